@@ -1,0 +1,30 @@
+# Peloton, all roles in one image:  docker build -t peloton .  &&  docker run peloton api
+# The first argument names the role (or roles), settings come from the environment: see docs/operations.md.
+FROM python:3.12-slim AS build
+
+WORKDIR /src
+RUN python -m venv /opt/peloton
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY third_party third_party
+COPY peloton peloton
+COPY workflows workflows
+COPY activities activities
+COPY services services
+COPY cli cli
+# pymesos comes as source, pure Python: no compiler is needed. http-parser is ours, see docs/adr/0010.
+RUN /opt/peloton/bin/pip install --no-cache-dir --disable-pip-version-check \
+        -c constraints.txt ./third_party/http-parser .
+
+FROM python:3.12-slim
+
+RUN useradd --system --create-home --uid 10001 peloton
+COPY --from=build /opt/peloton /opt/peloton
+COPY deploy/entrypoint.sh deploy/healthcheck.py /opt/peloton/deploy/
+ENV PATH=/opt/peloton/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PELOTON_HOST=0.0.0.0
+USER peloton
+EXPOSE 5397
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/bin/sh", "/opt/peloton/deploy/entrypoint.sh"]
+CMD ["api"]

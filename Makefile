@@ -1,0 +1,58 @@
+# make help lists the targets. Everything runs in .venv, which is made when it is missing or out of date.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+CASE ?=
+SEED ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test check fmt proto docs bench sim clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+# The stamps record for which pins an environment was made.
+$(VENV)/run.stamp: pyproject.toml constraints.txt third_party/http-parser/pyproject.toml
+	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "Peloton needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name one with make PYTHON=..."'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian install python3-venv"; rm -rf $(VENV); exit 1; }
+	@echo "installing what Peloton needs into $(VENV) ..."
+	@$(PIP) install -c constraints.txt ./third_party/http-parser -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp
+	@echo "installing what the tests need into $(VENV) ..."
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/run.stamp ## start a local cluster, run a job on it, show what happens, clean up
+	@$(BIN)/peloton demo
+
+up: $(VENV)/run.stamp ## run the local cluster until Ctrl-C
+	@$(BIN)/peloton up
+
+check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/pytest -q -n 2 tests/unit tests/workflow
+
+test: check ## everything: make check, conformance, end to end, faults
+	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/conformance tests/e2e tests/simulation
+
+fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix --quiet .
+
+proto: $(VENV)/dev.stamp ## generate code from the .proto files
+	@$(BIN)/python -m peloton.api.generate
+
+docs: $(VENV)/dev.stamp ## generate docs/cli.md
+	@$(BIN)/python -m cli.reference > docs/cli.md
+
+bench: $(VENV)/run.stamp ## run all benchmark cases, or CASE=name; one JSON line each
+	@$(BIN)/python -m tests.bench.run $(CASE)
+
+clean: ## remove what was made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

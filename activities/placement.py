@@ -1,0 +1,52 @@
+"""Placement: admitted pods onto leased hosts. The lease travels on to the launch, or is given back here."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from temporalio import activity
+
+from activities.errors import translated
+from peloton.errors import PelotonError
+from peloton.model.host import PlacementBatch
+from peloton.model.ids import JobId
+from peloton.model.pod import PodShape
+from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
+
+
+class PlacementActivities:
+    def __init__(self, records: JobRecords, hosts: HostManager, resmgr: ResourceManager, placer: Placer) -> None:
+        self._records = records
+        self._hosts = hosts
+        self._resmgr = resmgr
+        self._placer = placer
+
+    @activity.defn(name="place")
+    @translated
+    def place(self, job_id: str, limit: int) -> PlacementBatch:
+        """Place at most ``limit`` READY pods (a larger gang comes alone). Empty when none fits, with the reason."""
+        job = JobId(job_id)
+        gangs = self._records.ready_gangs(job, limit)
+        if not gangs:
+            return PlacementBatch(job, "", reason="no pod waits for a host any more")
+        wanted: Counter[PodShape] = Counter()
+        for gang in gangs:
+            wanted[gang.shape] += len(gang.pods)
+        lease = self._hosts.acquire_hosts(job, list(wanted.items()))
+        try:
+            batch = self._placer.place(job, gangs, lease)
+        except Exception:
+            self._hosts.release(lease.lease_id)
+            raise
+        if not batch.placements:
+            self._hosts.release(lease.lease_id)
+        if batch.unplaced_count:
+            self._note_unplaced(batch)
+        return batch
+
+    def _note_unplaced(self, batch: PlacementBatch) -> None:
+        # Only `job why` reads it: a placement does not wait for a resource manager that is away.
+        try:
+            self._resmgr.note_unplaced(batch.job_id, batch.unplaced_count, batch.reason)
+        except PelotonError as error:
+            activity.logger.info("reason of unplaced pods not noted: %s", error)

@@ -1,0 +1,28 @@
+"""Steps on storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from temporalio import activity
+
+from activities.errors import translated
+from peloton.model.ids import JobId
+from peloton.model.job import JobProgress
+from peloton.ports import JobRecords
+
+
+class RecordsActivities:
+    def __init__(self, records: JobRecords, now_ns: Callable[[], int]) -> None:
+        self._records = records
+        self._now_ns = now_ns
+
+    @activity.defn(name="create_pods")
+    @translated
+    def create_pods(self, job_id: str) -> int:
+        return self._records.create_pods(JobId(job_id), on_chunk=activity.heartbeat)
+
+    @activity.defn(name="settle")
+    @translated
+    def settle(self, job_id: str) -> JobProgress:
+        return self._records.settle(JobId(job_id), self._now_ns())

@@ -1,0 +1,124 @@
+"""Commands and groups: loaded when they are asked for, global options anywhere, errors as one line."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import click
+
+from cli.errors import failure
+from cli.params import DURATION
+from cli.settings import DEFAULT_ADDRESS, Settings
+
+HELP_OPTIONS = ["-h", "--help"]
+
+
+def global_options(defaults: bool) -> list[click.Option]:
+    """The options of every command. Behind a sub-command's name they have no defaults: what is given there wins."""
+
+    def option(*names: str, default: Any = None, envvar: str | None = None, **attributes: Any) -> click.Option:
+        if defaults:
+            return click.Option(names, default=default, envvar=envvar, show_envvar=bool(envvar), **attributes)
+        return click.Option(names, default=None, hidden=True, expose_value=False, callback=note_given, **attributes)
+
+    return [
+        option("--json", "-j", is_flag=True, default=False, help="Print whole responses as JSON."),
+        option("--address", "-a", metavar="HOST:PORT", default=DEFAULT_ADDRESS, envvar="PELOTON_ADDRESS",
+               show_default=True, help="Where the Peloton API listens."),
+        option("--jobmgr", "-m", metavar="HOST:PORT", envvar="JOBMGR_URL", help="Job calls go here instead."),
+        option("--resmgr", "-v", metavar="HOST:PORT", envvar="RESMGR_URL", help="Pool calls go here instead."),
+        option("--hostmgr", "-u", metavar="HOST:PORT", envvar="HOSTMGR_URL", help="Host calls go here instead."),
+        option("--timeout", "-t", type=DURATION, default="20s", envvar="TIMEOUT", show_default=True,
+               help="How long one call may take."),
+        option("--debug", is_flag=True, default=False, help="Show the stack trace of a failure."),
+    ]  # fmt: skip
+
+
+def note_given(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    settings = ctx.find_object(Settings)
+    if settings is not None and param.name and ctx.get_parameter_source(param.name) is not None and value is not None:
+        setattr(settings, param.name, value)
+
+
+class Command(click.Command):
+    """Takes the global options too, except where one of its own has the same spelling (``-a`` of ``job query``)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.context_settings.setdefault("help_option_names", HELP_OPTIONS)
+        taken = {name for param in self.params for name in param.opts}
+        for option in global_options(defaults=False):
+            option.opts = [name for name in option.opts if name not in taken]
+            if option.opts:
+                self.params.append(option)
+
+
+class Group(click.Group):
+    """A noun with its verbs."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.context_settings.setdefault("help_option_names", HELP_OPTIONS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            raise click.exceptions.NoSuchCommand(
+                error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
+            ) from None
+
+
+class Entry(NamedTuple):
+    """Where a command is found and what ``--help`` of its parent says without loading it."""
+
+    module: str
+    attribute: str
+    short_help: str
+
+
+class LazyGroup(Group):
+    """Imports a command's module when the command is used; its short help is known without."""
+
+    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.entries = dict(entries)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.entries, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return super().get_command(ctx, cmd_name)
+        return cast(click.Command, getattr(importlib.import_module(entry.module), entry.attribute))
+
+    def is_installed(self, name: str) -> bool:
+        return name not in self.entries or importlib.util.find_spec(self.entries[name].module) is not None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, entry.short_help) for name, entry in self.entries.items() if self.is_installed(name)]
+        rows += [(name, command.get_short_help_str(80)) for name, command in sorted(self.commands.items())]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class Root(LazyGroup):
+    """Ends every failure as one line on stderr and an exit code; stack traces only with ``--debug``."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            settings = ctx.find_object(Settings)
+            shown = failure(error, settings)
+            if shown is error or (settings and settings.debug):
+                raise
+            raise shown from error

@@ -1,0 +1,74 @@
+"""Turns whatever went wrong into one line and an exit code: 1 refused or failed, 2 wrong usage (Click's own)."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from peloton.errors import PelotonError
+
+if TYPE_CHECKING:
+    import grpc
+
+    from cli.settings import Settings
+
+# What the gRPC library itself says when nobody answers, as opposed to a server that answers UNAVAILABLE.
+CONNECTION_WORDS = (
+    "failed to connect", "connection re", "connection aborted", "connection timed out", "socket closed", "recvmsg",
+    "dns resolution", "domain name", "goaway", "endpoint",
+)  # fmt: skip
+
+
+class Failed(click.ClickException):
+    """Refused or failed; the message is the whole line."""
+
+    exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(" ".join(self.message.split()), file=file or sys.stderr)
+
+
+def failure(error: Exception, settings: Settings | None) -> Exception:
+    """What to raise in place of ``error``; exceptions of Click say enough themselves."""
+    while isinstance(error, ExceptionGroup):  # of concurrent parts; the first one to fail is the cause
+        error = error.exceptions[0]
+    if isinstance(error, (click.ClickException, click.exceptions.Exit, click.Abort)):
+        return error
+    if isinstance(error, PelotonError):
+        return Failed(error.message)
+    if is_rpc_error(error):
+        return Failed(rpc_failure(error, settings))  # type: ignore[arg-type]
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return Failed(f"{place}{error.strerror or error}")
+    if type(error).__name__ == "ConfigError":  # of peloton.api.yaml_config, which is slow to import
+        return Failed(str(error))
+    return Failed(f"internal error: {type(error).__name__}: {error} (run with --debug for the trace)")
+
+
+def is_rpc_error(error: Exception) -> bool:
+    grpc_module = sys.modules.get("grpc")  # an error of grpc exists only where grpc has been imported
+    return grpc_module is not None and isinstance(error, grpc_module.RpcError)
+
+
+def rpc_failure(error: grpc.Call, settings: Settings | None) -> str:
+    code, details = error.code().name, error.details() or ""
+    client = settings.open_client if settings else None
+    address = client.last_address if client else "the API"
+    if code == "UNAVAILABLE" and is_connection_failure(details):
+        return f'cannot reach Peloton at {address}: is "peloton up" running? (or name another with --address)'
+    if code == "UNAVAILABLE":
+        return f"{details} (UNAVAILABLE at {address}, try again)"
+    if code == "DEADLINE_EXCEEDED":
+        seconds = f" within {client.timeout_s:g} s" if client else ""
+        return f"no answer from {address}{seconds} (DEADLINE_EXCEEDED); a longer --timeout may help"
+    if code == "UNIMPLEMENTED":
+        return f"{address} does not offer this call (UNIMPLEMENTED): {details}"
+    return f"{details or 'failed'} ({code})"
+
+
+def is_connection_failure(details: str) -> bool:
+    lowered = details.lower()
+    return any(word in lowered for word in CONNECTION_WORDS)

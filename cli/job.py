@@ -1,0 +1,236 @@
+"""``peloton job``: create, look at, update and delete one job. Queries, stop and rolling commands have their files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import job_query, job_stop, rolling
+from cli.command import Group
+from cli.output import print_json_or, print_message
+from cli.params import POOL_PATH
+from cli.refusals import raise_if_refused
+from cli.settings import Settings, pass_settings
+
+if TYPE_CHECKING:
+    from peloton.api.v0 import peloton_pb2
+
+CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+
+
+@click.group(cls=Group)
+def job() -> None:
+    """Create, watch, query, update and stop jobs.
+
+    A job is a number of instances of one command, described by a YAML file and run in a resource pool.
+    """
+
+
+def secrets_of(path: str, text: str) -> list[peloton_pb2.Secret]:
+    """At most one secret: mounted at ``path``; the wire wants its bytes as base64."""
+    import base64
+
+    from peloton.api.v0 import peloton_pb2
+
+    if bool(path) != bool(text):
+        raise click.UsageError("--secret-path and --secret-data belong together")
+    value = peloton_pb2.Secret.Value(data=base64.b64encode(text.encode()))
+    return [peloton_pb2.Secret(path=path, value=value)] if path else []
+
+
+@job.command()
+@click.argument("respool", type=POOL_PATH)
+@click.argument("config", type=CONFIG_FILE)
+@click.option("--jobID", "-i", "job_id", default="", metavar="UUID", help="The job's id; the API makes one if absent.")
+@click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
+@click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
+@click.option("--watch", is_flag=True, help="Show progress until the job ends; exit code 0 only if it succeeded.")
+@pass_settings
+def create(
+    settings: Settings, respool: str, config: Path, job_id: str, secret_path: str, secret_data: str, watch: bool
+) -> None:
+    """Create a job in the pool RESPOOL from the YAML file CONFIG.
+
+    \b
+    Examples:
+      peloton job create /tutorial examples/tutorial/hello.yaml
+      peloton job create /tutorial examples/tutorial/hello.yaml --watch
+      peloton job create /tutorial examples/tutorial/hello.yaml -i 91b1b8e5-2ba8-11e7-bc23-0242ac11000d
+    """
+    from cli.pools import pool_id_at
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.yaml_config import load_message
+
+    secrets = secrets_of(secret_path, secret_data)
+    job_config = load_message(config, job_pb2.JobConfig)
+    job_config.respoolID.value = pool_id_at(settings.client, respool)
+    request = job_pb2.CreateRequest(config=job_config, secrets=secrets)
+    if job_id:
+        request.id.CopyFrom(peloton_pb2.JobID(value=job_id))
+    response = settings.client.jobs.Create(request)
+    texts = {
+        "alreadyExists": "Job {id} already exists: {message}",
+        "invalidConfig": "Invalid job config: {message}",
+        "invalidJobId": "Invalid job ID: {id}, message: {message}",
+    }
+    raise_if_refused(settings, response, texts, id=job_id)
+    print_json_or(settings, response, f"Job {response.jobId.value} created")
+    if watch:
+        exit_after_watching(settings, response.jobId.value)
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@pass_settings
+def watch(settings: Settings, job_id: str) -> None:
+    """Show a job's progress until it ends.
+
+    On a terminal a bar with the number of tasks in each state; elsewhere a line whenever something changed. An API
+    that is away for a moment is waited for. The exit code is 0 if the job succeeded, 1 otherwise; Ctrl-C stops the
+    watching, not the job.
+
+    \b
+    Example:
+      peloton job watch 91b1b8e5-2ba8-11e7-bc23-0242ac11000d
+    """
+    exit_after_watching(settings, job_id)
+
+
+def exit_after_watching(settings: Settings, job_id: str) -> None:
+    from cli.watch import progress_console, watch_job
+    from peloton.model.job import JobState
+
+    try:
+        state = watch_job(settings.client, job_id, progress_console(settings.json))
+    except KeyboardInterrupt:
+        click.echo(f"Stopped watching; job {job_id} goes on.", err=True)
+        sys.exit(130)
+    sys.exit(0 if state is JobState.SUCCEEDED else 1)
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@pass_settings
+def get(settings: Settings, job_id: str) -> None:
+    """Print a job's configuration and state.
+
+    \b
+    Examples:
+      peloton job get JOB
+      peloton --json job get JOB | jq .jobInfo.runtime.taskStats
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    refuse_unknown_job(settings, response, "Unable to get job", job_id)
+    print_message(settings, response)
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@pass_settings
+def status(settings: Settings, job_id: str) -> None:
+    """Print a job's state, its goal and the number of tasks in each state."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    refuse_unknown_job(settings, response, "Unable to get job status", job_id)
+    print_message(settings, response.jobInfo.runtime)
+
+
+def refuse_unknown_job(settings: Settings, response: object, text: str, job_id: str) -> None:
+    from cli.errors import Failed
+    from peloton.api.v0.job import job_pb2
+
+    assert isinstance(response, job_pb2.GetResponse)
+    worded = f"{text} {{id}}: {{message}}"
+    raise_if_refused(settings, response, {"notFound": worded, "getRuntimeFail": worded}, id=job_id)
+    if not response.HasField("jobInfo"):
+        raise Failed(f"{text} {job_id}")
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@click.argument("config", type=CONFIG_FILE)
+@click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
+@click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
+@pass_settings
+def update(settings: Settings, job_id: str, config: Path, secret_path: str, secret_data: str) -> None:
+    """Add instances to a batch job: CONFIG is the whole job with a larger instanceCount.
+
+    \b
+    Example:
+      peloton job update JOB examples/tutorial/hello-more.yaml
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.yaml_config import load_message
+
+    request = job_pb2.UpdateRequest(
+        id=peloton_pb2.JobID(value=job_id),
+        secrets=secrets_of(secret_path, secret_data),
+        config=load_message(config, job_pb2.JobConfig),
+    )
+    response = settings.client.jobs.Update(request)
+    texts = {
+        "jobNotFound": "Job {id} not found: {message}",
+        "invalidConfig": "Invalid job config: {message}",
+        "invalidJobId": "Invalid job ID: {id}, message: {message}",
+    }
+    raise_if_refused(settings, response, texts, id=job_id)
+    message = f"\nMessage:{response.message}" if response.message else ""
+    print_json_or(settings, response, f"Job {response.id.value or job_id} updated{message}")
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@pass_settings
+def delete(settings: Settings, job_id: str) -> None:
+    """Delete a job that has ended, with its tasks and history."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    response = settings.client.jobs.Delete(job_pb2.DeleteRequest(id=peloton_pb2.JobID(value=job_id)))
+    raise_if_refused(settings, response, {"notFound": "Job {id} not found: {message}"}, id=job_id)
+    print_json_or(settings, response, f"Job {job_id} deleted")
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@pass_settings
+def refresh(settings: Settings, job_id: str) -> None:
+    """Have the API look at a job again, from what is stored."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    response = settings.client.jobs.Refresh(job_pb2.RefreshRequest(id=peloton_pb2.JobID(value=job_id)))
+    print_json_or(settings, response, f"Job {job_id} refreshed")
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB")
+@pass_settings
+def cache(settings: Settings, job_id: str) -> None:
+    """Print the short form of a job: its state and the parts of its configuration that scheduling needs."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    print_message(settings, settings.client.jobs.GetCache(job_pb2.GetCacheRequest(id=peloton_pb2.JobID(value=job_id))))
+
+
+for command in (
+    job_query.query,
+    job_query.list_jobs,
+    job_query.active_list,
+    job_stop.stop,
+    rolling.rolling_restart,
+    rolling.rolling_start,
+    rolling.rolling_stop,
+):
+    job.add_command(command)

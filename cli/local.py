@@ -1,0 +1,67 @@
+"""``peloton local``: break and mend parts of a running ``peloton up``."""
+
+from __future__ import annotations
+
+import click
+
+from cli.command import Command, Group
+from cli.settings import Settings
+
+
+@click.group(cls=Group)
+def local() -> None:
+    """Look at, stop and start the parts of a local Peloton, for failure drills.
+
+    A part is temporal, minicluster, hostmgr, resmgr, api or worker, or the name of a host. The cluster is the one
+    whose API is at --address.
+
+    \b
+    Examples:
+      peloton local status
+      peloton local stop --now resmgr
+      peloton local start resmgr
+      peloton local restart peloton-mesos-agent1
+    """
+
+
+def _call(settings: Settings, action: str, name: str = "", now: bool = False) -> None:
+    from services.local import control
+
+    _, _, port = settings.address.rpartition(":")
+    if not port.isdigit():
+        raise click.UsageError(f"--address {settings.address}: want HOST:PORT")
+    for line in control.call(int(port), action, name, now):
+        click.echo(line)
+
+
+@local.command(cls=Command)
+@click.pass_obj
+def status(settings: Settings) -> None:
+    """List parts and hosts, with their states."""
+    _call(settings, "status")
+
+
+@local.command(cls=Command)
+@click.argument("name")
+@click.option("--now", is_flag=True, help="kill -9 instead of an orderly stop.")
+@click.pass_obj
+def stop(settings: Settings, name: str, now: bool) -> None:
+    """Stop the part or host NAME; it stays down until started."""
+    _call(settings, "stop", name, now)
+
+
+@local.command(cls=Command)
+@click.argument("name")
+@click.pass_obj
+def start(settings: Settings, name: str) -> None:
+    """Start the part or host NAME again."""
+    _call(settings, "start", name)
+
+
+@local.command(cls=Command)
+@click.argument("name")
+@click.option("--now", is_flag=True, help="kill -9 instead of an orderly stop.")
+@click.pass_obj
+def restart(settings: Settings, name: str, now: bool) -> None:
+    """Stop and start the part or host NAME."""
+    _call(settings, "restart", name, now)

@@ -1,0 +1,82 @@
+"""``peloton``: the command line. Each noun has a module of its name, which is loaded when it is used."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from cli.command import Entry, Root, global_options
+from cli.settings import Settings
+
+ENTRIES = {
+    "up": Entry("cli.up", "up", "Start a whole Peloton on this machine."),
+    "demo": Entry("cli.demo", "demo", "See it all work once: a cluster, a pool, a job; then clean up."),
+    "local": Entry("cli.local", "local", "Look at, stop and start the parts of the local Peloton."),
+    "serve": Entry("cli.serve", "serve", "Run one or more roles of Peloton in this process."),
+    "job": Entry("cli.job", "job", "Create, watch, query, update and stop jobs."),
+    "task": Entry("cli.task", "task", "Look at, start and stop the tasks of a job; read their logs."),
+    "respool": Entry("cli.respool", "respool", "Divide the cluster into resource pools."),
+    "host": Entry("cli.host", "host", "Look at the hosts of the cluster."),
+    "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
+}
+
+
+def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib import metadata
+
+    try:
+        version = metadata.version("peloton-temporal")
+    except metadata.PackageNotFoundError:
+        version = "(not installed: runs from its source folder)"
+    click.echo(f"peloton {version}")
+    ctx.exit()
+
+
+def start(**options: Any) -> None:
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or the library reports every lost connection on stderr
+    ctx = click.get_current_context()
+    ctx.obj = Settings(**options)
+    ctx.call_on_close(ctx.obj.close)
+
+
+HELP = """Run jobs on a cluster that many teams share.
+
+Global options may stand before or after the command's name. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
+
+\b
+Start everything on this machine, then run a first job:
+  peloton up
+  peloton respool create /tutorial examples/tutorial/pool.yaml
+  peloton job create /tutorial examples/tutorial/hello.yaml --watch
+"""
+
+peloton = Root(
+    name="peloton",
+    entries=ENTRIES,
+    callback=start,
+    help=HELP,
+    params=[
+        *global_options(defaults=True),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=print_version,
+            help="Print the version and exit.",
+        ),
+    ],
+    context_settings={"max_content_width": 110},
+)
+
+
+def main() -> None:
+    peloton(prog_name="peloton")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Types of arguments and options: ranges, labels, lists of states, durations, pool paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from cli.settings import Settings
+
+INSTANCE_MAX = 2**31 - 1
+COMPLETION_TIMEOUT_S = 1.0
+
+InstanceRange = tuple[int, int]  # [from, to)
+Label = tuple[str, str]
+
+
+class RangeType(click.ParamType[InstanceRange]):
+    """``FROM:TO``, half open; an empty side means from the first or to the last instance."""
+
+    name = "FROM:TO"
+
+    def convert(
+        self, value: str | InstanceRange, param: click.Parameter | None, ctx: click.Context | None
+    ) -> InstanceRange:
+        if isinstance(value, tuple):
+            return value
+        if not (match := re.fullmatch(r"\s*(\d*)\s*:\s*(\d*)\s*", value)):
+            self.fail(f"expected FROM:TO got '{value}'", param, ctx)
+        start, stop = int(match[1] or 0), int(match[2] or INSTANCE_MAX)
+        if max(start, stop) > INSTANCE_MAX:
+            self.fail(f"'{value}' goes beyond {INSTANCE_MAX}", param, ctx)
+        if start >= stop:
+            self.fail(f"'{value}' is empty: FROM must be below TO, which is not included", param, ctx)
+        return start, stop
+
+
+class LabelsType(click.ParamType[tuple[Label, ...]]):
+    """``k=v,k2=v2``."""
+
+    name = "K=V,..."
+
+    def convert(
+        self, value: str | tuple[Label, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Label, ...]:
+        if isinstance(value, tuple):
+            return value
+        labels: list[Label] = []
+        for piece in filter(None, (part.strip() for part in value.split(","))):
+            if piece.count("=") != 1:
+                self.fail(f"Invalid label '{piece}', expected KEY=VALUE", param, ctx)
+            key, _, text = piece.partition("=")
+            labels.append((key.strip(), text.strip()))
+        return tuple(labels)
+
+
+class ListType(click.ParamType[tuple[str, ...]]):
+    """Words separated by commas."""
+
+    name = "A,B,..."
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(filter(None, (part.strip() for part in value.split(","))))
+
+
+class StatesType(click.ParamType[tuple[str, ...]]):
+    """Names of states separated by commas, in any case; ``prefix`` may be written or left out."""
+
+    name = "STATE,..."
+
+    def __init__(self, states: type[StrEnum] | Iterable[str], prefix: str = "") -> None:
+        self.states = [str(state) for state in states]
+        self.prefix = prefix
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        found = []
+        for piece in filter(None, (part.strip() for part in value.split(","))):
+            state = piece.upper().removeprefix(self.prefix)
+            if state not in self.states:
+                self.fail(f"invalid state '{piece}', expected one of {', '.join(self.states)}", param, ctx)
+            found.append(state)
+        return tuple(found)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        done, comma, last = incomplete.rpartition(",")
+        return [
+            CompletionItem(f"{done}{comma}{state}") for state in self.states if state.startswith(last.strip().upper())
+        ]
+
+
+class DurationType(click.ParamType[float]):
+    """Seconds, written as ``20s``, ``1m30s``, ``500ms``, ``1h`` or a bare number of seconds."""
+
+    name = "DURATION"
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}  # noqa: RUF012
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, (int, float)):
+            return float(value)
+        text = value.strip()
+        piece = r"(\d+(?:\.\d+)?)(ms|s|m|h)"
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            seconds = float(text)
+        elif re.fullmatch(f"(?:{piece})+", text):
+            seconds = sum(float(number) * self.units[unit] for number, unit in re.findall(piece, text))
+        else:
+            self.fail(f"expected a duration like 20s, 1m30s or 500ms, got '{value}'", param, ctx)
+        if seconds <= 0:
+            self.fail("must be more than 0", param, ctx)
+        return seconds
+
+
+class PoolPathType(click.ParamType[str]):
+    """The path of a resource pool from the root; completed by asking the API when it answers at once."""
+
+    name = "POOL"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value.startswith("/"):
+            self.fail(f"path should begin with /, got '{value}'", param, ctx)
+        return value.rstrip("/") or "/"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(path) for path in known_pool_paths(ctx) if path.startswith(incomplete)]
+
+
+def known_pool_paths(ctx: click.Context) -> list[str]:
+    """Paths of all pools; none when the API is slow or down, because a completion must not print errors."""
+    from cli.settings import Settings
+    from peloton.api.v0.respool import respool_pb2
+
+    settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
+    try:
+        pools = settings.client.respools.Query(respool_pb2.QueryRequest(), timeout=COMPLETION_TIMEOUT_S).resourcePools
+    except Exception:
+        return []
+    finally:
+        settings.close()
+    return sorted(pool.path.value for pool in pools)
+
+
+def settings_given(root: click.Context) -> Settings:
+    """The addresses on the command line; completing, the root command itself is not run."""
+    from cli.settings import Settings
+
+    settings = Settings()
+    for name in ("address", "jobmgr", "resmgr", "hostmgr"):
+        if root.params.get(name):
+            setattr(settings, name, str(root.params[name]))
+    return settings
+
+
+RANGE = RangeType()
+LABELS = LabelsType()
+WORDS = ListType()
+DURATION = DurationType()
+POOL_PATH = PoolPathType()

@@ -1,0 +1,24 @@
+"""From a pool's path to its id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.errors import Failed
+
+if TYPE_CHECKING:
+    from peloton.api.client import Client
+
+ROOT_ID = "root"
+
+
+def pool_id_at(client: Client, path: str, what: str = "") -> str:
+    """Asks the API; ``what`` names the pool's part in the message when there is none."""
+    from peloton.api.v0.respool import respool_pb2
+
+    request = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=path))
+    response = client.respools.LookupResourcePoolID(request)
+    if response.id.value:
+        return response.id.value
+    problem = response.error.invalidPath.message or response.error.notFound.message or "no such pool"
+    raise Failed(f"unable to find resource pool ID for {what}:{path}: {problem}")

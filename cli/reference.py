@@ -1,0 +1,76 @@
+"""Writes docs/cli.md from the commands: ``python -m cli.reference``; with ``--check`` only says if it is current."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from cli.command import LazyGroup
+from cli.main import peloton
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+WIDTH = 100
+OPENING = """# The `peloton` command
+
+Generated from the commands by `python -m cli.reference`; do not edit.
+
+The commands, their arguments and options are those of the original Peloton; ours adds some. Global options may stand
+before or after the command's name, unless the command has an option of the same letter (`-a` of `job query`).
+
+* **Exit codes**: 0 done; 1 refused or failed, with one line on standard error (the original printed refusals and exited
+  with 0); 2 wrong usage; 130 watching was interrupted.
+* **Output**: tables and YAML for people; `--json` prints the whole response with the field names of the API. With
+  `--json` standard output carries nothing but JSON.
+* **Files**: YAML whose keys are the field names of the API in any case (`instancecount`, `instanceCount`). An error
+  names file, line and column.
+* **Ranges** `FROM:TO` include FROM and not TO; either side may be empty.
+* **`task logs -f`** follows. Before a file's name it is the original's spelling of `--filename`: `-f stderr` prints
+  stderr, `-F --filename stderr` follows it. What looks like a job id, a number or an option is no file's name.
+"""
+
+
+def installed_commands(
+    command: click.Command, ctx: click.Context
+) -> Iterator[tuple[str, click.Command, click.Context]]:
+    """Path, command and context of ``command`` and everything below it, parents first."""
+    yield ctx.command_path, command, ctx
+    if not isinstance(command, click.Group):
+        return
+    for name in command.list_commands(ctx):
+        if isinstance(command, LazyGroup) and not command.is_installed(name):
+            continue
+        child = command.get_command(ctx, name)
+        if child is not None and not child.hidden:
+            yield from installed_commands(child, context(child, name, ctx))
+
+
+def context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
+    settings = {**command.context_settings, "max_content_width": WIDTH, "terminal_width": WIDTH}
+    return click.Context(command, info_name=name, parent=parent, **settings)
+
+
+def reference() -> str:
+    sections = [OPENING]
+    for path, command, ctx in installed_commands(peloton, context(peloton, "peloton")):
+        sections.append(f"{'#' * min(4, len(path.split()) + 1)} `{path}`\n\n```text\n{command.get_help(ctx)}\n```\n")
+    return "\n".join(sections)
+
+
+def main(arguments: list[str]) -> int:
+    text = reference()
+    if arguments == ["--check"]:
+        is_current = TARGET.is_file() and TARGET.read_text() == text
+        click.echo(f"{TARGET.name} is {'current' if is_current else 'out of date: run python -m cli.reference'}")
+        return 0 if is_current else 1
+    if arguments:
+        click.echo("usage: python -m cli.reference [--check]", err=True)
+        return 2
+    TARGET.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""Errors that the v0 API puts inside a response: found, worded, made a failure (the original exited with 0)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.errors import Failed
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from cli.settings import Settings
+
+
+def raise_if_refused(settings: Settings, response: Message, texts: Mapping[str, str], **names: object) -> None:
+    """Looks for errors in ``response.error`` or, where there is no such field, in the response itself.
+
+    ``texts`` words the error of each field: ``{id}`` is the id or path that it names, ``{message}`` its message,
+    ``{count}`` the job's instance count; ``names`` gives further words, and ``id`` for errors that carry none.
+    Below ``error`` a field without a text is an error too. With ``--json`` the response is printed all the same.
+    """
+    has_error = "error" in response.DESCRIPTOR.fields_by_name
+    holder: Message = getattr(response, "error") if has_error else response  # noqa: B009
+    for field, error in holder.ListFields():
+        if field.name not in texts and not has_error:
+            continue
+        if settings.json:
+            print_response(response)
+        if field.message_type is None:
+            raise Failed(str(error))
+        text = texts.get(field.name, f"{field.name}: {{message}}")
+        raise Failed(text.format(**{**names, **words_of(error, str(names.get("id", "")))}).rstrip(": "))
+
+
+def print_response(response: Message) -> None:
+    from cli.output import as_json
+
+    click.echo(as_json(response))
+
+
+def words_of(error: Message, default_id: str) -> dict[str, object]:
+    ids = [getattr(error, name).value for name in ("id", "jobId", "path", "respoolID") if hasattr(error, name)]
+    return {
+        "id": next(filter(None, ids), default_id),
+        "message": getattr(error, "message", ""),
+        "count": getattr(error, "instanceCount", 0),
+    }

@@ -1,0 +1,28 @@
+"""``peloton serve``: run roles of Peloton in this process, by settings from the environment."""
+
+from __future__ import annotations
+
+import click
+
+from cli.command import Command
+
+ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr")
+
+
+@click.command(cls=Command)
+@click.argument("roles", nargs=-1, required=True, type=click.Choice(ROLE_NAMES))
+@click.option("--migrate", is_flag=True, help="Bring the database schema up to date first.")
+def serve(roles: tuple[str, ...], migrate: bool) -> None:
+    """Run one or more ROLES in this process, in the foreground, until SIGTERM or Ctrl-C.
+
+    Temporal, the database and Mesos are found by settings in the environment: PELOTON_TEMPORAL, PELOTON_DATABASE,
+    PELOTON_MESOS and more, see docs/operations.md.
+
+    \b
+    Examples:
+      PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve --migrate api
+      peloton serve worker
+    """
+    from services import runtime
+
+    runtime.run(roles, migrate=migrate)

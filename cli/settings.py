@@ -1,0 +1,50 @@
+"""What the global options say, and the client they lead to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from peloton.api.client import Client
+
+DEFAULT_ADDRESS = "localhost:5397"
+
+
+@dataclass
+class Settings:
+    """Filled by the root command, and by the same options behind a sub-command's name."""
+
+    json: bool = False
+    address: str = DEFAULT_ADDRESS
+    jobmgr: str | None = None
+    resmgr: str | None = None
+    hostmgr: str | None = None
+    timeout: float = 20.0  # seconds
+    debug: bool = False
+    open_client: Client | None = field(default=None, repr=False)
+
+    @property
+    def client(self) -> Client:
+        """Opened at the first use; ``close`` closes it."""
+        if self.open_client is None:
+            from peloton.api import client
+
+            given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
+            overrides = {service: without_scheme(address) for service, address in given.items() if address}
+            self.open_client = client.Client(without_scheme(self.address), timeout_s=self.timeout, overrides=overrides)
+        return self.open_client
+
+    def close(self) -> None:
+        if self.open_client is not None:
+            self.open_client.close()
+
+
+def without_scheme(address: str) -> str:
+    """The original's addresses may be written as URLs."""
+    return address.removeprefix("http://").removeprefix("grpc://").rstrip("/")
+
+
+pass_settings = click.make_pass_decorator(Settings)

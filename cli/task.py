@@ -1,0 +1,249 @@
+"""``peloton task``: look at the tasks of a job. Start, stop, restart and logs are in files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import logs, task_control
+from cli.command import Group
+from cli.job_query import set_page
+from cli.output import as_json, print_json_or, print_message, print_table
+from cli.params import RANGE, WORDS, InstanceRange, StatesType
+from cli.refusals import raise_if_refused
+from cli.settings import Settings, pass_settings
+from cli.times import clock_text, parse_time
+from peloton.model.pod import PodState
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from peloton.api.v0.task import task_pb2
+
+TASK_STATES = StatesType(PodState)
+SORT_FIELDS = ("creation_time", "host", "instance_id", "message", "name", "reason", "state")
+EVENT_RUNS_DEFAULT = 10
+REASON_PREFIX = "TERMINATION_STATUS_REASON_"
+
+HEADER = (
+    "Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason", "Termination Status",
+)  # fmt: skip
+EVENT_HEADER = (
+    "Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Goal State", "Config Version", "Desired Config Version",
+    "Healthy", "Host", "Message", "Reason", "Update Time",
+)  # fmt: skip
+TEXTS = {
+    "notFound": "Job {id} was not found: {message}",
+    "outOfRange": "Requested instance of job {id} is not within the range of valid instances (0...{count})",
+}
+
+
+@click.group(cls=Group)
+def task() -> None:
+    """Look at, start and stop the tasks of a job; read their logs.
+
+    A task is one instance of a job: INSTANCE is its number, from 0.
+    """
+
+
+@task.command()
+@click.argument("job_id", metavar="JOB")
+@click.argument("instance", type=click.IntRange(0))
+@pass_settings
+def get(settings: Settings, job_id: str, instance: int) -> None:
+    """Show one task. With --json also its configuration and all its earlier runs."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=job_id), instanceId=instance)
+    response = settings.client.tasks.Get(request)
+    raise_if_refused(settings, response, TEXTS, id=job_id)
+    print_tasks(settings, response, [response.result] if response.HasField("result") else [])
+
+
+@task.command("list")
+@click.argument("job_id", metavar="JOB")
+@click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@pass_settings
+def list_tasks(settings: Settings, job_id: str, instances: InstanceRange) -> None:
+    """List the tasks of a job by instance.
+
+    \b
+    Examples:
+      peloton task list JOB
+      peloton task list JOB -r 0:20
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id), range=task_control.range_message(instances))
+    response = settings.client.tasks.List(request)
+    raise_if_refused(settings, response, TEXTS, id=job_id)
+    tasks = response.result.value
+    print_tasks(settings, response, [tasks[instance] for instance in sorted(tasks)])
+
+
+@task.command()
+@click.argument("job_id", metavar="JOB")
+@click.option("--states", "-s", type=TASK_STATES, default="", help="Any of these states.")
+@click.option("--names", type=WORDS, default="", help="Any of these task names.")
+@click.option("--hosts", type=WORDS, default="", help="On any of these hosts.")
+@click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Tasks to print.")
+@click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help="Tasks to skip.")
+@click.option("--sort", "-p", default="", metavar="FIELD", help=f"One of {', '.join(SORT_FIELDS)}.")
+@click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default="ASC",
+              show_default=True, help="Ascending or descending.")  # fmt: skip
+@pass_settings
+def query(
+    settings: Settings,
+    job_id: str,
+    states: tuple[str, ...],
+    names: tuple[str, ...],
+    hosts: tuple[str, ...],
+    limit: int,
+    offset: int,
+    sort: str,
+    sortorder: str,
+) -> None:
+    """Find tasks of a job; all conditions must hold.
+
+    \b
+    Examples:
+      peloton task query JOB -s FAILED,LOST
+      peloton task query JOB --hosts host-1 -p creation_time -a DESC
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.QueryRequest(jobId=peloton_pb2.JobID(value=job_id))
+    request.spec.taskStates.extend(task_pb2.TaskState.Value(state) for state in states)
+    request.spec.names.extend(names)
+    request.spec.hosts.extend(hosts)
+    field = sort.replace("instance_id", "instanceId")
+    set_page(request.spec.pagination, offset, limit, 0, [field] if field else [], sortorder)
+    response = settings.client.tasks.Query(request)
+    raise_if_refused(settings, response, TEXTS, id=job_id)
+    print_tasks(settings, response, response.records)
+
+
+@task.command()
+@click.argument("job_id", metavar="JOB")
+@click.argument("instance", type=click.IntRange(0))
+@click.option("--run", "-r", default="", metavar="TASK-ID", help="Only this run, as JOB-INSTANCE-RUN.")
+@click.option("--limit", "-l", type=click.IntRange(1), default=EVENT_RUNS_DEFAULT, show_default=True,
+              help="Runs to go back.")  # fmt: skip
+@pass_settings
+def events(settings: Settings, job_id: str, instance: int, run: str, limit: int) -> None:
+    """Show what happened to a task: every change of state over its runs, newest first.
+
+    \b
+    Example:
+      peloton task events JOB 0
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.GetPodEventsRequest(
+        jobId=peloton_pb2.JobID(value=job_id), instanceId=instance, runId=run, limit=limit
+    )
+    response = settings.client.tasks.GetPodEvents(request)
+    raise_if_refused(settings, response, {})
+    if settings.json:
+        click.echo(as_json(response))
+    elif response.result:
+        print_table(EVENT_HEADER, map(event_row, response.result))
+    else:
+        click.echo("No events found")
+
+
+@task.command()
+@click.argument("job_id", metavar="JOB")
+@click.argument("instance", type=click.IntRange(0))
+@pass_settings
+def cache(settings: Settings, job_id: str, instance: int) -> None:
+    """Print a task's state as scheduling sees it."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.GetCacheRequest(jobId=peloton_pb2.JobID(value=job_id), instanceId=instance)
+    print_message(settings, settings.client.tasks.GetCache(request))
+
+
+@task.command()
+@click.argument("job_id", metavar="JOB")
+@click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@pass_settings
+def refresh(settings: Settings, job_id: str, instances: InstanceRange) -> None:
+    """Have the API look at tasks again, from what is stored."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.RefreshRequest(
+        jobId=peloton_pb2.JobID(value=job_id), range=task_control.range_message(instances)
+    )
+    print_json_or(settings, settings.client.tasks.Refresh(request), f"Tasks of job {job_id} refreshed")
+
+
+def print_tasks(settings: Settings, response: Message, tasks: Iterable[task_pb2.TaskInfo]) -> None:
+    if settings.json:
+        click.echo(as_json(response))
+        return
+    rows = [task_row(each) for each in tasks]
+    if rows:
+        print_table(HEADER, rows)
+    else:
+        click.echo("No tasks found")
+
+
+def task_row(info: task_pb2.TaskInfo) -> Sequence[object]:
+    from peloton.api.v0.task import task_pb2
+
+    runtime = info.runtime
+    start = parse_time(runtime.startTime)
+    stop = parse_time(runtime.completionTime) or datetime.now(UTC)
+    return (
+        info.instanceId,
+        info.config.name,
+        task_pb2.TaskState.Name(runtime.state),
+        task_pb2.HealthState.Name(runtime.healthy),
+        f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
+        clock_text((stop - start).total_seconds()) if start else "",
+        runtime.host,
+        runtime.message,
+        runtime.reason,
+        termination_text(runtime.terminationStatus),
+    )
+
+
+def termination_text(status: task_pb2.TerminationStatus) -> str:
+    from peloton.api.v0.task import task_pb2
+
+    if not status.reason:
+        return ""
+    name = task_pb2.TerminationStatus.Reason.Name(status.reason).removeprefix(REASON_PREFIX)
+    if status.signal:
+        return f"{name} (signal {status.signal})"
+    return f"{name} (exit code {status.exit_code})" if status.exit_code else name
+
+
+def event_row(event: task_pb2.PodEvent) -> Sequence[object]:
+    return (
+        event.taskId.value,
+        event.desriedTaskId.value,  # the spelling of the wire
+        event.actualState,
+        event.goalState,
+        event.configVersion,
+        event.desiredConfigVersion,
+        event.healthy,
+        event.hostname,
+        event.message,
+        event.reason,
+        event.timestamp,
+    )
+
+
+for command in (logs.logs, task_control.start, task_control.stop, task_control.restart):
+    task.add_command(command)

@@ -1,0 +1,28 @@
+"""Times on the wire are RFC 3339 texts with up to nine digits of fraction."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+
+def parse_time(text: str) -> datetime | None:
+    """None for an empty or odd text; fractions beyond microseconds are dropped."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def seconds_between(start: str, stop: str) -> float | None:
+    first, last = parse_time(start), parse_time(stop)
+    return (last - first).total_seconds() if first and last else None
+
+
+def clock_text(seconds: float) -> str:
+    """HH:MM:SS, with as many hours as it takes."""
+    whole = max(0, int(seconds))
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"

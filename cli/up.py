@@ -1,0 +1,82 @@
+"""``peloton up``: a whole Peloton on this machine, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from pathlib import Path
+
+import click
+
+from cli.command import Command
+
+QUIET_PARTS = {"temporal"}
+
+
+@click.command(cls=Command)
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Keep state here across runs.")
+@click.option(
+    "--hosts",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML list of hosts: name, cpus, mem, disk, gpus, ports, attributes, revocable_cpus.",
+)
+@click.option("--simulate", type=click.IntRange(1, 100_000), help="So many simulated hosts; pods are not processes.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
+@click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
+def up(data: Path | None, hosts: Path | None, simulate: int | None, port: int, database: str) -> None:
+    """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
+
+    \b
+    Examples:
+      peloton up
+      peloton up --data ./data --hosts examples/hosts.yaml
+      peloton up --simulate 1000
+    """
+    if hosts and simulate:
+        raise click.UsageError("--hosts and --simulate exclude each other")
+    from services.local.cluster import LocalSettings
+
+    settings = LocalSettings(port, data.resolve() if data else None, hosts, simulate or 0, database)
+    asyncio.run(_run(settings))
+
+
+def report(part: str, line: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')} {click.style(f'{part:<11}', fg='cyan')} {_without_time(line)}")
+
+
+def _without_time(line: str) -> str:
+    """Our roles put the time first, and so does this log."""
+    return line[9:] if line[2:3] == ":" and line[5:6] == ":" and line[8:9] == " " else line
+
+
+async def _run(settings: object) -> None:
+    from services.local.cluster import LocalCluster, LocalSettings
+    from services.local.control import ControlServer
+
+    assert isinstance(settings, LocalSettings)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    cluster = LocalCluster(settings, report)
+    report("up", f"starting in {cluster.data_dir}")
+    try:
+        starting = asyncio.create_task(cluster.start())
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await starting
+            return
+        await starting
+        async with ControlServer(cluster):
+            report("up", f"ready: API {cluster.address}, Temporal Web UI {cluster.ui_url}")
+            report("up", 'try in another terminal: peloton host query; "peloton local status"; Ctrl-C here stops all')
+            await stop.wait()
+    finally:
+        report("up", "stopping")
+        await cluster.stop()
+        report("up", "stopped")

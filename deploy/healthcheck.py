@@ -1,0 +1,76 @@
+"""Says whether a role works, for containers: ``python healthcheck.py ROLE``; exit code 0 or 1, the reason on stderr.
+
+api: its gRPC health service says SERVING. resmgr, hostmgr: a leader holds the lease and its port answers; that may be
+another container, for a standby is healthy too. worker: somebody polls the task queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+
+from services.settings import Settings, load
+
+PATIENCE_S = 5.0
+
+
+def check_api(settings: Settings) -> None:
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    with grpc.insecure_channel(f"127.0.0.1:{settings.port}") as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+    if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        raise RuntimeError(f"the api says {health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)}")
+
+
+def check_leader(settings: Settings, role: str) -> None:
+    from services.storage.gateway import Gateway
+
+    gateway = Gateway(settings.database)
+    try:
+        address = gateway.leader(role, time.time())
+    finally:
+        gateway.close()
+    if not address:
+        raise RuntimeError(f"no {role} leads")
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
+
+
+async def check_worker(settings: Settings) -> None:
+    from temporalio.api.taskqueue.v1 import TaskQueue
+    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+
+    from services import temporal
+
+    client = await temporal.connect(settings.temporal, settings.temporal_namespace)
+    queue = TaskQueue(name=temporal.TASK_QUEUE)
+    request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=queue)
+    if not (await client.workflow_service.describe_task_queue(request)).pollers:
+        raise RuntimeError(f"nobody polls {temporal.TASK_QUEUE}")
+
+
+def main(role: str) -> int:
+    settings = load()
+    try:
+        if role == "api":
+            check_api(settings)
+        elif role == "worker":
+            asyncio.run(asyncio.wait_for(check_worker(settings), PATIENCE_S))
+        else:
+            check_leader(settings, role)
+    except Exception as error:
+        print(f"{role}: {str(error) or repr(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    sys.stderr.flush()
+    os._exit(code)  # a client that never connected may crash in the interpreter's orderly end

@@ -1,0 +1,142 @@
+"""A thin typed client of the public v0 API: stubs under the names of the wire, with defaults for every call.
+
+    with Client("localhost:5397") as client:
+        job_id = client.jobs.Create(request).jobId
+
+Every call carries the headers that the original's servers ask for and ends after ``timeout_s`` unless the caller gives
+its own timeout. Errors are ``grpc.RpcError``; errors inside a response are the caller's to look at. Thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import grpc
+
+from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
+from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
+from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
+from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+
+DEFAULT_ADDRESS = "localhost:5397"
+DEFAULT_TIMEOUT_S = 20.0
+MESSAGE_BYTES_MAX = 256 * 2**20  # a job with a configuration for each of many instances is large
+CALLER = "peloton-cli"
+
+JOBMGR = "peloton-jobmgr"
+RESMGR = "peloton-resmgr"
+HOSTMGR = "peloton-hostmgr"
+
+CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.enable_http_proxy", 0),
+    # Come back soon after an outage: somebody is watching.
+    ("grpc.initial_reconnect_backoff_ms", 250),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+]
+
+
+class Client:
+    """Stubs for the services of one Peloton.
+
+    ``overrides`` gives a service (JOBMGR, RESMGR, HOSTMGR) an address of its own; the rest is at ``address``.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self.address = address
+        self.timeout_s = timeout_s
+        self.last_address = address  # where the latest call went, for messages about failures
+        self._overrides = dict(overrides or {})
+        self._channels: dict[str, grpc.Channel] = {}
+
+    @cached_property
+    def jobs(self) -> JobManagerStub:
+        return JobManagerStub(self._channel(JOBMGR))
+
+    @cached_property
+    def tasks(self) -> TaskManagerStub:
+        return TaskManagerStub(self._channel(JOBMGR))
+
+    @cached_property
+    def respools(self) -> ResourceManagerStub:
+        return ResourceManagerStub(self._channel(RESMGR))
+
+    @cached_property
+    def hosts(self) -> HostServiceStub:
+        return HostServiceStub(self._channel(HOSTMGR))
+
+    def address_of(self, service: str) -> str:
+        return self._overrides.get(service, self.address)
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _channel(self, service: str) -> grpc.Channel:
+        address = self.address_of(service)
+        if address not in self._channels:
+            self._channels[address] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.intercept_channel(
+            self._channels[address], CallDefaults(service, self.timeout_s, lambda: self._note(address))
+        )
+
+    def _note(self, address: str) -> None:
+        self.last_address = address
+
+
+class CallDetails(NamedTuple):
+    """What grpc keeps about a call; it only wants an object with these attributes."""
+
+    method: str
+    timeout: float | None
+    metadata: Any
+    credentials: grpc.CallCredentials | None
+    wait_for_ready: bool | None
+    compression: grpc.Compression | None
+
+
+@dataclass(frozen=True)
+class CallDefaults(grpc.UnaryUnaryClientInterceptor):
+    """Fills in the timeout and the headers."""
+
+    service: str
+    timeout_s: float
+    on_call: Callable[[], None]
+
+    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        self.on_call()
+        details = CallDetails(
+            method=client_call_details.method,
+            timeout=self.timeout_s if client_call_details.timeout is None else client_call_details.timeout,
+            metadata=[
+                *(client_call_details.metadata or ()),
+                ("rpc-caller", CALLER),
+                ("rpc-service", self.service),
+                ("rpc-encoding", "proto"),
+            ],
+            credentials=client_call_details.credentials,
+            wait_for_ready=getattr(client_call_details, "wait_for_ready", None),
+            compression=getattr(client_call_details, "compression", None),
+        )
+        return continuation(details, request)

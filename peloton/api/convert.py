@@ -1,0 +1,290 @@
+"""Between the v0 messages and the model: configurations inward, records outward.
+
+States cross by name, except in storage, which keeps the wire's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.api.convert_time import rfc3339, rfc3339_seconds
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
+from peloton.model.pod import (
+    AllOf,
+    AnyOf,
+    Constraint,
+    HealthState,
+    HostLabel,
+    PodEvent,
+    PodLabel,
+    PodRecord,
+    PodShape,
+    PodState,
+    Strategy,
+    TerminationReason,
+)
+from peloton.model.resources import Resources
+
+_TERMINATION_PREFIX = "TERMINATION_STATUS_REASON_"
+
+POD_STATE_NUMBERS: dict[PodState, int] = {s: task_pb2.TaskState.Value(s.value) for s in PodState}
+POD_STATES: dict[int, PodState] = {n: s for s, n in POD_STATE_NUMBERS.items()}
+JOB_STATE_NUMBERS: dict[JobState, int] = {s: job_pb2.JobState.Value(s.value) for s in JobState}
+JOB_STATES: dict[int, JobState] = {n: s for s, n in JOB_STATE_NUMBERS.items()}
+JOB_TYPE_NUMBERS: dict[JobType, int] = {t: job_pb2.JobType.Value(t.value) for t in JobType}
+JOB_TYPES: dict[int, JobType] = {n: t for t, n in JOB_TYPE_NUMBERS.items()}
+HEALTH_NUMBERS: dict[HealthState, int] = {h: task_pb2.HealthState.Value(h.value) for h in HealthState}
+HEALTH_STATES: dict[int, HealthState] = {n: h for h, n in HEALTH_NUMBERS.items()}
+TERMINATION_NUMBERS: dict[TerminationReason, int] = {
+    r: task_pb2.TerminationStatus.Reason.Value(_TERMINATION_PREFIX + r.value) for r in TerminationReason
+}
+TERMINATION_REASONS: dict[int, TerminationReason] = {n: r for r, n in TERMINATION_NUMBERS.items()}
+
+_CONDITIONS = {
+    task_pb2.LabelConstraint.CONDITION_LESS_THAN: "<",
+    task_pb2.LabelConstraint.CONDITION_EQUAL: "=",
+    task_pb2.LabelConstraint.CONDITION_GREATER_THAN: ">",
+}
+
+
+# -- configurations inward -----------------------------------------------------------------------------------------
+
+
+def job_type(config: job_pb2.JobConfig) -> JobType:
+    return JOB_TYPES[config.type]
+
+
+def sla_spec(config: job_pb2.JobConfig) -> SlaSpec:
+    sla = config.sla
+    return SlaSpec(
+        priority=sla.priority,
+        preemptible=sla.preemptible,
+        revocable=sla.revocable,
+        maximum_running_instances=sla.maximumRunningInstances,
+        minimum_running_instances=sla.minimumRunningInstances,
+        max_running_time_s=sla.maxRunningTime,
+        maximum_unavailable_instances=sla.maximumUnavailableInstances,
+    )
+
+
+def new_job_record(job_id: JobId, config: job_pb2.JobConfig, now_ns: int) -> JobRecord:
+    """The record of a job as it is created: INITIALIZED, steering for its type's goal."""
+    kind = job_type(config)
+    return JobRecord(
+        job_id=job_id,
+        name=config.name,
+        type=kind,
+        owning_team=config.owningTeam,
+        respool_id=RespoolId(config.respoolID.value),
+        instance_count=config.instanceCount,
+        sla=sla_spec(config),
+        state=JobState.INITIALIZED,
+        goal=JobState.SUCCEEDED if kind is JobType.BATCH else JobState.RUNNING,
+        has_controller=_has_controller(config),
+        pod_counts={PodState.INITIALIZED: config.instanceCount},
+        labels=tuple((label.key, label.value) for label in config.labels),
+        created_ns=now_ns,
+        updated_ns=now_ns,
+    )
+
+
+def _has_controller(config: job_pb2.JobConfig) -> bool:
+    """Only instance 0 of a batch job may be a controller, and an override's flag always wins."""
+    if config.type != job_pb2.BATCH or config.instanceCount == 0:
+        return False
+    first = config.instanceConfig.get(0, config.defaultConfig)
+    return first.controller
+
+
+def resources(config: task_pb2.ResourceConfig) -> Resources:
+    return Resources.of(config.cpuLimit, config.memLimitMb, config.diskLimitMb, config.gpuLimit)
+
+
+def pod_shape(
+    task: task_pb2.TaskConfig,
+    sla: job_pb2.SlaConfig,
+    strategy: job_pb2.PlacementStrategy.ValueType = job_pb2.PLACEMENT_STRATEGY_INVALID,
+) -> PodShape:
+    """What admission and placement need of an instance's effective configuration."""
+    policy = task.preemptionPolicy.type
+    preemptible = sla.preemptible
+    if policy != task_pb2.PreemptionPolicy.TYPE_INVALID:
+        preemptible = policy == task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE
+    spread = strategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
+    return PodShape(
+        resources=resources(task.resource),
+        port_count=sum(port.value == 0 for port in task.ports),
+        revocable=task.revocable or sla.revocable,
+        preemptible=preemptible,
+        controller=task.controller,
+        strategy=Strategy.SPREAD_JOB if spread else Strategy.PACK_HOST,
+        constraint=constraint(task.constraint) if task.HasField("constraint") else None,
+    )
+
+
+def constraint(wire: task_pb2.Constraint) -> Constraint | None:
+    """None for a constraint without a type: it demands nothing."""
+    match wire.type:
+        case task_pb2.Constraint.LABEL_CONSTRAINT:
+            return _label_constraint(wire.labelConstraint)
+        case task_pb2.Constraint.AND_CONSTRAINT:
+            return AllOf(_parts(wire.andConstraint.constraints))
+        case task_pb2.Constraint.OR_CONSTRAINT:
+            return AnyOf(_parts(wire.orConstraint.constraints))
+        case _:
+            return None
+
+
+def _parts(wires: Iterable[task_pb2.Constraint]) -> tuple[Constraint, ...]:
+    parts = (constraint(wire) for wire in wires)
+    return tuple(part for part in parts if part is not None)
+
+
+def _label_constraint(wire: task_pb2.LabelConstraint) -> Constraint:
+    condition = _CONDITIONS.get(wire.condition)
+    label = wire.label
+    if condition is None:
+        raise InvalidArgument(f"label constraint on {label.key!r} has no condition")
+    match wire.kind:
+        case task_pb2.LabelConstraint.HOST:
+            return HostLabel(label.key, label.value, condition, wire.requirement)
+        case task_pb2.LabelConstraint.TASK:
+            return PodLabel(label.key, label.value, condition, wire.requirement)
+        case _:
+            raise InvalidArgument(f"label constraint on {label.key!r} has no kind")
+
+
+# -- records outward -----------------------------------------------------------------------------------------------
+
+
+def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -> task_pb2.RuntimeInfo:
+    """``limits`` of the instance turn its running time into resource usage; without them usage stays unset."""
+    runtime = task_pb2.RuntimeInfo(
+        state=POD_STATE_NUMBERS[pod.state],  # type: ignore[arg-type]
+        goalState=POD_STATE_NUMBERS[pod.goal],  # type: ignore[arg-type]
+        startTime=rfc3339(pod.started_ns),
+        completionTime=rfc3339(pod.completed_ns),
+        host=pod.host,
+        ports=pod.ports,
+        message=pod.message,
+        reason=pod.reason,
+        failureCount=pod.failure_count,
+        configVersion=pod.config_version,
+        desiredConfigVersion=pod.desired_config_version,
+        healthy=HEALTH_NUMBERS[pod.health],  # type: ignore[arg-type]
+        resourceUsage=resource_usage(limits, pod.run_seconds) if limits is not None else None,
+    )
+    runtime.mesosTaskId.value = str(pod.pod_id)
+    runtime.desiredMesosTaskId.value = _run(pod, pod.desired_run_id)
+    if pod.prev_run_id:
+        runtime.prevMesosTaskId.value = _run(pod, pod.prev_run_id)
+    if pod.agent_id:
+        runtime.agentID.value = pod.agent_id
+    runtime.revision.version = pod.revision
+    runtime.revision.updatedAt = pod.updated_ns
+    if pod.termination is not None:
+        runtime.terminationStatus.reason = TERMINATION_NUMBERS[pod.termination.reason]  # type: ignore[assignment]
+        runtime.terminationStatus.exit_code = pod.termination.exit_code
+        runtime.terminationStatus.signal = pod.termination.signal
+    return runtime
+
+
+def _run(pod: PodRecord | PodEvent, run_id: int) -> str:
+    return f"{pod.job_id}-{pod.instance_id}-{run_id}"
+
+
+def resource_usage(limits: task_pb2.ResourceConfig, seconds: float) -> dict[str, float]:
+    return {
+        "cpu": limits.cpuLimit * seconds,
+        "gpu": limits.gpuLimit * seconds,
+        "memory": limits.memLimitMb * seconds,
+    }
+
+
+def task_info(pod: PodRecord, config: task_pb2.TaskConfig | None, *, with_usage: bool = True) -> task_pb2.TaskInfo:
+    """``with_usage``: the job is a batch job, for which usage is reported."""
+    limits = config.resource if config is not None and with_usage else None
+    info = task_pb2.TaskInfo(instanceId=pod.instance_id, config=config, runtime=pod_runtime(pod, limits))
+    info.jobId.value = pod.job_id
+    return info
+
+
+def pod_event(event: PodEvent) -> task_pb2.PodEvent:
+    wire = task_pb2.PodEvent(
+        actualState=event.state.value,
+        goalState=event.goal.value,
+        timestamp=rfc3339_seconds(event.time_ns),
+        configVersion=event.config_version,
+        desiredConfigVersion=event.desired_config_version,
+        agentID=event.agent_id,
+        hostname=event.host,
+        message=event.message,
+        reason=event.reason,
+        healthy=event.health.value,
+    )
+    wire.taskId.value = _run(event, event.run_id)
+    wire.prevTaskId.value = _run(event, event.prev_run_id)
+    wire.desriedTaskId.value = _run(event, event.desired_run_id)
+    return wire
+
+
+def job_runtime(job: JobRecord, limits: task_pb2.ResourceConfig | None = None) -> job_pb2.RuntimeInfo:
+    """Every pod state is a key of the counts. ``limits``: those of the default configuration."""
+    runtime = job_pb2.RuntimeInfo(
+        state=JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
+        goalState=JOB_STATE_NUMBERS[job.goal],  # type: ignore[arg-type]
+        creationTime=rfc3339(job.created_ns),
+        startTime=rfc3339(job.started_ns),
+        completionTime=rfc3339(job.completed_ns),
+        taskStats={state.value: job.pod_counts.get(state, 0) for state in PodState},
+        configVersion=job.config_version,
+        configurationVersion=job.config_version,
+        workflowVersion=job.workflow_version,
+        stateVersion=job.state_version,
+        desiredStateVersion=job.desired_state_version,
+        resourceUsage=resource_usage(limits, job.run_seconds) if limits is not None else None,
+    )
+    runtime.revision.version = job.revision
+    runtime.revision.createdAt = job.created_ns
+    runtime.revision.updatedAt = job.updated_ns
+    return runtime
+
+
+def job_info(job: JobRecord, config: job_pb2.JobConfig) -> job_pb2.JobInfo:
+    limits = config.defaultConfig.resource if job.type is JobType.BATCH else None
+    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, limits))
+    info.id.value = job.job_id
+    return info
+
+
+def job_summary(job: JobRecord) -> job_pb2.JobSummary:
+    summary = job_pb2.JobSummary(
+        name=job.name,
+        type=JOB_TYPE_NUMBERS[job.type],  # type: ignore[arg-type]
+        owner=job.owning_team,
+        owningTeam=job.owning_team,
+        instanceCount=job.instance_count,
+        runtime=job_runtime(job),
+        sla=sla_config(job.sla),
+    )
+    summary.id.value = job.job_id
+    summary.respoolID.value = job.respool_id
+    for key, value in job.labels:
+        summary.labels.add(key=key, value=value)
+    return summary
+
+
+def sla_config(sla: SlaSpec) -> job_pb2.SlaConfig:
+    return job_pb2.SlaConfig(
+        priority=sla.priority,
+        preemptible=sla.preemptible,
+        revocable=sla.revocable,
+        maximumRunningInstances=sla.maximum_running_instances,
+        minimumRunningInstances=sla.minimum_running_instances,
+        maxRunningTime=sla.max_running_time_s,
+        maximumUnavailableInstances=sla.maximum_unavailable_instances,
+    )

@@ -1,0 +1,105 @@
+"""Generates the Python code of every .proto file below peloton/api.
+
+Run ``python -m peloton.api.generate`` after changing a .proto file, and commit the result. With ``--check`` nothing is
+written: the command names the files that differ and fails. A file's place in the tree is its import path, so that
+``peloton/api/v0/job/job.proto`` becomes the module ``peloton.api.v0.job.job_pb2``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
+API_FOLDER = Path("peloton/api")
+GENERATED_ENDINGS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
+SERVICE_LINE = re.compile(r"^service\s", re.MULTILINE)
+
+
+class GenerationError(Exception):
+    """The compiler refused a .proto file."""
+
+
+def proto_files(root: Path) -> list[Path]:
+    """Every .proto file of the API, relative to ``root``, in a fixed order."""
+    return sorted(path.relative_to(root) for path in (root / API_FOLDER).rglob("*.proto"))
+
+
+def generate(root: Path, out: Path) -> None:
+    """Writes the generated code of the .proto files below ``root`` into the same folders below ``out``."""
+    protos = proto_files(root)
+    services = [path for path in protos if SERVICE_LINE.search((root / path).read_text())]
+    run_protoc(root, ["python", "mypy"], out, protos)
+    if services:
+        run_protoc(root, ["grpc_python", "mypy_grpc"], out, services)
+
+
+def run_protoc(root: Path, languages: list[str], out: Path, protos: list[Path]) -> None:
+    # The plugins are looked for next to the interpreter: a virtual environment need not be on PATH.
+    scripts = Path(sys.executable).parent
+    well_known = Path(str(find_spec("grpc_tools").submodule_search_locations[0])) / "_proto"  # type: ignore[union-attr, index]
+    command = [
+        sys.executable,
+        "-m",
+        "grpc_tools.protoc",
+        f"--proto_path={root}",
+        f"--proto_path={well_known}",
+        f"--plugin=protoc-gen-mypy={scripts / 'protoc-gen-mypy'}",
+        f"--plugin=protoc-gen-mypy_grpc={scripts / 'protoc-gen-mypy_grpc'}",
+        *(f"--{language}_out={out}" for language in languages),
+        *(str(path) for path in protos),
+    ]
+    result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise GenerationError(result.stderr.strip())
+
+
+def generated_files(root: Path) -> dict[Path, bytes]:
+    """Generated files below ``root``, by path relative to it."""
+    found = (path for path in (root / API_FOLDER).rglob("*") if path.name.endswith(GENERATED_ENDINGS))
+    return {path.relative_to(root): path.read_bytes() for path in found}
+
+
+def outdated_files(root: Path) -> dict[Path, bytes | None]:
+    """Generated files that are not what the .proto files give, with the right content; None when they have to go."""
+    with tempfile.TemporaryDirectory() as folder:
+        generate(root, Path(folder))
+        expected = generated_files(Path(folder))
+    actual = generated_files(root)
+    differing = sorted(path for path in expected.keys() | actual.keys() if expected.get(path) != actual.get(path))
+    return {path: expected.get(path) for path in differing}
+
+
+def write(root: Path, path: Path, content: bytes | None) -> None:
+    if content is None:
+        (root / path).unlink()
+        return
+    (root / path).write_bytes(content)
+    for folder in [path.parent, *path.parent.parents]:
+        if API_FOLDER in folder.parents:
+            (root / folder / "__init__.py").touch()
+
+
+def main(arguments: list[str] | None = None, root: Path = REPOSITORY_ROOT) -> int:
+    parser = argparse.ArgumentParser(prog="python -m peloton.api.generate", description="Generate code from .proto")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail when a generated file is out of date")
+    options = parser.parse_args(arguments)
+    try:
+        outdated = outdated_files(root)
+    except GenerationError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for path, content in outdated.items():
+        print(f"{'out of date' if options.check else 'removed' if content is None else 'written'}: {path}")
+        if not options.check:
+            write(root, path, content)
+    return 1 if options.check and outdated else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The names under which services are registered.
+
+Three services of v0 are called by a name without the version, ``peloton.api.job.JobManager`` and its two siblings: that
+is what existing clients send. The name that follows from the package of the .proto file and a third spelling with
+``.svc`` are served as well. All names are declared in .proto files, so reflection lists them and stubs exist for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor import MethodDescriptor
+
+from peloton.api.v0.job.svc import job_svc_pb2
+from peloton.api.v0.respool.svc import respool_svc_pb2
+from peloton.api.v0.short_names import job_pb2 as short_job_pb2
+from peloton.api.v0.short_names import respool_pb2 as short_respool_pb2
+from peloton.api.v0.short_names import task_pb2 as short_task_pb2
+from peloton.api.v0.task.svc import task_svc_pb2
+
+# The first name of each is the one that clients use.
+JOB_MANAGER = (
+    "peloton.api.job.JobManager",
+    "peloton.api.v0.job.JobManager",
+    "peloton.api.v0.job.svc.JobManager",
+)
+TASK_MANAGER = (
+    "peloton.api.task.TaskManager",
+    "peloton.api.v0.task.TaskManager",
+    "peloton.api.v0.task.svc.TaskManager",
+)
+RESOURCE_MANAGER = (
+    "peloton.api.respool.ResourceManager",
+    "peloton.api.v0.respool.ResourceManager",
+    "peloton.api.v0.respool.svc.ResourceManager",
+)
+
+# Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
+DECLARED_IN = (
+    short_job_pb2,
+    short_respool_pb2,
+    short_task_pb2,
+    job_svc_pb2,
+    respool_svc_pb2,
+    task_svc_pb2,
+)
+
+
+class GenericServer(Protocol):
+    """What ``grpc.Server`` and ``grpc.aio.Server`` have in common here."""
+
+    def add_generic_rpc_handlers(self, handlers: Any, /) -> None: ...
+
+
+def add_under_all_names(server: GenericServer, servicer: object, names: tuple[str, ...]) -> None:
+    """Registers one servicer under every name; works for any service whose .proto module has been imported."""
+    server.add_generic_rpc_handlers(tuple(service_handler(name, servicer) for name in names))
+
+
+def service_handler(name: str, servicer: object) -> grpc.GenericRpcHandler:
+    service = descriptor_pool.Default().FindServiceByName(name)
+    handlers = {method.name: method_handler(method, getattr(servicer, method.name)) for method in service.methods}
+    return grpc.method_handlers_generic_handler(name, handlers)
+
+
+def method_handler(method: MethodDescriptor, behaviour: Any) -> grpc.RpcMethodHandler[Any, Any]:
+    request = message_factory.GetMessageClass(method.input_type)
+    response = message_factory.GetMessageClass(method.output_type)
+    kinds = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }
+    make_handler: Any = kinds[method.client_streaming, method.server_streaming]
+    handler: grpc.RpcMethodHandler[Any, Any] = make_handler(
+        behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString
+    )
+    return handler

@@ -1,0 +1,44 @@
+"""The error vocabulary: every expected refusal names the object, the rule and the numbers in its message."""
+
+from __future__ import annotations
+
+
+class PelotonError(Exception):
+    """Base of all expected errors. ``code`` is the name of a gRPC status code."""
+
+    code = "INTERNAL"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidArgument(PelotonError):
+    code = "INVALID_ARGUMENT"
+
+
+class NotFound(PelotonError):
+    code = "NOT_FOUND"
+
+
+class AlreadyExists(PelotonError):
+    code = "ALREADY_EXISTS"
+
+
+class Aborted(PelotonError):
+    code = "ABORTED"
+
+
+class Unavailable(PelotonError):
+    """Nothing changed; the caller may try again."""
+
+    code = "UNAVAILABLE"
+
+
+class ResourceExhausted(PelotonError):
+    code = "RESOURCE_EXHAUSTED"
+
+
+ERRORS: dict[str, type[PelotonError]] = {
+    e.code: e for e in (PelotonError, InvalidArgument, NotFound, AlreadyExists, Aborted, Unavailable, ResourceExhausted)
+}

@@ -1,0 +1,97 @@
+"""Constraints of pods on hosts: one evaluator for the host manager's filter and for placement.
+
+A label may occur on a host any number of times, so a leaf compares a count. ``PodLabel`` counts pods; who cannot count
+them passes ``pods=None``, and such a leaf then has no say: it neither matches nor refuses.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel
+
+Labels = Mapping[str, str | Mapping[str, int]]
+"""Label key -> its value, or -> how often each value occurs."""
+PodLabels = Mapping[str, Mapping[str, int]]
+"""Label key -> value -> number of pods on the host that carry it."""
+
+HOSTNAME_LABEL = "hostname"
+EXCLUSIVE_LABEL = "peloton/exclusive"
+"""A host with this label takes only pods whose constraint mentions the label."""
+
+COMPARE: dict[str, Callable[[int, int], bool]] = {"<": operator.lt, "=": operator.eq, ">": operator.gt}
+
+
+def host_labels(hostname: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str | Mapping[str, int]]:
+    """The labels of a host in the form ``matches`` wants; ``hostname`` is always one of them."""
+    counts: dict[str, dict[str, int]] = {HOSTNAME_LABEL: {hostname: 1}}
+    for key, value in pairs:
+        if (key, value) == (HOSTNAME_LABEL, hostname):
+            continue
+        values = counts.setdefault(key, {})
+        values[value] = values.get(value, 0) + 1
+    return dict(counts)
+
+
+def matches(constraint: Constraint | None, labels: Labels, pods: PodLabels | None = None) -> bool:
+    """May a pod with this constraint go to a host with these labels? Says nothing about exclusive hosts."""
+    return constraint is None or evaluate(constraint, labels, pods) is not False
+
+
+def accepts(labels: Labels, constraint: Constraint | None, pods: PodLabels | None = None) -> bool:
+    """``matches``, and the host is not kept for others."""
+    if EXCLUSIVE_LABEL in labels and not mentions(constraint, EXCLUSIVE_LABEL):
+        return False
+    return matches(constraint, labels, pods)
+
+
+def evaluate(constraint: Constraint, labels: Labels, pods: PodLabels | None) -> bool | None:
+    """True, False, or None where the constraint has no say. An empty AllOf or AnyOf has no say."""
+    match constraint:
+        case HostLabel(key, value, condition, count):
+            return COMPARE[condition](_occurrences(labels, key, value), count)
+        case PodLabel(key, value, condition, count):
+            return None if pods is None else COMPARE[condition](_occurrences(pods, key, value), count)
+        case AllOf(parts):
+            verdicts = {evaluate(part, labels, pods) for part in parts}
+            return False if False in verdicts else True if True in verdicts else None
+        case AnyOf(parts):
+            verdicts = {evaluate(part, labels, pods) for part in parts}
+            return True if True in verdicts else False if False in verdicts else None
+
+
+def _occurrences(labels: Labels, key: str, value: str) -> int:
+    found = labels.get(key)
+    if found is None:
+        return 0
+    return int(found == value) if isinstance(found, str) else found.get(value, 0)
+
+
+def leaves(constraint: Constraint | None) -> Iterator[HostLabel | PodLabel]:
+    """Every leaf of the tree, left to right."""
+    if isinstance(constraint, AllOf | AnyOf):
+        for part in constraint.constraints:
+            yield from leaves(part)
+    elif constraint is not None:
+        yield constraint
+
+
+def mentions(constraint: Constraint | None, key: str) -> bool:
+    """Does any host label in the tree have this key, whatever it asks of it?"""
+    return any(isinstance(leaf, HostLabel) and leaf.key == key for leaf in leaves(constraint))
+
+
+def describe(constraint: Constraint) -> str:
+    """The constraint in words: ``label rack=a``, ``label gpu=k80 < 1``, ``(label a=1 or label b=2)``."""
+    match constraint:
+        case HostLabel(key, value, "=", 1):
+            return f"label {key}={value}"
+        case HostLabel(key, value, condition, count):
+            return f"label {key}={value} {condition} {count}"
+        case PodLabel(key, value, condition, count):
+            return f"pods with {key}={value} {condition} {count}"
+        case AllOf(parts):
+            return "(" + " and ".join(describe(part) for part in parts) + ")"
+        case AnyOf(parts):
+            return "(" + " or ".join(describe(part) for part in parts) + ")"

@@ -1,0 +1,17 @@
+"""Progress of a job as a person reads it."""
+
+from __future__ import annotations
+
+from peloton.model.job import JobProgress
+from peloton.model.pod import PodState
+
+_ORDER = [s.value for s in PodState]
+
+
+def details(progress: JobProgress) -> str:
+    """Markdown: the job's state, and a line for each pod state that has pods, in the order of a pod's life."""
+    total = sum(progress.counts.values())
+    done = progress.counts.get(PodState.SUCCEEDED, 0)
+    lines = [f"**{progress.state}**: {done} of {total} pods succeeded"]
+    lines += [f"- {state}: {progress.counts[state]}" for state in _ORDER if progress.counts.get(state)]
+    return "\n".join(lines)

@@ -1,0 +1,103 @@
+"""What becomes of an instance whose run has ended: it rests, or it runs again.
+
+The decision is made once, when the run ends, and stored with the pod, so that a job of 100,000 resting pods costs
+nothing to look at again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from peloton.lifecycle.backoff import DEFAULT_BACKOFF, Backoff
+from peloton.model.job import JobType
+from peloton.model.pod import TERMINAL, PodRecord, PodState
+
+SYSTEM_FAILURE_ATTEMPTS = 4
+"""A run that the platform broke is tried at least so often, whatever the job says."""
+
+REASON_HOST_REJECT_OFFER = "REASON_HOST_REJECT_OFFER"
+"""Set by the host manager on a launch that the host or its master refused."""
+
+THROTTLED_MESSAGE = "Task throttled due to failure"
+
+_SYSTEM_FAILURE_REASONS = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_INVALID_OFFERS"})
+_BROKEN_EXECUTOR_REASON = "REASON_COMMAND_EXECUTOR_FAILED"
+_BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
+
+
+class NextRun(IntEnum):
+    """Why an ended instance gets another run. Values are stored."""
+
+    NONE = 0  # it rests
+    REPLACE = 1  # a newer run or configuration was asked for
+    RETRY = 2  # it failed, and may try again
+    RELAUNCH = 3  # its launch never took effect
+
+    @property
+    def message(self) -> str:
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    NextRun.NONE: "",
+    NextRun.REPLACE: "Initialize task",
+    NextRun.RETRY: "Rescheduled after task terminated",
+    NextRun.RELAUNCH: "Regenerate placement",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """``due_ns`` is when the next run may start; 0 is at once."""
+
+    next_run: NextRun
+    due_ns: int = 0
+
+    @property
+    def is_rest(self) -> bool:
+        return self.next_run is NextRun.NONE
+
+
+REST = Ending(NextRun.NONE)
+
+
+def after_end(
+    pod: PodRecord, job_type: JobType, *, launch_lost: bool = False, backoff: Backoff = DEFAULT_BACKOFF
+) -> Ending:
+    """Decide for a pod that is in a terminal state, ``failure_count`` already counted.
+
+    ``launch_lost``: the run is LOST and was never seen STARTING or RUNNING. A service's wait counts from the pod's
+    last update.
+    """
+    assert pod.state in TERMINAL, f"{pod.pod_id} has not ended: {pod.state}"
+    if pod.state is PodState.DELETED or pod.goal in (PodState.KILLED, PodState.DELETED):
+        return REST
+    if pod.desired_run_id > pod.run_id or pod.desired_config_version != pod.config_version:
+        return Ending(NextRun.REPLACE)
+    if pod.state is PodState.LOST and (launch_lost or pod.reason == REASON_HOST_REJECT_OFFER):
+        return Ending(NextRun.RELAUNCH)
+    if job_type is JobType.BATCH:
+        return _after_batch_end(pod)
+    delay_ns = backoff.delay_ns(pod.failure_count)
+    return Ending(NextRun.RETRY, pod.updated_ns + delay_ns if delay_ns else 0)
+
+
+def _after_batch_end(pod: PodRecord) -> Ending:
+    if pod.state is PodState.SUCCEEDED or pod.failure_count >= attempts_max(pod):
+        return REST
+    return Ending(NextRun.RETRY)
+
+
+def attempts_max(pod: PodRecord) -> int:
+    """Failures after which a batch pod stays as it is."""
+    if is_system_failure(pod.reason, pod.message):
+        return max(pod.max_failures, SYSTEM_FAILURE_ATTEMPTS)
+    return pod.max_failures
+
+
+def is_system_failure(reason: str, message: str) -> bool:
+    """The platform broke the run, not its program."""
+    return reason in _SYSTEM_FAILURE_REASONS or (
+        reason == _BROKEN_EXECUTOR_REASON and _BROKEN_EXECUTOR_MESSAGE in message
+    )

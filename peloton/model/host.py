@@ -1,0 +1,93 @@
+"""Hosts, leases of hosts, and placements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape
+from peloton.model.resources import Resources
+
+
+class HostState(StrEnum):
+    UP = "UP"
+    DRAINING = "DRAINING"
+    DRAINED = "DRAINED"
+    DOWN = "DOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host as a person sees it."""
+
+    hostname: Hostname
+    state: HostState
+    capacity: Resources
+    revocable: Resources
+    free: Resources
+    labels: tuple[tuple[str, str], ...] = ()
+    ip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedHost:
+    """Free resources of one host, promised to the holder of a lease until it launches, releases or is too late."""
+
+    hostname: Hostname
+    free: Resources
+    revocable: Resources
+    ports: tuple[tuple[int, int], ...] = ()  # inclusive ranges
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostLease:
+    lease_id: str
+    hosts: tuple[LeasedHost, ...]
+    rejected: dict[str, int] = field(default_factory=dict)  # rule -> hosts that failed it
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyGang:
+    """Admitted pods that must be placed together: one shape, ``(instance_id, run_id)`` each."""
+
+    shape: PodShape
+    pods: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    instance_id: int
+    run_id: int
+    ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Pods of one job that go to one host."""
+
+    hostname: Hostname
+    pods: tuple[PlacedPod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementBatch:
+    """Result of one placement pass: what goes where under which lease, and why the rest found no host."""
+
+    job_id: JobId
+    lease_id: str
+    placements: tuple[Placement, ...] = ()
+    unplaced_count: int = 0
+    reason: str = ""
+
+    @property
+    def placed_count(self) -> int:
+        return sum(len(p.pods) for p in self.placements)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    launched_count: int
+    refused_count: int = 0  # no longer wanted, or already launched by an earlier call
+    failed_count: int = 0  # the host refused; these pods get a new run

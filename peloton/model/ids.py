@@ -1,0 +1,78 @@
+"""Names of things: formats, parsing, and the ids of Temporal workflows.
+
+A pod is one run of one instance of a job. Its ids nest: ``<job>``, ``<job>-<instance>`` (pod name), and
+``<job>-<instance>-<run>`` (pod id, which is also the Mesos task id and the idempotency key of a launch).
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import NewType
+
+JobId = NewType("JobId", str)
+"""RFC 4122 UUID in its 36 character form."""
+RespoolId = NewType("RespoolId", str)
+"""UUID of a resource pool, or ``root``."""
+Hostname = NewType("Hostname", str)
+
+ROOT_POOL_ID = RespoolId("root")
+_UUID_LENGTH = 36
+_UINT32_MAX = 2**32 - 1
+
+
+def parse_job_id(text: str) -> JobId:
+    """Return the canonical job id; raises ValueError when ``text`` is not a UUID."""
+    return JobId(str(uuid.UUID(text)))
+
+
+def new_job_id() -> JobId:
+    return JobId(str(uuid.uuid4()))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PodName:
+    """``<job>-<instance>``: an instance of a job, whatever its run."""
+
+    job_id: JobId
+    instance_id: int
+
+    def __str__(self) -> str:
+        return f"{self.job_id}-{self.instance_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> PodName:
+        job, _, instance = text.rpartition("-")
+        if len(job) != _UUID_LENGTH:
+            raise ValueError(f"invalid pod name {text!r}: want <job>-<instance>")
+        return cls(JobId(job), _number(instance, text))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PodId:
+    """``<job>-<instance>-<run>``: one run; run ids start at 1, and 0 stands for "no run yet"."""
+
+    job_id: JobId
+    instance_id: int
+    run_id: int
+
+    def __str__(self) -> str:
+        return f"{self.job_id}-{self.instance_id}-{self.run_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> PodId:
+        pieces = text.split("-")
+        if len(pieces) != 7:
+            raise ValueError(f"invalid pod id {text!r}: want <job>-<instance>-<run>")
+        return cls(JobId("-".join(pieces[:5])), _number(pieces[5], text), int(pieces[6]))
+
+
+def _number(text: str, whole: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _UINT32_MAX:
+        raise ValueError(f"unable to parse instance id of {whole!r}")
+    return int(text)
+
+
+def job_workflow_id(job_id: str) -> str:
+    """The Temporal workflow that owns a job's life; the id is its mutex."""
+    return f"job/{job_id}"

@@ -1,0 +1,100 @@
+"""A job's states, its record, and what its workflow sees of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.pod import PodState
+
+
+class JobType(StrEnum):
+    BATCH = "BATCH"
+    SERVICE = "SERVICE"
+    DAEMON = "DAEMON"
+
+
+class JobState(StrEnum):
+    """Values are the wire spelling of v0 JobState."""
+
+    UNKNOWN = "UNKNOWN"
+    UNINITIALIZED = "UNINITIALIZED"
+    INITIALIZED = "INITIALIZED"  # stored; its pods are being created
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+    KILLING = "KILLING"
+    DELETED = "DELETED"
+
+
+JOB_TERMINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED, JobState.DELETED})
+
+
+@dataclass(frozen=True, slots=True)
+class SlaSpec:
+    priority: int = 0
+    preemptible: bool = False
+    revocable: bool = False
+    maximum_running_instances: int = 0  # 0 = no bound
+    minimum_running_instances: int = 0  # > 1: the first so many instances are one gang
+    max_running_time_s: int = 0  # 0 = no deadline
+    maximum_unavailable_instances: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """The stored runtime of a job. Times are unix nanoseconds, 0 when unset."""
+
+    job_id: JobId
+    name: str
+    type: JobType
+    owning_team: str
+    respool_id: RespoolId
+    instance_count: int
+    sla: SlaSpec
+    state: JobState
+    goal: JobState
+    config_version: int = 1
+    state_version: int = 1
+    desired_state_version: int = 1
+    workflow_version: int = 1
+    has_controller: bool = False
+    pod_counts: dict[PodState, int] = field(default_factory=dict)
+    labels: tuple[tuple[str, str], ...] = ()
+    created_ns: int = 0
+    started_ns: int = 0
+    completed_ns: int = 0
+    updated_ns: int = 0
+    run_seconds: float = 0.0
+    revision: int = 1
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in JOB_TERMINAL
+
+    @property
+    def gang_size(self) -> int:
+        """Instances ``0 .. gang_size-1`` are one gang; 1 when every pod stands alone."""
+        is_gang = self.sla.minimum_running_instances > 1 and self.type is JobType.BATCH and not self.sla.revocable
+        return self.sla.minimum_running_instances if is_gang else 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """What the job's workflow needs to decide the next step; counts only, whatever the size of the job."""
+
+    state: JobState
+    counts: dict[str, int] = field(default_factory=dict)  # PodState value -> pods
+    missing_count: int = 0  # pods that the spec asks for and that have not been created
+    admit_count: int = 0  # INITIALIZED pods that may be queued now
+    ready_count: int = 0  # admitted pods that wait for a host
+    kill_count: int = 0  # pods that must end: goal KILLED, or a newer run wanted
+    settle_again: bool = False  # the bound of one settle was reached: there is more to do at once
+    deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in JOB_TERMINAL

@@ -1,0 +1,199 @@
+"""A pod's states, its record and its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from peloton.model.ids import JobId, PodId
+from peloton.model.resources import Resources
+
+
+class PodState(StrEnum):
+    """Where a pod is; also its goal. Values are the wire spelling of v0 TaskState."""
+
+    UNKNOWN = "UNKNOWN"
+    INITIALIZED = "INITIALIZED"  # created, not yet in a queue
+    PENDING = "PENDING"  # in its pool's queue
+    READY = "READY"  # admitted: its resources count against the pool
+    PLACING = "PLACING"
+    PLACED = "PLACED"
+    LAUNCHING = "LAUNCHING"
+    LAUNCHED = "LAUNCHED"  # committed to a host; Mesos is being told or has been told
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    LOST = "LOST"
+    PREEMPTING = "PREEMPTING"
+    KILLING = "KILLING"
+    KILLED = "KILLED"
+    DELETED = "DELETED"
+    RESERVED = "RESERVED"
+
+
+TERMINAL = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.LOST, PodState.KILLED, PodState.DELETED})
+QUEUED = frozenset({PodState.INITIALIZED, PodState.PENDING})
+ON_HOST = frozenset({PodState.LAUNCHED, PodState.STARTING, PodState.RUNNING, PodState.PREEMPTING, PodState.KILLING})
+"""States in which Mesos may know the pod."""
+ALLOCATED = ON_HOST | {PodState.READY, PodState.PLACING, PodState.PLACED, PodState.LAUNCHING, PodState.RESERVED}
+"""States whose resources count as the pool's allocation."""
+
+
+class HealthState(StrEnum):
+    INVALID = "INVALID"
+    DISABLED = "DISABLED"
+    HEALTH_UNKNOWN = "HEALTH_UNKNOWN"
+    HEALTHY = "HEALTHY"
+    UNHEALTHY = "UNHEALTHY"
+
+
+class TerminationReason(StrEnum):
+    """Why a run ended; values are the wire's without TERMINATION_STATUS_REASON_."""
+
+    INVALID = "INVALID"
+    KILLED_ON_REQUEST = "KILLED_ON_REQUEST"
+    FAILED = "FAILED"
+    KILLED_HOST_MAINTENANCE = "KILLED_HOST_MAINTENANCE"
+    PREEMPTED_RESOURCES = "PREEMPTED_RESOURCES"
+    DEADLINE_TIMEOUT_EXCEEDED = "DEADLINE_TIMEOUT_EXCEEDED"
+    KILLED_FOR_UPDATE = "KILLED_FOR_UPDATE"
+    KILLED_FOR_RESTART = "KILLED_FOR_RESTART"
+    KILLED_FOR_SLA_AWARE_RESTART = "KILLED_FOR_SLA_AWARE_RESTART"
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    reason: TerminationReason
+    exit_code: int = 0
+    signal: str = ""
+
+
+class Strategy(StrEnum):
+    """How one job's pods are laid over hosts."""
+
+    PACK_HOST = "PACK_HOST"
+    SPREAD_JOB = "SPREAD_JOB"
+
+
+@dataclass(frozen=True, slots=True)
+class HostLabel:
+    """Constraint leaf: the host carries ``key=value`` in the given relation to ``count`` occurrences."""
+
+    key: str
+    value: str
+    condition: str = "="  # one of < = >
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PodLabel:
+    """Constraint leaf: number of pods with ``key=value`` on the host, compared with ``count``."""
+
+    key: str
+    value: str
+    condition: str = "<"
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    constraints: tuple[Constraint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    constraints: tuple[Constraint, ...]
+
+
+Constraint = HostLabel | PodLabel | AllOf | AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """What admission and placement need to know of a pod: pods of one shape are interchangeable."""
+
+    resources: Resources
+    port_count: int = 0
+    revocable: bool = False
+    preemptible: bool = False
+    controller: bool = False
+    strategy: Strategy = Strategy.PACK_HOST
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRange:
+    """Instances ``start .. start+count-1`` of a job, all of one shape."""
+
+    start: int
+    count: int
+    shape: PodShape
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """The stored runtime of an instance: its current run. Times are unix nanoseconds, 0 when unset."""
+
+    job_id: JobId
+    instance_id: int
+    run_id: int
+    state: PodState
+    goal: PodState
+    config_version: int
+    desired_config_version: int
+    desired_run_id: int
+    prev_run_id: int = 0
+    host: str = ""
+    agent_id: str = ""
+    ports: dict[str, int] = field(default_factory=dict)
+    message: str = ""
+    reason: str = ""
+    health: HealthState = HealthState.DISABLED
+    failure_count: int = 0
+    max_failures: int = 0
+    started_ns: int = 0
+    completed_ns: int = 0
+    updated_ns: int = 0
+    run_seconds: float = 0.0  # summed over all finished runs; times the limits this is the resource usage
+    termination: Termination | None = None
+    revision: int = 1
+
+    @property
+    def pod_id(self) -> PodId:
+        return PodId(self.job_id, self.instance_id, self.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """One write of a pod's runtime, as it was after the write."""
+
+    job_id: JobId
+    instance_id: int
+    run_id: int
+    desired_run_id: int
+    prev_run_id: int
+    state: PodState
+    goal: PodState
+    config_version: int
+    desired_config_version: int
+    host: str
+    agent_id: str
+    message: str
+    reason: str
+    health: HealthState
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatus:
+    """What a host reported of a pod, already in our words. ``time_ns`` is when it happened there."""
+
+    pod_id: PodId
+    state: PodState
+    time_ns: int
+    host: str = ""
+    agent_id: str = ""
+    message: str = ""
+    reason: str = ""
+    healthy: bool | None = None

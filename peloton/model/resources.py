@@ -1,0 +1,60 @@
+"""Amounts of resources: int64 in small units, so that sums are exact and every decision can be repeated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+RESOURCE_KINDS = ("cpu", "memory", "disk", "gpu")
+"""Order of kinds in every array ``[.., R]`` and tuple."""
+
+UNLIMITED = 2**53
+"""Stands for "no limit"; far above any sum of real amounts, far below the end of int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Amounts per kind; units are in the names."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    disk_mib: int = 0
+    gpu_milli: int = 0
+
+    @classmethod
+    def of(cls, cpu: float = 0.0, memory_mb: float = 0.0, disk_mb: float = 0.0, gpu: float = 0.0) -> Resources:
+        """From the wire's doubles. Rounds up: a request never gets less than it asked for."""
+        return cls(_ceil(cpu * 1000), _ceil(memory_mb), _ceil(disk_mb), _ceil(gpu * 1000))
+
+    @classmethod
+    def of_capacity(cls, cpu: float = 0.0, memory_mb: float = 0.0, disk_mb: float = 0.0, gpu: float = 0.0) -> Resources:
+        """From a host's doubles. Rounds down: a host never promises more than it has."""
+        return cls(_floor(cpu * 1000), _floor(memory_mb), _floor(disk_mb), _floor(gpu * 1000))
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (self.cpu_milli, self.memory_mib, self.disk_mib, self.gpu_milli)
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __sub__(self, other: Resources) -> Resources:
+        return Resources(*(a - b for a, b in zip(self, other, strict=True)))
+
+    def __mul__(self, count: int) -> Resources:
+        return Resources(*(a * count for a in self))
+
+    def fits_in(self, other: Resources) -> bool:
+        return all(a <= b for a, b in zip(self, other, strict=True))
+
+
+# The wire's doubles carry binary noise (0.1 * 3): a millionth of a unit either way is not a request.
+_NOISE = 1e-6
+
+
+def _ceil(value: float) -> int:
+    return math.ceil(value - _NOISE)
+
+
+def _floor(value: float) -> int:
+    return math.floor(value + _NOISE)

@@ -1,0 +1,68 @@
+"""Resource pools as stored and as seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.resources import RESOURCE_KINDS
+
+
+class ReservationType(StrEnum):
+    ELASTIC = "ELASTIC"  # an unused reservation is lent out
+    STATIC = "STATIC"  # the reservation is assigned even when idle
+
+
+@dataclass(frozen=True, slots=True)
+class PoolResource:
+    """What a pool has of one kind, in the small units of ``Resources``; share is a weight."""
+
+    kind: str
+    reservation: int
+    limit: int
+    share: int
+    type: ReservationType = ReservationType.ELASTIC
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """A resource pool. ``resources`` has exactly one entry per kind, in the order of RESOURCE_KINDS."""
+
+    respool_id: RespoolId
+    parent_id: RespoolId
+    name: str
+    resources: tuple[PoolResource, ...]
+    controller_limit_percent: float | None = None
+    slack_limit_percent: float | None = None
+
+    def __post_init__(self) -> None:
+        assert tuple(r.kind for r in self.resources) == RESOURCE_KINDS
+
+    @property
+    def is_root(self) -> bool:
+        return self.respool_id == ROOT_POOL_ID
+
+
+def pool_paths(pools: Iterable[PoolSpec]) -> dict[RespoolId, str]:
+    """Path of every pool whose ancestors are all among ``pools``; the root itself need not be."""
+    specs = {pool.respool_id: pool for pool in pools}
+    paths = {ROOT_POOL_ID: ""}
+
+    def path(respool_id: RespoolId, depth: int) -> str | None:
+        if respool_id in paths:
+            return paths[respool_id]
+        spec = specs.get(respool_id)
+        if spec is None or depth > len(specs):
+            return None
+        above = path(spec.parent_id, depth + 1)
+        if above is None:
+            return None
+        paths[respool_id] = f"{above}/{spec.name}"
+        return paths[respool_id]
+
+    for respool_id in specs:
+        path(respool_id, 0)
+    paths[ROOT_POOL_ID] = "/"
+    return paths

@@ -1,0 +1,72 @@
+"""What the shell gives the inside: one Protocol per dependency. All calls are synchronous and thread-safe.
+
+Every method is one transaction or one outside effect, and safe to repeat: a second call with the same arguments
+finds the work done and answers the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from peloton.model.host import HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
+from peloton.model.ids import JobId
+from peloton.model.job import JobProgress, JobRecord
+from peloton.model.pod import PodShape
+
+
+class JobRecords(Protocol):
+    """The part of storage that a job's life needs."""
+
+    def job(self, job_id: JobId) -> JobRecord | None: ...
+
+    def create_pods(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
+        """Create the missing pods [0, instance_count) in chunks, INITIALIZED, run 1; returns how many exist."""
+        ...
+
+    def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
+        """Bring a bounded number of ended pods to their next run or rest, roll up the job's state, report counts."""
+        ...
+
+    def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
+        """READY pods grouped into gangs, at most ``limit`` pods (a larger gang comes alone and whole)."""
+        ...
+
+
+class ResourceManager(Protocol):
+    def enqueue(self, job_id: JobId, limit: int) -> int:
+        """Queue at most ``limit`` INITIALIZED pods of the job (PENDING); returns how many were queued."""
+        ...
+
+    def kill_queued(self, job_id: JobId) -> int:
+        """End the job's pods that wait in a queue or for a host and whose goal is KILLED; returns how many."""
+        ...
+
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+        """Remember why admitted pods found no host, for `job why`."""
+        ...
+
+
+class HostManager(Protocol):
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
+        """Lease hosts that can take some of ``(shape, pod count)``. With none free the lease is empty, and
+        the job's workflow is told when that changes."""
+        ...
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...
+
+    def release(self, lease_id: str) -> None: ...
+
+    def kill_running(self, job_id: JobId) -> int:
+        """Ask hosts to end the job's pods whose goal is KILLED or that are to run anew; returns how many."""
+        ...
+
+
+class Placer(Protocol):
+    def place(self, job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch: ...
+
+
+class Lifecycles(Protocol):
+    """Wakes the workflows that own lifecycles. Never blocks; delivery is retried until it succeeds."""
+
+    def jobs_changed(self, job_ids: Iterable[JobId]) -> None: ...

@@ -1,0 +1,190 @@
+"""What each pool may use now: hierarchical weighted max-min fairness, exact to the unit.
+
+From the root down, the entitlement E of a pool is dealt to its children, each kind for itself:
+
+A. guarantee: ``min(demand, reservation)``, or the whole reservation where it is STATIC. Guarantees are honoured even
+   when they add up to more than E (hosts were lost, or an elastic parent has a STATIC child): then, and only then,
+   children together hold more than their parent. Admission still stops at every ancestor's limit and at the
+   cluster's capacity.
+B. demand above the guarantee, by share.
+C. what nobody asked for, by share, up to each limit. What one child's limit cuts off is offered to the others again.
+
+A child with share 0 takes no part in B and C. Fractions go to the largest remainder, ties to the first by path.
+
+An inner pool wants, and can take, no more than its children can: demand and limit are cut at every level on the way up,
+so nothing is handed to a subtree that cannot use it.
+
+The cpu of revocable pods is slack (revocable cpu of hosts), dealt in a second pass the same way; their other kinds are
+borrowed from what non-revocable pods of the same pool leave over, within the pool's slack limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from peloton.scheduling.tree import CPU, Flags, Ints, Level, PoolTree
+
+_INT64_SAFE = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """What pools hold and want, own amounts ``[P,R]`` (not subtree sums): only leaves have any.
+
+    Demand is of gangs in queues; allocation of admitted pods. Slack is the revocable part; the others exclude it.
+    """
+
+    demand: Ints
+    slack_demand: Ints
+    allocation: Ints
+    slack_allocation: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Entitlement:
+    """``[P,R]`` each. ``total`` is physical; of it ``non_slack`` is for non-revocable pods, the rest may be borrowed.
+
+    ``slack`` is for revocable pods: cpu from the slack of hosts, other kinds borrowed from ``total``.
+    """
+
+    total: Ints
+    non_slack: Ints
+    slack: Ints
+
+
+def entitle(tree: PoolTree, load: Load, capacity: Ints, slack_cpu: int) -> Entitlement:
+    """Deal ``capacity`` ``[R]`` and the cluster's slack cpu to all pools."""
+    wants = _wants(tree, load)
+    total = np.zeros_like(tree.reservation)
+    total[0] = capacity
+    for level in tree.levels:
+        total[level.begin : level.end] = _deal(tree, level, wants, total[level.parents])
+    borrowed = np.minimum(np.maximum(total - wants.non_slack, 0), wants.slack)
+    borrowed[0] = 0
+    slack = borrowed.copy()
+    slack[:, CPU] = _slack_cpu(tree, load, slack_cpu)
+    return Entitlement(total=total, non_slack=total - borrowed, slack=slack)
+
+
+@dataclass(frozen=True, eq=False)
+class _Wants:
+    non_slack: Ints  # [P,R] allocation plus demand, cut by the limits below
+    slack: Ints  # [P,R] what revocable pods want to borrow; cpu 0
+    total: Ints  # [P,R] both, cut by the pool's limit
+    room: Ints  # [P,R] the limit, cut by what the children can take
+
+
+def _wants(tree: PoolTree, load: Load) -> _Wants:
+    non_slack = load.allocation + load.demand
+    slack = np.minimum(tree.slack_limit, load.slack_allocation + load.slack_demand)
+    room = tree.limit.copy()
+    for level in reversed(tree.levels):
+        at, parents = slice(level.begin, level.end), level.parents
+        non_slack[at] = np.minimum(non_slack[at], room[at])
+        slack[at] = np.minimum(slack[at], room[at] - non_slack[at])
+        non_slack[parents] = np.add.reduceat(non_slack[at], level.starts, axis=0)
+        slack[parents] = np.minimum(np.add.reduceat(slack[at], level.starts, axis=0), tree.slack_limit[parents])
+        room[parents] = np.minimum(np.add.reduceat(room[at], level.starts, axis=0), room[parents])
+    return _Wants(non_slack, slack, np.minimum(non_slack + slack, room), room)
+
+
+def _deal(tree: PoolTree, level: Level, wants: _Wants, amounts: Ints) -> Ints:
+    """Amounts ``[G,R]`` of the parents -> entitlements ``[K,R]`` of their children: steps A, B and C."""
+    at = slice(level.begin, level.end)
+    share, want = tree.share[at], wants.total[at]
+    reservation = np.minimum(tree.reservation[at], tree.limit[at])
+
+    dealt = np.where(tree.static[at], reservation, np.minimum(want, reservation))  # A
+    left = np.maximum(amounts - np.add.reduceat(dealt, level.starts, axis=0), 0)
+
+    more = fill(level, left, np.maximum(want - dealt, 0), share)  # B
+    left -= np.add.reduceat(more, level.starts, axis=0)
+    dealt += more
+
+    return dealt + fill(level, left, np.maximum(wants.room[at] - dealt, 0), share)  # C
+
+
+def _slack_cpu(tree: PoolTree, load: Load, slack_cpu: int) -> Ints:
+    """[P] cpu for revocable pods: what they hold, then what they want, then the rest by share, whatever the limits.
+
+    When slack shrinks below what is held, what is held shrinks by share as well.
+    """
+    held = tree.roll_up(load.slack_allocation)[:, CPU : CPU + 1]
+    wanted = tree.roll_up(load.slack_demand)[:, CPU : CPU + 1]
+    dealt = np.zeros_like(held)
+    dealt[0] = slack_cpu
+    for level in tree.levels:
+        at, left = slice(level.begin, level.end), dealt[level.parents]
+        share = tree.share[at, CPU : CPU + 1]
+        for want, weight in ((held[at], np.maximum(share, 1)), (wanted[at], share), (left[level.group], share)):
+            more = fill(level, left, want, weight)
+            dealt[at] += more
+            left = left - np.add.reduceat(more, level.starts, axis=0)
+    return dealt[:, 0]
+
+
+def fill(level: Level, amounts: Ints, want: Ints, weight: Ints) -> Ints:
+    """Weighted max-min: per group and kind, ``min(want, lambda * weight)`` with the largest lambda that fits.
+
+    ``amounts`` ``[G,R]``, ``want`` and ``weight`` ``[K,R]``, all >= 0. Gives out everything as long as somebody with a
+    weight wants it, and nothing to weight 0.
+    """
+    children, kinds = want.shape
+    groups = len(level.starts)
+    offsets = np.arange(kinds)[:, None]
+    starts = (offsets * children + level.starts).ravel()
+    segment = (offsets * groups + level.group).ravel()
+    filled = _fill_segments(amounts.T.ravel(), want.T.ravel(), weight.T.ravel(), starts, segment)
+    return np.ascontiguousarray(filled.reshape(kinds, children).T)
+
+
+def _fill_segments(amount: Ints, want: Ints, weight: Ints, starts: Ints, segment: Ints) -> Ints:
+    """One flat problem: segment s shares ``amount[s]`` among its members, in their order.
+
+    Drops, round by round, who is full at the level that would fill the others; what is left shares the rest in
+    proportion. Each round only raises the level, so nobody dropped ever has to come back.
+    """
+    want = np.where(weight > 0, np.minimum(want, amount[segment]), 0)
+    weight = weight // max(int(np.gcd.reduce(weight)), 1)
+    factors = np.maximum(np.add.reduceat(weight, starts), np.bincount(segment, minlength=len(starts)))
+    if (amount.astype(np.float64) * factors).max() >= _INT64_SAFE:  # Python's integers: slower, exact at any size
+        amount, want, weight = (array.astype(object) for array in (amount, want, weight))
+    dealt = want.copy()
+    is_open = (np.add.reduceat(want, starts) > amount)[segment] & (want > 0)
+    if not is_open.any():
+        return dealt.astype(np.int64)
+    rest, weights, is_open = _water_level(amount, want, weight, starts, segment, is_open)
+    members = np.flatnonzero(is_open)
+    owner = segment[members]
+    portion = rest[owner] * weight[members]
+    dealt[members] = portion // weights[owner]
+    _deal_remainders(dealt, members, portion % weights[owner], rest, owner)
+    return dealt.astype(np.int64)
+
+
+def _water_level(
+    amount: Ints, want: Ints, weight: Ints, starts: Ints, segment: Ints, is_open: Flags
+) -> tuple[Ints, Ints, Flags]:
+    """-> per segment what the members that stay short share and the sum of their weights (at least 1); who they are."""
+    while True:
+        rest = amount - np.add.reduceat(np.where(is_open, 0, want), starts)
+        weights = np.maximum(np.add.reduceat(np.where(is_open, weight, 0), starts), 1)
+        is_full = is_open & (want * weights[segment] <= rest[segment] * weight)
+        if not is_full.any():
+            return rest, weights, is_open
+        is_open = is_open & ~is_full
+
+
+def _deal_remainders(dealt: Ints, members: Ints, remainder: Ints, rest: Ints, owner: Ints) -> None:
+    """Give the units that rounding down left over to the largest remainders, ties to the first."""
+    if remainder.dtype == object:
+        order = np.array(sorted(range(len(members)), key=lambda i: (owner[i], -remainder[i])), np.int64)
+    else:
+        order = np.lexsort((-remainder, owner))
+    ranked = owner[order]
+    rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
+    spent = np.zeros_like(rest)
+    np.add.at(spent, owner, dealt[members])
+    dealt[members[order[rank < (rest - spent)[ranked]]]] += 1

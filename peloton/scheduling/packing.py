@@ -1,0 +1,77 @@
+"""Laying like pods over hosts. H hosts in the order of the lease; all amounts int64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from peloton.scheduling.tree import Ints
+
+
+def room_for(free: Ints, need: Ints, ports_free: Ints, port_count: int) -> Ints:
+    """[H] how many pods of ``need`` ``[R]`` and ``port_count`` each host can take; ``free`` is ``[H,R]``."""
+    room: Ints = np.full(len(free), np.iinfo(np.int64).max, np.int64)
+    for kind in np.flatnonzero(need > 0):
+        np.minimum(room, free[:, kind] // need[kind], out=room)
+    if port_count > 0:
+        np.minimum(room, ports_free // port_count, out=room)
+    np.maximum(room, 0, out=room)
+    return room
+
+
+def pack(room: Ints, count: int) -> Ints:
+    """First fit: fill each host before the next. -> host of each pod, shorter than ``count`` when room is."""
+    room = np.minimum(room, count)
+    before = np.cumsum(room) - room
+    taken = np.clip(count - before, 0, room)
+    return np.repeat(np.arange(len(room)), taken)
+
+
+def spread(room: Ints, held: Ints, count: int) -> Ints:
+    """Level out: each pod goes to the host that holds fewest (``held`` ``[H]`` at the start), first host among equals.
+
+    -> host of each pod in that order, shorter than ``count`` when room is.
+    """
+    room = np.minimum(room, count)
+    low, high = 0, int((held + room).max(initial=0))
+    while low < high:  # the highest level that count pods fill everywhere
+        level = (low + high + 1) // 2
+        if _to_level(room, held, level).sum() <= count:
+            low = level
+        else:
+            high = level - 1
+    taken = _to_level(room, held, low)
+    one_more = np.flatnonzero((held + taken == low) & (taken < room))[: max(count - int(taken.sum()), 0)]
+    taken[one_more] += 1
+    hosts = np.repeat(np.arange(len(room)), taken)
+    nth = np.arange(len(hosts)) - np.repeat(np.cumsum(taken) - taken, taken)
+    return hosts[np.lexsort((hosts, np.repeat(held, taken) + nth))]
+
+
+def _to_level(room: Ints, held: Ints, level: int) -> Ints:
+    return np.clip(level - held, 0, room)
+
+
+class PortDealer:
+    """Free ports of one host, dealt in ascending order."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """``ranges`` are inclusive."""
+        self._ranges = sorted(ranges)
+        self._range, self._next = 0, self._ranges[0][0] if ranges else 0
+
+    def deal(self, count: int) -> tuple[int, ...]:
+        """The next ports; the caller knows that there are enough."""
+        ports: list[int] = []
+        while len(ports) < count:
+            if self._next > self._ranges[self._range][1]:
+                self._range += 1
+                self._next = self._ranges[self._range][0]
+            ports.append(self._next)
+            self._next += 1
+        return tuple(ports)
+
+
+def port_count(ranges: Sequence[tuple[int, int]]) -> int:
+    return sum(end - begin + 1 for begin, end in ranges)

@@ -1,0 +1,155 @@
+"""The pool tree as arrays: pools in breadth-first order, siblings side by side and ordered by name.
+
+Axes: P pools, R resource kinds in the order of RESOURCE_KINDS, K = children of one level. Row 0 is the root. Because
+siblings are ordered by name, "ties by pool path" is simply "the lower row first".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.respool import PoolSpec, ReservationType
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+KIND_COUNT = len(RESOURCE_KINDS)
+CPU = RESOURCE_KINDS.index("cpu")
+DEFAULT_SLACK_LIMIT_PERCENT = 20.0
+ROOT_PATH = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Pools ``begin .. end-1`` all have the same depth; each group of siblings is one segment of them."""
+
+    begin: int
+    end: int
+    parents: Ints  # [G] row of each group's parent
+    starts: Ints  # [G] where each group begins, relative to ``begin``
+    group: Ints  # [K] group of each pool
+
+
+@dataclass(frozen=True, eq=False)
+class PoolTree:
+    ids: tuple[RespoolId, ...]
+    paths: tuple[str, ...]
+    parent: Ints  # [P], -1 for the root
+    depth: Ints  # [P]
+    reservation: Ints  # [P,R]
+    limit: Ints  # [P,R]; the root's is UNLIMITED: the capacity of the cluster bounds it
+    share: Ints  # [P,R]
+    static: Flags  # [P,R]
+    slack_limit: Ints  # [P,R] what revocable pods may borrow; cpu is 0, for theirs is not borrowed
+    controller_limit: Ints  # [P,R] UNLIMITED where none is set
+    levels: tuple[Level, ...]  # without the root
+
+    @cached_property
+    def row(self) -> dict[RespoolId, int]:
+        return {pool_id: row for row, pool_id in enumerate(self.ids)}
+
+    @cached_property
+    def is_leaf(self) -> Flags:
+        leaf = np.ones(len(self.ids), np.bool_)
+        leaf[self.parent[1:]] = False
+        return leaf
+
+    @cached_property
+    def ancestors(self) -> tuple[tuple[int, ...], ...]:
+        """[P] rows from a pool's parent up to the root."""
+        chains: list[tuple[int, ...]] = [()]
+        for parent in self.parent[1:].tolist():
+            chains.append((parent, *chains[parent]))
+        return tuple(chains)
+
+    def roll_up(self, amounts: Ints) -> Ints:
+        """Own amounts ``[P,R]`` -> sums over each pool's subtree ``[P,R]``."""
+        sums = amounts.copy()
+        for level in reversed(self.levels):
+            sums[level.parents] += np.add.reduceat(sums[level.begin : level.end], level.starts, axis=0)
+        return sums
+
+
+def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
+    """Arrange pools under a root of our own; a given root is ignored, and so are pools whose parent is missing."""
+    children: dict[RespoolId, list[PoolSpec]] = {}
+    for pool in pools:
+        if not pool.is_root:
+            children.setdefault(pool.parent_id, []).append(pool)
+    ids, paths, parents, depths = [ROOT_POOL_ID], [ROOT_PATH], [-1], [0]
+    specs: list[PoolSpec] = []
+    row = 0
+    while row < len(ids):
+        for spec in sorted(children.get(ids[row], ()), key=lambda pool: (pool.name, pool.respool_id)):
+            ids.append(spec.respool_id)
+            paths.append(f"{paths[row].rstrip('/')}/{spec.name}")
+            parents.append(row)
+            depths.append(depths[row] + 1)
+            specs.append(spec)
+        row += 1
+    parent, depth = np.array(parents, np.int64), np.array(depths, np.int64)
+    reservation = _rows(specs, "reservation", 0)
+    return PoolTree(
+        ids=tuple(ids),
+        paths=tuple(paths),
+        parent=parent,
+        depth=depth,
+        reservation=reservation,
+        limit=_rows(specs, "limit", UNLIMITED),
+        share=_rows(specs, "share", 1),
+        static=_rows(specs, "is_static", 0).astype(np.bool_),
+        slack_limit=_slack_limits(specs, reservation),
+        controller_limit=_controller_limits(specs, reservation),
+        levels=_levels(parent, depth),
+    )
+
+
+def _rows(specs: list[PoolSpec], field: str, root_value: int) -> Ints:
+    rows = np.empty((len(specs) + 1, KIND_COUNT), np.int64)
+    rows[0] = root_value
+    for row, spec in enumerate(specs, start=1):
+        for kind, resource in enumerate(spec.resources):
+            is_static = int(resource.type is ReservationType.STATIC)
+            rows[row, kind] = is_static if field == "is_static" else getattr(resource, field)
+    return rows
+
+
+def _slack_limits(specs: list[PoolSpec], reservation: Ints) -> Ints:
+    given = (spec.slack_limit_percent for spec in specs)
+    percents = [0.0, *(DEFAULT_SLACK_LIMIT_PERCENT if percent is None else percent for percent in given)]
+    limits = _percent_of(reservation, percents)
+    limits[0] = UNLIMITED
+    limits[:, CPU] = 0
+    return limits
+
+
+def _controller_limits(specs: list[PoolSpec], reservation: Ints) -> Ints:
+    percents = [spec.controller_limit_percent for spec in specs]
+    limits = _percent_of(reservation, [0.0, *(percent or 0.0 for percent in percents)])
+    limits[[0, *(row for row, percent in enumerate(percents, start=1) if percent is None)]] = UNLIMITED
+    return limits
+
+
+def _percent_of(amounts: Ints, percents: list[float]) -> Ints:
+    """Rounded down to whole units; percents count to a thousandth."""
+    milli_percents = np.array([round(max(percent, 0.0) * 1000) for percent in percents], np.int64)
+    whole, rest = np.divmod(amounts, 100_000)
+    return whole * milli_percents[:, None] + rest * milli_percents[:, None] // 100_000
+
+
+def _levels(parent: Ints, depth: Ints) -> tuple[Level, ...]:
+    levels = []
+    for at in range(1, int(depth.max()) + 1):
+        begin, end = (int(edge) for edge in np.searchsorted(depth, [at, at + 1]))
+        parents = parent[begin:end]
+        is_first = np.r_[True, parents[1:] != parents[:-1]]
+        starts = np.flatnonzero(is_first).astype(np.int64)
+        levels.append(Level(begin, end, parents[starts], starts, np.cumsum(is_first) - 1))
+    return tuple(levels)

@@ -1,0 +1,72 @@
+"""How handlers reach blocking storage, and how many writes may be on their way at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from peloton.errors import ResourceExhausted, Unavailable
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+STORAGE_THREADS = 16
+WRITES_MAX = 64
+"""Writes in flight in one process."""
+WRITE_BYTES_MAX = 512 * 2**20
+"""Sum of their requests; one write alone may be larger."""
+RETRY_AFTER_S = 1
+
+
+def check_wanted(context: Any) -> None:
+    """To be asked right before a commit: nothing is stored for a caller that has given up waiting."""
+    remaining_s: float | None = context.time_remaining()
+    if context.cancelled() or (remaining_s is not None and remaining_s <= 0):
+        raise Unavailable("the caller no longer waits; nothing has been stored")
+
+
+class Calls:
+    """Runs blocking calls in a bounded set of threads, and bounds writes."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(STORAGE_THREADS, thread_name_prefix="api-storage")
+        self._writes: set[asyncio.Task[object]] = set()
+        self._write_bytes = 0
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """``call`` in a thread, with the caller's context variables."""
+        bound = partial(contextvars.copy_context().run, partial(call, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, bound)
+
+    async def write(self, size_bytes: int, work: Callable[[], Coroutine[object, object, T]]) -> T:
+        """``work()``, to its end even when the caller goes away: what follows a commit is never left undone.
+
+        Raises ResourceExhausted, without starting, when too many writes are in flight.
+        """
+        if len(self._writes) >= WRITES_MAX:
+            raise ResourceExhausted(f"{WRITES_MAX} writes are in flight, the limit; retry after {RETRY_AFTER_S} s")
+        if self._writes and self._write_bytes + size_bytes > WRITE_BYTES_MAX:
+            raise ResourceExhausted(
+                f"writes in flight hold {self._write_bytes} bytes and this one has {size_bytes}, the limit is "
+                f"{WRITE_BYTES_MAX}; retry after {RETRY_AFTER_S} s"
+            )
+        task = asyncio.create_task(work())
+        self._writes.add(task)
+        self._write_bytes += size_bytes
+        task.add_done_callback(partial(self._forget, size_bytes))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Waits for writes in flight."""
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        self._threads.shutdown(wait=True)
+
+    def _forget(self, size_bytes: int, task: asyncio.Task[object]) -> None:
+        self._writes.discard(task)
+        self._write_bytes -= size_bytes
+        if not task.cancelled():
+            task.exception()  # seen: the caller may have gone away

@@ -1,0 +1,68 @@
+"""Connections from the api to the leaders of other roles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+import grpc.aio
+
+from peloton.errors import Unavailable
+
+LeaderLookup = Callable[[str], str | None]
+"""Role -> ``host:port`` of its leader, None when there is none. May block, so it is called in a thread."""
+
+MESSAGE_BYTES_MAX = 256 * 2**20
+ANSWER_BYTES_MAX = MESSAGE_BYTES_MAX - 2**20
+"""What an answer may carry, with room for what is round it."""
+CHANNELS_MAX = 16
+"""Addresses kept connected; leaders move rarely, so the oldest are those of leaders long gone."""
+
+CLOSE_GRACE_S = 30.0
+"""Calls in flight on a channel that is given up may take so long to end."""
+
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+class LeaderChannels:
+    """One channel per address, shared by all calls. For one event loop only."""
+
+    def __init__(self, leader: LeaderLookup) -> None:
+        self._leader = leader
+        self._channels: OrderedDict[str, grpc.aio.Channel] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def to(self, role: str) -> grpc.aio.Channel:
+        """Channel to the leader of ``role``; raises Unavailable when none is known."""
+        address = await asyncio.to_thread(self._leader, role)
+        if not address:
+            raise Unavailable(f"no leader of role {role} is known: it is starting or being replaced, try again")
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=list(CHANNEL_OPTIONS))
+        self._channels.move_to_end(address)
+        while len(self._channels) > CHANNELS_MAX:
+            _, oldest = self._channels.popitem(last=False)
+            self._close_soon(oldest)
+        return channel
+
+    async def close(self) -> None:
+        channels = list(self._channels.values())
+        self._channels.clear()
+        for channel in channels:
+            await channel.close()
+        await asyncio.gather(*self._closing)
+
+    def _close_soon(self, channel: grpc.aio.Channel) -> None:
+        task = asyncio.create_task(channel.close(CLOSE_GRACE_S))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -1,0 +1,37 @@
+"""A bounded collection of faults, told in the order of their stages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+FAULTS_MAX = 20
+"""Faults spelled out in one answer; the rest is counted."""
+
+
+class Faults:
+    """Texts by stage. Equal texts count once; memory is bounded whatever is added."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._texts: defaultdict[int, dict[str, None]] = defaultdict(dict)
+
+    def add(self, stage: int, text: str) -> None:
+        texts = self._texts[stage]
+        if text in texts:
+            return
+        self.count += 1
+        if len(texts) < FAULTS_MAX:
+            texts[text] = None
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def lines(self) -> list[str]:
+        return [text for stage in sorted(self._texts) for text in self._texts[stage]][:FAULTS_MAX]
+
+    def message(self) -> str:
+        """One fault per line; "" when there is none."""
+        lines = self.lines()
+        if self.count > len(lines):
+            lines.append(f"and {self.count - len(lines)} more faults")
+        return "\n".join(lines)

@@ -1,0 +1,69 @@
+"""Passes whole gRPC services through to the leader of another role, byte for byte.
+
+Nothing is decoded: whatever the other side answers, status and metadata included, reaches the caller, and fields that
+this process does not know survive.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from peloton.errors import Unavailable
+from services.api.channels import LeaderChannels
+
+log = logging.getLogger(__name__)
+
+RESMGR = "resmgr"
+HOSTMGR = "hostmgr"
+
+# Set by the transport anew for each hop, or private to it.
+_HOP_KEYS = frozenset({"te", "content-type", "user-agent", "host", "connection"})
+
+
+class ForwardedServices(grpc.GenericRpcHandler):
+    """Handler for every unary method of the services in ``roles``: service name -> role whose leader serves it."""
+
+    def __init__(self, roles: Mapping[str, str], channels: LeaderChannels) -> None:
+        self._roles = dict(roles)
+        self._channels = channels
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        method = handler_call_details.method
+        role = self._roles.get(method.removeprefix("/").rpartition("/")[0])
+        if role is None:
+            return None
+
+        async def forward(request: bytes, context: Any) -> bytes:
+            return await self._forward(role, method, request, context)
+
+        handler: Any = grpc.unary_unary_rpc_method_handler(forward)  # no (de)serialisers: bytes in, bytes out
+        return handler  # type: ignore[no-any-return]
+
+    async def _forward(self, role: str, method: str, request: bytes, context: Any) -> bytes:
+        try:
+            channel = await self._channels.to(role)
+        except Unavailable as unavailable:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, unavailable.message)
+            raise
+        call: Any = channel.unary_unary(method)
+        in_flight = call(request, timeout=context.time_remaining(), metadata=passed_on(context.invocation_metadata()))
+        try:
+            response: bytes = await in_flight
+        except grpc.aio.AioRpcError as error:
+            log.info("%s of %s answered %s: %s", method, role, error.code().name, error.details())
+            await context.abort(error.code(), error.details() or "", passed_on(error.trailing_metadata()))
+            raise
+        context.set_trailing_metadata(passed_on(await in_flight.trailing_metadata()))
+        return response
+
+
+def passed_on(metadata: Iterable[tuple[str, str | bytes]] | None) -> tuple[tuple[str, str | bytes], ...]:
+    """Metadata without what belongs to one hop of the transport."""
+    return tuple(
+        (key, value) for key, value in metadata or () if key not in _HOP_KEYS and not key.startswith((":", "grpc-"))
+    )

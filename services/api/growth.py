@@ -1,0 +1,42 @@
+"""What v0 ``JobManager.Update`` may change: a batch job can only grow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peloton.api.merge import effective_task_config
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from services.api.faults import Faults
+
+# (name told to the client, field), in the order in which they are told.
+_IMMUTABLE = (
+    ("Name", "name"),
+    ("Labels", "labels"),
+    ("OwningTeam", "owningTeam"),
+    ("RespoolID", "respoolID"),
+    ("Type", "type"),
+    ("LdapGroups", "ldapGroups"),
+    ("DefaultConfig", "defaultConfig"),
+)
+
+
+def touched(old_count: int, new: job_pb2.JobConfig) -> list[int]:
+    """Existing instances for which the request carries a config of its own."""
+    return sorted(i for i in new.instanceConfig if i < old_count)
+
+
+def growth_faults(
+    old: job_pb2.JobConfig, existing: Mapping[int, task_pb2.TaskConfig], new: job_pb2.JobConfig
+) -> Faults:
+    """Changes other than added instances. ``old`` comes without overrides; ``existing`` are the effective configs of
+    the touched instances. ``new`` has its respoolID filled in and its retries cut down already."""
+    faults = Faults()
+    for name, field in _IMMUTABLE:
+        if getattr(old, field) != getattr(new, field):
+            faults.add(0, f"updating {name} not supported")
+    if new.instanceCount < old.instanceCount:
+        faults.add(1, "new instance count can't be less")
+    if any(config != effective_task_config(new, instance) for instance, config in existing.items()):
+        faults.add(2, "existing instance config can't be updated")
+    return faults

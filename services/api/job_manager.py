@@ -1,0 +1,242 @@
+"""v0 JobManager: creates, grows, reads and deletes jobs. Domain errors travel inside the response."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from peloton.api import convert
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.errors import errors_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, ResourceExhausted
+from peloton.model.ids import JobId, new_job_id, parse_job_id
+from peloton.model.job import JobRecord, JobType
+from services.api.calls import Calls, check_wanted
+from services.api.channels import ANSWER_BYTES_MAX
+from services.api.faults import Faults
+from services.api.growth import growth_faults, touched
+from services.api.hosts import Hosts
+from services.api.ids import known_id, wire_id
+from services.api.job_query import job_query
+from services.api.pool_rules import PoolBounds, pool_bounds, pool_fault
+from services.api.validation import clamp_max_failures, job_faults, secret_fault
+from services.api.wake import Wake
+from services.storage.gateway import Gateway
+
+
+class JobManager:
+    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
+        self._records = records
+        self._calls = calls
+        self._hosts = hosts
+        self._wake = wake
+
+    # -- writes
+
+    async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._create, request, context))
+
+    async def _create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
+        response = job_pb2.CreateResponse()
+        try:
+            job_id = parse_job_id(request.id.value) if request.id.value else new_job_id()
+        except ValueError:
+            response.error.invalidJobId.id.CopyFrom(request.id)
+            response.error.invalidJobId.message = "JobID must be valid UUID"
+            return response
+        config = request.config
+        text = await self._refusal(config)
+        if text:
+            response.error.invalidConfig.id.value = job_id
+            response.error.invalidConfig.message = text
+            return response
+        if refusal := await self._calls.run(secret_fault, config, bool(request.secrets)):
+            raise InvalidArgument(refusal)
+        await self._calls.run(clamp_max_failures, config)
+        check_wanted(context)
+        response.jobId.value = job_id
+        now_ns = time.time_ns()
+        config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
+        record = convert.new_job_record(job_id, config, now_ns)
+        try:
+            await self._calls.run(self._records.create_job, record, config, now_ns)
+        except AlreadyExists as exists:
+            response.error.alreadyExists.id.value = job_id
+            response.error.alreadyExists.message = exists.message
+            await self._heal(job_id)
+            return response
+        await self._wake.start(job_id)
+        return response
+
+    async def _refusal(self, config: job_pb2.JobConfig, first_instance: int = 0) -> str:
+        """Why the config cannot be stored, or ""."""
+        pools = [spec for spec, _ in await self._calls.run(self._records.pools)]
+        respool_id = config.respoolID.value
+        if fault := pool_fault(respool_id, pools):
+            return fault
+        bounds: PoolBounds = pool_bounds(respool_id, pools, await self._hosts.capacity())
+        faults: Faults = await self._calls.run(job_faults, config, bounds, first_instance)
+        return faults.message()
+
+    async def _heal(self, job_id: JobId) -> None:
+        """A creation that lost its answer, or its workflow, is repeated: nothing stored may be left without one."""
+        record = await self._calls.run(self._records.job, job_id)
+        if record is not None and record.is_active:
+            await self._wake.start(job_id)
+
+    async def Update(self, request: job_pb2.UpdateRequest, context: Any) -> job_pb2.UpdateResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._update, request, context))
+
+    async def _update(self, request: job_pb2.UpdateRequest, context: Any) -> job_pb2.UpdateResponse:
+        response = job_pb2.UpdateResponse()
+        record, new = await self._record(request.id), request.config
+        old = None
+        if record is not None:
+            old = await self._calls.run(self._records.job_config, record.job_id, record.config_version)
+        if record is None or old is None:
+            response.error.jobNotFound.id.CopyFrom(request.id)
+            text = f"Failed to find job with id {request.id.value} err=job:{request.id.value} not found"
+            response.error.jobNotFound.message = text
+            return response
+        if record.type is not JobType.BATCH:
+            raise InvalidArgument("job update is only supported for batch jobs")
+        if not record.is_active:
+            raise InvalidArgument(f"Job is in a terminal state:{record.state}")
+        if refusal := await self._calls.run(secret_fault, new, bool(request.secrets)):
+            raise InvalidArgument(refusal)
+        if not new.HasField("respoolID"):
+            new.respoolID.CopyFrom(old.respoolID)
+        await self._calls.run(clamp_max_failures, new)
+        text = await self._calls.run(self._growth_refusal, record, old, new)
+        added = new.instanceCount - record.instance_count
+        if not text and added == 0:
+            return response
+        text = text or await self._refusal(new, record.instance_count)
+        if text:
+            response.error.invalidConfig.id.value = record.job_id
+            response.error.invalidConfig.message = text
+            return response
+        check_wanted(context)
+        version, now_ns = record.config_version, time.time_ns()
+        new.changeLog.CopyFrom(
+            peloton_pb2.ChangeLog(version=version + 1, createdAt=old.changeLog.createdAt, updatedAt=now_ns)
+        )
+        await self._calls.run(self._records.add_instances, record.job_id, new, new.instanceCount, version, now_ns)
+        response.id.value = record.job_id
+        response.message = f"added {added} instances"
+        self._wake.changed(record.job_id)
+        return response
+
+    def _growth_refusal(self, record: JobRecord, old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> str:
+        ids = touched(record.instance_count, new)
+        existing = self._records.task_configs(record.job_id, record.config_version, ids) if ids else {}
+        return growth_faults(old, existing, new).message()
+
+    async def Delete(self, request: job_pb2.DeleteRequest, context: Any) -> job_pb2.DeleteResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._delete, request))
+
+    async def _delete(self, request: job_pb2.DeleteRequest) -> job_pb2.DeleteResponse:
+        record = await self._record_or_not_found(request.id, "job not found")
+        if record.is_active:
+            raise PelotonError(f"Job is not in a terminal state: {record.state}")
+        await self._calls.run(self._records.delete_job, record.job_id)
+        return job_pb2.DeleteResponse()
+
+    async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:
+        """Nothing is cached here: the job's workflow is told to look again."""
+        record = await self._record_or_not_found(request.id, "job not found")
+        if record.is_active:
+            self._wake.changed(record.job_id)
+        return job_pb2.RefreshResponse()
+
+    # -- rolling operations, which only service jobs have
+
+    async def Restart(self, request: job_pb2.RestartRequest, context: Any) -> job_pb2.RestartResponse:
+        await self._refuse_rolling(request.id, "RESTART")
+        return job_pb2.RestartResponse()
+
+    async def Start(self, request: job_pb2.StartRequest, context: Any) -> job_pb2.StartResponse:
+        await self._refuse_rolling(request.id, "START")
+        return job_pb2.StartResponse()
+
+    async def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopResponse:
+        await self._refuse_rolling(request.id, "STOP")
+        return job_pb2.StopResponse()
+
+    async def _refuse_rolling(self, wire: peloton_pb2.JobID, kind: str) -> None:
+        await self._record_or_not_found(wire, "job not found")
+        raise InvalidArgument(f"{kind} supported only for service jobs")  # and no service job can be created yet
+
+    # -- reads
+
+    async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
+        record = await self._record(request.id)
+        if record is None:
+            fail = errors_pb2.JobGetRuntimeFail(id=request.id, message=f"job:{request.id.value} not found")
+            return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(getRuntimeFail=fail))
+        return await self._calls.run(self._get, record)
+
+    def _get(self, record: JobRecord) -> job_pb2.GetResponse:
+        config = self._records.job_config(record.job_id, record.config_version, overrides=True)
+        if config is None:
+            text = f"config of job:{record.job_id} not found"
+            missing = errors_pb2.JobNotFound(id=wire_id(record.job_id), message=text)
+            return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
+        size_bytes = config.ByteSize()
+        if size_bytes > ANSWER_BYTES_MAX:
+            raise ResourceExhausted(
+                f"the config of job {record.job_id} takes {size_bytes} bytes, the limit of one answer is "
+                f"{ANSWER_BYTES_MAX}; Query tells of the job without its {len(config.instanceConfig)} instances, "
+                f"TaskManager.List of instances by range"
+            )
+        return job_pb2.GetResponse(jobInfo=convert.job_info(record, config))
+
+    async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
+        response = job_pb2.QueryResponse()
+        if not request.HasField("spec"):
+            return response
+        try:
+            query = job_query(request, time.time_ns())
+            records, total = await self._calls.run(self._records.query_jobs, query)
+        except InvalidArgument as invalid:
+            response.error.err.message = invalid.message
+            return response
+        asked = request.spec.pagination
+        response.pagination.CopyFrom(query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total))
+        response.spec.CopyFrom(request.spec)
+        response.results.extend(convert.job_summary(record) for record in records)
+        if not request.summaryOnly:
+            response.records.extend(await self._calls.run(self._job_infos, records))
+        return response
+
+    def _job_infos(self, records: list[JobRecord]) -> list[job_pb2.JobInfo]:
+        configs = ((r, self._records.job_config(r.job_id, r.config_version)) for r in records)
+        return [convert.job_info(record, config) for record, config in configs if config is not None]
+
+    async def GetCache(self, request: job_pb2.GetCacheRequest, context: Any) -> job_pb2.GetCacheResponse:
+        record = await self._record_or_not_found(request.id, "Job not found in cache")
+        response = job_pb2.GetCacheResponse(runtime=convert.job_runtime(record))
+        config = response.config
+        config.changeLog.version = record.config_version
+        config.sla.CopyFrom(convert.sla_config(record.sla))
+        config.respoolID.value = record.respool_id
+        config.type = job_pb2.JobType.Value(record.type.value)
+        config.instanceCount = record.instance_count
+        return response
+
+    async def GetActiveJobs(self, request: job_pb2.GetActiveJobsRequest, context: Any) -> job_pb2.GetActiveJobsResponse:
+        ids = await self._calls.run(self._records.active_job_ids)
+        return job_pb2.GetActiveJobsResponse(ids=[wire_id(job_id) for job_id in ids])
+
+    async def _record(self, wire: peloton_pb2.JobID) -> JobRecord | None:
+        job_id = known_id(wire)
+        return await self._calls.run(self._records.job, job_id) if job_id else None
+
+    async def _record_or_not_found(self, wire: peloton_pb2.JobID, text: str) -> JobRecord:
+        record = await self._record(wire)
+        if record is None:
+            raise NotFound(text)
+        return record

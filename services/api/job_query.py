@@ -1,0 +1,102 @@
+"""From v0 queries to the model's."""
+
+from __future__ import annotations
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from peloton.api import convert
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.job import JOB_TERMINAL, JobState
+from peloton.model.pod import PodState
+from services.storage.queries import LIMIT_DEFAULT, MAX_LIMIT_DEFAULT, JobQuery, Order, PodQuery
+
+ROWS_MAX = 10_000
+"""Rows that one query considers at most, whatever ``maxLimit`` it gives."""
+
+S_NS = 10**9
+RECENT_NS = 7 * 24 * 3600 * S_NS
+"""Ended jobs are looked for so far back, unless a time range is given."""
+CLOCK_SKEW_NS = 30 * S_NS
+TIME_MAX_NS = 2**62
+
+
+def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
+    """Raises InvalidArgument."""
+    spec = request.spec
+    _refuse_nul(request.respoolID.value, spec.owner, spec.name, *spec.keywords)
+    states = frozenset(_job_state(number) for number in spec.jobStates)
+    created = _range(spec, "creationTimeRange")
+    completed = _range(spec, "completionTimeRange")
+    if states & JOB_TERMINAL and created is None and completed is None:
+        created = (now_ns - RECENT_NS, now_ns + CLOCK_SKEW_NS)
+    return JobQuery(
+        respool_id=request.respoolID.value,
+        owner=spec.owner,
+        name=spec.name,
+        labels=[label.value for label in spec.labels],
+        keywords=list(spec.keywords),
+        states=sorted(states),
+        created=created,
+        completed=completed,
+        order=_order(spec.pagination),
+        offset=spec.pagination.offset,
+        limit=spec.pagination.limit or LIMIT_DEFAULT,
+        max_limit=min(spec.pagination.maxLimit or MAX_LIMIT_DEFAULT, ROWS_MAX),
+    )
+
+
+def pod_query(spec: task_pb2.QuerySpec) -> PodQuery:
+    """Raises InvalidArgument."""
+    _refuse_nul(*spec.hosts)
+    return PodQuery(
+        states=[_pod_state(number) for number in spec.taskStates],
+        names=list(spec.names),
+        hosts=list(spec.hosts),
+        order=_order(spec.pagination),
+        offset=spec.pagination.offset,
+        limit=spec.pagination.limit or LIMIT_DEFAULT,
+    )
+
+
+def _refuse_nul(*texts: str) -> None:
+    for text in texts:
+        if "\0" in text:
+            raise InvalidArgument(f"{text!r} contains NUL, which no stored text does")
+
+
+def _job_state(number: int) -> JobState:
+    if number not in convert.JOB_STATES:
+        raise InvalidArgument(f"job state {number} is not known")
+    return convert.JOB_STATES[number]
+
+
+def _pod_state(number: int) -> PodState:
+    if number not in convert.POD_STATES:
+        raise InvalidArgument(f"task state {number} is not known")
+    return convert.POD_STATES[number]
+
+
+def _range(spec: job_pb2.QuerySpec, field: str) -> tuple[int, int] | None:
+    """Both ends inclusive, by the second; None when the range is not given."""
+    if not spec.HasField(field):  # type: ignore[arg-type]
+        return None
+    wire: peloton_pb2.TimeRange = getattr(spec, field)
+    begin = _ns(wire.min) if wire.HasField("min") else 0
+    end = _ns(wire.max) if wire.HasField("max") else TIME_MAX_NS
+    if end < begin:
+        raise InvalidArgument("Incorrect timerange")
+    return begin, end
+
+
+def _ns(time: Timestamp) -> int:
+    """Only the seconds, within what storage can hold."""
+    return max(0, min(time.seconds * S_NS, TIME_MAX_NS))
+
+
+def _order(pagination: query_pb2.PaginationSpec) -> list[Order]:
+    """Storage knows which fields it can order by."""
+    return [(order.property.value, order.order == query_pb2.OrderBy.DESC) for order in pagination.orderBy]

@@ -1,0 +1,40 @@
+"""Instance ranges of v0 requests: half open ``[from, to)``, none means every instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+
+INT32_MAX = 2**31 - 1
+
+
+class OutOfRange(InvalidArgument):
+    """A range that touches no instance of the job."""
+
+
+def clipped(ranges: Iterable[task_pb2.InstanceRange], instance_count: int) -> list[tuple[int, int]]:
+    """Disjoint ``(start, count)`` in ascending order, ``to`` cut down to ``instance_count``; no ranges: every instance.
+
+    Raises OutOfRange for a range that is empty or lies beyond the last instance.
+    """
+    asked = sorted((getattr(r, "from"), r.to) for r in ranges)
+    if not asked:
+        return [(0, instance_count)] if instance_count else []
+    merged: list[tuple[int, int]] = []
+    for begin, end in asked:
+        if begin >= min(end, instance_count):
+            raise OutOfRange(f"instances [{begin}, {end}) asked, the job has instances [0, {instance_count})")
+        end = min(end, instance_count)
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return [(begin, end - begin) for begin, end in merged]
+
+
+def is_whole_job(ranges: Iterable[task_pb2.InstanceRange], instance_count: int) -> bool:
+    """Whether a request without ranges, or with exactly one that covers all instances, was made."""
+    asked = list(ranges)
+    return not asked or (len(asked) == 1 and getattr(asked[0], "from") == 0 and asked[0].to >= instance_count)

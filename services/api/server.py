@@ -1,0 +1,118 @@
+"""The api process: every public service on one port.
+
+Served here: v0 JobManager and TaskManager under all their names, VolumeService (which refuses), health and reflection.
+Passed through: v0 ResourceManager to the resource manager, v0 HostService to the host manager. Other services of the
+public API are not registered, which gRPC answers with UNIMPLEMENTED.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from peloton.api.service_names import JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER, add_under_all_names
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.volume.svc import volume_svc_pb2
+from peloton.ports import Lifecycles
+from services.api.calls import Calls
+from services.api.channels import MESSAGE_BYTES_MAX, LeaderChannels, LeaderLookup
+from services.api.errors import ErrorsToStatus
+from services.api.forward import HOSTMGR, RESMGR, ForwardedServices
+from services.api.hosts import Hosts, RemoteHosts
+from services.api.job_manager import JobManager
+from services.api.task_manager import TaskManager
+from services.api.wake import JobStarter, Wake
+from services.storage.gateway import Gateway
+
+log = logging.getLogger(__name__)
+
+RPCS_MAX = 1_000
+"""Calls served at once; gRPC answers RESOURCE_EXHAUSTED to more."""
+DRAIN_S = 5.0
+
+HOST_SERVICE = host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
+VOLUME_SERVICE = volume_svc_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
+SERVED = (*JOB_MANAGER, *TASK_MANAGER, *RESOURCE_MANAGER, HOST_SERVICE, VOLUME_SERVICE)
+
+OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.so_reuseport", 0),  # a second api on a taken port is a mistake, not a second listener
+)
+
+
+class VolumeService:
+    """Volumes are not managed through the API."""
+
+    async def ListVolumes(self, request: Any, context: Any) -> None:
+        await self._refuse(context)
+
+    GetVolume = DeleteVolume = ListVolumes
+
+    async def _refuse(self, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "VolumeService is not implemented")
+
+
+class ApiServer:
+    """A running server; ``port`` is the bound one."""
+
+    def __init__(
+        self, server: grpc.aio.Server, port: int, servicer: Any, calls: Calls, channels: LeaderChannels
+    ) -> None:
+        self.port = port
+        self._server = server
+        self._health = servicer
+        self._calls = calls
+        self._channels = channels
+
+    async def stop(self, grace_s: float = DRAIN_S) -> None:
+        """Refuses new calls, lets calls in flight end within ``grace_s``, then waits for committed writes."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+        await self._calls.close()
+        await self._channels.close()
+
+    async def wait_for_termination(self) -> None:
+        await self._server.wait_for_termination()
+
+
+async def start(
+    gateway: Gateway,
+    starter: JobStarter,
+    lifecycles: Lifecycles,
+    leader: LeaderLookup,
+    address: str,
+    hosts: Hosts | None = None,
+) -> ApiServer:
+    """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
+
+    ``leader`` finds the leaders of the roles ``resmgr`` and ``hostmgr``. ``hosts`` stands in for the host manager.
+    """
+    calls = Calls()
+    channels = LeaderChannels(leader)
+    hosts = hosts or RemoteHosts(channels)
+    wake = Wake(starter, lifecycles)
+    server = grpc.aio.server(interceptors=[ErrorsToStatus()], options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
+    add_under_all_names(server, JobManager(gateway, calls, hosts, wake), JOB_MANAGER)
+    add_under_all_names(server, TaskManager(gateway, calls, hosts, wake), TASK_MANAGER)
+    add_under_all_names(server, VolumeService(), (VOLUME_SERVICE,))
+    roles = {**dict.fromkeys(RESOURCE_MANAGER, RESMGR), HOST_SERVICE: HOSTMGR}
+    server.add_generic_rpc_handlers((ForwardedServices(roles, channels),))
+    health_servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    reflection.enable_server_reflection((*SERVED, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        await channels.close()
+        raise OSError(f"the api cannot listen on {address}: {error}") from error
+    await server.start()
+    for name in ("", *SERVED):
+        await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    log.info("api listens on %s, port %d", address, port)
+    return ApiServer(server, port, health_servicer, calls, channels)

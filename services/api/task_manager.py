@@ -1,0 +1,333 @@
+"""v0 TaskManager: reads and steers the pods of a job. Domain errors travel inside the response."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from peloton.api import convert
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.errors import errors_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument, NotFound, PelotonError, ResourceExhausted
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobRecord, JobState, JobType
+from peloton.model.pod import TERMINAL, PodEvent, PodRecord, PodState
+from services.api.calls import Calls
+from services.api.channels import ANSWER_BYTES_MAX
+from services.api.hosts import Hosts
+from services.api.ids import RUN_ID_MAX, job_not_found, known_id, out_of_range, run_id_of
+from services.api.job_query import pod_query
+from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
+from services.api.wake import Wake
+from services.storage.gateway import Gateway
+
+EVENT_RUNS = 10
+"""Runs of which GetPodEvents tells unless asked for more."""
+EVENT_RUNS_MAX = 100
+PAGE = 1_000
+"""Pods read from storage at a time."""
+
+START_MESSAGE = "Task start API request"
+STOP_MESSAGE = "Task stop API request"
+
+
+class TaskManager:
+    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
+        self._records = records
+        self._calls = calls
+        self._hosts = hosts
+        self._wake = wake
+
+    # -- reads
+
+    async def Get(self, request: task_pb2.GetRequest, context: Any) -> task_pb2.GetResponse:
+        record = await self._job(request.jobId)
+        if record is None:
+            return task_pb2.GetResponse(notFound=job_not_found(request.jobId))
+        return await self._calls.run(self._get, record, request.instanceId)
+
+    def _get(self, record: JobRecord, instance_id: int) -> task_pb2.GetResponse:
+        pod = self._pod_or_not_found(record.job_id, instance_id, f"task:{record.job_id}-{instance_id} not found")
+        response = task_pb2.GetResponse(result=self._task_infos(record, [pod])[0])
+        for event in self._records.pod_events(record.job_id, instance_id, None, EVENT_RUNS_MAX):
+            if event.state in TERMINAL:
+                response.results.append(_past_run(event))
+        return response
+
+    async def List(self, request: task_pb2.ListRequest, context: Any) -> task_pb2.ListResponse:
+        record = await self._job(request.jobId)
+        if record is None:
+            return task_pb2.ListResponse(notFound=job_not_found(request.jobId))
+        begin, end = 0, record.instance_count
+        if request.HasField("range"):
+            begin, end = getattr(request.range, "from"), min(request.range.to, INT32_MAX)
+        response = await self._calls.run(self._list, record, begin, min(end, record.instance_count))
+        if not response.result.value:
+            cause = f"no tasks in range [{begin}, {end})"
+            return task_pb2.ListResponse(notFound=job_not_found(request.jobId, cause))
+        return response
+
+    def _list(self, record: JobRecord, begin: int, end: int) -> task_pb2.ListResponse:
+        response = task_pb2.ListResponse()
+        size_bytes = 0
+        for page in self._pages(record.job_id, begin, end):
+            for info in self._task_infos(record, page):
+                size_bytes += info.ByteSize()
+                if size_bytes > ANSWER_BYTES_MAX:
+                    raise ResourceExhausted(
+                        f"tasks [{begin}, {end}) of job {record.job_id} take more than {ANSWER_BYTES_MAX} bytes, the "
+                        f"limit of one answer; [{begin}, {info.instanceId}) fits"
+                    )
+                response.result.value[info.instanceId].CopyFrom(info)
+        return response
+
+    async def Query(self, request: task_pb2.QueryRequest, context: Any) -> task_pb2.QueryResponse:
+        response = task_pb2.QueryResponse()
+        record = await self._job(request.jobId)
+        if record is None:
+            response.error.notFound.CopyFrom(job_not_found(request.jobId))
+            return response
+        try:
+            query = pod_query(request.spec)
+            pods, total = await self._calls.run(self._records.query_pods, record.job_id, query)
+        except InvalidArgument as invalid:
+            response.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.jobId, message=invalid.message))
+            return response
+        infos = await self._calls.run(self._task_infos, record, pods)
+        _check_size(infos, "ask for a smaller limit")
+        response.records.extend(infos)
+        asked = request.spec.pagination
+        response.pagination.CopyFrom(query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total))
+        return response
+
+    async def GetCache(self, request: task_pb2.GetCacheRequest, context: Any) -> task_pb2.GetCacheResponse:
+        record = await self._job(request.jobId)
+        if record is None:
+            raise NotFound("Job not found in cache")
+        return await self._calls.run(self._get_cache, record, request.instanceId)
+
+    def _get_cache(self, record: JobRecord, instance_id: int) -> task_pb2.GetCacheResponse:
+        pod = self._pod_or_not_found(record.job_id, instance_id, "Task not found in cache")
+        info = self._task_infos(record, [pod])[0]
+        return task_pb2.GetCacheResponse(runtime=info.runtime, labels=info.config.labels)
+
+    async def GetPodEvents(self, request: task_pb2.GetPodEventsRequest, context: Any) -> task_pb2.GetPodEventsResponse:
+        job_id, run_id = known_id(request.jobId), None
+        if job_id is None:
+            return task_pb2.GetPodEventsResponse()
+        if request.runId:
+            run_id = run_id_of(request.runId, job_id, request.instanceId)
+        run_limit = 1 if run_id is not None else min(request.limit or EVENT_RUNS, EVENT_RUNS_MAX)
+        events = await self._calls.run(self._records.pod_events, job_id, request.instanceId, run_id, run_limit)
+        return task_pb2.GetPodEventsResponse(result=[convert.pod_event(event) for event in events])
+
+    async def BrowseSandbox(
+        self, request: task_pb2.BrowseSandboxRequest, context: Any
+    ) -> task_pb2.BrowseSandboxResponse:
+        response = task_pb2.BrowseSandboxResponse()
+        record = await self._job(request.jobId)
+        if record is None:
+            response.error.notFound.CopyFrom(job_not_found(request.jobId))
+            return response
+        run = await self._calls.run(self._run_to_browse, record.job_id, request.instanceId, request.taskId)
+        if run is None:
+            response.error.outOfRange.CopyFrom(out_of_range(record))
+            return response
+        pod_id, host, agent_id = run
+        if not host or not agent_id:
+            response.error.notRunning.message = "taskinfo does not have hostname or agentID"
+            return response
+        try:
+            sandbox = await self._hosts.browse_sandbox(pod_id, host, agent_id)
+        except PelotonError as error:
+            response.error.failure.message = f"get slave log failed on host:{host} due to: {error.message}"
+            return response
+        return task_pb2.BrowseSandboxResponse(
+            hostname=sandbox.hostname,
+            port=sandbox.port,
+            paths=sandbox.paths,
+            mesosMasterHostname=sandbox.mesos_master_hostname,
+            mesosMasterPort=sandbox.mesos_master_port,
+        )
+
+    def _run_to_browse(self, job_id: JobId, instance_id: int, run: str) -> tuple[PodId, str, str] | None:
+        """Where the current or the given run is or was: (pod id, host, agent id); None when there is no such run."""
+        pod = self._records.pod(job_id, instance_id)
+        if pod is None:
+            return None
+        if not run or run == str(pod.pod_id):
+            return pod.pod_id, pod.host, pod.agent_id
+        run_id = run_id_of(run, job_id, instance_id)
+        events = self._records.pod_events(job_id, instance_id, run_id, 1)
+        if not events:
+            return None
+        on_host = next((event for event in events if event.host and event.agent_id), events[0])
+        return PodId(job_id, instance_id, run_id), on_host.host, on_host.agent_id
+
+    # -- writes
+
+    async def Start(self, request: task_pb2.StartRequest, context: Any) -> task_pb2.StartResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._start, request))
+
+    async def _start(self, request: task_pb2.StartRequest) -> task_pb2.StartResponse:
+        response = task_pb2.StartResponse()
+        record = await self._job(request.jobId)
+        if record is None:
+            response.error.notFound.CopyFrom(job_not_found(request.jobId))
+            return response
+        if record.type is JobType.BATCH and not record.is_active:
+            raise InvalidArgument("cannot start tasks in a terminated job")
+        try:
+            ranges = clipped(request.ranges, record.instance_count)
+        except OutOfRange:
+            response.error.outOfRange.CopyFrom(out_of_range(record))
+            return response
+        goal = PodState.SUCCEEDED if record.type is JobType.BATCH else PodState.RUNNING
+        started = await self._calls.run(
+            self._records.set_pod_goals, record.job_id, ranges, goal, time.time_ns(), START_MESSAGE
+        )
+        response.startedInstanceIds.extend(started)
+        self._wake.changed(record.job_id)
+        return response
+
+    async def Stop(self, request: task_pb2.StopRequest, context: Any) -> task_pb2.StopResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._stop, request))
+
+    async def _stop(self, request: task_pb2.StopRequest) -> task_pb2.StopResponse:
+        response = task_pb2.StopResponse()
+        record = await self._job(request.jobId)
+        if record is None:
+            response.error.notFound.CopyFrom(job_not_found(request.jobId))
+            return response
+        try:
+            ranges = clipped(request.ranges, record.instance_count)
+        except OutOfRange:
+            response.error.outOfRange.CopyFrom(out_of_range(record))
+            return response
+        job_id, now_ns = record.job_id, time.time_ns()
+        if is_whole_job(request.ranges, record.instance_count):
+            response.stoppedInstanceIds.extend(range(record.instance_count))
+            if record.is_active:  # what has ended is stopped
+                await self._calls.run(self._records.set_job_goal, job_id, JobState.KILLED, now_ns)
+        else:
+            missing = await self._calls.run(self._not_created, record, ranges)
+            stopped = await self._calls.run(
+                self._records.set_pod_goals, job_id, ranges, PodState.KILLED, now_ns, STOP_MESSAGE
+            )
+            response.stoppedInstanceIds.extend(stopped)
+            response.invalidInstanceIds.extend(sorted(missing.difference(stopped)))
+        if record.is_active:
+            self._wake.changed(job_id)
+        return response
+
+    async def Restart(self, request: task_pb2.RestartRequest, context: Any) -> task_pb2.RestartResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._restart, request))
+
+    async def _restart(self, request: task_pb2.RestartRequest) -> task_pb2.RestartResponse:
+        record = await self._job(request.jobId)
+        if record is None:
+            raise NotFound(f"job:{request.jobId.value} not found")
+        await self._calls.run(
+            self._records.want_new_runs, record.job_id, clipped(request.ranges, record.instance_count)
+        )
+        if record.is_active:
+            self._wake.changed(record.job_id)
+        return task_pb2.RestartResponse()
+
+    async def Refresh(self, request: task_pb2.RefreshRequest, context: Any) -> task_pb2.RefreshResponse:
+        """Nothing is cached here: the job's workflow is told to look again."""
+        record = await self._job(request.jobId)
+        if record is None:
+            raise NotFound("job not found")
+        begin, end = 0, record.instance_count
+        if request.HasField("range"):
+            begin, end = getattr(request.range, "from"), min(request.range.to, end)
+        if begin >= end:
+            raise NotFound("tasks not found")
+        if record.is_active:
+            self._wake.changed(record.job_id)
+        return task_pb2.RefreshResponse()
+
+    async def DeletePodEvents(
+        self, request: task_pb2.DeletePodEventsRequest, context: Any
+    ) -> task_pb2.DeletePodEventsResponse:
+        job_id = known_id(request.jobId)
+        if job_id is not None:
+            delete = partial(
+                self._records.delete_pod_events, job_id, request.instanceId, min(request.runId, RUN_ID_MAX)
+            )
+            await self._calls.write(request.ByteSize(), partial(self._calls.run, delete))
+        return task_pb2.DeletePodEventsResponse()
+
+    # -- storage
+
+    async def _job(self, wire: peloton_pb2.JobID) -> JobRecord | None:
+        job_id = known_id(wire)
+        return await self._calls.run(self._records.job, job_id) if job_id else None
+
+    def _pod_or_not_found(self, job_id: JobId, instance_id: int, text: str) -> PodRecord:
+        pod = self._records.pod(job_id, instance_id)
+        if pod is None:
+            raise NotFound(text)
+        return pod
+
+    def _not_created(self, record: JobRecord, ranges: list[tuple[int, int]]) -> set[int]:
+        """Instances whose pods do not exist yet: nothing can be asked of them. Pods are created in rising order."""
+        if record.state is not JobState.INITIALIZED:
+            return set()
+        every = range(record.instance_count)
+        created = bisect_left(every, True, key=lambda i: self._records.pod(record.job_id, i) is None)
+        return {i for start, count in ranges for i in range(max(start, created), start + count)}
+
+    def _task_infos(self, record: JobRecord, pods: list[PodRecord]) -> list[task_pb2.TaskInfo]:
+        """With the config that each pod runs; pods of several versions are read version by version."""
+        by_version: dict[int, list[int]] = {}
+        for pod in pods:
+            by_version.setdefault(pod.config_version, []).append(pod.instance_id)
+        configs = {
+            (version, instance): config
+            for version, instances in by_version.items()
+            for instance, config in self._records.task_configs(record.job_id, version, instances).items()
+        }
+        is_batch = record.type is JobType.BATCH
+        return [
+            convert.task_info(pod, configs.get((pod.config_version, pod.instance_id)), with_usage=is_batch)
+            for pod in pods
+        ]
+
+    def _pages(self, job_id: JobId, begin: int, end: int) -> Iterator[list[PodRecord]]:
+        while begin < end:
+            page = self._records.pods(job_id, begin, end, PAGE)
+            if not page:
+                return
+            yield page
+            begin = page[-1].instance_id + 1
+
+
+def _past_run(event: PodEvent) -> task_pb2.TaskInfo:
+    """A run that ended, as far as its last event tells."""
+    wire = convert.pod_event(event)
+    info = task_pb2.TaskInfo(instanceId=event.instance_id)
+    info.jobId.value = event.job_id
+    runtime = info.runtime
+    runtime.state = task_pb2.TaskState.Value(event.state.value)
+    runtime.mesosTaskId.CopyFrom(wire.taskId)
+    runtime.prevMesosTaskId.CopyFrom(wire.prevTaskId)
+    runtime.host = event.host
+    runtime.agentID.value = event.agent_id
+    runtime.message = event.message
+    runtime.reason = event.reason
+    return info
+
+
+def _check_size(infos: list[task_pb2.TaskInfo], advice: str) -> None:
+    size_bytes = sum(info.ByteSize() for info in infos)
+    if size_bytes > ANSWER_BYTES_MAX:
+        raise ResourceExhausted(
+            f"the answer has {len(infos)} tasks of {size_bytes} bytes, the limit is {ANSWER_BYTES_MAX}; {advice}"
+        )

@@ -1,0 +1,108 @@
+"""Rules over single top-level fields of a v0 TaskConfig, as tables: field -> rule.
+
+A rule sees one config, default or override, that carries the field, and yields texts without the instance's number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from peloton.api import convert
+from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+
+PORT_MAX = 65_535
+AMOUNT_MAX = 2.0**40
+"""Largest amount of one kind that a pod may ask, in the wire's units: sums of a million pods stay within int64."""
+
+_AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
+
+
+def port_name_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
+    if any(not port.name for port in ports):
+        yield "Port name is missing"
+
+
+def dynamic_port_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
+    if any(port.value == 0 and not port.envName for port in ports):
+        yield "Env name is missing for dynamic port"
+
+
+def has_secret_volume(pod: task_pb2.TaskConfig) -> bool:
+    return any(
+        volume.HasField("source") and volume.source.type == mesos_pb2.Volume.Source.SECRET
+        for volume in pod.container.volumes
+    )
+
+
+def number(value: float) -> str:
+    """A double as a person writes it: ``4``, ``0.5``, ``-1``."""
+    return f"{value:.15g}"
+
+
+def _resource(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    for name in _AMOUNTS:
+        value: float = getattr(pod.resource, name)
+        if not math.isfinite(value):
+            yield f"{name} {value} is not a finite number"
+        elif value < 0:
+            yield f"{name} {number(value)} is negative"
+        elif value > AMOUNT_MAX:
+            yield f"{name} {number(value)} is greater than {number(AMOUNT_MAX)}, the most that a pod can ask"
+
+
+def _ports(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    users: dict[int, str] = {}
+    names: set[str] = set()
+    env_names: dict[str, str] = {}
+    for port in pod.ports:
+        if port.value > PORT_MAX:
+            yield f"port {port.name!r} has value {port.value}, the greatest port is {PORT_MAX}"
+        elif port.value and port.value in users:
+            yield f"static port {port.value} is asked by both {users[port.value]!r} and {port.name!r}"
+        if port.name and port.name in names:
+            yield f"port name {port.name!r} is used twice"
+        if port.envName and port.envName in env_names:
+            yield f"envName {port.envName!r} is used by both {env_names[port.envName]!r} and {port.name!r}"
+        users.setdefault(port.value, port.name)
+        names.add(port.name)
+        env_names.setdefault(port.envName, port.name)
+
+
+def _command(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    for index, variable in enumerate(pod.command.environment.variables):
+        if not variable.name:
+            yield f"environment variable {index} of the command has no name"
+        elif "=" in variable.name or "\0" in variable.name:
+            yield f"environment variable {index} of the command has a name with '=' or NUL: {variable.name!r}"
+
+
+def _constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    try:
+        convert.constraint(pod.constraint)
+    except InvalidArgument as fault:
+        yield fault.message
+
+
+def _health_check(_: task_pb2.TaskConfig) -> Iterator[str]:
+    yield "Batch job task should not set health check "
+
+
+def _executor(_: task_pb2.TaskConfig) -> Iterator[str]:
+    yield "Batch job task should not include executor config"
+
+
+Carries = Callable[[task_pb2.TaskConfig], bool]
+Rule = Callable[[task_pb2.TaskConfig], Iterator[str]]
+
+# (does an override carry the field itself, the rule over it), in the order in which faults of one instance are told.
+RULES: tuple[tuple[Carries, Rule], ...] = (
+    (lambda pod: pod.HasField("healthCheck"), _health_check),
+    (lambda pod: pod.HasField("executor"), _executor),
+    (lambda pod: pod.HasField("resource"), _resource),
+    (lambda pod: len(pod.ports) > 0, _ports),
+    (lambda pod: pod.HasField("command"), _command),
+    (lambda pod: pod.HasField("constraint"), _constraint),
+)

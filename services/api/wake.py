@@ -1,0 +1,44 @@
+"""Tells the workflow that owns a job to look again, after the commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from peloton.errors import Unavailable
+from peloton.model.ids import JobId
+from peloton.ports import Lifecycles
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 10.0
+
+
+class JobStarter(Protocol):
+    async def start_job(self, job_id: JobId) -> None:
+        """Ensure that the workflow ``job/<id>`` runs; starts nothing twice."""
+        ...
+
+
+class Wake:
+    def __init__(self, starter: JobStarter, lifecycles: Lifecycles) -> None:
+        self._starter = starter
+        self._lifecycles = lifecycles
+
+    async def start(self, job_id: JobId) -> None:
+        """Ensure the job's workflow; raises Unavailable when Temporal cannot be reached."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._starter.start_job(job_id)
+        except Exception as error:  # whatever the client of Temporal raises: the commit stands, and a repeat heals it
+            log.warning("workflow of job %s could not be started", job_id, exc_info=True)
+            self._lifecycles.jobs_changed([job_id])  # goes on trying
+            raise Unavailable(
+                f"job {job_id} is stored but its workflow could not be started ({type(error).__name__}: {error}); "
+                f"repeating the call with the same id is safe"
+            ) from error
+
+    def changed(self, job_id: JobId) -> None:
+        """Tell the job's workflow to look again. Delivery is Lifecycles' to see to: the caller need not wait."""
+        self._lifecycles.jobs_changed([job_id])

@@ -1,0 +1,41 @@
+"""Our errors on gRPC and back: the code is the status, the message is the details."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import grpc
+
+from peloton.errors import ERRORS, PelotonError, Unavailable
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+
+def answering(method: Callable[..., R]) -> Callable[..., R]:
+    """For methods of a synchronous servicer: a PelotonError becomes the call's status."""
+
+    @wraps(method)
+    def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> R:
+        try:
+            return method(self, request, context)
+        except PelotonError as error:
+            context.abort(grpc.StatusCode[error.code], error.message)
+        except Exception:
+            log.exception("%s failed", method.__name__)
+            context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed; the server's log says why")
+        raise AssertionError("abort raises")
+
+    return wrapper
+
+
+def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
+    """The error a client raises: its own code and text, or Unavailable when nobody answered."""
+    code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
+    details = (error.details() if isinstance(error, grpc.Call) else "") or str(error)
+    if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+        return Unavailable(f"{what} did not answer in time: {details}")
+    return ERRORS.get(code.name, PelotonError)(f"{what}: {details}")

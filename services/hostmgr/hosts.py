@@ -1,0 +1,272 @@
+"""Hosts and their offers: the only owner of what is free where.
+
+A host is READY (may be leased), or LEASED to one placement until it launches, gives back, or is too late.
+All methods are called under the lock of ``HostPool``; time is passed in.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from peloton.lifecycle.constraints import accepts
+from peloton.model.host import Host, HostLease, HostState, LeasedHost
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape, Strategy
+from peloton.model.resources import Resources
+from services.hostmgr.mesos.resources import Json, OfferedResources
+
+HOSTS_PER_LEASE_MAX = 1_000
+WAITING_JOBS_MAX = 10_000
+
+
+@dataclass(slots=True)
+class Agent:
+    """A registered Mesos agent: totals and address, whatever is on offer."""
+
+    agent_id: str
+    hostname: Hostname
+    address: str  # ip:port of its own HTTP endpoints
+    capacity: Resources
+    revocable: Resources
+    labels: dict[str, str]
+
+
+@dataclass(slots=True)
+class _HostOffers:
+    hostname: Hostname
+    agent_id: str
+    labels: dict[str, str]
+    offers: dict[str, Json] = field(default_factory=dict)  # offer id -> offer
+    lease_id: str = ""
+    free: Resources = field(default_factory=Resources)
+    revocable: Resources = field(default_factory=Resources)
+    ports: tuple[tuple[int, int], ...] = ()
+
+    def recount(self) -> None:
+        pot = self.pot()
+        self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
+
+    def pot(self) -> OfferedResources:
+        pot = OfferedResources()
+        for offer in self.offers.values():
+            pot.add(offer["resources"])
+        return pot
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a launch takes from a leased host: all of its offers."""
+
+    hostname: Hostname
+    agent_id: str
+    offer_ids: tuple[str, ...]
+    pot: OfferedResources
+
+
+def labels_of(hostname: str, attributes: Iterable[Json]) -> dict[str, str]:
+    """Host labels: ``hostname``, and every attribute as text (a set's items are joined by commas)."""
+    labels = {"hostname": hostname}
+    for attribute in attributes:
+        name, kind = attribute["name"], attribute["type"]
+        if kind == "TEXT":
+            labels[name] = attribute["text"]["value"]
+        elif kind == "SCALAR":
+            labels[name] = f"{attribute['scalar']['value']:.6f}"
+        elif kind == "SET":
+            labels[name] = ",".join(attribute["set"].get("item", []))
+    return labels
+
+
+class HostPool:
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._lock = threading.RLock()
+        self._hosts: dict[Hostname, _HostOffers] = {}
+        self._host_of_offer: dict[str, Hostname] = {}
+        self._agents: dict[Hostname, Agent] = {}
+        self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
+        self._lease_of_job: dict[JobId, str] = {}
+        self._waiting: set[JobId] = set()
+
+    # What Mesos says.
+
+    def set_agents(self, agents: Iterable[Agent]) -> None:
+        with self._lock:
+            self._agents = {a.hostname: a for a in agents}
+
+    def add_offers(self, offers: Sequence[Json]) -> set[JobId]:
+        """Take new offers in; returns the jobs that waited for hosts."""
+        with self._lock:
+            for offer in offers:
+                hostname = Hostname(offer["hostname"])
+                host = self._hosts.get(hostname)
+                agent_id = offer["agent_id"]["value"]
+                if host is None or host.agent_id != agent_id:
+                    host = _HostOffers(hostname, agent_id, labels_of(hostname, offer.get("attributes", ())))
+                    self._hosts[hostname] = host
+                host.offers[offer["id"]["value"]] = offer
+                self._host_of_offer[offer["id"]["value"]] = hostname
+                host.recount()
+            waiting, self._waiting = self._waiting, set()
+            return waiting
+
+    def remove_offer(self, offer_id: str) -> None:
+        with self._lock:
+            hostname = self._host_of_offer.pop(offer_id, None)
+            if hostname is not None and (host := self._hosts.get(hostname)):
+                host.offers.pop(offer_id, None)
+                host.recount()
+
+    def forget_offers(self) -> None:
+        """The subscription is gone, and every offer and lease with it; who waits is told with the next offers."""
+        with self._lock:
+            self._hosts.clear()
+            self._host_of_offer.clear()
+            self._leases.clear()
+            self._lease_of_job.clear()
+
+    # What the cluster holds.
+
+    def agent(self, hostname: str) -> Agent | None:
+        with self._lock:
+            return self._agents.get(Hostname(hostname))
+
+    def capacity(self) -> tuple[Resources, Resources, int]:
+        """Sum of totals and of revocable totals over registered agents, and how many there are."""
+        with self._lock:
+            agents = self._agents.values()
+            total = sum((a.capacity for a in agents), Resources())
+            revocable = sum((a.revocable for a in agents), Resources())
+            return total, revocable, len(agents)
+
+    def hosts(self) -> list[Host]:
+        with self._lock:
+            return [
+                Host(
+                    a.hostname,
+                    HostState.UP,
+                    a.capacity,
+                    a.revocable,
+                    self._hosts[a.hostname].free if a.hostname in self._hosts else Resources(),
+                    tuple(sorted(a.labels.items())),
+                    a.address.rpartition(":")[0],
+                )
+                for a in sorted(self._agents.values(), key=lambda a: a.hostname)
+            ]
+
+    # Leases.
+
+    def acquire(self, job_id: JobId, wanted: Sequence[tuple[PodShape, int]], now_s: float) -> HostLease:
+        """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX. When that is not all of
+        them, the job is told once more hosts come in."""
+        with self._lock:
+            self._expire(now_s)
+            # A job has one placement at a time: an older lease of its is one whose answer got lost.
+            self._free(self._lease_of_job.pop(job_id, ""))
+            picked: dict[Hostname, _HostOffers] = {}
+            rejected: Counter[str] = Counter()
+            is_short = False
+            for shape, count in wanted:
+                is_short |= not self._pick(shape, count, picked, rejected)
+            lease = HostLease(str(uuid.uuid4()), tuple(_leased(h) for h in picked.values()), dict(rejected))
+            for host in picked.values():
+                host.lease_id = lease.lease_id
+            if picked:
+                self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
+                self._lease_of_job[job_id] = lease.lease_id
+            if is_short and len(self._waiting) < WAITING_JOBS_MAX:
+                self._waiting.add(job_id)
+            return lease
+
+    def _pick(self, shape: PodShape, count: int, picked: dict[Hostname, _HostOffers], rejected: Counter[str]) -> bool:
+        """Add hosts until ``count`` pods fit; returns whether they do. Every host that fails a rule is counted."""
+        missing = count
+        for hostname, host in self._hosts.items():
+            if missing <= 0 or len(picked) >= HOSTS_PER_LEASE_MAX:
+                break
+            if host.lease_id:
+                rejected["leased to another placement"] += 1
+                continue
+            if reason := _unfit(host, shape):
+                rejected[reason] += 1
+                continue
+            picked[hostname] = host
+            missing -= 1 if shape.strategy is Strategy.SPREAD_JOB else _room(host, shape)
+        return missing <= 0
+
+    def claim(self, lease_id: str, hostnames: Iterable[Hostname]) -> dict[Hostname, Claim]:
+        """Take the offers of the hosts that are still under this lease; the lease's other hosts become READY."""
+        with self._lock:
+            _, leased = self._leases.pop(lease_id, (0.0, []))
+            wanted = set(hostnames)
+            claims = {}
+            for hostname in leased:
+                host = self._hosts.get(hostname)
+                if host is None or host.lease_id != lease_id:
+                    continue
+                host.lease_id = ""
+                if hostname in wanted and host.offers:
+                    claims[hostname] = Claim(hostname, host.agent_id, tuple(host.offers), host.pot())
+                    for offer_id in host.offers:
+                        self._host_of_offer.pop(offer_id, None)
+                    host.offers = {}
+                    host.recount()
+            return claims
+
+    def release(self, lease_id: str) -> set[JobId]:
+        """Give a lease back; returns the jobs that may find hosts now."""
+        with self._lock:
+            if not self._free(lease_id):
+                return set()
+            waiting, self._waiting = self._waiting, set()
+            return waiting
+
+    def _free(self, lease_id: str) -> bool:
+        """End a lease; returns whether that made hosts READY."""
+        _, leased = self._leases.pop(lease_id, (0.0, []))
+        for hostname in leased:
+            if (host := self._hosts.get(hostname)) and host.lease_id == lease_id:
+                host.lease_id = ""
+        return bool(leased)
+
+    def _expire(self, now_s: float) -> None:
+        """Jobs that wait for the hosts of a dead holder find them when they look again by themselves."""
+        for lease_id in [k for k, (deadline_s, _) in self._leases.items() if deadline_s <= now_s]:
+            self._free(lease_id)
+        self._lease_of_job = {job: lease for job, lease in self._lease_of_job.items() if lease in self._leases}
+
+
+def _leased(host: _HostOffers) -> LeasedHost:
+    return LeasedHost(host.hostname, host.free, host.revocable, host.ports, tuple(sorted(host.labels.items())))
+
+
+def _offered(host: _HostOffers, shape: PodShape) -> Resources:
+    """What this kind of pod may use: revocable pods take revocable cpu and ordinary memory, disk and gpu."""
+    if not shape.revocable:
+        return host.free
+    return Resources(host.revocable.cpu_milli, host.free.memory_mib, host.free.disk_mib, host.free.gpu_milli)
+
+
+def _unfit(host: _HostOffers, shape: PodShape) -> str:
+    if not host.offers:
+        return "nothing on offer"
+    if not shape.resources.fits_in(_offered(host, shape)):
+        return "not enough resources"
+    if shape.port_count and sum(end - begin + 1 for begin, end in host.ports) < shape.port_count:
+        return "not enough ports"
+    if not accepts(host.labels, shape.constraint):
+        return "constraint"
+    return ""
+
+
+def _room(host: _HostOffers, shape: PodShape) -> int:
+    """How many pods of the shape fit; at least one, as it has been found fit."""
+    offered = _offered(host, shape)
+    rooms = [have // need for have, need in zip(offered, shape.resources, strict=True) if need > 0]
+    if shape.port_count:
+        rooms.append(sum(end - begin + 1 for begin, end in host.ports) // shape.port_count)
+    return min(rooms, default=1_000_000)

@@ -1,0 +1,323 @@
+"""The host manager of one cluster: a Mesos framework that leases hosts, launches and kills pods, and stores what
+becomes of them. Its memory holds offers and agents only; after a restart it subscribes again and reconciles."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from peloton.errors import NotFound, Unavailable
+from peloton.model.host import HostLease, LaunchResult, Placement
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.pod import PodShape, PodState, PodStatus
+from peloton.ports import Lifecycles
+from services.hostmgr.hosts import Claim, HostPool
+from services.hostmgr.mesos import operator
+from services.hostmgr.mesos.codec import TaskTemplate, agents_of, pod_status
+from services.hostmgr.mesos.driver import Disconnected, Driver, local_address
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.wire import MesosRefusal
+from services.hostmgr.statuses import StatusCommitter
+from services.hostmgr.templates import TemplateCache
+from services.storage.gateway import Gateway
+
+log = logging.getLogger(__name__)
+
+AGENTS_PERIOD_S = 10.0
+RECONCILE_PERIOD_S = 1_800.0
+KILL_BATCH = 1_000
+FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
+REJECTED = "REASON_HOST_REJECT_OFFER"
+Kill = tuple[PodId, str, str, int]  # pod, host, agent id, grace in seconds
+
+
+@dataclass(frozen=True)
+class HostManagerSettings:
+    master: str  # host:port, or zk://...
+    cluster: str = "local"
+    role: str = "peloton"
+    user: str = "root"
+    lease_s: float = 30.0
+
+
+class HostManagerCore:
+    """Implements ``ports.HostManager`` in process; the servicer puts it on the wire."""
+
+    def __init__(self, settings: HostManagerSettings, gateway: Gateway, lifecycles: Lifecycles) -> None:
+        self._settings = settings
+        self._gateway = gateway
+        self._lifecycles = lifecycles
+        self.pool = HostPool(settings.lease_s)
+        self._templates = TemplateCache(gateway, settings.cluster)
+        self._statuses = StatusCommitter(self._commit, self._acknowledge, self._kill_orphans, self._translate)
+        self._driver: Driver | None = None
+        self._stopping = threading.Event()
+        self._look_now = threading.Event()
+        self._reconcile_wanted = True
+        self._chores = threading.Thread(target=self._run_chores, name="host chores", daemon=True)
+
+    # Life.
+
+    def start(self) -> None:
+        settings = self._settings
+        framework: Json = {
+            "user": settings.user,
+            "name": "Peloton",
+            "role": settings.role,
+            "hostname": local_address(settings.master),
+            "failover_timeout": FAILOVER_TIMEOUT_S,
+            "checkpoint": True,
+            "capabilities": [{"type": "REVOCABLE_RESOURCES"}, {"type": "GPU_RESOURCES"}],
+        }
+        if known := self._gateway.framework_id(settings.cluster):
+            framework["id"] = {"value": known}
+        self._driver = Driver(self, framework, settings.master)
+        self._statuses.start()
+        self._driver.start()
+        self._chores.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._look_now.set()
+        self.driver.stop()
+        self._chores.join()
+        self._statuses.stop()
+
+    @property
+    def driver(self) -> Driver:
+        assert self._driver is not None, "the host manager has not been started"
+        return self._driver
+
+    # Callbacks of the driver, on its thread.
+
+    def registered(self, driver: Driver, framework_id: Json, master: Json) -> None:
+        log.info("subscribed to Mesos at %(hostname)s:%(port)s as %(id)s", {**master, "id": framework_id["value"]})
+        self._gateway.set_framework_id(self._settings.cluster, framework_id["value"])
+        self._look_anew()
+
+    def reregistered(self, driver: Driver, master: Json) -> None:
+        log.info("subscribed again to Mesos at %(hostname)s:%(port)s", master)
+        self._look_anew()
+
+    def disconnected(self, driver: Driver) -> None:
+        self.pool.forget_offers()
+
+    def resourceOffers(self, driver: Driver, offers: list[Json]) -> None:
+        self._lifecycles.jobs_changed(self.pool.add_offers(offers))
+        if any(self.pool.agent(offer["hostname"]) is None for offer in offers):
+            self._look_now.set()
+
+    def offerRescinded(self, driver: Driver, offer_id: Json) -> None:
+        self.pool.remove_offer(offer_id["value"])
+
+    def statusUpdate(self, driver: Driver, status: Json) -> None:
+        self._statuses.add(status)
+
+    def slaveLost(self, driver: Driver, agent_id: Json) -> None:
+        log.warning("agent %s is lost", agent_id["value"])
+        self._look_now.set()
+
+    def executorLost(self, driver: Driver, executor_id: Json, agent_id: Json, status: int) -> None:
+        log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
+
+    def processHeartBeat(self, driver: Driver) -> None:
+        """The driver watches the stream itself."""
+
+    def error(self, driver: Driver, message: str) -> None:
+        log.error("Mesos refuses the framework: %s", message)
+        if message == "Framework has been removed":
+            # Its pods are gone with it: a new framework, and reconciliation finds out what is lost.
+            driver._framework.pop("id", None)
+
+    def _look_anew(self) -> None:
+        self._reconcile_wanted = True
+        self._look_now.set()
+
+    # Leases and launches.
+
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
+        return self.pool.acquire(job_id, gangs, time.monotonic())
+
+    def release(self, lease_id: str) -> None:
+        self._lifecycles.jobs_changed(self.pool.release(lease_id))
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        """Commit, then tell Mesos. Pods that an earlier call committed are refused here, so nothing starts twice;
+        pods that Mesos does not take after the commit are stored as LOST and get a new run."""
+        job = self._gateway.job(job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} not found")
+        claims = self.pool.claim(lease_id, [p.hostname for p in placements])
+        usable = [p for p in placements if p.hostname in claims]
+        templates = self._templates.of_job(job, [pod.instance_id for p in usable for pod in p.pods])
+        rows = [
+            (
+                pod.instance_id,
+                pod.run_id,
+                p.hostname,
+                claims[p.hostname].agent_id,
+                templates[pod.instance_id].ports(pod.ports),
+            )
+            for p in usable
+            for pod in p.pods
+        ]
+        taken = self._gateway.mark_launched(job_id, rows, time.time_ns()) if rows else set()
+        failed = self._accept(job_id, usable, claims, templates, taken)
+        total = sum(len(p.pods) for p in placements)
+        return LaunchResult(len(taken) - len(failed), total - len(taken), len(failed))
+
+    def _accept(
+        self,
+        job_id: JobId,
+        placements: Sequence[Placement],
+        claims: dict[Hostname, Claim],
+        templates: dict[int, TaskTemplate],
+        taken: set[int],
+    ) -> list[PodId]:
+        """One ACCEPT per host. Returns the pods that Mesos did not get."""
+        calls: list[Json] = []
+        pods_of_call: list[list[PodId]] = []
+        failed: list[tuple[PodId, str]] = []
+        for placement in placements:
+            claim = claims[placement.hostname]
+            tasks: list[Json] = []
+            pods: list[PodId] = []
+            for pod in placement.pods:
+                if pod.instance_id not in taken:
+                    continue
+                template, pod_id = templates[pod.instance_id], PodId(job_id, pod.instance_id, pod.run_id)
+                resources = claim.pot.take(template.resources, template.revocable, pod.ports)
+                if resources is None:
+                    failed.append((pod_id, f"the offers of {claim.hostname} do not hold what the pod asks"))
+                    continue
+                tasks.append(template.task_info(pod, claim.agent_id, resources))
+                pods.append(pod_id)
+            calls.append(_accept_call(claim.offer_ids, tasks))
+            pods_of_call.append(pods)
+        try:
+            refusals: Sequence[MesosRefusal | None] = self.driver.send_all(calls)
+        except (Disconnected, OSError) as error:
+            # Not known what arrived: the new runs replace these, and whatever did start is killed as an orphan.
+            refusals = [MesosRefusal(0, str(error))] * len(calls)
+        for pods, refusal in zip(pods_of_call, refusals, strict=True):
+            if refusal:
+                failed += [(pod_id, str(refusal)) for pod_id in pods]
+        if failed:
+            now_ns = time.time_ns()
+            self._commit([PodStatus(p, PodState.LOST, now_ns, message=m, reason=REJECTED) for p, m in failed])
+        return [pod_id for pod_id, _ in failed]
+
+    # Kills.
+
+    def kill_running(self, job_id: JobId) -> int:
+        """Raises Unavailable while Mesos is away: the pods are marked, and the next call or the next subscription
+        tells Mesos."""
+        kills = self._gateway.mark_killing(job_id, KILL_BATCH)
+        self._kill(kills)
+        return len(kills)
+
+    def _kill(self, kills: Sequence[Kill]) -> None:
+        calls = [
+            {
+                "type": "KILL",
+                "kill": {"task_id": {"value": str(pod_id)}, **({"agent_id": {"value": agent}} if agent else {})},
+            }
+            for pod_id, _, agent, _ in kills
+        ]
+        if not calls:
+            return
+        try:
+            self.driver.send_all(calls)
+        except (Disconnected, OSError) as error:
+            self._look_anew()
+            raise Unavailable(f"{len(calls)} pods not killed yet: {error}") from error
+
+    def _kill_orphans(self, orphans: list[PodId]) -> None:
+        log.info("killing %d runs that nobody wants any more", len(orphans))
+        try:
+            self._kill([(pod_id, "", "", 0) for pod_id in orphans])
+        except Unavailable as error:
+            log.info("%s; reconciliation finds them again", error)
+
+    # Status updates, on the committer's thread.
+
+    def _translate(self, status: Json) -> PodStatus | None:
+        translated = pod_status(status, "")
+        if translated is None and status["state"] not in ("TASK_UNREACHABLE", "TASK_UNKNOWN"):
+            log.warning("status %s of %s is not ours", status["state"], status["task_id"]["value"])
+        return translated
+
+    def _commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
+        now_ns = time.time_ns()
+        outcome = self._gateway.apply_status(
+            [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._settings.cluster
+        )
+        self._lifecycles.jobs_changed(outcome.changed_jobs)
+        return list(outcome.orphans)
+
+    def _acknowledge(self, statuses: list[Json]) -> None:
+        calls = [
+            {
+                "type": "ACKNOWLEDGE",
+                "acknowledge": {"agent_id": s["agent_id"], "task_id": s["task_id"], "uuid": s["uuid"]},
+            }
+            for s in statuses
+        ]
+        try:
+            self.driver.send_all(calls)
+        except (Disconnected, OSError) as error:
+            log.info("%d acknowledgements not sent: %s; the updates come again", len(calls), error)
+
+    # Chores: agents, reconciliation.
+
+    def _run_chores(self) -> None:
+        next_reconcile_s = 0.0
+        while not self._stopping.is_set():
+            self._look_now.clear()
+            if self.driver.connected:
+                self._attempt("agents", self._refresh_agents)
+                if self._reconcile_wanted or time.monotonic() >= next_reconcile_s:
+                    self._reconcile_wanted = False
+                    if not self._attempt("reconciliation", self._reconcile):
+                        self._reconcile_wanted = True
+                    next_reconcile_s = time.monotonic() + RECONCILE_PERIOD_S
+            self._look_now.wait(1.0 if self._reconcile_wanted else AGENTS_PERIOD_S)
+            self._stopping.wait(0.2)  # offers of many new agents ask for one look, not for many
+
+    def _attempt(self, what: str, chore: Callable[[], None]) -> bool:
+        try:
+            chore()
+        except Exception as error:
+            if not self._stopping.is_set():
+                log.warning("%s failed, tried again soon: %s", what, error)
+            return False
+        return True
+
+    def _refresh_agents(self) -> None:
+        self.pool.set_agents(agents_of(operator.call(self.driver.master, {"type": "GET_AGENTS"})))
+
+    def _reconcile(self) -> None:
+        """Ask Mesos about every pod that storage believes on a host, tell it again what must end, and wake all
+        active jobs: their wake-ups may have died with our predecessor."""
+        again: list[Kill] = []
+        for page in self._gateway.pods_on_hosts():
+            tasks = [{"task_id": {"value": str(pod_id)}, "agent_id": {"value": agent}} for pod_id, _, agent, _ in page]
+            self.driver.send_all([{"type": "RECONCILE", "reconcile": {"tasks": tasks}}])
+            again += [(pod, host, agent, 0) for pod, host, agent, state in page if state is PodState.KILLING]
+        self.driver.send_all([{"type": "RECONCILE", "reconcile": {"tasks": []}}])
+        self._kill(again)
+        self._lifecycles.jobs_changed(self._gateway.active_job_ids())
+
+
+def _accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:
+    """What the launch leaves of the offers comes back with the next allocation (refuse_seconds 0). Without tasks
+    the offers are given back the same way."""
+    offers = [{"value": offer_id} for offer_id in offer_ids]
+    filters = {"refuse_seconds": 0}
+    if not tasks:
+        return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": filters}}
+    launch = {"type": "LAUNCH", "launch": {"task_infos": tasks}}
+    return {"type": "ACCEPT", "accept": {"offer_ids": offers, "operations": [launch], "filters": filters}}

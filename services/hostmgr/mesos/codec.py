@@ -1,0 +1,170 @@
+"""Mesos's JSON to and from our words. "task" and "agent" are Mesos's names for a pod and its host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from peloton.api.v0.task import task_pb2
+from peloton.model.host import PlacedPod
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobRecord
+from peloton.model.pod import PodState, PodStatus
+from peloton.model.resources import Resources
+from services.hostmgr.hosts import Agent, labels_of
+from services.hostmgr.mesos.resources import OfferedResources
+
+Json = dict[str, Any]
+
+KILL_GRACE_DEFAULT_S = 30
+_STATES = {
+    "TASK_STAGING": PodState.LAUNCHED,
+    "TASK_STARTING": PodState.STARTING,
+    "TASK_RUNNING": PodState.RUNNING,
+    "TASK_KILLING": PodState.RUNNING,
+    "TASK_FINISHED": PodState.SUCCEEDED,
+    "TASK_FAILED": PodState.FAILED,
+    "TASK_ERROR": PodState.FAILED,
+    "TASK_KILLED": PodState.KILLED,
+    "TASK_LOST": PodState.LOST,
+}
+
+
+def pod_status(status: Json, host: str) -> PodStatus | None:
+    """None for a task that is not ours, or a state that says nothing about the pod (TASK_UNREACHABLE and such)."""
+    state = _STATES.get(status["state"])
+    try:
+        pod_id = PodId.parse(status["task_id"]["value"])
+    except ValueError:
+        return None
+    if state is None:
+        return None
+    return PodStatus(
+        pod_id,
+        state,
+        int(status.get("timestamp", 0) * 1e9),
+        host,
+        status.get("agent_id", {}).get("value", ""),
+        status.get("message", ""),
+        status.get("reason", ""),
+        status.get("healthy"),
+    )
+
+
+def agents_of(answer: Json) -> Iterable[Agent]:
+    """Active agents of a GET_AGENTS answer."""
+    for entry in answer.get("get_agents", {}).get("agents", ()):
+        if not entry.get("active", True):
+            continue
+        info = entry["agent_info"]
+        pot = OfferedResources()
+        pot.add(entry.get("total_resources") or info.get("resources", ()))
+        hostname = info["hostname"]
+        yield Agent(
+            info["id"]["value"],
+            hostname,
+            entry.get("pid", "").rpartition("@")[2],
+            pot.total(revocable=False),
+            pot.total(revocable=True),
+            labels_of(hostname, info.get("attributes", ())),
+        )
+
+
+class TaskTemplate:
+    """The TaskInfo of one config of a job, made once; each pod adds its ids, ports and resources."""
+
+    def __init__(self, job: JobRecord, pool_path: str, cluster: str, config: task_pb2.TaskConfig) -> None:
+        self.job_id: JobId = job.job_id
+        self.resources = Resources.of(
+            config.resource.cpuLimit,
+            config.resource.memLimitMb,
+            config.resource.diskLimitMb,
+            config.resource.gpuLimit,
+        )
+        self.revocable = config.revocable or job.sla.revocable
+        self.port_names = [(p.name, p.envName) for p in config.ports if p.value == 0]
+        self._static_ports = [(p.name, p.envName, p.value) for p in config.ports if p.value]
+        self._command = _dict(config.command) if config.HasField("command") else {}
+        self._command_env: list[Json] = self._command.pop("environment", {}).get("variables", [])
+        self._labels = [
+            {"key": label.key, "value": label.value} for label in config.labels if not label.key.startswith("peloton.")
+        ] + [
+            {"key": "peloton.cluster", "value": cluster},
+            {"key": "peloton.job_name", "value": job.name},
+            {"key": "peloton.job_owner", "value": job.owning_team},
+            {"key": "peloton.job_type", "value": job.type.value},
+            {"key": "peloton.resource_pool", "value": pool_path},
+            {"key": "peloton.job_id", "value": job.job_id},
+        ]
+        grace_s = config.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S
+        self._rest: Json = {
+            "name": job.job_id,
+            "kill_policy": {"grace_period": {"nanoseconds": grace_s * 1_000_000_000}},
+        }
+        if config.HasField("container"):
+            self._rest["container"] = _dict(config.container)
+        if config.HasField("executor"):
+            self._rest["executor"] = _dict(config.executor)
+        if config.HasField("healthCheck"):
+            self._rest["health_check"] = _health_check(config.healthCheck)
+
+    def ports(self, dealt: tuple[int, ...]) -> dict[str, int]:
+        """Dynamic port names with the numbers dealt to the pod, in the order of the config."""
+        return {name: number for (name, _), number in zip(self.port_names, dealt, strict=True)}
+
+    def task_info(self, pod: PlacedPod, agent_id: str, resources: list[Json]) -> Json:
+        pod_id = PodId(self.job_id, pod.instance_id, pod.run_id)
+        name = f"{self.job_id}-{pod.instance_id}"
+        environment = [
+            *self._command_env,
+            {"name": "PELOTON_JOB_ID", "value": self.job_id},
+            {"name": "PELOTON_INSTANCE_ID", "value": str(pod.instance_id)},
+            {"name": "PELOTON_TASK_ID", "value": name},
+        ]
+        named_ports = [(n, e, number) for (n, e), number in zip(self.port_names, pod.ports, strict=True)]
+        for _, env_name, number in named_ports + self._static_ports:
+            if env_name:
+                environment.append({"name": env_name, "value": str(number)})
+        info = {
+            **self._rest,
+            "task_id": {"value": str(pod_id)},
+            "agent_id": {"value": agent_id},
+            "resources": resources,
+            "command": {**self._command, "environment": {"variables": environment}},
+            "labels": {
+                "labels": [
+                    *self._labels,
+                    {"key": "peloton.instance_id", "value": str(pod.instance_id)},
+                    {"key": "peloton.task_id", "value": name},
+                ]
+            },
+        }
+        all_ports = [(n, number) for n, _, number in named_ports + self._static_ports]
+        if all_ports:
+            info["discovery"] = {
+                "visibility": "EXTERNAL",
+                "name": self.job_id,
+                "ports": {"ports": [{"name": n, "number": number} for n, number in all_ports]},
+            }
+        return info
+
+
+def _dict(message: Any) -> Json:
+    return MessageToDict(message, preserving_proto_field_name=True)
+
+
+def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
+    check: Json = {
+        "delay_seconds": config.initialIntervalSecs or 15,
+        "interval_seconds": config.intervalSecs or 10,
+        "timeout_seconds": config.timeoutSecs or 20,
+        "consecutive_failures": config.maxConsecutiveFailures or 3,
+    }
+    if config.type == task_pb2.HealthCheckConfig.HTTP:
+        http = config.httpCheck
+        check |= {"type": "HTTP", "http": {"scheme": http.scheme, "port": http.port, "path": http.path}}
+    else:
+        check |= {"type": "COMMAND", "command": {"shell": True, "value": config.commandCheck.command}}
+    return check

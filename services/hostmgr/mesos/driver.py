@@ -1,0 +1,200 @@
+"""pymesos's scheduler driver with its I/O replaced.
+
+The public driver keeps subscription, master detection and calls. Ours changes what hurts at scale: events are read
+in large pieces, an exception in a callback never ends the stream (and never tears the framework down), any number
+of descriptors may be open, and calls go pipelined over one connection instead of one at a time under a lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import selectors
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlparse
+
+import orjson
+
+from services.hostmgr.mesos.wire import EventStream, MesosRefusal, Pipe, connect
+
+# pymesos takes SIGINT for itself and adds a log handler when it is imported: both are put back.
+_sigint = signal.getsignal(signal.SIGINT)
+import pymesos  # noqa: E402
+
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, _sigint)
+for _handler in list(logging.getLogger("pymesos").handlers):
+    logging.getLogger("pymesos").removeHandler(_handler)
+
+log = logging.getLogger(__name__)
+
+MISSED_HEARTBEATS_MAX = 5
+BACKOFF_MAX_S = 5.0
+Json = dict[str, Any]
+
+
+class Disconnected(Exception):
+    """The driver has no subscribed stream: nothing was sent."""
+
+
+class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
+    """One subscription to a Mesos master. Callbacks run on the driver's own thread."""
+
+    # Kept by the base class, which has no annotations.
+    stream_id: str | None
+    _master: str | None
+    _new_master: str | None
+    _wakeup_fds: Any
+    _started: bool
+
+    def __init__(self, scheduler: Any, framework: Json, master: str) -> None:
+        # failover=True: a crash or a stop of ours never tears the framework down.
+        super().__init__(scheduler, framework, master, failover=True, implicit_acknowledgements=False)
+        self._heartbeat_s = 15.0
+        self._pipe: Pipe | None = None
+        self._pipe_lock = threading.Lock()
+
+    # The event stream: replaces Process._run.
+
+    def _run(self) -> None:
+        selector = selectors.DefaultSelector()
+        wakeup = self._wakeup_fds[0]
+        selector.register(wakeup, selectors.EVENT_READ)
+        stream: EventStream | None = None
+        not_before, failures = 0.0, 0
+        try:
+            while self._is_wanted():
+                if stream is not None and self._new_master != self._master:
+                    self._drop(stream, selector, "the master changed")
+                    stream = None
+                self._master = self._new_master
+                if stream is None and self._master and time.monotonic() >= not_before:
+                    stream = self._open(selector)
+                    failures = failures + 1 if stream is None else failures
+                    not_before = time.monotonic() + _backoff_s(failures)
+                for key, _ in selector.select(0.5):
+                    if key.fd == wakeup:
+                        os.read(wakeup, 4096)
+                    elif stream is not None:
+                        why = self._read(stream)
+                        failures = 0 if self.stream_id else failures
+                        if why:
+                            self._drop(stream, selector, why)
+                            stream = None
+                            failures += 1
+                            not_before = time.monotonic() + _backoff_s(failures)
+                if stream is not None and stream.silent_s() > MISSED_HEARTBEATS_MAX * self._heartbeat_s:
+                    self._drop(stream, selector, "no heartbeat")
+                    stream = None
+        finally:
+            if stream is not None:
+                self._drop(stream, selector, "stopped")
+            selector.close()
+            with self._lock:
+                for fd in self._wakeup_fds:
+                    os.close(fd)
+                self._wakeup_fds = None
+                self._started = False
+
+    def _is_wanted(self) -> bool:
+        with self._lock:
+            return bool(self._started)
+
+    def _open(self, selector: selectors.BaseSelector) -> EventStream | None:
+        try:
+            stream = EventStream(self._master or "", self.gen_request())
+        except OSError as error:
+            log.warning("Mesos master %s not reached: %s", self._master, error)
+            return None
+        selector.register(stream.sock, selectors.EVENT_READ)
+        return stream
+
+    def _read(self, stream: EventStream) -> str:
+        """Handle what has arrived; returns why the stream is over, or nothing."""
+        try:
+            records, is_open = stream.read()
+        except Exception as error:
+            return f"broken stream: {error}"
+        if self.stream_id is None and stream.status:
+            if stream.status == 307:
+                target = stream.headers.get("location", "")
+                self.change_master(urlparse(target).netloc or target)
+                return "redirected to the leading master"
+            if stream.status != 200:
+                return f"HTTP {stream.status} {stream.error.decode(errors='replace')}" if not is_open else ""
+            self.stream_id = stream.headers.get("mesos-stream-id", "")
+        for record in records:
+            self._call(self.on_event, orjson.loads(record))
+        return "" if is_open else "closed by the master"
+
+    def _drop(self, stream: EventStream, selector: selectors.BaseSelector, why: str) -> None:
+        log.warning("Mesos event stream lost: %s", why)
+        selector.unregister(stream.sock)
+        stream.close()
+        self.stream_id = None
+        self._call(self.sched.disconnected, self)
+
+    def _call(self, callback: Callable[..., None], *args: Any) -> None:
+        try:
+            callback(*args)
+        except Exception:
+            log.exception("a Mesos callback failed")
+
+    def on_subscribed(self, info: Json) -> None:
+        self._heartbeat_s = float(info.get("heartbeat_interval_seconds", 15.0))
+        super().on_subscribed(info)
+
+    def stop(self, failover: bool = True) -> None:
+        super().stop(failover=True)
+
+    def _get_version(self, master: str | None) -> str | None:
+        """The stock parser fails on versions like 1.11.0-rc1, and then drops GPU_RESOURCES without a word."""
+        return "1.11.0" if master else None
+
+    # Calls.
+
+    def send_all(self, calls: Sequence[Json]) -> list[MesosRefusal | None]:
+        """Send calls in order over one pipelined connection; an entry per call: None, or how it was refused.
+
+        Raises Disconnected when nothing was sent, OSError when it is not known what arrived.
+        """
+        stream_id, master = self.stream_id, self._master
+        if not stream_id or not master:
+            raise Disconnected(f"not subscribed to Mesos at {master}")
+        framework_id = {"value": self.framework_id}
+        bodies = [orjson.dumps({"framework_id": framework_id, **call}) for call in calls]
+        with self._pipe_lock:
+            if self._pipe is None or self._pipe.address != master:
+                self._pipe = Pipe(master)
+            try:
+                return self._pipe.post(bodies, stream_id)
+            except OSError:
+                self._pipe.close()
+                self._pipe = None
+                raise
+
+    def _send(self, body: Json, path: str = "", method: str = "POST", headers: Json | None = None) -> Json:
+        """All of pymesos's own calls pass here."""
+        refusal = self.send_all([{k: v for k, v in body.items() if k != "framework_id"}])[0]
+        if refusal:
+            raise refusal
+        return {}
+
+
+def _backoff_s(failures: int) -> float:
+    return min(BACKOFF_MAX_S, 0.1 * 2**failures) * random.uniform(0.5, 1.0) if failures else 0.0
+
+
+def local_address(master: str) -> str:
+    """The address of this machine on the way to the master; behind ZooKeeper it is not known yet: the host name."""
+    if "://" not in master:
+        with suppress(OSError), connect(master) as sock:
+            return str(sock.getsockname()[0])
+    return socket.gethostname()

@@ -1,0 +1,46 @@
+"""Questions to a Mesos master and its agents outside the framework's stream."""
+
+from __future__ import annotations
+
+import http.client
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+TIMEOUT_S = 10.0
+Json = dict[str, Any]
+
+
+def call(master: str, body: Json) -> Json:
+    """POST to the operator API of ``host:port``; raises OSError, also for an error status."""
+    answer: Json = _exchange(master, "POST", "/api/v1", orjson.dumps(body))
+    return answer
+
+
+def agent_work_dir(address: str) -> str:
+    """Raises OSError."""
+    state = _exchange(address, "GET", "/state")
+    return str(state["flags"]["work_dir"])
+
+
+def browse(address: str, path: str) -> list[str]:
+    """Paths of the files of a directory on an agent; raises OSError."""
+    return [entry["path"] for entry in _exchange(address, "GET", f"/files/browse?path={quote(path)}")]
+
+
+def _exchange(address: str, method: str, path: str, body: bytes | None = None) -> Any:
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    try:
+        headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
+        connection.request(method, path, body=body, headers=headers)
+        response = connection.getresponse()
+        text = response.read()
+        if response.status != 200:
+            raise OSError(f"{method} {path} at {address}: HTTP {response.status} {text[:200].decode(errors='replace')}")
+        return orjson.loads(text)
+    except http.client.HTTPException as error:
+        raise OSError(f"{method} {path} at {address}: {error!r}") from error
+    finally:
+        connection.close()

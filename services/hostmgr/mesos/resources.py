@@ -1,0 +1,81 @@
+"""Mesos resources: what an offer holds, and what a task takes of it. Scalars are in thousandths, as Mesos rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from peloton.model.resources import Resources
+
+Json = dict[str, Any]
+_KINDS = ("cpus", "mem", "disk", "gpus")
+LEAST_CPU_MILLI = 10
+"""Mesos refuses a task without resources; a pod that asks for none takes this much."""
+
+
+@dataclass(slots=True)
+class OfferedResources:
+    """A mutable pot of offered resources of one host, from any number of offers."""
+
+    scalars: list[tuple[str, bool, int, Json]] = field(default_factory=list)  # kind, revocable, thousandths, entry
+    port_entries: list[Json] = field(default_factory=list)
+
+    def add(self, entries: Iterable[Json]) -> None:
+        for entry in entries:
+            name = entry["name"]
+            if entry.get("reservations") or entry.get("reservation"):
+                continue  # kept for the volumes they were reserved for
+            if entry["type"] == "SCALAR" and name in _KINDS:
+                amount = round(entry["scalar"]["value"] * 1000)
+                self.scalars.append((name, "revocable" in entry, amount, entry))
+            elif name == "ports":
+                self.port_entries.append(entry)
+
+    def total(self, revocable: bool) -> Resources:
+        sums = dict.fromkeys(_KINDS, 0)
+        for name, is_revocable, amount, _ in self.scalars:
+            if is_revocable == revocable:
+                sums[name] += amount
+        return Resources(sums["cpus"], sums["mem"] // 1000, sums["disk"] // 1000, sums["gpus"])
+
+    def ports(self) -> tuple[tuple[int, int], ...]:
+        ranges = (r for entry in self.port_entries for r in entry["ranges"]["range"])
+        return tuple(sorted((int(r["begin"]), int(r["end"])) for r in ranges))
+
+    def take(self, wanted: Resources, revocable: bool, ports: Iterable[int]) -> list[Json] | None:
+        """Entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when it is not there."""
+        if not any(wanted):
+            wanted = Resources(cpu_milli=LEAST_CPU_MILLI)
+        needs = {
+            "cpus": wanted.cpu_milli,
+            "mem": wanted.memory_mib * 1000,
+            "disk": wanted.disk_mib * 1000,
+            "gpus": wanted.gpu_milli,
+        }
+        taken: list[Json] = []
+        left = list(self.scalars)
+        for position, (name, is_revocable, amount, entry) in enumerate(left):
+            need = needs[name]
+            if need <= 0 or is_revocable != (revocable and name == "cpus"):
+                continue
+            part = min(need, amount)
+            if part > 0:
+                taken.append({**entry, "scalar": {"value": part / 1000}})
+                needs[name] -= part
+                left[position] = (name, is_revocable, amount - part, entry)
+        port_parts = self._take_ports(sorted(ports))
+        if any(need > 0 for need in needs.values()) or port_parts is None:
+            return None
+        self.scalars = left
+        return taken + port_parts
+
+    def _take_ports(self, ports: list[int]) -> list[Json] | None:
+        """Ports are checked, not removed: the placement already dealt each to one pod."""
+        parts: list[Json] = []
+        for entry in self.port_entries:
+            mine = [p for p in ports if any(r["begin"] <= p <= r["end"] for r in entry["ranges"]["range"])]
+            if mine:
+                ports = [p for p in ports if p not in mine]
+                parts.append({**entry, "ranges": {"range": [{"begin": p, "end": p} for p in mine]}})
+        return None if ports else parts

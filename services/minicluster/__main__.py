@@ -1,0 +1,69 @@
+"""`python -m services.minicluster --port P --data DIR [--hosts FILE | --simulate N]`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from services.minicluster.hosts import HostFileError, default_hosts, load_hosts, simulated_hosts
+from services.minicluster.server import Minicluster
+from services.minicluster.settings import MiniclusterSettings
+
+
+def settings_of(arguments: list[str]) -> MiniclusterSettings:
+    """Exits with a clear text when the arguments or the hosts file are wrong."""
+    parser = argparse.ArgumentParser(prog="minicluster", description="An emulated Mesos master with its agents.")
+    parser.add_argument("--port", type=int, default=5050, help="port of the master, 0 for any (default 5050)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--data", type=Path, required=True, help="directory of the sandboxes")
+    parser.add_argument("--agent-timeout", type=float, default=75.0, help="seconds until an agent is unreachable")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--hosts", type=Path, help="YAML list of hosts")
+    which.add_argument("--simulate", type=int, metavar="N", help="N agents without processes")
+    options = parser.parse_args(arguments)
+    try:
+        if options.simulate is not None:
+            hosts = simulated_hosts(options.simulate)
+        else:
+            hosts = load_hosts(options.hosts) if options.hosts else default_hosts()
+    except (HostFileError, ValueError) as error:
+        parser.error(str(error))
+    return MiniclusterSettings(
+        port=options.port,
+        host=options.host,
+        data_dir=options.data.resolve(),
+        hosts=hosts,
+        simulate=options.simulate is not None,
+        agent_timeout_s=options.agent_timeout,
+    )
+
+
+async def run(settings: MiniclusterSettings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    cluster = Minicluster(settings)
+    try:
+        await cluster.start()
+        print(f"minicluster: {len(settings.hosts)} agents, master at {settings.host}:{cluster.port}", flush=True)
+        await stop.wait()
+    finally:
+        await cluster.stop()
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    settings = settings_of(sys.argv[1:])
+    try:
+        asyncio.run(run(settings))
+    except OSError as error:
+        sys.exit(f"minicluster: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""/minicluster/agents: look at the agents, kill them and bring them back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import orjson
+
+from services.minicluster.http import Request, Response, json_response, plain
+from services.minicluster.model import Agent
+from services.minicluster.resources import Json
+
+if TYPE_CHECKING:
+    from services.minicluster.master import Master
+
+_NAMES_SHOWN = 10
+
+
+class Drills:
+    def __init__(self, master: Master) -> None:
+        self._master = master
+
+    def handle(self, request: Request) -> Response:
+        parts = unquote(request.path).split("/")[2:]
+        if parts == ["agents"]:
+            if request.method != "GET":
+                return plain(405, f"GET /minicluster/agents lists the agents; {request.method} is not possible")
+            rows = [self._row(agent) for agent in self._master.agents.by_name.values()]
+            return json_response(orjson.dumps({"agents": rows}))
+        if len(parts) != 3 or parts[0] != "agents" or parts[2] not in ("stop", "start"):
+            return plain(404, "Expected /minicluster/agents or /minicluster/agents/<name>/stop or .../start")
+        if request.method != "POST":
+            return plain(405, f"Agents are stopped and started with POST, not {request.method}")
+        agent = self._master.agents.by_name.get(parts[1])
+        if agent is None:
+            names = list(self._master.agents.by_name)
+            known = ", ".join(names[:_NAMES_SHOWN]) + (f", ... ({len(names)} in all)" if names[_NAMES_SHOWN:] else "")
+            return plain(404, f"Unknown agent '{parts[1]}'; the agents are {known}")
+        if agent.gone:
+            return plain(409, f"Agent '{parts[1]}' has been marked gone")
+        if parts[2] == "start" and self._master.maintenance.is_down(agent):
+            return plain(409, f"The machine of agent '{parts[1]}' is DOWN for maintenance")
+        if parts[2] == "start":
+            return self._start(agent)
+        try:
+            body = orjson.loads(request.body) if request.body else {}
+        except orjson.JSONDecodeError as error:
+            return plain(400, f"The body is not JSON: {error}")
+        if not isinstance(body, dict) or not isinstance(body.get("now", False), bool):
+            return plain(400, 'Expected {} or {"now": true} or {"now": false}')
+        return self._stop(agent, body.get("now", False))
+
+    def _row(self, agent: Agent) -> Json:
+        tasks = [item.id for item in (agent.tasks or {}).values() if not item.released or not agent.registered]
+        return {"name": agent.spec.name, "id": agent.id, "state": state(agent), "tasks": sorted(tasks)}
+
+    def _stop(self, agent: Agent, now: bool) -> Response:
+        """`now` is kill -9 with all executors; otherwise the agent ends alone and its tasks run on."""
+        if not agent.online:
+            return plain(409, f"Agent '{agent.spec.name}' is already {state(agent)}")
+        self._master.agents.lost(agent)
+        if now:
+            agent.runtime.crash(list((agent.tasks or {}).values()))
+        return json_response(orjson.dumps(self._row(agent)))
+
+    def _start(self, agent: Agent) -> Response:
+        if agent.online:
+            return plain(409, f"Agent '{agent.spec.name}' is already {state(agent)}")
+        self._master.clock.call_later(self._master.settings.agent_recovery_s, self._master.agents.register, agent)
+        return json_response(orjson.dumps(self._row(agent)))
+
+
+def state(agent: Agent) -> str:
+    if agent.gone:
+        return "GONE"
+    if agent.unreachable_at is not None:
+        return "UNREACHABLE"
+    if not agent.online:
+        return "DISCONNECTED" if agent.registered else "DOWN"
+    if agent.drain is not None:
+        return str(agent.drain["state"])
+    return "DEACTIVATED" if agent.deactivated else "ACTIVE"

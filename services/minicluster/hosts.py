@@ -1,0 +1,132 @@
+"""The hosts a minicluster emulates: what each agent reports, the defaults, and the YAML file that overrides them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+DEFAULT_PORTS = ((31000, 32000),)
+MAX_HOSTS = 200_000
+PORT_MAX = 65535
+
+_NUMBERS = ("cpus", "mem", "disk", "gpus", "revocable_cpus")
+_FIELDS = ("name", *_NUMBERS, "ports", "attributes")
+_NO_ATTRIBUTES: Mapping[str, str | float] = MappingProxyType({})
+
+
+class HostFileError(ValueError):
+    """A hosts file that cannot be used; the text names the file, the host, the rule and the numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpec:
+    """One host: `mem` and `disk` in MB, `ports` as inclusive ranges, attributes as text or scalar."""
+
+    name: str
+    cpus: float = 4.0
+    mem: float = 2048.0
+    disk: float = 20000.0
+    gpus: int = 0
+    ports: tuple[tuple[int, int], ...] = DEFAULT_PORTS
+    attributes: Mapping[str, str | float] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False)
+    revocable_cpus: float = 0.0
+
+
+def default_hosts() -> tuple[HostSpec, ...]:
+    """The three hosts of the original minicluster, each with 4 revocable cpus."""
+    return tuple(HostSpec(name=f"peloton-mesos-agent{index}", revocable_cpus=4.0) for index in range(3))
+
+
+def simulated_hosts(count: int) -> tuple[HostSpec, ...]:
+    """`count` equal hosts sim-00000, sim-00001, ... for the simulate mode."""
+    if not 0 < count <= MAX_HOSTS:
+        raise ValueError(f"the number of simulated hosts must be between 1 and {MAX_HOSTS}, got {count}")
+    return tuple(HostSpec(name=f"sim-{index:05d}", revocable_cpus=4.0) for index in range(count))
+
+
+def load_hosts(path: str | Path) -> tuple[HostSpec, ...]:
+    """Read a YAML list of hosts, such as `[{name: a, cpus: 8, ports: [31000-31999]}]`."""
+    try:
+        rows = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HostFileError(f"{path}: cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise HostFileError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    if isinstance(rows, dict) and set(rows) == {"hosts"}:
+        rows = rows["hosts"]
+    if not isinstance(rows, list) or not rows:
+        raise HostFileError(f"{path}: expected a list of at least one host, got {_kind(rows)}")
+    if len(rows) > MAX_HOSTS:
+        raise HostFileError(f"{path}: {len(rows)} hosts are more than the allowed {MAX_HOSTS}")
+    hosts = tuple(_host(path, index, row) for index, row in enumerate(rows))
+    seen: dict[str, int] = {}
+    for index, host in enumerate(hosts):
+        if host.name in seen:
+            raise HostFileError(f"{path}: host {host.name!r}: name is used by entries {seen[host.name]} and {index}")
+        seen[host.name] = index
+    return hosts
+
+
+def _host(path: str | Path, index: int, row: object) -> HostSpec:
+    if not isinstance(row, dict):
+        raise HostFileError(f"{path}: entry {index}: expected a mapping, got {_kind(row)}")
+    name = row.get("name")
+    if not isinstance(name, str) or not name or "/" in name or name != name.strip():
+        raise HostFileError(f"{path}: entry {index}: name must be a non-empty text without '/', got {name!r}")
+    where = f"{path}: host {name!r}"
+    unknown = sorted(str(key) for key in row if key not in _FIELDS)
+    if unknown:
+        raise HostFileError(f"{where}: unknown field {unknown[0]!r}; the fields are {', '.join(_FIELDS)}")
+    values: dict[str, Any] = {"name": name}
+    for key in _NUMBERS:
+        if key not in row:
+            continue
+        value = row[key]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
+            raise HostFileError(f"{where}: {key} must be a number from 0, got {value!r}")
+        if key == "gpus" and value != int(value):
+            raise HostFileError(f"{where}: gpus must be a whole number, got {value!r}")
+        values[key] = int(value) if key == "gpus" else float(value)
+    if "ports" in row:
+        values["ports"] = _ports(where, row["ports"])
+    if "attributes" in row:
+        values["attributes"] = _attributes(where, row["attributes"])
+    return HostSpec(**values)
+
+
+def _ports(where: str, value: object) -> tuple[tuple[int, int], ...]:
+    if not isinstance(value, list):
+        raise HostFileError(f"{where}: ports must be a list of ranges such as 31000-32000, got {value!r}")
+    ranges = []
+    for item in value:
+        begin, _, end = str(item).partition("-")
+        if not begin.strip().isdigit() or (end and not end.strip().isdigit()):
+            raise HostFileError(f"{where}: port range {item!r} is not of the form BEGIN-END")
+        pair = (int(begin), int(end or begin))
+        if not 0 < pair[0] <= pair[1] <= PORT_MAX:
+            raise HostFileError(f"{where}: port range {pair[0]}-{pair[1]} must rise and stay within 1-{PORT_MAX}")
+        ranges.append(pair)
+    ranges.sort()
+    for before, after in pairwise(ranges):
+        if after[0] <= before[1]:
+            raise HostFileError(f"{where}: port ranges {before[0]}-{before[1]} and {after[0]}-{after[1]} overlap")
+    return tuple(ranges)
+
+
+def _attributes(where: str, value: object) -> Mapping[str, str | float]:
+    if not isinstance(value, dict):
+        raise HostFileError(f"{where}: attributes must be a mapping, got {_kind(value)}")
+    for key, item in value.items():
+        if not isinstance(key, str) or isinstance(item, bool) or not isinstance(item, (str, int, float)):
+            raise HostFileError(f"{where}: attribute {key!r} must be a text or a number, got {item!r}")
+    return MappingProxyType({key: item if isinstance(item, str) else float(item) for key, item in value.items()})
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,190 @@
+"""Child processes that cannot outlive the minicluster: own session each, parent-death signal, a watchdog, a sweep."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+_CLOSE_S = 5.0
+# Present in every child's environment, so that a sweep never hits a foreign process with a recycled pid.
+MARK = "MINICLUSTER_DATA"
+
+# Reads "+ <pgid>" and "- <pgid>"; at end of input (the minicluster died, however) kills every group left.
+_WATCHDOG = """
+trap '' INT TERM HUP
+groups=' '
+while read -r op pgid; do
+  case "$op" in
+    +) groups="$groups$pgid ";;
+    -) groups="${groups%% $pgid *} ${groups#* $pgid }";;
+  esac
+done
+for pgid in $groups; do kill -s KILL -- "-$pgid" 2>/dev/null; done
+"""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Processes:
+    """Starts processes, reports their exit, and kills their groups; one per minicluster."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data = str(data_dir)
+        self._journal_path = data_dir / "process-groups"
+        self._journal: IO[str] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._watchdog: subprocess.Popen[str] | None = None
+        self._running: dict[int, tuple[subprocess.Popen[bytes], int, Callable[[int], None]]] = {}
+        self._closing: asyncio.Event | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._sweep()
+        self._journal = self._journal_path.open("w", encoding="ascii")
+        self._watchdog = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCHDOG],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        )
+
+    def _sweep(self) -> None:
+        """Kill what a predecessor that was killed itself left behind."""
+        if not self._journal_path.exists():
+            return
+        groups: set[int] = set()
+        for line in self._journal_path.read_text(encoding="ascii").splitlines():
+            op, _, pgid = line.partition(" ")
+            if pgid.isdigit():
+                (groups.add if op == "+" else groups.discard)(int(pgid))
+        mark = f"{MARK}={self._data}".encode()
+        for pid, session, _ in process_table():
+            if session in groups:
+                with contextlib.suppress(OSError):
+                    if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                        os.kill(pid, signal.SIGKILL)
+
+    def _note(self, op: str, pgid: int) -> None:
+        line = f"{op} {pgid}\n"
+        if self._journal is not None:
+            self._journal.write(line)
+            self._journal.flush()
+        if self._watchdog is not None and self._watchdog.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._watchdog.stdin.write(line)
+                self._watchdog.stdin.flush()
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        executable: str | None = None,
+        cwd: Path,
+        environment: Mapping[str, str],
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes] | int,
+        user: str | None,
+        on_exit: Callable[[int], None],
+    ) -> int:
+        """Start in a session of its own; `on_exit` gets the wait status. Raises OSError when it cannot start."""
+        assert self._loop is not None
+        process = subprocess.Popen(
+            list(argv),
+            executable=executable,
+            cwd=cwd,
+            env={**environment, MARK: self._data},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            # Safe: the child only calls prctl before exec, and threads hold no lock it needs.
+            preexec_fn=_die_with_parent,
+            user=user,
+        )
+        self._note("+", process.pid)
+        fd = os.pidfd_open(process.pid)
+        self._running[process.pid] = (process, fd, on_exit)
+        self._loop.add_reader(fd, self._reap, process.pid)
+        return process.pid
+
+    def _reap(self, pid: int) -> None:
+        process, fd, on_exit = self._running.pop(pid)
+        assert self._loop is not None
+        self._loop.remove_reader(fd)
+        os.close(fd)
+        # The rest of the group goes with its leader, as a container is destroyed with its first process.
+        kill_group(pid, signal.SIGKILL)
+        code = process.wait()
+        self._note("-", pid)
+        status = -code if code < 0 else code << 8
+        try:
+            on_exit(status)
+        except Exception:
+            log.exception("exit of process %d", pid)
+        if self._closing is not None and not self._running:
+            self._closing.set()
+
+    async def close(self) -> None:
+        """Kill every group and wait until all are reaped."""
+        if self._running:
+            self._closing = asyncio.Event()
+            for pid, (process, fd, _) in list(self._running.items()):
+                self._running[pid] = (process, fd, lambda status: None)
+                kill_group(pid, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), _CLOSE_S)
+        if self._watchdog is not None:
+            if self._watchdog.stdin is not None:
+                with contextlib.suppress(OSError):
+                    self._watchdog.stdin.close()
+            self._watchdog.wait()
+            self._watchdog = None
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+            self._journal_path.unlink(missing_ok=True)
+
+
+def kill_group(pgid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pgid, number)
+
+
+def process_table() -> list[tuple[int, int, int]]:
+    """(pid, session, resident bytes) of every process on the machine."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    rows = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        rows.append((int(name), int(fields[3]), int(fields[21]) * page))
+    return rows
+
+
+def exit_message(status: int) -> str:
+    """Mesos's words for a wait status."""
+    if os.WIFEXITED(status):
+        return f"Command exited with status {os.WEXITSTATUS(status)}"
+    return f"Command terminated with signal {signal.strsignal(os.WTERMSIG(status))}"

@@ -1,0 +1,119 @@
+"""Sandbox directories laid out as Mesos lays them out, the task's environment, and the fetching of URIs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from services.minicluster.model import Agent, Task
+from services.minicluster.resources import Json
+
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
+
+
+class FetchError(Exception):
+    """A URI that could not be fetched; the text goes to the sandbox's stderr."""
+
+
+def executor_dir(data_dir: Path, agent_id: str, framework_id: str, executor_id: str) -> Path:
+    return data_dir / "slaves" / agent_id / "frameworks" / framework_id / "executors" / executor_id
+
+
+def create(data_dir: Path, agent: Agent, framework_id: str, executor_id: str, container_id: str) -> Path:
+    """Make the run directory and point `runs/latest` at it."""
+    runs = executor_dir(data_dir, agent.id, framework_id, executor_id) / "runs"
+    directory = runs / container_id
+    directory.mkdir(parents=True)
+    latest = runs / "latest"
+    latest.unlink(missing_ok=True)
+    latest.symlink_to(directory, target_is_directory=True)
+    return directory
+
+
+def link_volumes(data_dir: Path, agent_id: str, resources: list[Json], directory: Path) -> None:
+    """A persistent volume is a directory of the agent that outlives tasks, linked at its container path."""
+    for resource in resources:
+        disk = resource.get("disk", {})
+        path = disk.get("volume", {}).get("container_path")
+        if "persistence" not in disk or not path:
+            continue
+        role = resource.get("role", "*")
+        if resource.get("reservations"):
+            role = resource["reservations"][-1].get("role", role)
+        source = data_dir / "volumes" / agent_id / "roles" / role / disk["persistence"]["id"]
+        source.mkdir(parents=True, exist_ok=True)
+        target = directory / path
+        if not target.is_absolute() or target.parent.resolve().is_relative_to(directory.resolve()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists():
+                target.symlink_to(source, target_is_directory=True)
+
+
+def environment(task: Task, directory: Path, port_of_agent: int, host: str, command: Json) -> dict[str, str]:
+    """Our own environment without Mesos's variables, then Mesos's, then the command's."""
+    result = {
+        key: value for key, value in os.environ.items() if not key.startswith(("MESOS_", "LIBPROCESS_", "MINICLUSTER_"))
+    }
+    result.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    result.update(
+        MESOS_SANDBOX=str(directory),
+        MESOS_DIRECTORY=str(directory),
+        MESOS_TASK_ID=task.id,
+        MESOS_EXECUTOR_ID=task.executor_id or task.id,
+        MESOS_FRAMEWORK_ID=task.framework.id,
+        MESOS_SLAVE_ID=task.agent.id,
+        MESOS_AGENT_ID=task.agent.id,
+        MESOS_SLAVE_PID=task.agent.pid,
+        MESOS_AGENT_ENDPOINT=f"{host}:{port_of_agent}",
+        MESOS_CHECKPOINT="1" if task.framework.info.get("checkpoint") else "0",
+        MESOS_ALLOCATION_ROLE=task.role,
+        MESOS_CONTAINER_IP=host,
+    )
+    for entry in command.get("environment", {}).get("variables", ()):
+        result[entry["name"]] = entry.get("value", "")
+    return result
+
+
+def fetch(uris: list[Json], directory: Path) -> None:
+    """Copy each URI into the sandbox; local paths only, as there is no network to fetch from."""
+    for uri in uris:
+        value = uri["value"]
+        parts = urlsplit(value)
+        if parts.scheme not in ("", "file"):
+            raise FetchError(f"Failed to fetch '{value}': no fetcher for scheme '{parts.scheme}'")
+        source = Path(unquote(parts.path) if parts.scheme == "file" else value)
+        if not source.is_absolute():
+            raise FetchError(f"Failed to fetch '{value}': a relative path was passed but frameworks_home is not set")
+        target = directory / uri.get("output_file", source.name)
+        if not target.resolve().is_relative_to(directory.resolve()):
+            raise FetchError(f"Failed to fetch '{value}': output file '{uri.get('output_file')}' leaves the sandbox")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True)
+            else:
+                shutil.copy2(source, target)
+            if uri.get("executable"):
+                target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+            elif uri.get("extract", True) and target.is_file():
+                extract(target, directory)
+        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+            raise FetchError(f"Failed to fetch '{value}': {error}") from error
+
+
+def extract(archive: Path, directory: Path) -> None:
+    """Unpack by file name ending, as the Mesos fetcher does; other files stay as they are."""
+    if not archive.name.lower().endswith(_ARCHIVES):
+        return
+    if archive.name.lower().endswith(".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            # zipfile strips absolute and parent paths itself.
+            zipped.extractall(directory)  # noqa: S202
+        return
+    with tarfile.open(archive) as tar:
+        tar.extractall(directory, filter="data")

@@ -1,0 +1,243 @@
+"""/api/v1/scheduler: the checks of the real master in its order with its texts, then the calls themselves."""
+
+from __future__ import annotations
+
+import uuid
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from typing import TYPE_CHECKING
+
+import orjson
+
+from services.minicluster.http import TEXT, EventStream, Request, Response, accepted, plain
+from services.minicluster.model import Framework
+from services.minicluster.resources import Json
+from services.minicluster.schema import ConversionError, convert
+
+if TYPE_CHECKING:
+    from services.minicluster.master import Master
+
+JSON_TYPE = "application/json"
+PROTOBUF_TYPE = "application/x-protobuf"
+_PREFIX = "Failed to validate scheduler::Call: "
+_BODIES = {
+    "SUBSCRIBE": "subscribe",
+    "ACCEPT": "accept",
+    "DECLINE": "decline",
+    "ACCEPT_INVERSE_OFFERS": "accept_inverse_offers",
+    "DECLINE_INVERSE_OFFERS": "decline_inverse_offers",
+    "KILL": "kill",
+    "SHUTDOWN": "shutdown",
+    "ACKNOWLEDGE": "acknowledge",
+    "ACKNOWLEDGE_OPERATION_STATUS": "acknowledge_operation_status",
+    "RECONCILE": "reconcile",
+    "RECONCILE_OPERATIONS": "reconcile_operations",
+    "MESSAGE": "message",
+    "REQUEST": "request",
+    "UPDATE_FRAMEWORK": "update_framework",
+}
+
+
+def parse_json(body: bytes, message: str, noun: str) -> Json | str:
+    """The call as a dict, or the text of the 400."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        # picojson reads on to the end of the line; what it names is the rest after the offending place.
+        tail = body.decode("utf-8", "replace")[error.pos :] if error.pos < len(body) else ""
+        return f"Failed to parse body into JSON: syntax error at line {error.lineno} near: {tail}"
+    try:
+        return convert(value, message)
+    except ConversionError as error:
+        return f"Failed to convert JSON into {noun} protobuf: {error}"
+
+
+def method_fault(request: Request) -> Response:
+    text = f"405 Method Not Allowed. Expecting one of {{ 'POST' }}, but received '{request.method}'."
+    return Response(405, text.encode(), (("Allow", "POST"), ("Content-Type", TEXT)))
+
+
+def content_fault(request: Request) -> Response | None:
+    """Method and Content-Type, shared with the operator API."""
+    if request.method != "POST":
+        return method_fault(request)
+    content_type = request.headers.get("content-type")
+    if content_type is None:
+        return plain(400, "Expecting 'Content-Type' to be present")
+    if content_type == PROTOBUF_TYPE:
+        # Protobuf bodies are not spoken here: any of them counts as unreadable.
+        return plain(400, "Failed to parse body into Call protobuf")
+    if content_type != JSON_TYPE:
+        return plain(415, f"Expecting 'Content-Type' of {JSON_TYPE} or {PROTOBUF_TYPE}")
+    return None
+
+
+def accepts_json(request: Request) -> bool:
+    accept = request.headers.get("accept")
+    if not accept:
+        return True
+    kinds = [item.partition(";")[0].strip() for item in accept.split(",")]
+    return any(kind in (JSON_TYPE, "application/*", "*/*") for kind in kinds)
+
+
+class SchedulerApi:
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._live = master.live
+        self._updates = master.updates
+        self._limit = master.settings.stream_buffer_bytes
+
+    def handle(self, request: Request) -> Response | bytes | None:
+        headers = request.headers
+        if request.method == "POST" and headers.get("content-type") == JSON_TYPE:
+            try:
+                call = orjson.loads(request.body)
+                if call["type"] == "ACKNOWLEDGE" and self._acknowledge_fast(call, headers):
+                    return accepted()
+            except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+                # Anything unusual takes the slow road, which finds the right words.
+                pass
+        return self._handle(request)
+
+    def _acknowledge_fast(self, call: Json, headers: dict[str, str]) -> bool:
+        """The one call that comes once per status update: no schema walk when everything is as it should be."""
+        framework = self._live[call["framework_id"]["value"]]
+        if not framework.connected or headers["mesos-stream-id"] != framework.stream_id:
+            return False
+        body = call["acknowledge"]
+        task = framework.tasks[body["task_id"]["value"]]
+        if task.agent.id != body["agent_id"]["value"] or not task.agent.online:
+            return False
+        return self._updates.acknowledge(task, body["uuid"])
+
+    def _handle(self, request: Request) -> Response | bytes | None:
+        fault = content_fault(request)
+        if fault is not None:
+            return fault
+        call = parse_json(request.body, "Call", "Call")
+        if isinstance(call, str):
+            return plain(400, call)
+        text = _call_fault(call)
+        if text is not None:
+            return plain(400, _PREFIX + text)
+        type_ = call["type"]
+        if type_ in ("SUBSCRIBE", "RECONCILE_OPERATIONS") and not accepts_json(request):
+            return plain(406, f"Expecting 'Accept' to allow '{PROTOBUF_TYPE}' or '{JSON_TYPE}'")
+        stream_id = request.headers.get("mesos-stream-id")
+        if type_ == "SUBSCRIBE":
+            return self._subscribe(request, call, stream_id)
+        framework = self._live.get(call["framework_id"]["value"])
+        if framework is None:
+            return plain(400, "Framework cannot be found")
+        if not framework.connected:
+            return plain(403, "Framework is not subscribed")
+        if stream_id is None:
+            return plain(400, "All non-subscribe calls should include the 'Mesos-Stream-Id' header")
+        if stream_id != framework.stream_id:
+            return plain(
+                400,
+                f"The stream ID '{stream_id}' included in this request didn't match the stream ID currently "
+                f"associated with framework ID {framework.id}",
+            )
+        return self._dispatch(framework, type_, call)
+
+    def _subscribe(self, request: Request, call: Json, stream_id: str | None) -> Response | None:
+        if stream_id is not None:
+            return plain(400, "Subscribe calls should not include the 'Mesos-Stream-Id' header")
+        stream_id = str(uuid.uuid4())
+        stream = EventStream(
+            request.connection, self._limit, (("Mesos-Stream-Id", stream_id), ("Content-Type", JSON_TYPE))
+        )
+        self._master.frameworks.subscribe(call["subscribe"], stream, stream_id)
+        return None
+
+    def _dispatch(self, framework: Framework, type_: str, call: Json) -> Response | bytes:
+        master = self._master
+        body: Json = call.get(_BODIES.get(type_, type_.lower()), {})
+        match type_:
+            case "ACCEPT":
+                master.accepts.accept(framework, body)
+            case "DECLINE":
+                master.accepts.decline(framework, body)
+            case "ACKNOWLEDGE":
+                self._acknowledge(framework, body)
+            case "REVIVE":
+                master.frameworks.revive(framework, body)
+            case "SUPPRESS":
+                master.frameworks.suppress(framework, body)
+            case "KILL":
+                master.kill(framework, body)
+            case "SHUTDOWN":
+                master.shutdown(body)
+            case "RECONCILE":
+                self._reconcile(framework, body)
+            case "TEARDOWN":
+                master.frameworks.remove(framework)
+            case "MESSAGE" | "REQUEST":
+                # REQUEST is ignored by the default allocator; no executor here listens to messages.
+                pass
+            case "UPDATE_FRAMEWORK":
+                text = master.frameworks.update(framework, body)
+                return plain(200 if text is None else 400, text or "")
+            case "ACCEPT_INVERSE_OFFERS" | "DECLINE_INVERSE_OFFERS":
+                master.maintenance.answer(framework, body, accept=type_.startswith("ACCEPT"))
+            case "ACKNOWLEDGE_OPERATION_STATUS":
+                master.operations.acknowledge(framework, body)
+            case "RECONCILE_OPERATIONS":
+                master.operations.reconcile(framework, body)
+            case _:
+                # The real master aborts on UNKNOWN; that is the one thing not to copy.
+                return plain(501, "501 Not Implemented.")
+        return accepted()
+
+    def _acknowledge(self, framework: Framework, body: Json) -> None:
+        task = framework.tasks.get(body["task_id"]["value"])
+        if task is not None and task.agent.online and task.agent.id == body["agent_id"]["value"]:
+            self._updates.acknowledge(task, body["uuid"])
+
+    def _reconcile(self, framework: Framework, body: Json) -> None:
+        tasks = body.get("tasks")
+        if not tasks:
+            self._master.reconciler.implicit(framework)
+            return
+        for item in tasks:
+            agent_id = item.get("agent_id", {}).get("value")
+            self._master.reconciler.explicit(framework, item["task_id"]["value"], agent_id)
+
+
+def _call_fault(call: Json) -> str | None:
+    type_ = call.get("type")
+    if type_ is None:
+        return "Expecting 'type' to be present"
+    body = _BODIES.get(type_)
+    if type_ == "SUBSCRIBE":
+        if body not in call:
+            return "Expecting 'subscribe' to be present"
+        inner = call["subscribe"]["framework_info"].get("id", {}).get("value", "")
+        if call.get("framework_id", {}).get("value", "") != inner:
+            return "'framework_id' differs from 'subscribe.framework_info.id'"
+        return None
+    if "framework_id" not in call:
+        return "Expecting 'framework_id' to be present"
+    if body is not None and body not in call:
+        return f"Expecting '{body}' to be present"
+    if type_ == "UPDATE_FRAMEWORK":
+        inner = call["update_framework"]["framework_info"].get("id", {}).get("value", "")
+        if call["framework_id"]["value"] != inner:
+            return "'framework_id' differs from 'update_framework.framework_info.id'"
+    if type_ in ("ACKNOWLEDGE", "ACKNOWLEDGE_OPERATION_STATUS"):
+        assert body is not None
+        if not valid_uuid(call[body]["uuid"]):
+            return "Not a valid UUID"
+        if type_ == "ACKNOWLEDGE_OPERATION_STATUS" and "agent_id" not in call[body]:
+            return "Expecting 'agent_id' to be present"
+    return None
+
+
+def valid_uuid(text: str) -> bool:
+    """16 bytes, not all zero."""
+    try:
+        raw = a2b_base64(text)
+    except Base64Error:
+        return False
+    return len(raw) == 16 and any(raw)

@@ -1,0 +1,191 @@
+"""A minicluster: the master's port, one port per real agent, and everything behind them in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from urllib.parse import parse_qs, unquote
+
+import orjson
+
+from services.minicluster import state_v0
+from services.minicluster.clock import Clock
+from services.minicluster.drills import Drills
+from services.minicluster.executor import RealRuntime
+from services.minicluster.files import Files
+from services.minicluster.http import HttpServer, Request, Response, json_page, not_found, plain
+from services.minicluster.limits import Limits
+from services.minicluster.master import VERSION, Master
+from services.minicluster.model import Agent
+from services.minicluster.operator_api import OperatorApi
+from services.minicluster.processes import Processes
+from services.minicluster.scheduler_api import SchedulerApi, method_fault
+from services.minicluster.settings import MiniclusterSettings
+from services.minicluster.simulated import SimulatedRuntime
+
+log = logging.getLogger(__name__)
+
+
+class AgentServer:
+    """The HTTP side of one real agent: state, health and the files of its sandboxes."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self.agent: Agent | None = None
+        self._files: Files | None = None
+        self.http = HttpServer(self._handle, master.settings.request_body_bytes)
+
+    def attach(self, agent: Agent) -> None:
+        self.agent = agent
+        self._files = Files(self._master.settings.data_dir, agent.id)
+
+    def _handle(self, request: Request) -> Response:
+        assert self.agent is not None
+        assert self._files is not None
+        path = unquote(request.path).removeprefix("/slave(1)")
+        if not self.agent.online and not path.startswith("/files"):
+            return plain(503, "Agent has not finished recovery")
+        if path == "/health":
+            return plain(200, "")
+        if path == "/version":
+            return json_page(orjson.dumps(VERSION))
+        if path in ("/state", "/state.json"):
+            return json_page(orjson.dumps(state_v0.agent_state(self._master, self.agent, VERSION)))
+        if path.startswith("/files/"):
+            return self._files.handle(request)
+        return not_found()
+
+
+class Minicluster:
+    """`start` returns when the ports listen and the agents are registered; `stop` leaves no process behind."""
+
+    def __init__(self, settings: MiniclusterSettings) -> None:
+        settings = replace(settings, data_dir=settings.data_dir.resolve())
+        self.settings = settings
+        self.clock = Clock(settings.time_scale)
+        self.master = Master(settings, self.clock)
+        self._http = HttpServer(self._handle, settings.request_body_bytes)
+        self._scheduler = SchedulerApi(self.master)
+        self._operator = OperatorApi(self.master, VERSION)
+        self._drills = Drills(self.master)
+        self._agent_servers: list[AgentServer] = []
+        self._processes: Processes | None = None
+
+    @property
+    def port(self) -> int:
+        return self._http.port
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.settings.data_dir.mkdir(parents=True, exist_ok=True)
+        self.clock.attach(loop)
+        await self._http.start(self.settings.host, self.settings.port)
+        self.master.start(loop, self._http.port)
+        if self.settings.simulate:
+            runtime = SimulatedRuntime(self.master)
+            for spec in self.settings.hosts:
+                agent = self.master.agents.create(spec, self._http.port)
+                agent.runtime = runtime
+                self.master.agents.register(agent)
+        else:
+            await self._start_real(loop)
+        log.info("minicluster with %d agents on port %d", len(self.settings.hosts), self.port)
+
+    async def _start_real(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._processes = Processes(self.settings.data_dir)
+        self._processes.start(loop)
+        limits = Limits(self.settings, self.clock)
+        ports = self.settings.agent_ports
+        for index, spec in enumerate(self.settings.hosts):
+            server = AgentServer(self.master)
+            await server.http.start(self.settings.host, ports[index] if index < len(ports) else 0)
+            self._agent_servers.append(server)
+            agent = self.master.agents.create(spec, server.http.port)
+            server.attach(agent)
+            agent.runtime = RealRuntime(self.master, agent, self._processes, limits)
+            self.master.agents.register(agent)
+
+    async def stop(self) -> None:
+        self.master.stop()
+        self.clock.stop()
+        for agent in self.master.agents.known.values():
+            if agent.runtime is not None:
+                await agent.runtime.close()
+        if self._processes is not None:
+            await self._processes.close()
+        for server in self._agent_servers:
+            await server.http.stop()
+        await self._http.stop()
+
+    def _handle(self, request: Request) -> Response | bytes | None:
+        path = request.path
+        if path == "/api/v1/scheduler":
+            return self._scheduler.handle(request)
+        if path.startswith("/minicluster/"):
+            return self._drills.handle(request)
+        path = path.removeprefix("/master")
+        if path == "/api/v1/scheduler":
+            return self._scheduler.handle(request)
+        if path == "/api/v1":
+            return self._operator.handle(request)
+        return self._get(path, request)
+
+    def _get(self, path: str, request: Request) -> Response:
+        master = self.master
+        match path:
+            case "/health":
+                return plain(200, "")
+            case "/version":
+                return json_page(orjson.dumps(VERSION))
+            case "/redirect":
+                location = f"//{master.info()['hostname']}:{self.port}"
+                return Response(307, b"", (("Location", location),))
+            case "/state":
+                return json_page(orjson.dumps(state_v0.state(master, VERSION)))
+            case "/slaves":
+                return json_page(orjson.dumps(state_v0.slaves(master, full=True)))
+            case "/tasks":
+                query = parse_qs(request.query)
+                limit = _number(query.get("limit"), state_v0.TASKS_LIMIT)
+                offset = _number(query.get("offset"), 0)
+                return json_page(orjson.dumps(state_v0.tasks(master, limit, offset)))
+            case "/flags":
+                return json_page(orjson.dumps({"flags": state_v0.flags(master)}))
+            case "/metrics/snapshot":
+                return json_page(orjson.dumps(state_v0.metrics(master)))
+            case "/maintenance/schedule":
+                return json_page(orjson.dumps(master.maintenance.schedule()))
+            case "/maintenance/status":
+                return json_page(orjson.dumps(master.maintenance.status()))
+            case "/teardown":
+                return self._teardown(request)
+            case _:
+                return not_found()
+
+    def _teardown(self, request: Request) -> Response:
+        if request.method != "POST":
+            return method_fault(request)
+        form = parse_qs(request.body.decode("utf-8", "replace"))
+        ids = form.get("frameworkId")
+        if not ids:
+            return plain(400, "Missing 'frameworkId' query parameter in the request body")
+        framework = self.master.live.get(ids[0])
+        if framework is None:
+            return plain(400, "No framework found with specified ID")
+        self.master.frameworks.remove(framework)
+        return plain(200, "")
+
+
+def _number(values: list[str] | None, default: int) -> int:
+    return int(values[0]) if values and values[0].isdigit() else default
+
+
+async def serve(settings: MiniclusterSettings, stop: asyncio.Event) -> None:
+    """Run until `stop` is set."""
+    cluster = Minicluster(settings)
+    try:
+        await cluster.start()
+        await stop.wait()
+    finally:
+        await cluster.stop()

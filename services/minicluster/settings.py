@@ -1,0 +1,48 @@
+"""Every knob of a minicluster as one frozen value; durations are seconds of protocol time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.minicluster.hosts import HostSpec, default_hosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiniclusterSettings:
+    """`time_scale` is how many protocol seconds pass in one real second (processes always run in real time)."""
+
+    data_dir: Path
+    port: int = 0
+    host: str = "127.0.0.1"
+    hosts: tuple[HostSpec, ...] = field(default_factory=default_hosts)
+    simulate: bool = False
+    # An agent that does not answer for this long is marked unreachable (Mesos: 5 pings of 15 s).
+    agent_timeout_s: float = 75.0
+    allocation_interval_s: float = 1.0
+    heartbeat_interval_s: float = 15.0
+    update_retry_s: float = 10.0
+    update_retry_max_s: float = 600.0
+    # None: offers live until used, as in Mesos without --offer_timeout.
+    offer_timeout_s: float | None = None
+    kill_grace_s: float = 3.0
+    # From the acceptance of a launch to TASK_STARTING, the time a Mesos executor needs to come up.
+    executor_start_s: float = 0.05
+    executor_shutdown_grace_s: float = 5.0
+    # A returning agent waits this long for its executors before it registers and is offered again.
+    agent_recovery_s: float = 0.2
+    # True: a docker image is ignored and the command runs as a plain process.
+    containers_as_processes: bool = True
+    # True: tasks run as CommandInfo.user / FrameworkInfo.user and an unknown user fails the task.
+    switch_user: bool = False
+    enforce_limits: bool = True
+    limits_interval_s: float = 1.0
+    agent_ports: tuple[int, ...] = ()
+    time_scale: float = 1.0
+    seed: int = 0
+    max_completed_frameworks: int = 50
+    max_completed_tasks_per_framework: int = 1000
+    max_unreachable_tasks_per_framework: int = 1000
+    stream_buffer_bytes: int = 512 * 1024 * 1024
+    request_body_bytes: int = 256 * 1024 * 1024
+    offers_per_event: int = 5000

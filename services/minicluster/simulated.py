@@ -1,0 +1,122 @@
+"""Agents without processes: a task is two status updates and one entry in the timer heap."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from services.minicluster.clock import Timer
+from services.minicluster.model import Task
+from services.minicluster.resources import Json
+
+if TYPE_CHECKING:
+    from services.minicluster.master import Master
+
+SECONDS_VARIABLE = "PELOTON_SIMULATE_SECONDS"
+
+_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
+_EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
+
+
+class Behaviour:
+    """What a simulated command does: run for `seconds`, then exit with `code`."""
+
+    __slots__ = ("code", "seconds")
+
+    def __init__(self, seconds: float, code: int) -> None:
+        self.seconds = seconds
+        self.code = code
+
+
+def behaviour(command: Json) -> Behaviour:
+    """PELOTON_SIMULATE_SECONDS of the environment, else the sum of all `sleep N`; code of a final `exit N`."""
+    words = [command.get("value", "")]
+    if command.get("shell") is False:
+        words.extend(command.get("arguments", ()))
+    text = " ".join(words)
+    seconds: float | None = None
+    for entry in command.get("environment", {}).get("variables", ()):
+        if entry["name"] == SECONDS_VARIABLE:
+            try:
+                seconds = max(0.0, float(entry.get("value", "")))
+            except ValueError:
+                seconds = None
+    if seconds is None:
+        seconds = sum(float(found) for found in _SLEEP.findall(text))
+    found = _EXIT.search(text)
+    return Behaviour(seconds, int(found.group(1)) & 255 if found else 0)
+
+
+class SimulatedTask:
+    """The runner of one task; `timer` is its end, or None before the end is scheduled."""
+
+    __slots__ = ("_runtime", "_task", "_timer")
+
+    def __init__(self, runtime: SimulatedRuntime, task: Task, timer: Timer) -> None:
+        self._runtime = runtime
+        self._task = task
+        self._timer = timer
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def kill(self, grace_s: float | None) -> None:
+        self._timer.cancel()
+        task = self._task
+        if "TASK_KILLING_STATE" in task.framework.capabilities:
+            self._runtime.report(task, "TASK_KILLING")
+        self._runtime.report(task, "TASK_KILLED", "Command terminated with signal Terminated")
+
+
+class SimulatedRuntime:
+    """Shared by all simulated agents: everything it needs to know is in the task."""
+
+    __slots__ = ("_clock", "_updates")
+
+    def __init__(self, master: Master) -> None:
+        self._clock = master.clock
+        self._updates = master.updates
+
+    def launch(self, task: Task) -> None:
+        plan = behaviour(task.info.get("command", {}))
+        address = {"ip_addresses": [{"protocol": "IPv4", "ip_address": "127.0.0.1"}]}
+        task.container = {"container_id": {"value": str(uuid.uuid4())}, "network_infos": [address]}
+        timer = self._clock.call_later(plan.seconds, self._end, task, plan.code)
+        task.runner = SimulatedTask(self, task, timer)
+        self.report(task, "TASK_RUNNING")
+
+    def _end(self, task: Task, code: int) -> None:
+        state = "TASK_FINISHED" if code == 0 else "TASK_FAILED"
+        self.report(task, state, f"Command exited with status {code}")
+
+    def report(self, task: Task, state: str, message: str | None = None) -> None:
+        self._updates.report(task, state, message=message)
+
+    def launch_group(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            self.launch(task)
+
+    def launch_custom(self, task: Task, info: Json) -> None:
+        """A custom executor is simulated like its command."""
+        task.info = {**task.info, "command": info.get("command", {})}
+        self.launch(task)
+
+    def kill_all(self) -> None:
+        """Nothing runs: tasks of a dead simulated agent are handled by `crash`."""
+
+    def crash(self, tasks: list[Task]) -> None:
+        """The agent died with its tasks; the news waits in the tasks until the agent registers again."""
+        for task in tasks:
+            if isinstance(task.runner, SimulatedTask):
+                task.runner.cancel()
+            self._updates.report(
+                task,
+                "TASK_FAILED",
+                message="Executor terminated",
+                source="SOURCE_AGENT",
+                reason="REASON_EXECUTOR_TERMINATED",
+            )
+
+    async def close(self) -> None:
+        """Nothing to wait for."""

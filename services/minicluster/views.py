@@ -1,0 +1,272 @@
+"""The v1 operator API's picture of tasks, agents and frameworks as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from services.minicluster import events
+from services.minicluster.agents import total_of
+from services.minicluster.model import Agent, Executor, Framework, Task
+from services.minicluster.resources import PORTS, Json, Resources, add_to, to_json
+
+if TYPE_CHECKING:
+    from services.minicluster.master import Master
+
+AGENT_CAPABILITIES = (
+    "MULTI_ROLE",
+    "HIERARCHICAL_ROLE",
+    "RESERVATION_REFINEMENT",
+    "RESOURCE_PROVIDER",
+    "RESIZE_VOLUME",
+    "AGENT_OPERATION_FEEDBACK",
+    "AGENT_DRAINING",
+    "TASK_RESOURCE_LIMITS",
+)
+
+
+def nanos(seconds: float) -> Json:
+    return {"nanoseconds": int(seconds * 1e9)}
+
+
+def _task_resource(resource: Json, role: str) -> Json:
+    """The resource as the task named it, with the offer's allocation filled in and numbers as doubles."""
+    result = dict(resource)
+    if "scalar" in result:
+        result["scalar"] = {"value": float(result["scalar"]["value"])}
+    result.setdefault("allocation_info", {"role": role})
+    return result
+
+
+def container_with_defaults(container: Json) -> Json:
+    """With the defaults the master writes out."""
+    if "docker" not in container:
+        return container
+    docker = {"image": container["docker"]["image"], "network": "HOST", "privileged": False, **container["docker"]}
+    return {**container, "docker": docker}
+
+
+def health_check_with_defaults(check: Json) -> Json:
+    result: Json = {
+        "delay_seconds": 15.0,
+        "interval_seconds": 10.0,
+        "timeout_seconds": 20.0,
+        "consecutive_failures": 3,
+        "grace_period_seconds": 10.0,
+        **check,
+    }
+    if "command" in check:
+        result["command"] = {"shell": True, **check["command"]}
+    return result
+
+
+def task(item: Task) -> Json:
+    info = item.info
+    result: Json = {
+        "name": info["name"],
+        "task_id": {"value": item.id},
+        "framework_id": {"value": item.framework.id},
+    }
+    if item.executor_id is not None:
+        result["executor_id"] = {"value": item.executor_id}
+    result["agent_id"] = {"value": item.agent.id}
+    result["state"] = item.state
+    result["resources"] = [_task_resource(resource, item.role) for resource in info.get("resources", ())]
+    if item.statuses:
+        result["statuses"] = item.statuses
+    if item.status_uuid:
+        result["status_update_state"] = item.status_state
+        result["status_update_uuid"] = item.status_uuid
+    for key in ("labels", "discovery"):
+        if key in info:
+            result[key] = info[key]
+    if "container" in info:
+        result["container"] = container_with_defaults(info["container"])
+    if "health_check" in info:
+        result["health_check"] = health_check_with_defaults(info["health_check"])
+    user = info.get("command", {}).get("user")
+    if user is not None:
+        result["user"] = user
+    return result
+
+
+def tasks(frameworks: Iterable[Framework], completed: Iterable[Framework]) -> Json:
+    live = list(frameworks)
+    return {
+        "tasks": [task(item) for framework in live for item in framework.tasks.values()],
+        "unreachable_tasks": [task(item) for framework in live for item in framework.unreachable.values()],
+        "completed_tasks": [task(item) for framework in (*live, *completed) for item in framework.completed],
+    }
+
+
+def used(agent: Agent, framework: Framework | None = None) -> dict[str, Resources]:
+    """Resources of unfinished tasks and executors on the agent, by role."""
+    result: dict[str, Resources] = {}
+    for item in (agent.tasks or {}).values():
+        if not item.released and (framework is None or item.framework is framework):
+            add_to(result.setdefault(item.role, {}), item.resources)
+    for executor in (agent.executors or {}).values():
+        if framework is None or executor.framework is framework:
+            add_to(result.setdefault(executor.role, {}), executor.resources)
+    return result
+
+
+def offered(agent: Agent) -> dict[str, Resources]:
+    result: dict[str, Resources] = {}
+    for offer in (agent.offers or {}).values():
+        add_to(result.setdefault(offer.role, {}), offer.resources)
+    return result
+
+
+def total(agent: Agent) -> Resources:
+    """Unreserved first, ports last of them, then what is reserved: the order of the master's own list."""
+    order = sorted(agent.total, key=lambda kind: 2 if kind.reservations else 1 if kind is PORTS else 0)
+    return {kind: agent.total[kind] for kind in order}
+
+
+def _by_role(resources: dict[str, Resources]) -> list[Json]:
+    return [row for role, part in resources.items() for row in to_json(part, role, both=True)]
+
+
+def agent_info(agent: Agent, as_event: bool = False) -> Json:
+    # As the agent was started, whatever has been reserved since.
+    started = total_of(agent.spec)
+    plain = {kind: value for kind, value in started.items() if kind is not PORTS}
+    if PORTS in started:
+        plain[PORTS] = started[PORTS]
+    result: Json = {
+        "hostname": agent.spec.name,
+        "port": agent.port,
+        "resources": [{k: v for k, v in row.items() if k != "role"} for row in to_json(plain)],
+    }
+    if agent.spec.attributes:
+        result["attributes"] = events.attributes(agent)
+    result["id"] = {"value": agent.id}
+    if not as_event:
+        result["checkpoint"] = True
+    return result
+
+
+def agent(item: Agent, as_event: bool = False) -> Json:
+    result: Json = {
+        "agent_info": agent_info(item, as_event),
+        "active": item.active,
+        "deactivated": item.deactivated,
+        "version": "1.11.0",
+        "pid": item.pid,
+        "registered_time": nanos(item.registered_at),
+    }
+    if item.reregistered_at is not None:
+        result["reregistered_time"] = nanos(item.reregistered_at)
+    result["total_resources"] = to_json(total(item), both=True)
+    allocated = _by_role(used(item))
+    if allocated:
+        result["allocated_resources"] = allocated
+    on_offer = _by_role(offered(item))
+    if on_offer:
+        result["offered_resources"] = on_offer
+    result["capabilities"] = [{"type": name} for name in AGENT_CAPABILITIES]
+    if item.drain is not None:
+        config: Json = {}
+        if "max_grace_period" in item.drain["config"]:
+            period = item.drain["config"]["max_grace_period"]
+            config["max_grace_period"] = {
+                "nanoseconds": int(period.get("seconds", 0)) * 10**9 + int(period.get("nanos", 0))
+            }
+        config["mark_gone"] = bool(item.drain["config"].get("mark_gone"))
+        result["drain_info"] = {"state": item.drain["state"], "config": config}
+        result["estimated_drain_start_time"] = nanos(item.drain["started"])
+    return result
+
+
+def framework(item: Framework, ip: str, as_event: bool = False) -> Json:
+    result: Json = {
+        "framework_info": item.info,
+        "active": item.active,
+        "connected": item.connected,
+        "recovered": item.recovered,
+        "registered_time": nanos(item.registered_at),
+        "reregistered_time": nanos(item.reregistered_at),
+    }
+    if not as_event:
+        result["offer_constraints"] = item.constraints or {}
+    if item.unregistered_at is not None or as_event:
+        result["unregistered_time"] = nanos(item.unregistered_at or 0.0)
+    if as_event:
+        return result
+    if item.offers:
+        result["offers"] = [_offer(item, offer.id, ip) for offer in item.offers.values()]
+    allocated: dict[str, Resources] = {}
+    for running in item.tasks.values():
+        if not running.released:
+            add_to(allocated.setdefault(running.role, {}), running.resources)
+    for executor in item.executors.values():
+        add_to(allocated.setdefault(executor.role, {}), executor.resources)
+    if allocated:
+        result["allocated_resources"] = _by_role(allocated)
+    on_offer: dict[str, Resources] = {}
+    for offer in item.offers.values():
+        add_to(on_offer.setdefault(offer.role, {}), offer.resources)
+    if on_offer:
+        result["offered_resources"] = _by_role(on_offer)
+    return result
+
+
+def _plain(resources: dict[str, Resources]) -> list[Json]:
+    """Unreserved resources without their role, as the master writes them inside a framework."""
+    rows = [row for role, part in resources.items() for row in to_json(part, role)]
+    for row in rows:
+        if row.get("role") == "*":
+            del row["role"]
+    return rows
+
+
+def _offer(item: Framework, offer_id: str, ip: str) -> Json:
+    offer = item.offers[offer_id]
+    result: Json = {
+        "id": {"value": offer.id},
+        "framework_id": {"value": item.id},
+        "agent_id": {"value": offer.agent.id},
+        "hostname": offer.agent.spec.name,
+        "url": events.url(offer.agent, ip),
+        "resources": _plain({offer.role: offer.resources}),
+    }
+    if offer.agent.spec.attributes:
+        result["attributes"] = events.attributes(offer.agent)
+    result["allocation_info"] = {"role": offer.role}
+    return result
+
+
+def executor(item: Executor) -> Json:
+    info = dict(item.info)
+    info["resources"] = [_task_resource(resource, item.role) for resource in info.get("resources", ())]
+    return {"executor_info": info, "agent_id": {"value": item.agent.id}}
+
+
+def agents(master: Master) -> Json:
+    return {
+        "agents": [agent(item) for item in master.agents.known.values() if item.registered],
+        "recovered_agents": [],
+    }
+
+
+def frameworks(master: Master) -> Json:
+    ip = master.settings.host
+    return {
+        "frameworks": [framework(item, ip) for item in master.live.values()],
+        "completed_frameworks": [framework(item, ip) for item in master.frameworks.completed.values()],
+    }
+
+
+def executors(master: Master) -> Json:
+    rows = [executor(item) for one in master.live.values() for item in one.executors.values()]
+    return {"executors": rows}
+
+
+def state(master: Master) -> Json:
+    return {
+        "get_tasks": tasks(master.live.values(), master.frameworks.completed.values()),
+        "get_executors": executors(master),
+        "get_frameworks": frameworks(master),
+        "get_agents": agents(master),
+    }

@@ -1,0 +1,155 @@
+"""What the resource manager knows of one job: a state per instance and the footprint of its pods, as ranges."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobRecord
+from peloton.model.pod import ALLOCATED, PodShape, PodState, ShapeRange
+from peloton.scheduling.admission import GangRun
+from peloton.scheduling.tree import Ints
+
+_STATES = tuple(PodState)
+CODES: dict[PodState, int] = {state: code for code, state in enumerate(_STATES)}
+"""Pod states as uint8; 0 is UNKNOWN: not ours."""
+IS_ALLOCATED = np.array([state in ALLOCATED for state in _STATES])
+PENDING = CODES[PodState.PENDING]
+HOLDING = CODES[PodState.READY]
+"""Stands for every state that holds resources: what happens between admission and the end is not told here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What admission needs to know of a pod."""
+
+    need: tuple[int, ...]  # [R]
+    preemptible: bool
+    revocable: bool
+    controller: bool
+
+    @classmethod
+    def of(cls, shape: PodShape) -> Footprint:
+        return cls(tuple(shape.resources), shape.preemptible, shape.revocable, shape.controller)
+
+
+class FootprintRanges:
+    """Instances -> footprint, kept as maximal ranges; unknown instances have None."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = [0]
+        self._values: list[Footprint | None] = [None]
+        self._array: Ints | None = None
+
+    def learn(self, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
+        """Take over what ``shapes`` (in order of instances) say of ``start .. start+count-1``."""
+        end = start + count
+        first = max(bisect_right(shapes, start, key=lambda shape: shape.start) - 1, 0)
+        for shape in islice(shapes, first, None):
+            if shape.start >= end:
+                break
+            self._set(max(shape.start, start), min(shape.start + shape.count, end), Footprint.of(shape.shape))
+
+    def _set(self, start: int, end: int, value: Footprint) -> None:
+        if start >= end:
+            return
+        starts, values = self._starts, self._values
+        after = values[bisect_right(starts, end) - 1]
+        first, last = bisect_left(starts, start), bisect_right(starts, end)
+        new: list[tuple[int, Footprint | None]] = []
+        if first == 0 or values[first - 1] != value:
+            new.append((start, value))
+        if after != value:
+            new.append((end, after))
+        starts[first:last] = [at for at, _ in new]
+        values[first:last] = [what for _, what in new]
+        self._array = None
+
+    def pieces(self, start: int, count: int) -> Iterator[tuple[int, int, Footprint]]:
+        """``(start, count, footprint)`` in order, covering the range; asserts that it is known."""
+        end = start + count
+        index = bisect_right(self._starts, start) - 1
+        while start < end:
+            stop = self._starts[index + 1] if index + 1 < len(self._starts) else end
+            value = self._values[index]
+            assert value is not None, f"instance {start} has no known shape"
+            yield start, min(stop, end) - start, value
+            start, index = min(stop, end), index + 1
+
+    def tally(self, instances: Ints) -> Iterator[tuple[int, Footprint]]:
+        """How many of these instances have which footprint."""
+        if self._array is None:
+            self._array = np.array(self._starts, np.int64)
+        counts = np.bincount(np.searchsorted(self._array, instances, side="right") - 1)
+        for index in np.flatnonzero(counts).tolist():
+            value = self._values[index]
+            assert value is not None, "an instance has no known shape"
+            yield int(counts[index]), value
+
+
+class JobLedger:
+    def __init__(self, job: JobRecord) -> None:
+        self.job_id: JobId = job.job_id
+        self.pool_id: RespoolId = job.respool_id
+        self.priority = job.sla.priority
+        self.gang_size = job.gang_size
+        self.config_version = job.config_version
+        self.footprints = FootprintRanges()
+        self.states: NDArray[np.uint8] = np.zeros(job.instance_count, np.uint8)
+        self.pending_count = 0
+        self.allocated_count = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing waits and nothing is held."""
+        return self.pending_count == 0 and self.allocated_count == 0
+
+    def make_room(self, instance_count: int) -> None:
+        """Jobs only grow."""
+        if instance_count > len(self.states):
+            self.states = np.concatenate([self.states, np.zeros(instance_count - len(self.states), np.uint8)])
+
+    def runs(self, queue_seq: int, start: int, count: int) -> Iterator[GangRun]:
+        """The runs that queue this maximal range of instances: the job's gang if all of it is here, the rest alone."""
+        if start == 0 and self.gang_size > 1 and count >= self.gang_size:
+            yield self._gang(queue_seq)
+            start, count = self.gang_size, count - self.gang_size
+        for at, length, footprint in self.footprints.pieces(start, count):
+            yield self._run(queue_seq, at, length, 1, footprint, footprint.need)
+
+    def _gang(self, queue_seq: int) -> GangRun:
+        """A gang is treated as its first pod is; its need is the sum of all."""
+        pieces = list(self.footprints.pieces(0, self.gang_size))
+        need = tuple(sum(count * f.need[kind] for _, count, f in pieces) for kind in range(len(pieces[0][2].need)))
+        return self._run(queue_seq, 0, 1, self.gang_size, pieces[0][2], need)
+
+    def _run(
+        self, queue_seq: int, start: int, count: int, size: int, footprint: Footprint, need: tuple[int, ...]
+    ) -> GangRun:
+        return GangRun(
+            self.job_id,
+            start,
+            count,
+            size,
+            need,
+            self.priority,
+            queue_seq,
+            footprint.preemptible,
+            footprint.revocable,
+            footprint.controller,
+        )
+
+    def pending_ranges(self, instances: Ints) -> Iterator[tuple[int, int]]:
+        """Maximal ``(start, count)`` of those of the sorted instances that are PENDING."""
+        pending = instances[self.states[instances] == PENDING]
+        if len(pending) == 0:
+            return
+        breaks = np.flatnonzero(np.diff(pending) != 1) + 1
+        for piece in np.split(pending, breaks):
+            yield int(piece[0]), len(piece)

@@ -1,0 +1,292 @@
+"""The admission loop: the only writer of the resource manager's state.
+
+Every change is committed to storage first and applied to memory right after, in one order: the lock and the one storage
+thread see to that. When a commit fails half-way nobody knows what happened, so memory is thrown away and read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from peloton.errors import NotFound, PelotonError, Unavailable
+from peloton.model.ids import JobId
+from peloton.model.pod import PodState
+from peloton.ports import Lifecycles
+from peloton.scheduling.cycle import plan_cycle
+from services.resmgr.records import AdmissionRecords, CapacitySource, Range
+from services.resmgr.recovery import rebuild
+from services.resmgr.state import LogRow, ResmgrState
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """Periods in seconds; bounds in pods or rows."""
+
+    cycle_period_s: float = 0.1  # at most one cycle in this time
+    entitlement_period_s: float = 5.0  # at least one cycle in this time
+    capacity_period_s: float = 5.0
+    retry_period_s: float = 1.0  # after an error
+    prune_period_s: float = 60.0
+    admitted_pods_max: int = 5_000  # in one cycle
+    enqueued_pods_max: int = 50_000  # in one call
+    log_rows_max: int = 20_000  # in one read
+
+
+class AdmissionLoop:
+    """Start it, then call its methods from the same event loop."""
+
+    def __init__(
+        self,
+        records: AdmissionRecords,
+        lifecycles: Lifecycles,
+        capacity_source: CapacitySource,
+        settings: LoopSettings | None = None,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.state = ResmgrState()
+        self.settings = settings or LoopSettings()
+        self._records = records
+        self._lifecycles = lifecycles
+        self._capacity_source = capacity_source
+        self._clock_ns = clock_ns
+        self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
+        self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
+        self._lock = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._is_dirty = True  # something changed since the last cycle
+        self._is_stale = True  # memory may differ from storage
+        self._commits: set[asyncio.Task[Any]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Rebuild memory from storage, then begin; raises what storage raises."""
+        await self._commit(lambda: None, lambda _: None)
+        self._loops = [
+            asyncio.create_task(self._forever(self._admission_round), name="resmgr admission"),
+            asyncio.create_task(self._forever(self._capacity_round), name="resmgr capacity"),
+            asyncio.create_task(self._forever(self._prune_round), name="resmgr prune"),
+        ]
+
+    async def stop(self) -> None:
+        """Commits under way are finished; queued work stays in storage."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, *self._commits, return_exceptions=True)
+        self._storage.shutdown()
+        self._network.shutdown(wait=False, cancel_futures=True)
+
+    async def _forever(self, one_round: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await one_round()
+            except asyncio.CancelledError:
+                raise
+            except Unavailable as error:
+                log.warning("%s: %s", one_round.__name__.strip("_"), error)
+                await asyncio.sleep(self.settings.retry_period_s)
+            except Exception:
+                log.exception("%s failed; it will be tried again", one_round.__name__.strip("_"))
+                await asyncio.sleep(self.settings.retry_period_s)
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+
+    async def enqueue(self, job_id: JobId, limit: int) -> int:
+        """Queue up to about ``limit`` INITIALIZED pods of a job; returns how many. Raises NotFound, InvalidArgument."""
+        limit = min(limit, self.settings.enqueued_pods_max)
+        return await self._commit(lambda: self._store_enqueue(job_id, limit), lambda change: change())
+
+    def _store_enqueue(self, job_id: JobId, limit: int) -> Callable[[], int]:
+        job = self._records.job(job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} not found")
+        self.state.check_queue(job)
+        ranges: list[Range] = self._records.queueable(job_id, limit)
+        if not ranges:
+            return lambda: 0
+        first, end = min(start for start, _ in ranges), max(start + count for start, count in ranges)
+        shapes = self._records.shape_ranges(job_id, job.config_version, first, end - first)
+        queue_seq = self.state.next_seq
+        marked = self._records.mark_pending(job_id, ranges, queue_seq)
+        # The pods' earlier runs ended before the pods became INITIALIZED: these rows are in the log by now.
+        rows = self._read_log()
+
+        def change() -> int:
+            self.state.log(rows)
+            self._changed()
+            if marked != sum(count for _, count in ranges):  # somebody killed pods in between
+                self._is_stale = True
+                return marked
+            return self.state.enqueue(job, shapes, ranges, queue_seq)
+
+        return change
+
+    async def kill_queued(self, job_id: JobId) -> int:
+        """End the job's queued and admitted pods whose goal is KILLED; returns how many."""
+
+        def apply(ranges: list[tuple[int, int, PodState]]) -> int:
+            self.state.kill(job_id, [(start, count) for start, count, _ in ranges])
+            if ranges:
+                self._changed()
+            return sum(count for _, count, _ in ranges)
+
+        return await self._commit(lambda: self._records.kill_queued(job_id, self._clock_ns()), apply)
+
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+        self.state.note_unplaced(job_id, count, reason)
+
+    async def change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
+        """``decide`` looks at the state and returns what to store and how to change memory after that; it may raise."""
+        return await self._shielded(self._change_pools(decide))
+
+    async def _change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
+        async with self._lock:
+            await self._refresh()
+            store, change = decide()
+            await self._in_storage(store)
+            self._changed()
+            return change()
+
+    async def learn_capacity(self) -> None:
+        """Ask the host manager now. Raises Unavailable."""
+        loop = asyncio.get_running_loop()
+        capacity, revocable = await loop.run_in_executor(self._network, self._capacity_source.capacity)
+        if self.state.set_capacity(capacity, revocable):
+            self._changed()
+
+    # -- rounds -----------------------------------------------------------------------------------------------------
+
+    async def _admission_round(self) -> None:
+        """Wait until something happened or it is time, then run one cycle; keeps the pace."""
+        settings = self.settings
+        due_s = time.monotonic() + settings.entitlement_period_s
+        while not self._is_dirty and time.monotonic() < due_s:
+            patience_s = settings.cycle_period_s if self.state.is_busy else due_s - time.monotonic()
+            try:
+                await asyncio.wait_for(self._wake.wait(), max(patience_s, 0))
+            except TimeoutError:
+                if self.state.is_busy:
+                    await self._commit(self._read_log, self._apply_log)
+        quiet_until_s = time.monotonic() + settings.cycle_period_s
+        await self.run_cycle()
+        await asyncio.sleep(max(quiet_until_s - time.monotonic(), 0))
+
+    async def run_cycle(self) -> list[JobId]:
+        """One cycle now, whatever the pace; tells the jobs that got something. For the loop and for tests."""
+        jobs = await self._shielded(self._cycle())
+        if jobs:
+            self._lifecycles.jobs_changed(jobs)
+        return jobs
+
+    async def _cycle(self) -> list[JobId]:
+        """Read what ended, plan, commit, apply. Returns jobs with newly admitted pods."""
+        async with self._lock:
+            await self._refresh()
+            self._wake.clear()
+            self._is_dirty = False
+            try:
+                self._apply_log(await self._in_storage(self._read_log))
+                if self.state.capacity is None:
+                    return []
+                return await self._admit()
+            except BaseException:
+                self._is_dirty = True
+                raise
+
+    async def _admit(self) -> list[JobId]:
+        state = self.state
+        plan = plan_cycle(state.snapshot(self.settings.admitted_pods_max))
+        chosen = plan.admission.admitted
+        if chosen:
+            items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in chosen]
+            pods = sum(count for _, _, count in items)
+            marked = await self._in_storage(lambda: self._records.mark_ready(items))
+            if marked != pods:
+                self._is_stale = True
+                self._changed()
+                log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
+        jobs = state.apply(plan.admission)
+        state.note(plan)
+        if chosen:
+            self._changed()  # what is left may fit the next time, and reasons are out of date
+        return jobs
+
+    async def _capacity_round(self) -> None:
+        await self.learn_capacity()
+        await asyncio.sleep(self.settings.capacity_period_s)
+
+    async def _prune_round(self) -> None:
+        await asyncio.sleep(self.settings.prune_period_s)
+        upto = self.state.log_cursor
+        await asyncio.get_running_loop().run_in_executor(self._storage, self._records.prune_status_log, upto)
+
+    def _read_log(self) -> list[LogRow]:
+        """Everything that is in the log now."""
+        rows: list[LogRow] = []
+        while True:
+            after = rows[-1][0] if rows else self.state.log_cursor
+            more = self._records.status_log(after, self.settings.log_rows_max)
+            rows += more
+            if len(more) < self.settings.log_rows_max:
+                return rows
+
+    def _apply_log(self, rows: list[LogRow]) -> None:
+        if self.state.log(rows):
+            self._changed()
+
+    def _changed(self) -> None:
+        self._is_dirty = True
+        self._wake.set()
+
+    # -- commits ----------------------------------------------------------------------------------------------------
+
+    async def _commit(self, work: Callable[[], T], apply: Callable[[T], A]) -> A:
+        """Do ``work`` in the storage thread, then ``apply`` its result to memory; nothing else comes between."""
+        return await self._shielded(self._commit_now(work, apply))
+
+    async def _commit_now(self, work: Callable[[], T], apply: Callable[[T], A]) -> A:
+        async with self._lock:
+            await self._refresh()
+            result = await self._in_storage(work)
+            try:
+                return apply(result)
+            except BaseException:
+                self._is_stale = True
+                raise
+
+    async def _shielded(self, work: Coroutine[Any, Any, A]) -> A:
+        """A caller that gives up does not stop a commit between storage and memory."""
+        task = asyncio.create_task(work)
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+        return await asyncio.shield(task)
+
+    async def _in_storage(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._storage, work)
+        except PelotonError:
+            raise  # a refusal: nothing was written
+        except BaseException:
+            self._is_stale = True
+            raise
+
+    async def _refresh(self) -> None:
+        """Read memory anew if it may differ from storage."""
+        if not self._is_stale:
+            return
+        fresh = await asyncio.get_running_loop().run_in_executor(self._storage, rebuild, self._records)
+        fresh.take_over(self.state)
+        self.state = fresh
+        self._is_stale = False
+        self._changed()

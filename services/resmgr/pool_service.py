@@ -1,0 +1,230 @@
+"""v0 ResourceManager: pools are created, changed, deleted and looked up. Domain errors are part of the answer."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+import grpc
+import grpc.aio
+
+from peloton.api.v0.peloton_pb2 import ResourcePoolID
+from peloton.api.v0.respool import respool_pb2 as pb
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.resources import RESOURCE_KINDS
+from services.resmgr import pools
+from services.resmgr.loop import AdmissionLoop
+from services.resmgr.records import AdmissionRecords
+from services.resmgr.state import ResmgrState
+
+log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[object, object]
+Change = tuple[Callable[[], object], Callable[[], None]]
+"""What to store, and how to change memory after that."""
+
+
+class _Refused(Exception):
+    """The wanted answer is this error."""
+
+    def __init__(self, error: pb.DeleteResponse.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class PoolService:
+    """One asynchronous method per RPC, under the RPC's name."""
+
+    def __init__(self, loop: AdmissionLoop, records: AdmissionRecords) -> None:
+        self._loop = loop
+        self._records = records
+        self._configs: dict[RespoolId, pb.ResourcePoolConfig] = {}
+
+    def load(self) -> None:
+        """Read the configurations; they differ from the pools in memory only by what admission does not need."""
+        self._configs = {spec.respool_id: config for spec, config in self._records.pools()}
+
+    @property
+    def _state(self) -> ResmgrState:
+        return self._loop.state
+
+    # -- changes ----------------------------------------------------------------------------------------------------
+
+    async def CreateResourcePool(self, request: pb.CreateRequest, context: Context) -> pb.CreateResponse:
+        pool_id = RespoolId(str(uuid.uuid4()))
+        wire_id = ResourcePoolID(value=pool_id)
+        invalid = pb.CreateResponse.Error
+        if not request.HasField("config"):
+            error = pb.InvalidResourcePoolConfig(id=wire_id, message="resource pool config cannot be <nil>")
+            return pb.CreateResponse(error=invalid(invalidResourcePoolConfig=error))
+        await self._want_capacity(context)
+        config = pools.with_defaults(request.config)
+        try:
+            await self._loop.change_pools(lambda: self._put(pool_id, config, check=True))
+        except AlreadyExists as refusal:
+            taken = pb.ResourcePoolAlreadyExists(id=wire_id, message=refusal.message)
+            return pb.CreateResponse(error=invalid(alreadyExists=taken))
+        except InvalidArgument as refusal:
+            error = pb.InvalidResourcePoolConfig(id=wire_id, message=refusal.message)
+            return pb.CreateResponse(error=invalid(invalidResourcePoolConfig=error))
+        return pb.CreateResponse(result=wire_id)
+
+    async def UpdateResourcePool(self, request: pb.UpdateRequest, context: Context) -> pb.UpdateResponse:
+        pool_id = RespoolId(request.id.value)
+        error = pb.UpdateResponse.Error
+        fault = ""
+        if not pool_id:
+            fault = "resource pool ID cannot be <nil>"
+        elif not request.HasField("config"):
+            fault = "resource pool config cannot be <nil>"
+        elif pool_id == ROOT_POOL_ID:
+            fault = "cannot override root"
+        elif pool_id not in self._state.pools:
+            missing = pb.ResourcePoolNotFound(id=request.id, message=pools.NOT_FOUND)
+            return pb.UpdateResponse(error=error(notFound=missing))
+        if not fault:
+            await self._want_capacity(context)
+            config = pools.with_defaults(request.config)
+            try:
+                await self._loop.change_pools(lambda: self._put(pool_id, config, check=not request.Force))
+            except NotFound as refusal:
+                missing = pb.ResourcePoolNotFound(id=request.id, message=refusal.message)
+                return pb.UpdateResponse(error=error(notFound=missing))
+            except (AlreadyExists, InvalidArgument) as refusal:
+                fault = refusal.message
+        if fault:
+            invalid = pb.InvalidResourcePoolConfig(id=request.id, message=fault)
+            return pb.UpdateResponse(error=error(invalidResourcePoolConfig=invalid))
+        return pb.UpdateResponse()
+
+    async def DeleteResourcePool(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
+        try:
+            await self._loop.change_pools(lambda: self._delete(request))
+        except _Refused as refused:
+            return pb.DeleteResponse(error=refused.error)
+        except Exception:
+            log.exception("resource pool %s not deleted", request.path.value)
+            message = "resource pool could not be deleted"
+            failed = pb.ResourcePoolNotDeleted(message=message)
+            return pb.DeleteResponse(error=pb.DeleteResponse.Error(notDeleted=failed))
+        return pb.DeleteResponse()
+
+    def _put(self, pool_id: RespoolId, config: pb.ResourcePoolConfig, check: bool) -> Change:
+        state = self._state
+        if check:
+            pools.check_config(state, pool_id, config, state.pools)
+        elif pool_id not in state.pools:
+            raise NotFound(pools.NOT_FOUND)
+        else:
+            config.parent.value = state.pools[pool_id].parent_id  # no force moves a pool
+        spec = pools.pool_spec(pool_id, config)
+
+        def change() -> None:
+            self._state.put_pool(spec)
+            self._configs[pool_id] = config
+
+        return lambda: self._records.put_pool(spec, config), change
+
+    def _delete(self, request: pb.DeleteRequest) -> Change:
+        state, path, error = self._state, request.path, pb.DeleteResponse.Error
+        try:
+            pool_id = pools.find(state, pools.check_path(path.value if request.HasField("path") else None))
+        except (NotFound, InvalidArgument) as refusal:
+            missing = pb.ResourcePoolPathNotFound(path=path, message=pools.NOT_FOUND)
+            raise _Refused(error(notFound=missing)) from refusal
+        row, wire_id = state.tree.row[pool_id], ResourcePoolID(value=pool_id)
+        if not state.tree.is_leaf[row]:
+            raise _Refused(error(isNotLeaf=pb.ResourcePoolIsNotLeaf(id=wire_id, message="resource pool is not leaf")))
+        if pool_id == ROOT_POOL_ID:
+            failed = pb.ResourcePoolNotDeleted(id=wire_id, message="cannot delete root resource pool")
+            raise _Refused(error(notDeleted=failed))
+        if not state.accounts.is_idle(row):
+            raise _Refused(error(isBusy=pb.ResourcePoolIsBusy(id=wire_id, message="resource pool is busy")))
+
+        def change() -> None:
+            self._state.drop_pool(pool_id)
+            self._configs.pop(pool_id, None)
+
+        return lambda: self._records.delete_pool(pool_id), change
+
+    async def _want_capacity(self, context: Context) -> None:
+        """First-level pools are compared with the cluster, so it must be known."""
+        if self._state.capacity is None:
+            try:
+                await self._loop.learn_capacity()
+            except Unavailable as error:
+                reason = f"the capacity of the cluster is not known yet: {error.message}"
+                await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    async def GetResourcePool(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+        pool_id = RespoolId(request.id.value or ROOT_POOL_ID)
+        if pool_id not in self._state.tree.row:
+            missing = pb.ResourcePoolNotFound(id=request.id, message=pools.NOT_FOUND)
+            return pb.GetResponse(error=pb.GetResponse.Error(notFound=missing))
+        view = _View(self._state, self._configs)
+        children = view.children(pool_id) if request.includeChildPools else []
+        return pb.GetResponse(poolinfo=view.info(pool_id), childPools=[view.info(child) for child in children])
+
+    async def LookupResourcePoolID(self, request: pb.LookupRequest, context: Context) -> pb.LookupResponse:
+        error = pb.LookupResponse.Error
+        try:
+            path = pools.check_path(request.path.value if request.HasField("path") else None)
+            return pb.LookupResponse(id=ResourcePoolID(value=pools.find(self._state, path)))
+        except InvalidArgument as refusal:
+            invalid = pb.InvalidResourcePoolPath(path=request.path, message=refusal.message)
+            return pb.LookupResponse(error=error(invalidPath=invalid))
+        except NotFound as refusal:
+            missing = pb.ResourcePoolPathNotFound(path=request.path, message=refusal.message)
+            return pb.LookupResponse(error=error(notFound=missing))
+
+    async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
+        view = _View(self._state, self._configs)
+        return pb.QueryResponse(resourcePools=[view.info(pool_id) for pool_id in self._state.tree.ids])
+
+
+class _View:
+    """Pools as the wire shows them. Usage of an inner pool is the sum of its leaves, as of now."""
+
+    def __init__(self, state: ResmgrState, configs: dict[RespoolId, pb.ResourcePoolConfig]) -> None:
+        self._state = state
+        self._configs = configs
+        self._non_slack = state.tree.roll_up(state.accounts.non_slack)
+        self._slack = state.tree.roll_up(state.accounts.slack)
+        self._children: dict[int, list[RespoolId]] = {}
+        for child, parent in enumerate(state.tree.parent.tolist()):
+            self._children.setdefault(parent, []).append(state.tree.ids[child])
+
+    def children(self, pool_id: RespoolId) -> list[RespoolId]:
+        return self._children.get(self._state.tree.row[pool_id], [])
+
+    def info(self, pool_id: RespoolId) -> pb.ResourcePoolInfo:
+        tree = self._state.tree
+        row = tree.row[pool_id]
+        return pb.ResourcePoolInfo(
+            id=ResourcePoolID(value=pool_id),
+            config=self._root_config() if row == 0 else self._configs.get(pool_id),
+            parent=ResourcePoolID(value=tree.ids[tree.parent[row]]) if row else None,
+            children=[ResourcePoolID(value=child) for child in self.children(pool_id)],
+            usage=[self._usage(row, kind) for kind in pools.WIRE_KINDS],
+            path=pb.ResourcePoolPath(value=tree.paths[row]),
+        )
+
+    def _usage(self, row: int, kind: str) -> pb.ResourceUsage:
+        column = RESOURCE_KINDS.index(kind)
+        held, slack = int(self._non_slack[row, column]), int(self._slack[row, column])
+        return pb.ResourceUsage(
+            kind=kind, allocation=pools.wire_amount(kind, held), slack=pools.wire_amount(kind, slack)
+        )
+
+    def _root_config(self) -> pb.ResourcePoolConfig:
+        capacity = self._state.capacity
+        amounts = dict(zip(RESOURCE_KINDS, capacity, strict=True)) if capacity is not None else {}
+        resources = []
+        for kind in pools.WIRE_KINDS if amounts else ():
+            amount = pools.wire_amount(kind, amounts[kind])
+            resources.append(pb.ResourceConfig(kind=kind, reservation=amount, limit=amount))
+        return pb.ResourcePoolConfig(name="root", policy=pb.PriorityFIFO, resources=resources)

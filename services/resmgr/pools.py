@@ -1,0 +1,221 @@
+"""The rules of the pool tree: which changes are allowed, in the original's order and words where it has some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peloton.api.v0.respool import respool_pb2 as pb
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.respool import PoolResource, PoolSpec, ReservationType
+from services.resmgr.state import ResmgrState
+
+WIRE_KINDS = ("cpu", "gpu", "memory", "disk")
+"""The order of kinds on the wire."""
+UNITS = {"cpu": 1000, "gpu": 1000, "memory": 1, "disk": 1}
+"""Small units of ``Resources`` in one unit of the wire."""
+SHARE_UNITS = 1000
+_SHARE_MAX = 2**40
+
+NOT_FOUND = "resource pool not found"
+
+
+class PoolNameTaken(AlreadyExists):
+    """A sibling has this name."""
+
+
+# -- conversion -----------------------------------------------------------------------------------------------------
+
+
+def pool_spec(pool_id: RespoolId, config: pb.ResourcePoolConfig) -> PoolSpec:
+    """From a configuration that ``with_defaults`` has completed."""
+    wire = {resource.kind: resource for resource in config.resources}
+    return PoolSpec(
+        respool_id=pool_id,
+        parent_id=RespoolId(config.parent.value),
+        name=config.name,
+        resources=tuple(_pool_resource(kind, wire.get(kind, pb.ResourceConfig(share=1))) for kind in RESOURCE_KINDS),
+        controller_limit_percent=config.controllerLimit.maxPercent if config.HasField("controllerLimit") else None,
+        slack_limit_percent=config.slackLimit.maxPercent if config.HasField("slackLimit") else None,
+    )
+
+
+def _pool_resource(kind: str, wire: pb.ResourceConfig) -> PoolResource:
+    share = min(round(wire.share * SHARE_UNITS), _SHARE_MAX)
+    return PoolResource(
+        kind=kind,
+        reservation=small(kind, wire.reservation),
+        limit=small(kind, wire.limit),
+        share=max(share, 1) if wire.share > 0 else 0,
+        type=ReservationType.STATIC if wire.type == pb.STATIC else ReservationType.ELASTIC,
+    )
+
+
+def small(kind: str, amount: float) -> int:
+    """The wire's amount in small units, to the nearest; at most UNLIMITED."""
+    return round(min(amount * UNITS[kind], UNLIMITED))
+
+
+def wire_amount(kind: str, amount: int) -> float:
+    return amount / UNITS[kind]
+
+
+def with_defaults(config: pb.ResourcePoolConfig) -> pb.ResourcePoolConfig:
+    """A copy in which the policy is set and no kind is missing."""
+    full = pb.ResourcePoolConfig()
+    full.CopyFrom(config)
+    if full.policy == pb.UNKNOWN:
+        full.policy = pb.PriorityFIFO
+    given = {resource.kind for resource in full.resources}
+    full.resources.extend(pb.ResourceConfig(kind=kind, share=1) for kind in WIRE_KINDS if kind not in given)
+    return full
+
+
+def number(value: float) -> str:
+    """As the original prints a double: no needless decimals."""
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e21 else repr(value)
+
+
+# -- validation -----------------------------------------------------------------------------------------------------
+
+
+def check_config(
+    state: ResmgrState, pool_id: RespoolId, config: pb.ResourcePoolConfig, configs: dict[RespoolId, PoolSpec]
+) -> None:
+    """Every rule for a new or changed pool; ``config`` is complete, ``configs`` are all pools but the root.
+
+    Raises InvalidArgument, or PoolNameTaken for a sibling's name.
+    """
+    if pool_id == ROOT_POOL_ID:
+        raise InvalidArgument("cannot override root")
+    _check_values(config)
+    parent_id = RespoolId(config.parent.value)
+    if parent_id == pool_id:
+        raise InvalidArgument(f"resource pool ID: {pool_id} and parent ID: {parent_id} cannot be same")
+    if parent_id not in state.tree.row:
+        raise InvalidArgument(f"resource pool parent ID: {parent_id} not found")
+    if pool_id in configs and configs[pool_id].parent_id != parent_id:
+        actual = configs[pool_id].parent_id
+        raise InvalidArgument(f"parent override not allowed, actual {actual}, override {parent_id}")
+    spec = pool_spec(pool_id, config)
+    _check_limits(state, spec)
+    siblings = [p for p in configs.values() if p.parent_id == parent_id and p.respool_id != pool_id]
+    if any(sibling.name == spec.name for sibling in siblings):
+        raise PoolNameTaken(f"resource pool:{spec.name} already exists")
+    _check_reservations(state, spec, siblings)
+    if config.controllerLimit.maxPercent > 100:
+        raise InvalidArgument("controller limit, max percent cannot be more than 100")
+    _check_name(config.name)
+    _check_parent_is_idle(state, pool_id, parent_id)
+    _check_children(spec, [p for p in configs.values() if p.parent_id == pool_id])
+
+
+def _check_values(config: pb.ResourcePoolConfig) -> None:
+    seen: set[str] = set()
+    for resource in config.resources:
+        kind = resource.kind
+        if kind not in WIRE_KINDS:
+            raise InvalidArgument(f"resource pool config has unknown resource type {kind}")
+        if kind in seen:
+            raise InvalidArgument(f"resource pool config has multiple configurations for resource type {kind}")
+        seen.add(kind)
+        for name, value in (("Reservation", resource.reservation), ("Share", resource.share)):
+            if not value >= 0:  # nor may it be NaN
+                raise InvalidArgument(
+                    f"resource pool config resource values can not be negative {kind}: {name} {number(value)}"
+                )
+        if not resource.limit >= resource.reservation:
+            reservation, limit = number(resource.reservation), number(resource.limit)
+            raise InvalidArgument(f"resource {kind}, reservation {reservation} exceeds limit {limit}")
+
+
+def _check_name(name: str) -> None:
+    """Ours: such a pool could not be found by its path."""
+    if not name or "/" in name:
+        raise InvalidArgument(f"resource pool name {name!r} must not be empty or contain '/'")
+
+
+def _bounds_of(state: ResmgrState, pool_id: RespoolId) -> dict[str, tuple[int, int]]:
+    """Kind -> (reservation, limit) of a pool; the root has the capacity of the cluster as both."""
+    if pool_id == ROOT_POOL_ID:
+        assert state.capacity is not None
+        return {kind: (amount, amount) for kind, amount in zip(RESOURCE_KINDS, state.capacity, strict=True)}
+    return {r.kind: (r.reservation, r.limit) for r in state.pools[pool_id].resources}
+
+
+def _on_wire(spec: PoolSpec) -> Iterator[PoolResource]:
+    by_kind = {resource.kind: resource for resource in spec.resources}
+    yield from (by_kind[kind] for kind in WIRE_KINDS)
+
+
+def _amount(kind: str, amount: int) -> str:
+    return number(wire_amount(kind, amount))
+
+
+def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
+    parent = _bounds_of(state, spec.parent_id)
+    for r in _on_wire(spec):
+        limit = parent[r.kind][1]
+        if r.limit > limit:
+            mine, theirs = _amount(r.kind, r.limit), _amount(r.kind, limit)
+            raise InvalidArgument(f"resource {r.kind}, limit {mine} exceeds parent limit {theirs}")
+
+
+def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolSpec]) -> None:
+    parent = _bounds_of(state, spec.parent_id)
+    for r in _on_wire(spec):
+        kind = RESOURCE_KINDS.index(r.kind)
+        total = r.reservation + sum(sibling.resources[kind].reservation for sibling in siblings)
+        if total > parent[r.kind][0]:
+            mine, theirs = _amount(r.kind, total), _amount(r.kind, parent[r.kind][0])
+            raise InvalidArgument(
+                f"Aggregated child reservation {mine} of kind `{r.kind}` exceed parent `{spec.parent_id}` "
+                f"reservations {theirs}"
+            )
+
+
+def _check_parent_is_idle(state: ResmgrState, pool_id: RespoolId, parent_id: RespoolId) -> None:
+    """Ours: gangs wait only in leaves, so a pool that has some cannot become a parent."""
+    row = state.tree.row[parent_id]
+    if pool_id not in state.tree.row and parent_id != ROOT_POOL_ID and not state.accounts.is_idle(row):
+        path = state.tree.paths[row]
+        raise InvalidArgument(f"resource pool {path} has allocation or demand, so it cannot get child pools")
+
+
+def _check_children(spec: PoolSpec, children: list[PoolSpec]) -> None:
+    """Ours: a parent's limit and reservation stay above its children's."""
+    for r in _on_wire(spec):
+        kind = RESOURCE_KINDS.index(r.kind)
+        for child in children:
+            limit = child.resources[kind].limit
+            if r.limit < limit:
+                mine, theirs = _amount(r.kind, r.limit), _amount(r.kind, limit)
+                raise InvalidArgument(f"resource {r.kind}, limit {mine} is less than {theirs} of child {child.name}")
+        total = sum(child.resources[kind].reservation for child in children)
+        if r.reservation < total:
+            mine, theirs = _amount(r.kind, r.reservation), _amount(r.kind, total)
+            raise InvalidArgument(f"resource {r.kind}, reservation {mine} is less than {theirs} of the child pools")
+
+
+# -- paths ----------------------------------------------------------------------------------------------------------
+
+
+def check_path(path: str | None) -> str:
+    """Raises InvalidArgument with the original's words; returns the path."""
+    if path is None:
+        raise InvalidArgument("path cannot be nil")
+    if not path:
+        raise InvalidArgument("path cannot be empty")
+    if not path.startswith("/"):
+        raise InvalidArgument("path should begin with /")
+    return path
+
+
+def find(state: ResmgrState, path: str) -> RespoolId:
+    """The pool of a path; one trailing slash is tolerated. Raises NotFound."""
+    wanted = path if path == "/" else path.removesuffix("/")
+    try:
+        return state.tree.ids[state.tree.paths.index(wanted)]
+    except ValueError:
+        raise NotFound(NOT_FOUND) from None

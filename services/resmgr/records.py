@@ -1,0 +1,96 @@
+"""What the resource manager needs of the rest: storage and the capacity of the cluster. All calls are synchronous."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobRecord
+from peloton.model.pod import PodState, ShapeRange
+from peloton.model.resources import Resources
+from peloton.model.respool import PoolSpec
+from services.resmgr.state import LogRow
+
+Range = tuple[int, int]
+"""``(start, count)`` of instances."""
+
+
+class VersionedRange(Protocol):
+    """Instances of one configuration version."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def config_version(self) -> int: ...
+
+
+class QueuedRange(VersionedRange, Protocol):
+    @property
+    def queue_seq(self) -> int: ...
+
+
+class JobSnapshot(Protocol):
+    @property
+    def job(self) -> JobRecord: ...
+    @property
+    def pending(self) -> Sequence[QueuedRange]:
+        """By queue_seq."""
+        ...
+
+    @property
+    def allocated(self) -> Sequence[VersionedRange]: ...
+
+
+class ResmgrSnapshot(Protocol):
+    """One moment: what ended before ``log_cursor`` is not in the jobs, what ends after it is in the log."""
+
+    @property
+    def pools(self) -> Sequence[PoolSpec]: ...
+    @property
+    def jobs(self) -> Sequence[JobSnapshot]: ...
+    @property
+    def log_cursor(self) -> int: ...
+
+
+class AdmissionRecords(Protocol):
+    """The part of the storage gateway that admission and pools use."""
+
+    def job(self, job_id: JobId) -> JobRecord | None: ...
+
+    def shape_ranges(self, job_id: JobId, version: int, start: int, count: int) -> list[ShapeRange]: ...
+
+    def queueable(self, job_id: JobId, limit: int) -> list[Range]:
+        """INITIALIZED instances that may be queued, about ``limit`` of them; a gang is never split."""
+        ...
+
+    def mark_pending(self, job_id: JobId, ranges: list[Range], queue_seq: int) -> int: ...
+
+    def mark_ready(self, items: list[tuple[JobId, int, int]]) -> int:
+        """``(job, start, count)`` PENDING -> READY; returns how many rows were PENDING."""
+        ...
+
+    def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
+        """End PENDING and READY pods whose goal is KILLED: ``(start, count, state before)``."""
+        ...
+
+    def status_log(self, after_seq: int, limit: int) -> list[LogRow]: ...
+
+    def prune_status_log(self, upto: int) -> Any: ...
+
+    def snapshot(self) -> ResmgrSnapshot: ...
+
+    def put_pool(self, pool: PoolSpec, config: ResourcePoolConfig) -> Any: ...
+
+    def delete_pool(self, pool_id: RespoolId) -> Any: ...
+
+    def pools(self) -> Sequence[tuple[PoolSpec, ResourcePoolConfig]]: ...
+
+
+class CapacitySource(Protocol):
+    def capacity(self) -> tuple[Resources, Resources]:
+        """Sums over the hosts that take pods: everything, and the revocable part. Raises Unavailable."""
+        ...

@@ -1,0 +1,51 @@
+"""Rebuilds the resource manager's memory from storage: on start, on failover, and when a commit's fate is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from peloton.model.pod import ShapeRange
+from services.resmgr.records import AdmissionRecords, JobSnapshot, VersionedRange
+from services.resmgr.state import ResmgrState
+
+
+def rebuild(records: AdmissionRecords) -> ResmgrState:
+    """Queues from PENDING pods by queue_seq, allocation from pods that hold resources, and the log from there on.
+
+    Shapes are read after the snapshot: a version of a configuration never changes.
+    """
+    found = records.snapshot()
+    state = ResmgrState(found.pools)
+    state.log_cursor = found.log_cursor
+    for pods in found.jobs:
+        shapes = _shapes(records, pods)
+        for held in pods.allocated:
+            state.hold(pods.job, shapes[held.config_version], [(held.start, held.count)])
+        for queue_seq, ranges in groupby(pods.pending, key=lambda span: span.queue_seq):
+            queued = sorted(ranges, key=lambda span: span.start)
+            for span in queued:
+                state.ledger(pods.job).footprints.learn(shapes[span.config_version], span.start, span.count)
+            state.enqueue(pods.job, (), _joined(queued), queue_seq)
+    return state
+
+
+def _shapes(records: AdmissionRecords, pods: JobSnapshot) -> dict[int, list[ShapeRange]]:
+    """Config version -> shapes of the instances between the first and the last that counts."""
+    spans: Sequence[VersionedRange] = [*pods.pending, *pods.allocated]
+    if not spans:
+        return {}
+    first, end = min(span.start for span in spans), max(span.start + span.count for span in spans)
+    versions = sorted({span.config_version for span in spans})
+    return {v: records.shape_ranges(pods.job.job_id, v, first, end - first) for v in versions}
+
+
+def _joined(spans: Sequence[VersionedRange]) -> Iterator[tuple[int, int]]:
+    """Maximal ``(start, count)``: instances queued together stay together, whatever their configurations."""
+    start = end = spans[0].start
+    for span in spans:
+        if span.start != end:
+            yield start, end - start
+            start = span.start
+        end = span.start + span.count
+    yield start, end - start

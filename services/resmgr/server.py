@@ -1,0 +1,53 @@
+"""The resource manager as a running gRPC server. Only the leader runs one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import grpc.aio
+
+from peloton.api.private import resmgr_pb2_grpc
+from peloton.api.service_names import RESOURCE_MANAGER, add_under_all_names
+from peloton.ports import Lifecycles
+from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.metrics import PoolGauges
+from services.resmgr.pool_service import PoolService
+from services.resmgr.records import AdmissionRecords, CapacitySource
+from services.resmgr.servicer import AdmissionServicer
+
+DRAIN_S = 5.0
+OPTIONS = (("grpc.so_reuseport", 0),)
+
+
+@dataclass(frozen=True)
+class ResmgrServer:
+    loop: AdmissionLoop
+    port: int
+    _server: grpc.aio.Server
+
+    async def stop(self) -> None:
+        """Refuse new calls, finish those under way, then stop the loop."""
+        await self._server.stop(DRAIN_S)
+        await self.loop.stop()
+
+
+async def serve(
+    gateway: AdmissionRecords,
+    lifecycles: Lifecycles,
+    capacity_source: CapacitySource,
+    address: str,
+    settings: LoopSettings | None = None,
+) -> ResmgrServer:
+    """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port)."""
+    loop = AdmissionLoop(gateway, lifecycles, capacity_source, settings)
+    pools = PoolService(loop, gateway)
+    await asyncio.to_thread(pools.load)
+    await loop.start()
+    server = grpc.aio.server(options=OPTIONS)
+    resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
+    add_under_all_names(server, pools, RESOURCE_MANAGER)
+    port = server.add_insecure_port(address)
+    await server.start()
+    PoolGauges(lambda: loop.state)
+    return ResmgrServer(loop, port, server)

@@ -1,0 +1,51 @@
+"""Private calls of workers: queue pods, end queued pods, remember why pods found no host."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+
+from peloton.api.private import resmgr_pb2 as pb
+from peloton.api.private import resmgr_pb2_grpc
+from peloton.errors import PelotonError
+from peloton.model.ids import JobId
+from services.resmgr.loop import AdmissionLoop
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+Context = grpc.aio.ServicerContext[object, object]
+REASON_LENGTH_MAX = 2_000
+
+
+class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
+    def __init__(self, loop: AdmissionLoop) -> None:
+        self._loop = loop
+
+    async def Enqueue(self, request: pb.EnqueueRequest, context: Context) -> pb.EnqueueResponse:
+        queued = self._loop.enqueue(JobId(request.job_id), request.limit)
+        return pb.EnqueueResponse(queued=await _answer(queued, context))
+
+    async def KillQueued(self, request: pb.KillQueuedRequest, context: Context) -> pb.KillQueuedResponse:
+        killed = self._loop.kill_queued(JobId(request.job_id))
+        return pb.KillQueuedResponse(killed=await _answer(killed, context))
+
+    async def NoteUnplaced(self, request: pb.NoteUnplacedRequest, context: Context) -> pb.NoteUnplacedResponse:
+        self._loop.note_unplaced(JobId(request.job_id), request.count, request.reason[:REASON_LENGTH_MAX])
+        return pb.NoteUnplacedResponse()
+
+
+async def _answer(work: Awaitable[T], context: Context) -> T:
+    """Expected errors become the call's status; the rest is logged, and the caller may try again."""
+    try:
+        return await work
+    except PelotonError as error:
+        await context.abort(grpc.StatusCode[error.code], error.message)
+    except Exception:
+        log.exception("admission call failed")
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the resource manager could not reach its storage")
+    raise AssertionError("abort raises")

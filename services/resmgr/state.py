@@ -1,0 +1,320 @@
+"""The resource manager's memory: pools, queues, allocation. One owner, no I/O: events in, instructions out.
+
+Everything here can be rebuilt from storage (see ``recovery.py``), and a rebuilt state equals the one before, queue
+order included: a run's place is (priority, queue_seq, start), and queue_seq is stored with the pod.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from peloton.errors import InvalidArgument, NotFound
+from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
+from peloton.model.job import JobRecord
+from peloton.model.pod import PodState, ShapeRange
+from peloton.model.resources import Resources
+from peloton.model.respool import PoolSpec
+from peloton.scheduling.admission import Admission, GangRun, Reason, Rule
+from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.tree import PoolTree, build_tree
+from services.resmgr.accounts import COLUMNS, Accounts
+from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, PENDING, JobLedger
+from services.resmgr.queues import WaitingRuns
+
+UNPLACED_JOBS_MAX = 10_000
+"""Jobs whose last placement failure is remembered; the oldest are forgotten."""
+EXPLAINED_RUNS_MAX = 20
+"""Waiting runs of one job that ``explain`` lists."""
+
+LogRow = tuple[int, JobId, int, int, PodState]
+"""seq, job, instance, run, state: a row of the status log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Pods of a job in the queue, and why they are still there."""
+
+    start: int
+    pod_count: int
+    gang_size: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    waiting: tuple[Waiting, ...] = ()
+    unplaced_count: int = 0
+    unplaced_reason: str = ""
+
+
+class ResmgrState:
+    def __init__(self, pools: Iterable[PoolSpec] = ()) -> None:
+        self.pools: dict[RespoolId, PoolSpec] = {pool.respool_id: pool for pool in pools}
+        self.tree: PoolTree = build_tree(self.pools.values())
+        self.accounts = Accounts(self.tree)
+        self.waiting = WaitingRuns()
+        self.jobs: dict[JobId, JobLedger] = {}
+        self.capacity: Resources | None = None  # None until a host manager has answered
+        self.slack_cpu = 0
+        self.entitlement: Entitlement | None = None
+        self.admission = Admission()
+        self.next_seq = 1
+        self.log_cursor = 0
+        self._unplaced: OrderedDict[JobId, tuple[int, str]] = OrderedDict()
+
+    # -- events -----------------------------------------------------------------------------------------------------
+
+    def set_capacity(self, capacity: Resources, revocable: Resources) -> bool:
+        """Returns whether anything changed."""
+        is_news = (capacity, revocable.cpu_milli) != (self.capacity, self.slack_cpu)
+        self.capacity, self.slack_cpu = capacity, revocable.cpu_milli
+        return is_news
+
+    def put_pool(self, pool: PoolSpec) -> None:
+        self._set_pools({**self.pools, pool.respool_id: pool})
+
+    def drop_pool(self, pool_id: RespoolId) -> None:
+        self._set_pools({key: pool for key, pool in self.pools.items() if key != pool_id})
+
+    def _set_pools(self, pools: dict[RespoolId, PoolSpec]) -> None:
+        old = self.tree
+        self.pools, self.tree = pools, build_tree(pools.values())
+        self.accounts = self.accounts.moved_to(self.tree)
+        for job in self.jobs.values():  # of pools that were unreachable until now
+            if job.pool_id not in old.row and job.pool_id in self.tree.row:
+                self._count(self.accounts, job)
+        self.entitlement, self.admission = None, Admission()
+
+    def check_queue(self, job: JobRecord) -> None:
+        """Raises unless gangs of this job may be queued in its pool."""
+        row = self.tree.row.get(job.respool_id)
+        if row is None or job.respool_id == ROOT_POOL_ID:
+            raise NotFound(f"resource pool {job.respool_id} of job {job.job_id} not found")
+        if not self.tree.is_leaf[row]:
+            raise InvalidArgument(f"resource pool {self.tree.paths[row]} of job {job.job_id} is not a leaf")
+
+    def ledger(self, job: JobRecord) -> JobLedger:
+        """The job's ledger, made on first sight."""
+        ledger = self.jobs.setdefault(job.job_id, JobLedger(job))
+        ledger.make_room(job.instance_count)
+        return ledger
+
+    def enqueue(
+        self, job: JobRecord, shapes: Sequence[ShapeRange], ranges: Iterable[tuple[int, int]], queue_seq: int
+    ) -> int:
+        """Instances ``(start, count)`` have become PENDING under ``queue_seq``. Returns how many pods that is."""
+        ledger = self.ledger(job)
+        self.next_seq = max(self.next_seq, queue_seq + 1)
+        queued = 0
+        for start, count in ranges:
+            ledger.make_room(start + count)
+            ledger.footprints.learn(shapes, start, count)
+            held = ledger.states[start : start + count]
+            assert not IS_ALLOCATED[held].any(), f"pods of {job.job_id} in {start}+{count} still hold resources"
+            held[:] = PENDING
+            queued += count
+            self._push(ledger, queue_seq, start, count)
+        ledger.pending_count += queued
+        return queued
+
+    def _push(self, ledger: JobLedger, queue_seq: int, start: int, count: int) -> None:
+        for run in ledger.runs(queue_seq, start, count):
+            self.waiting.push(ledger.pool_id, run)
+        for _, length, footprint in ledger.footprints.pieces(start, count):
+            self.accounts.want(ledger.pool_id, footprint, length)
+
+    def hold(self, job: JobRecord, shapes: Sequence[ShapeRange], ranges: Iterable[tuple[int, int]]) -> None:
+        """Recovery: instances ``(start, count)`` hold resources already."""
+        ledger = self.ledger(job)
+        for start, count in ranges:
+            ledger.make_room(start + count)
+            ledger.footprints.learn(shapes, start, count)
+            ledger.states[start : start + count] = HOLDING
+            ledger.allocated_count += count
+            for _, length, footprint in ledger.footprints.pieces(start, count):
+                self.accounts.hold(ledger.pool_id, footprint, length)
+
+    def apply(self, admission: Admission) -> list[JobId]:
+        """Admitted gangs leave their queues and hold their resources. Returns their jobs."""
+        by_queue: dict[tuple[int, int], list[tuple[GangRun, int]]] = {}
+        jobs: dict[JobId, None] = {}
+        for chosen in admission.admitted:
+            run, pods = chosen.run, chosen.gang_count * chosen.run.gang_size
+            by_queue.setdefault((chosen.pool, run.queue), []).append((run, chosen.gang_count))
+            ledger = self.jobs[run.job_id]
+            ledger.states[run.start : run.start + pods] = HOLDING
+            ledger.pending_count -= pods
+            ledger.allocated_count += pods
+            for _, length, footprint in ledger.footprints.pieces(run.start, pods):
+                self.accounts.want(ledger.pool_id, footprint, -length)
+                self.accounts.hold(ledger.pool_id, footprint, length)
+            jobs[run.job_id] = None
+        for (row, _), taken in by_queue.items():
+            self.waiting.take(self.tree.ids[row], taken[0][0].queue, taken)
+        return list(jobs)
+
+    def kill(self, job_id: JobId, ranges: Iterable[tuple[int, int]]) -> None:
+        """Queued or admitted instances ``(start, count)`` have become KILLED. Survivors keep their place; a gang
+        that lost a member waits as single pods."""
+        ledger = self.jobs.get(job_id)
+        if ledger is None:
+            return
+        pending = 0
+        for start, count in ranges:
+            instances = np.arange(start, min(start + count, len(ledger.states)))
+            queued = instances[ledger.states[instances] == PENDING]
+            for length, footprint in ledger.footprints.tally(queued):
+                self.accounts.want(ledger.pool_id, footprint, -length)
+            ledger.states[queued] = CODES[PodState.KILLED]
+            pending += len(queued)
+            self._release(ledger, instances, np.full(len(instances), CODES[PodState.KILLED], np.uint8))
+        ledger.pending_count -= pending
+        if pending:
+            for queue_seq, instances in self.waiting.withdraw(ledger.pool_id, job_id).items():
+                for start, count in ledger.pending_ranges(instances):
+                    for run in ledger.runs(queue_seq, start, count):
+                        self.waiting.push(ledger.pool_id, run)
+        self._forget(ledger)
+
+    def log(self, rows: Sequence[LogRow]) -> bool:
+        """Rows of the status log, in order. Pods that ended release their resources; returns whether any did."""
+        by_job: dict[JobId, dict[int, int]] = {}
+        for seq, job_id, instance_id, _run, state in rows:
+            if job_id in self.jobs:
+                by_job.setdefault(job_id, {})[instance_id] = CODES[state]
+            self.log_cursor = max(self.log_cursor, seq)
+        released = 0
+        for job_id, changes in by_job.items():
+            ledger = self.jobs[job_id]
+            instances = np.fromiter(changes.keys(), np.int64, len(changes))
+            codes = np.fromiter(changes.values(), np.uint8, len(changes))
+            is_known = instances < len(ledger.states)
+            released += self._release(ledger, instances[is_known], codes[is_known])
+            self._forget(ledger)
+        return released > 0
+
+    def take_over(self, old: ResmgrState) -> None:
+        """Recovery: what storage does not hold and no event repeats."""
+        self.capacity, self.slack_cpu = old.capacity, old.slack_cpu
+        self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
+
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+        self._unplaced.pop(job_id, None)
+        self._unplaced[job_id] = (count, reason)
+        while len(self._unplaced) > UNPLACED_JOBS_MAX:
+            self._unplaced.popitem(last=False)
+
+    def _release(self, ledger: JobLedger, instances: np.ndarray, codes: np.ndarray) -> int:
+        """Instances that hold resources take the new state; those it ends give them back. Returns how many."""
+        is_held = IS_ALLOCATED[ledger.states[instances]]
+        instances, codes = instances[is_held], codes[is_held]
+        ledger.states[instances] = codes
+        ended = instances[~IS_ALLOCATED[codes]]
+        for count, footprint in ledger.footprints.tally(ended):
+            self.accounts.hold(ledger.pool_id, footprint, -count)
+        ledger.allocated_count -= len(ended)
+        return len(ended)
+
+    def _forget(self, ledger: JobLedger) -> None:
+        if ledger.is_over:
+            self.jobs.pop(ledger.job_id, None)
+            self._unplaced.pop(ledger.job_id, None)
+
+    # -- the cycle --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Some pod waits or holds resources."""
+        return bool(self.jobs)
+
+    def snapshot(self, pod_limit: int) -> Snapshot:
+        """Only valid until the next event: the arrays are the live ones."""
+        assert self.capacity is not None
+        tree, accounts = self.tree, self.accounts
+        waiting = {
+            tree.row[pool_id]: queues
+            for pool_id, queues in self.waiting.pools.items()
+            if pool_id in tree.row and tree.is_leaf[tree.row[pool_id]]
+        }
+        capacity = np.array(tuple(self.capacity), np.int64)
+        return Snapshot(
+            tree,
+            capacity,
+            self.slack_cpu,
+            accounts.usage,
+            accounts.demand,
+            accounts.slack_demand,
+            waiting,
+            pod_limit,
+            self.admission.resume_at,
+        )
+
+    def note(self, plan: Plan) -> None:
+        """Remember a cycle's entitlements and reasons."""
+        self.entitlement, self.admission = plan.entitlement, plan.admission
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def explain(self, job_id: JobId) -> Explanation:
+        """Why pods of the job are not on hosts yet; at most EXPLAINED_RUNS_MAX runs."""
+        count, text = self._unplaced.get(job_id, (0, ""))
+        ledger = self.jobs.get(job_id)
+        if ledger is None:
+            return Explanation((), count, text)
+        found: list[Waiting] = []
+        path = self._path(ledger.pool_id)
+        for kind, queue in self.waiting.of_pool(ledger.pool_id):
+            head = self.admission.heads.get((self.tree.row.get(ledger.pool_id, -1), kind))
+            is_first = True
+            for run in queue:
+                reason = self.admission.passed_over.get((run.job_id, run.start))
+                if reason is None:
+                    ahead = head[0].job_id if head else queue[0].job_id
+                    behind = Reason(Rule.HEAD_OF_LINE, path, job_id=ahead)
+                    reason = (head[1] if head else Reason(Rule.NO_CYCLE, path)) if is_first else behind
+                    is_first = False
+                if run.job_id == job_id:
+                    found.append(Waiting(run.start, run.pod_count, run.gang_size, reason))
+                    if len(found) == EXPLAINED_RUNS_MAX:
+                        return Explanation(tuple(found), count, text)
+        return Explanation(tuple(found), count, text)
+
+    def _path(self, pool_id: RespoolId) -> str:
+        row = self.tree.row.get(pool_id)
+        return pool_id if row is None else self.tree.paths[row]
+
+    def validate(self) -> None:
+        """Assert every invariant; for tests, slow."""
+        fresh = Accounts(self.tree)
+        queued: dict[JobId, int] = {}
+        for pool_id, queues in self.waiting.pools.items():
+            for kind, queue in queues.items():
+                assert queue == sorted(queue, key=lambda run: run.order)
+                for run in queue:
+                    ledger = self.jobs[run.job_id]
+                    span = ledger.states[run.start : run.start + run.pod_count]
+                    assert (span == PENDING).all()
+                    assert (run.queue, ledger.pool_id) == (kind, pool_id)
+                    queued[run.job_id] = queued.get(run.job_id, 0) + run.pod_count
+        for job_id, ledger in self.jobs.items():
+            assert not ledger.is_over
+            assert ledger.pending_count == int((ledger.states == PENDING).sum())
+            assert ledger.pending_count == queued.get(job_id, 0)
+            assert ledger.allocated_count == int(IS_ALLOCATED[ledger.states].sum())
+            self._count(fresh, ledger)
+        for column in COLUMNS:
+            assert np.array_equal(getattr(fresh, column), getattr(self.accounts, column)), column
+            assert (getattr(fresh, column) >= 0).all()
+
+    @staticmethod
+    def _count(accounts: Accounts, ledger: JobLedger) -> None:
+        """Add everything the job wants and holds."""
+        for count, footprint in ledger.footprints.tally(np.flatnonzero(ledger.states == PENDING)):
+            accounts.want(ledger.pool_id, footprint, count)
+        for count, footprint in ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states])):
+            accounts.hold(ledger.pool_id, footprint, count)

@@ -1,0 +1,226 @@
+"""The composition root: from settings to running roles. The only place that knows which adapter serves which port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio.client import Client
+
+from peloton.errors import PelotonError
+from services import telemetry, temporal
+from services.leader import LeaderChannels, LeaderElection
+from services.settings import Settings, load
+from services.storage import migrate
+from services.storage.gateway import Gateway
+from workflows.policies import Policies
+
+log = logging.getLogger(__name__)
+
+TEMPORAL_RETRY_S = 0.5
+SERVER_GRACE_S = 2.0
+
+
+@dataclass
+class Shared:
+    """What the roles of one process have in common."""
+
+    settings: Settings
+    gateway: Gateway
+    temporal: Client
+    channels: LeaderChannels
+    policies: Policies = field(default_factory=Policies)
+
+
+def run(roles: Sequence[str], migrate: bool = False) -> None:
+    """Run roles until SIGTERM or SIGINT. Ends the process with code 1 when one of them fails."""
+    settings = load()
+    telemetry.configure(settings, "+".join(roles))
+    failed = False
+    try:
+        asyncio.run(_run(settings, roles, migrate))
+    except* PelotonError as group:
+        failed = True
+        for error in group.exceptions:
+            log.error("%s", error)
+    if failed:
+        sys.exit(1)
+
+
+async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if upgrade:
+        await asyncio.to_thread(migrate.upgrade, settings.database)
+    await asyncio.to_thread(migrate.check, settings.database)
+    gateway = Gateway(settings.database)
+    channels = LeaderChannels(gateway)
+    try:
+        client = await temporal.connect(settings.temporal, settings.temporal_namespace)
+        shared = Shared(settings, gateway, client, channels)
+        async with asyncio.TaskGroup() as group:
+            for role in dict.fromkeys(roles):
+                group.create_task(ROLES[role](shared, stop), name=role)
+    finally:
+        channels.close()
+        gateway.close()
+
+
+async def run_api(shared: Shared, stop: asyncio.Event) -> None:
+    from services.api import server
+
+    async with _waker(shared) as waker:
+        address = f"{shared.settings.host}:{shared.settings.port}"
+        api = await server.start(shared.gateway, waker, waker, shared.channels.leader, address)
+        log.info("API at %s", address)
+        await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
+        await stop.wait()
+        await api.stop(SERVER_GRACE_S)
+
+
+async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
+    from peloton.scheduling.placement import FirstFitPlacer
+    from services.hostmgr.client import HostManagerClient
+    from services.resmgr.client import ResourceManagerClient
+    from services.worker.worker import WorkerPorts, build_worker
+
+    settings = shared.settings
+    client = await _connected(settings, stop)
+    if client is None:
+        return
+    ports = WorkerPorts(
+        shared.gateway,
+        ResourceManagerClient(shared.channels.channel("resmgr")),
+        HostManagerClient(shared.channels.channel("hostmgr")),
+        FirstFitPlacer(),
+    )
+    async with build_worker(client, ports):
+        log.info("worker polls %s at %s", temporal.TASK_QUEUE, settings.temporal)
+        await stop.wait()
+
+
+async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
+    from services.hostmgr.client import HostManagerClient
+    from services.resmgr import server
+    from services.resmgr.loop import LoopSettings
+
+    settings = shared.settings
+    capacity = HostManagerClient(shared.channels.channel("hostmgr"))
+    loop_settings = LoopSettings(entitlement_period_s=settings.entitlement_period_s)
+    async with _waker(shared) as waker:
+
+        async def lead() -> Leading:
+            address = f"{settings.host}:{settings.resmgr_port}"
+            running = await server.serve(shared.gateway, waker, capacity, address, loop_settings)
+            await _wake_active(shared, waker)  # wake-ups of admitted pods may have died with a predecessor
+            return Leading(running.port, running.stop)
+
+        await _lead(shared, "resmgr", stop, lead)
+
+
+async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
+    from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+    from services.hostmgr.servicer import serve
+
+    settings = shared.settings
+    core_settings = HostManagerSettings(
+        settings.mesos, settings.cluster, settings.mesos_role, settings.mesos_user, settings.host_lease_s
+    )
+    async with _waker(shared) as waker:
+
+        async def lead() -> Leading:
+            core = HostManagerCore(core_settings, shared.gateway, waker)
+            await asyncio.to_thread(core.start)
+            server, port = serve(core, f"{settings.host}:{settings.hostmgr_port}")
+
+            async def end() -> None:
+                await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
+                await asyncio.to_thread(core.stop)
+
+            return Leading(port, end)
+
+        await _lead(shared, "hostmgr", stop, lead)
+
+
+ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] = {
+    "api": run_api,
+    "worker": run_worker,
+    "resmgr": run_resmgr,
+    "hostmgr": run_hostmgr,
+}
+
+
+@dataclass(frozen=True)
+class Leading:
+    """A role at work: where it listens, and how to end it."""
+
+    port: int
+    end: Callable[[], Awaitable[None]]
+
+
+async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
+    """Stand by, lead, and resign. Losing the lease raises: the process ends, and comes back as a standby."""
+    election = LeaderElection(shared.gateway, role, shared.settings.leader_ttl_s)
+    if await _first(election.win(), stop):
+        return
+    holding = asyncio.create_task(election.hold(), name=f"{role} lease")
+    try:
+        leading = await lead()
+        await election.announce(f"{shared.settings.advertised}:{leading.port}")
+        await _first(holding, stop)
+        await leading.end()
+    finally:
+        holding.cancel()
+        await election.resign()
+
+
+async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
+    """Wait for the work or for the stop; returns whether it was the stop. An error of the work is raised."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return stop.is_set()
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+
+
+@asynccontextmanager
+async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
+    waker = temporal.JobWaker(shared.temporal, shared.gateway.job, shared.policies)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(waker.close)
+        yield waker
+
+
+async def _wake_active(shared: Shared, waker: temporal.JobWaker) -> None:
+    waker.jobs_changed(await asyncio.to_thread(shared.gateway.active_job_ids))
+
+
+async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:
+    """A worker needs a live connection to start with; None when the stop came first."""
+    said_at_s = 0.0
+    while not stop.is_set():
+        try:
+            client = await Client.connect(settings.temporal, namespace=settings.temporal_namespace)
+            await temporal.register_search_attributes(client)
+            return client
+        except (RuntimeError, OSError) as error:
+            if time.monotonic() - said_at_s > 10:
+                log.info("waiting for Temporal at %s: %s", settings.temporal, error)
+                said_at_s = time.monotonic()
+            await asyncio.sleep(TEMPORAL_RETRY_S)
+    return None

@@ -1,0 +1,66 @@
+"""Settings of all roles, from the environment. One frozen value per process; nothing else reads the environment."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from peloton.errors import InvalidArgument
+
+PREFIX = "PELOTON_"
+
+
+def _default_database() -> str:
+    return f"sqlite:///{Path(tempfile.gettempdir()) / 'peloton.db'}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The environment variable of a field is PELOTON_ and its name in capitals."""
+
+    database: str = field(
+        default_factory=_default_database,
+        metadata={
+            "help": "SQLAlchemy URL of the store: sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        },
+    )
+    temporal: str = field(default="localhost:7233", metadata={"help": "host:port of the Temporal frontend"})
+    temporal_namespace: str = field(default="default", metadata={"help": "Temporal namespace"})
+    mesos: str = field(default="localhost:5050", metadata={"help": "Mesos master: host:port, or zk://HOSTS/PATH"})
+    cluster: str = field(default="local", metadata={"help": "name of the cluster that this host manager runs"})
+    mesos_role: str = field(default="peloton", metadata={"help": "Mesos role of the framework"})
+    mesos_user: str = field(default="root", metadata={"help": "user that pods run as"})
+    host: str = field(default="127.0.0.1", metadata={"help": "address to listen on"})
+    advertise: str = field(default="", metadata={"help": "host that other roles reach this one by; default: host"})
+    port: int = field(default=5397, metadata={"help": "port of the public API"})
+    resmgr_port: int = field(default=0, metadata={"help": "port of the resource manager; 0 picks a free one"})
+    hostmgr_port: int = field(default=0, metadata={"help": "port of the host manager; 0 picks a free one"})
+    leader_ttl_s: float = field(default=5.0, metadata={"help": "seconds after which a silent leader is replaced"})
+    entitlement_period_s: float = field(default=5.0, metadata={"help": "seconds between entitlement cycles"})
+    host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
+    otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
+    log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
+
+    @property
+    def advertised(self) -> str:
+        return self.advertise or self.host
+
+
+def load(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Raises InvalidArgument naming the variable for a value of the wrong kind."""
+    values: dict[str, Any] = {}
+    for spec in fields(Settings):
+        name = PREFIX + spec.name.upper()
+        text = environment.get(name)
+        if text is None:
+            continue
+        kind = {"int": int, "float": float}.get(str(spec.type), str)
+        try:
+            values[spec.name] = kind(text)
+        except ValueError:
+            raise InvalidArgument(f"{name}={text!r}: want {'a number' if kind is not str else 'text'}") from None
+    return Settings(**values)

@@ -1,0 +1,231 @@
+"""The resource manager's part: what may be queued, what is queued and admitted, and a snapshot of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
+from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.lifecycle.job import scheduled_count
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
+from peloton.model.pod import ALLOCATED, PodState
+from peloton.model.respool import PoolSpec
+from services.storage.codec import job_record, pack, pool_from_text, pool_to_text, unpack
+from services.storage.engine import lock_job, lock_jobs
+from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
+from services.storage.store import (
+    INITIALIZED,
+    KILLED,
+    ON_HOST_NUMBERS,
+    PENDING,
+    READY,
+    Store,
+    as_ranges,
+    change_pods,
+    chunks,
+    in_range,
+    killed_before_launch,
+    numbers,
+)
+from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD, RESPOOL, STATUS_LOG
+
+QUEUED_MESSAGE = "Task sent for placement"
+STATUS_SEQ = "status_log"
+_ALLOCATED_NUMBERS = numbers(ALLOCATED)
+
+
+class Admission(Store):
+    def queueable(self, job_id: JobId, limit: int) -> list[tuple[int, int]]:
+        """INITIALIZED instances that may be queued now, as ``(start, count)`` ranges by instance, at most ``limit``.
+
+        A gang that waits whole is a range of its own, comes first, and comes whole: alone when it is larger than
+        ``limit``, not at all when the maximum of running instances has no room for it. Members that were retried
+        one by one stand alone. The maximum is kept here, so that asking twice never queues too much.
+        """
+        return self.db.read(partial(_queueable, job_id=job_id, limit=limit))
+
+    def mark_pending(self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int) -> int:
+        """INITIALIZED -> PENDING for ``(start, count)`` ranges, in one transaction; returns how many."""
+
+        def work(conn: sa.Connection) -> int:
+            row = lock_job(conn, job_id)
+            if row is None or job_record(row).state in JOB_TERMINAL:
+                return 0
+            now_ns = self.clock_ns()
+            values = {"state": PENDING, "queue_seq": queue_seq, "message": QUEUED_MESSAGE, "reason": ""}
+            waits = sa.and_(POD.c.state == INITIALIZED, POD.c.goal != KILLED)
+            return sum(change_pods(conn, in_range(job_id, *span), waits, values, now_ns) for span in ranges)
+
+        return self.db.write(work)
+
+    def mark_ready(self, items: Sequence[tuple[JobId, int, int]]) -> int:
+        """PENDING -> READY for ``(job, start, count)``, in one transaction; returns how many."""
+
+        def work(conn: sa.Connection) -> int:
+            lock_jobs(conn, [job_id for job_id, _, _ in items])
+            now_ns, waits = self.clock_ns(), POD.c.state == PENDING
+            return sum(change_pods(conn, in_range(*item), waits, {"state": READY}, now_ns) for item in items)
+
+        return self.db.write(work) if items else 0
+
+    def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
+        """PENDING and READY pods whose goal is KILLED end; returns ``(start, count, state they were in)``."""
+        killed: list[tuple[int, int, PodState]] = []
+        job = self.db.read(lambda conn: conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none())
+        if job is None:
+            return killed
+        for span in chunks([(0, job.instance_count)]):
+            killed += self.db.write(partial(_kill_queued, job_id=job_id, span=span, now_ns=now_ns))
+        return killed
+
+    def status_log(self, after_seq: int, limit: int) -> list[tuple[int, JobId, int, int, PodState]]:
+        """Ended runs ``(seq, job, instance, run, state)`` in the order of their commits."""
+        query = sa.select(STATUS_LOG).where(STATUS_LOG.c.seq > after_seq).order_by(STATUS_LOG.c.seq).limit(limit)
+
+        def work(conn: sa.Connection) -> list[tuple[int, JobId, int, int, PodState]]:
+            return [
+                (row.seq, JobId(row.job_id), row.instance_id, row.run_id, POD_STATES[row.state])
+                for row in conn.execute(query)
+            ]
+
+        return self.db.read(work)
+
+    def prune_status_log(self, upto: int) -> int:
+        statement = sa.delete(STATUS_LOG).where(STATUS_LOG.c.seq <= upto)
+        return self.db.write(lambda conn: conn.execute(statement).rowcount)
+
+    def snapshot(self) -> ResmgrSnapshot:
+        """Everything at one moment; pods only as ranges, found by the database."""
+        return self.db.read(_snapshot)
+
+    # -- pools
+
+    def put_pool(self, pool: PoolSpec, config: ResourcePoolConfig) -> None:
+        values = {
+            "spec": pool_to_text(pool),
+            "config": pack(config.SerializeToString()),
+            "updated_ns": self.clock_ns(),
+        }
+        insert = self.db.upsert(RESPOOL).values(respool_id=pool.respool_id, **values)
+        statement = insert.on_conflict_do_update(index_elements=["respool_id"], set_=values)
+        self.db.write(lambda conn: conn.execute(statement))
+
+    def delete_pool(self, respool_id: str) -> bool:
+        statement = sa.delete(RESPOOL).where(RESPOOL.c.respool_id == respool_id)
+        return self.db.write(lambda conn: conn.execute(statement).rowcount) > 0
+
+    def pools(self) -> list[tuple[PoolSpec, ResourcePoolConfig]]:
+        """By pool id."""
+        query = sa.select(RESPOOL).order_by(RESPOOL.c.respool_id)
+
+        def work(conn: sa.Connection) -> list[tuple[PoolSpec, ResourcePoolConfig]]:
+            return [
+                (pool_from_text(row.spec), ResourcePoolConfig.FromString(unpack(row.config)))
+                for row in conn.execute(query)
+            ]
+
+        return self.db.read(work)
+
+
+def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, int]]:
+    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
+    if row is None or limit <= 0:
+        return []
+    job = job_record(row)
+    if job.state in JOB_TERMINAL or job.goal is JobState.KILLED:
+        return []
+    room = _room(conn, job)
+    waits = sa.and_(POD.c.job_id == job_id, POD.c.state == INITIALIZED, POD.c.goal != KILLED)
+    gang: list[tuple[int, int]] = []
+    if job.gang_size > 1:
+        in_gang = sa.select(sa.func.count()).select_from(POD).where(waits, POD.c.instance_id < job.gang_size)
+        if conn.execute(in_gang).scalar_one() == job.gang_size:
+            if room is not None and room < job.gang_size:
+                return []
+            gang = [(0, job.gang_size)]
+            limit -= job.gang_size
+            room = None if room is None else room - job.gang_size
+            waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
+    limit = limit if room is None else min(limit, room)
+    if limit <= 0:
+        return gang
+    query = sa.select(POD.c.instance_id).where(waits).order_by(POD.c.instance_id).limit(limit)
+    return gang + as_ranges(conn.execute(query).scalars())
+
+
+def _room(conn: sa.Connection, job: JobRecord) -> int | None:
+    """How many more pods may be scheduled; None when there is no bound."""
+    maximum = job.sla.maximum_running_instances
+    if maximum == 0:
+        return None
+    query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job.job_id).group_by(POD.c.state)
+    counts = {POD_STATES[state]: count for state, count in conn.execute(query)}
+    return max(maximum - scheduled_count(counts), 0)
+
+
+def _kill_queued(
+    conn: sa.Connection, job_id: str, span: tuple[int, int], now_ns: int
+) -> list[tuple[int, int, PodState]]:
+    lock_job(conn, job_id)
+    killed: list[tuple[int, int, PodState]] = []
+    scope, ends = in_range(job_id, *span), POD.c.goal == KILLED
+    for was in (PodState.PENDING, PodState.READY):
+        condition = sa.and_(ends, POD.c.state == POD_STATE_NUMBERS[was])
+        query = sa.select(POD.c.instance_id).where(scope, condition).order_by(POD.c.instance_id)
+        ranges = as_ranges(conn.execute(query).scalars())
+        if ranges:
+            change_pods(conn, scope, condition, killed_before_launch(now_ns), now_ns)
+            killed += [(start, count, was) for start, count in ranges]
+    return killed
+
+
+def _snapshot(conn: sa.Connection) -> ResmgrSnapshot:
+    pools = conn.execute(sa.select(RESPOOL.c.spec).order_by(RESPOOL.c.respool_id)).scalars()
+    cursor = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == STATUS_SEQ)).scalar_one()
+    active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+    jobs = [_job_snapshot(conn, job_record(row)) for row in conn.execute(active).all()]
+    return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(jobs), cursor)
+
+
+def _job_snapshot(conn: sa.Connection, job: JobRecord) -> JobSnapshot:
+    pending = tuple(
+        PendingRange(seq, start, count, version)
+        for seq, start, count, version in conn.execute(
+            _runs(job, POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
+        )
+    )
+    launched = sa.case((POD.c.state.in_(ON_HOST_NUMBERS), 1), else_=0)
+    allocated = tuple(
+        AllocatedRange(start, count, version, bool(key))
+        for key, start, count, version in conn.execute(
+            _runs(job, POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
+        )
+    )
+    return JobSnapshot(job, pending, allocated)
+
+
+def _runs(job: JobRecord, condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Runs of instances alike in ``key`` and configuration: (key, start, count, config version).
+
+    Within a run instance ids and row numbers rise alike, so their difference names the run.
+    """
+    labelled = (
+        sa.select(key.label("key"), POD.c.instance_id, POD.c.config_version)
+        .where(POD.c.job_id == job.job_id, condition)
+        .subquery()
+    )
+    order = sa.func.row_number().over(
+        partition_by=(labelled.c.key, labelled.c.config_version), order_by=labelled.c.instance_id
+    )
+    pods = sa.select(labelled, (labelled.c.instance_id - order).label("run")).subquery()
+    return sa.select(
+        pods.c.key,
+        sa.func.min(pods.c.instance_id).label("start"),
+        sa.func.count(),
+        pods.c.config_version,
+    ).group_by(pods.c.key, pods.c.config_version, pods.c.run)

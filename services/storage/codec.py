@@ -1,0 +1,303 @@
+"""Rows to records and back; blobs and small JSON texts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+import zstandard
+
+from peloton.api import convert
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobRecord, SlaSpec
+from peloton.model.pod import (
+    AllOf,
+    AnyOf,
+    Constraint,
+    HealthState,
+    HostLabel,
+    PodEvent,
+    PodLabel,
+    PodRecord,
+    PodShape,
+    PodState,
+    Strategy,
+    Termination,
+)
+from peloton.model.resources import Resources
+from peloton.model.respool import PoolResource, PoolSpec, ReservationType
+
+_ZSTD_VERSION = b"\x01"
+_COMPRESSION_LEVEL = 3
+_codecs = threading.local()
+
+
+# -- blobs ---------------------------------------------------------------------------------------------------------
+
+
+def pack(data: bytes) -> bytes:
+    """Compressed, with a byte in front that says how."""
+    if not hasattr(_codecs, "compressor"):
+        _codecs.compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL)
+    compressor: zstandard.ZstdCompressor = _codecs.compressor
+    return _ZSTD_VERSION + compressor.compress(data)
+
+
+def unpack(blob: bytes) -> bytes:
+    if blob[:1] != _ZSTD_VERSION:
+        raise ValueError(f"configuration is stored in unknown format {blob[:1]!r}")
+    if not hasattr(_codecs, "decompressor"):
+        _codecs.decompressor = zstandard.ZstdDecompressor()
+    decompressor: zstandard.ZstdDecompressor = _codecs.decompressor
+    return decompressor.decompress(blob[1:])
+
+
+# -- facts of a configuration --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFacts:
+    """What the system needs of an instance's effective configuration without reading it."""
+
+    name: str
+    shape: PodShape
+    max_failures: int
+    health: HealthState  # what a run starts with
+    grace_s: int
+
+
+def facts_to_text(facts: InstanceFacts) -> str:
+    shape = facts.shape
+    return json.dumps(
+        [
+            facts.name,
+            facts.max_failures,
+            convert.HEALTH_NUMBERS[facts.health],
+            facts.grace_s,
+            list(shape.resources),
+            shape.port_count,
+            int(shape.revocable),
+            int(shape.preemptible),
+            int(shape.controller),
+            shape.strategy.value,
+            _constraint_to_json(shape.constraint),
+        ],
+        separators=(",", ":"),
+    )
+
+
+@lru_cache(maxsize=4096)
+def facts_from_text(text: str) -> InstanceFacts:
+    """Cached: instances of one shape share the value."""
+    name, max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule = (
+        json.loads(text)
+    )
+    shape = PodShape(
+        resources=Resources(*amounts),
+        port_count=ports,
+        revocable=bool(revocable),
+        preemptible=bool(preemptible),
+        controller=bool(controller),
+        strategy=Strategy(strategy),
+        constraint=_constraint_from_json(rule),
+    )
+    return InstanceFacts(name, shape, max_failures, convert.HEALTH_STATES[health], grace_s)
+
+
+def _constraint_to_json(constraint: Constraint | None) -> list[Any] | None:
+    match constraint:
+        case None:
+            return None
+        case HostLabel(key, value, condition, count):
+            return ["host", key, value, condition, count]
+        case PodLabel(key, value, condition, count):
+            return ["pod", key, value, condition, count]
+        case AllOf(parts):
+            return ["all", *(_constraint_to_json(part) for part in parts)]
+        case AnyOf(parts):
+            return ["any", *(_constraint_to_json(part) for part in parts)]
+
+
+def _constraint_from_json(rule: Sequence[Any] | None) -> Constraint | None:
+    if rule is None:
+        return None
+    match rule[0]:
+        case "host":
+            return HostLabel(*rule[1:])
+        case "pod":
+            return PodLabel(*rule[1:])
+        case kind:
+            parts = tuple(part for part in map(_constraint_from_json, rule[1:]) if part is not None)
+            return AllOf(parts) if kind == "all" else AnyOf(parts)
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def job_record(row: sa.Row[Any]) -> JobRecord:
+    return JobRecord(
+        job_id=JobId(row.job_id),
+        name=row.name,
+        type=convert.JOB_TYPES[row.type],
+        owning_team=row.owning_team,
+        respool_id=RespoolId(row.respool_id),
+        instance_count=row.instance_count,
+        sla=SlaSpec(
+            priority=row.priority,
+            preemptible=row.preemptible,
+            revocable=row.revocable,
+            maximum_running_instances=row.maximum_running_instances,
+            minimum_running_instances=row.minimum_running_instances,
+            max_running_time_s=row.max_running_time_s,
+            maximum_unavailable_instances=row.maximum_unavailable_instances,
+        ),
+        state=convert.JOB_STATES[row.state],
+        goal=convert.JOB_STATES[row.goal],
+        config_version=row.config_version,
+        state_version=row.state_version,
+        desired_state_version=row.desired_state_version,
+        workflow_version=row.workflow_version,
+        has_controller=row.has_controller,
+        pod_counts=counts_from_text(row.pod_counts),
+        labels=tuple((key, value) for key, value in json.loads(row.labels)),
+        created_ns=row.created_ns,
+        started_ns=row.started_ns,
+        completed_ns=row.completed_ns,
+        updated_ns=row.updated_ns,
+        run_seconds=row.run_seconds,
+        revision=row.revision,
+    )
+
+
+def job_values(job: JobRecord) -> dict[str, Any]:
+    """Columns of the job's row, except ``search``."""
+    return {
+        "job_id": job.job_id,
+        "name": job.name,
+        "type": convert.JOB_TYPE_NUMBERS[job.type],
+        "owning_team": job.owning_team,
+        "respool_id": job.respool_id,
+        "instance_count": job.instance_count,
+        **sla_values(job.sla),
+        "state": convert.JOB_STATE_NUMBERS[job.state],
+        "goal": convert.JOB_STATE_NUMBERS[job.goal],
+        "config_version": job.config_version,
+        "state_version": job.state_version,
+        "desired_state_version": job.desired_state_version,
+        "workflow_version": job.workflow_version,
+        "has_controller": job.has_controller,
+        "pod_counts": counts_to_text(job.pod_counts),
+        "labels": json.dumps(job.labels, ensure_ascii=False),
+        "created_ns": job.created_ns,
+        "started_ns": job.started_ns,
+        "completed_ns": job.completed_ns,
+        "updated_ns": job.updated_ns,
+        "run_seconds": job.run_seconds,
+        "revision": job.revision,
+    }
+
+
+def sla_values(sla: SlaSpec) -> dict[str, Any]:
+    return {
+        "priority": sla.priority,
+        "preemptible": sla.preemptible,
+        "revocable": sla.revocable,
+        "maximum_running_instances": sla.maximum_running_instances,
+        "minimum_running_instances": sla.minimum_running_instances,
+        "max_running_time_s": sla.max_running_time_s,
+        "maximum_unavailable_instances": sla.maximum_unavailable_instances,
+    }
+
+
+def counts_to_text(counts: Mapping[PodState, int]) -> str:
+    numbers = sorted((convert.POD_STATE_NUMBERS[state], count) for state, count in counts.items() if count)
+    return json.dumps(dict(numbers))
+
+
+def counts_from_text(text: str) -> dict[PodState, int]:
+    return {convert.POD_STATES[int(number)]: count for number, count in json.loads(text).items()}
+
+
+# -- pods ----------------------------------------------------------------------------------------------------------
+
+
+def pod_record(row: sa.Row[Any]) -> PodRecord:
+    reason = convert.TERMINATION_REASONS[row.termination]
+    return PodRecord(
+        job_id=JobId(row.job_id),
+        instance_id=row.instance_id,
+        run_id=row.run_id,
+        state=convert.POD_STATES[row.state],
+        goal=convert.POD_STATES[row.goal],
+        config_version=row.config_version,
+        desired_config_version=row.desired_config_version,
+        desired_run_id=row.desired_run_id,
+        prev_run_id=row.prev_run_id,
+        host=row.host,
+        agent_id=row.agent_id,
+        ports=json.loads(row.ports) if row.ports else {},
+        message=row.message,
+        reason=row.reason,
+        health=convert.HEALTH_STATES[row.health],
+        failure_count=row.failure_count,
+        max_failures=row.max_failures,
+        started_ns=row.started_ns,
+        completed_ns=row.completed_ns,
+        updated_ns=row.updated_ns,
+        run_seconds=row.run_seconds,
+        termination=Termination(reason, row.exit_code, row.signal) if row.termination else None,
+        revision=row.revision,
+    )
+
+
+def pod_event(row: sa.Row[Any]) -> PodEvent:
+    return PodEvent(
+        job_id=JobId(row.job_id),
+        instance_id=row.instance_id,
+        run_id=row.run_id,
+        desired_run_id=row.desired_run_id,
+        prev_run_id=row.prev_run_id,
+        state=convert.POD_STATES[row.state],
+        goal=convert.POD_STATES[row.goal],
+        config_version=row.config_version,
+        desired_config_version=row.desired_config_version,
+        host=row.host,
+        agent_id=row.agent_id,
+        message=row.message,
+        reason=row.reason,
+        health=convert.HEALTH_STATES[row.health],
+        time_ns=row.time_ns,
+    )
+
+
+def stored_text(text: str) -> str:
+    """PostgreSQL keeps no NUL in a text."""
+    return text.replace("\x00", "")
+
+
+def ports_to_text(ports: Mapping[str, int]) -> str:
+    return json.dumps(ports) if ports else ""
+
+
+# -- pools ---------------------------------------------------------------------------------------------------------
+
+
+def pool_to_text(pool: PoolSpec) -> str:
+    kinds = [[r.kind, r.reservation, r.limit, r.share, r.type.value] for r in pool.resources]
+    return json.dumps(
+        [pool.respool_id, pool.parent_id, pool.name, kinds, pool.controller_limit_percent, pool.slack_limit_percent]
+    )
+
+
+def pool_from_text(text: str) -> PoolSpec:
+    respool_id, parent_id, name, kinds, controller_limit, slack_limit = json.loads(text)
+    resources = tuple(
+        PoolResource(kind, reservation, limit, share, ReservationType(type_))
+        for kind, reservation, limit, share, type_ in kinds
+    )
+    return PoolSpec(RespoolId(respool_id), RespoolId(parent_id), name, resources, controller_limit, slack_limit)

@@ -1,0 +1,175 @@
+"""Configurations: one immutable row per version, one per instance that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from peloton.api import convert
+from peloton.api.merge import effective_task_config
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
+from peloton.model.pod import HealthState, ShapeRange
+from services.storage.codec import InstanceFacts, facts_from_text, facts_to_text, pack, unpack
+from services.storage.store import Store
+from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
+
+KILL_GRACE_DEFAULT_S = 30
+MAX_FAILURES_MAX = 100
+_OVERRIDES_PER_INSERT = 1_000
+
+
+class Configs(Store):
+    def job_config(
+        self, job_id: JobId, version: int | None = None, overrides: bool = False
+    ) -> job_pb2.JobConfig | None:
+        """The configuration at ``version`` (None: the current one); ``overrides`` fills instanceConfig."""
+
+        def work(conn: sa.Connection) -> job_pb2.JobConfig | None:
+            wanted = version if version is not None else _current_version(conn, job_id)
+            config = read_config(conn, job_id, wanted)
+            if config is not None and overrides:
+                for row in conn.execute(_overrides(job_id, wanted, with_config=True)):
+                    config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
+            return config
+
+        return self.db.read(work)
+
+    def task_configs(self, job_id: JobId, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
+        """Effective configuration per instance; instances that share one share the message. {} for an unknown one."""
+
+        def work(conn: sa.Connection) -> dict[int, task_pb2.TaskConfig]:
+            config = read_config(conn, job_id, version)
+            if config is None or not instance_ids:
+                return {}
+            wanted = set(instance_ids)
+            query = _overrides(job_id, version, with_config=True, span=(min(wanted), max(wanted)))
+            for row in conn.execute(query):
+                if row.instance_id in wanted:
+                    config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
+            return {instance_id: effective_task_config(config, instance_id) for instance_id in instance_ids}
+
+        return self.db.read(work)
+
+    def shape_ranges(self, job_id: JobId, version: int, start: int, count: int) -> list[ShapeRange]:
+        """Instances ``start .. start+count-1`` as runs of one shape. [] when the version is unknown."""
+        if count <= 0:
+            return []
+        return self.db.read(lambda conn: list(_shape_runs(conn, job_id, version, start, count)))
+
+
+def _shape_runs(conn: sa.Connection, job_id: str, version: int, start: int, count: int) -> Iterator[ShapeRange]:
+    default, overridden = read_facts(conn, job_id, version, (start, start + count - 1))
+    if default is None:
+        return
+    begin = start
+    shape = overridden.get(start, default).shape
+    # Between two overrides every instance has the default: look only where something can change.
+    for edge in sorted({i for o in overridden for i in (o, o + 1) if start < i < start + count}):
+        here = overridden.get(edge, default).shape
+        if here != shape:
+            yield ShapeRange(begin, edge - begin, shape)
+            begin, shape = edge, here
+    yield ShapeRange(begin, start + count - begin, shape)
+
+
+def _current_version(conn: sa.Connection, job_id: str) -> int:
+    return conn.execute(sa.select(JOB.c.config_version).where(JOB.c.job_id == job_id)).scalar() or 0
+
+
+def read_config(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobConfig | None:
+    """Without instanceConfig."""
+    query = sa.select(JOB_CONFIG.c.config).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
+    blob = conn.execute(query).scalar()
+    return None if blob is None else job_pb2.JobConfig.FromString(unpack(blob))
+
+
+def read_facts(
+    conn: sa.Connection, job_id: str, version: int, span: tuple[int, int]
+) -> tuple[InstanceFacts | None, dict[int, InstanceFacts]]:
+    """Facts of the default, and of the overridden instances in the inclusive ``span``."""
+    query = sa.select(JOB_CONFIG.c.facts).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
+    text = conn.execute(query).scalar()
+    if text is None:
+        return None, {}
+    rows = conn.execute(_overrides(job_id, version, with_config=False, span=span))
+    return facts_from_text(text), {row.instance_id: facts_from_text(row.facts) for row in rows}
+
+
+def _overrides(job_id: str, version: int, *, with_config: bool, span: tuple[int, int] | None = None) -> sa.Select[Any]:
+    """Rows in force at ``version``: rising versions, so that of two for one instance the later row counts."""
+    what = OVERRIDE.c.config if with_config else OVERRIDE.c.facts
+    query = sa.select(OVERRIDE.c.instance_id, what).where(OVERRIDE.c.job_id == job_id, OVERRIDE.c.version <= version)
+    if span is not None:
+        query = query.where(OVERRIDE.c.instance_id.between(*span))
+    return query.order_by(OVERRIDE.c.instance_id, OVERRIDE.c.version)
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def insert_config(
+    conn: sa.Connection, job_id: str, version: int, config: job_pb2.JobConfig, instance_ids: Iterable[int], now_ns: int
+) -> None:
+    """Store ``config`` as ``version``, with the overrides of ``instance_ids``."""
+    bare = without_instances(config)
+    conn.execute(
+        JOB_CONFIG.insert().values(
+            job_id=job_id,
+            version=version,
+            created_ns=now_ns,
+            facts=facts_to_text(instance_facts(config, config.defaultConfig)),
+            config=pack(bare.SerializeToString()),
+        )
+    )
+    wanted = sorted(instance_ids)
+    for begin in range(0, len(wanted), _OVERRIDES_PER_INSERT):
+        rows = [
+            {
+                "job_id": job_id,
+                "instance_id": instance_id,
+                "version": version,
+                "facts": facts_to_text(instance_facts(config, effective_task_config(config, instance_id))),
+                "config": pack(config.instanceConfig[instance_id].SerializeToString()),
+            }
+            for instance_id in wanted[begin : begin + _OVERRIDES_PER_INSERT]
+        ]
+        conn.execute(OVERRIDE.insert(), rows)
+
+
+def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> InstanceFacts:
+    return InstanceFacts(
+        name=task.name,
+        shape=convert.pod_shape(task, config.sla, config.placementStrategy),
+        max_failures=min(task.restartPolicy.maxFailures, MAX_FAILURES_MAX),
+        health=HealthState.HEALTH_UNKNOWN if task.healthCheck.enabled else HealthState.DISABLED,
+        grace_s=task.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S,
+    )
+
+
+def without_instances(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
+    bare = job_pb2.JobConfig()
+    if len(UnknownFieldSet(config)):
+        bare.CopyFrom(config)  # the only way to keep fields we do not know; it copies the instances, too
+        bare.ClearField("instanceConfig")
+        return bare
+    for field, value in config.ListFields():
+        if field.name == "instanceConfig":
+            continue
+        if field.is_repeated:
+            getattr(bare, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(bare, field.name).CopyFrom(value)
+        else:
+            setattr(bare, field.name, value)
+    return bare
+
+
+def search_text(config: job_pb2.JobConfig) -> str:
+    """What keywords are looked for in."""
+    return MessageToJson(without_instances(config), indent=None, ensure_ascii=False).lower()

@@ -1,0 +1,145 @@
+"""One way to SQLite and PostgreSQL: connections, transactions, locks, and the few statements that differ.
+
+Whoever writes pods of a job holds the job: on PostgreSQL by its row's lock, on SQLite because there is one writer
+at a time. So a transaction may read, decide in Python, and write what it decided.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+
+from peloton.errors import Unavailable
+from services.storage.tables import COUNTER, JOB
+
+T = TypeVar("T")
+
+ATTEMPTS_MAX = 6
+"""Tries of a transaction that lost to another one."""
+BUSY_TIMEOUT_MS = 30_000
+_POOL_SIZE = 16
+_LOST_RACE_STATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock
+
+
+class Database:
+    """Thread-safe. ``url``: ``sqlite:///file`` or ``postgresql://...``."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = make_engine(url)
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+        self._writer = threading.RLock()
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A read transaction that sees one moment."""
+        with self.engine.connect() as conn:
+            if not self.is_sqlite:
+                conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            yield conn
+
+    def read(self, work: Callable[[sa.Connection], T]) -> T:
+        with self.reading() as conn:
+            return work(conn)
+
+    def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run ``work`` in a write transaction and commit; again when it lost to another one. Raises Unavailable."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return self._write_once(work)
+            except DBAPIError as error:
+                if not is_lost_race(error):
+                    raise
+                if attempt == ATTEMPTS_MAX:
+                    raise Unavailable(
+                        f"storage is busy: gave up after {ATTEMPTS_MAX} attempts: {error.orig}"
+                    ) from error
+        raise AssertionError("unreachable")
+
+    def _write_once(self, work: Callable[[sa.Connection], T]) -> T:
+        if not self.is_sqlite:
+            with self.engine.begin() as conn:
+                return work(conn)
+        with self._writer, self.engine.connect() as conn:
+            conn.execution_options(peloton_writes=True)
+            with conn.begin():
+                return work(conn)
+
+    def upsert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+        """An insert that can say what happens on conflict."""
+        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+
+def make_engine(url: str) -> sa.Engine:
+    parsed = sa.make_url(url)
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() != "sqlite":
+        return sa.create_engine(parsed, pool_size=_POOL_SIZE, max_overflow=_POOL_SIZE, pool_pre_ping=True)
+    engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin_sqlite says
+    for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=NORMAL", "cache_size=-65536"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(conn: sa.Connection) -> None:
+    # A transaction that reads first and writes later would fail instead of waiting its turn.
+    writes = conn.get_execution_options().get("peloton_writes", False)
+    conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def is_lost_race(error: DBAPIError) -> bool:
+    """The transaction changed nothing and may be tried again."""
+    if isinstance(error.orig, sqlite3.OperationalError):
+        return "locked" in str(error.orig) or "busy" in str(error.orig)
+    return getattr(error.orig, "sqlstate", None) in _LOST_RACE_STATES
+
+
+def lock_jobs(conn: sa.Connection, job_ids: Sequence[str]) -> list[sa.Row[Any]]:
+    """Hold these jobs until the commit; returns the rows of those that exist. Taken in one order: no deadlock."""
+    query = sa.select(JOB).where(JOB.c.job_id.in_(sorted(set(job_ids)))).order_by(JOB.c.job_id)
+    return list(conn.execute(query.with_for_update(key_share=True)))
+
+
+def lock_job(conn: sa.Connection, job_id: str) -> sa.Row[Any] | None:
+    return next(iter(lock_jobs(conn, [job_id])), None)
+
+
+def pod_keys(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> sa.FromClause:
+    """A table ``k(job_id, instance_id)`` of the given keys, sent as one or two parameters."""
+    if conn.dialect.name == "sqlite":
+        rows = json.dumps([(job.replace("-", ""), instance) for job, instance in keys])
+        each = sa.func.json_each(rows).table_valued("value")
+        return sa.select(
+            sa.func.json_extract(each.c.value, "$[0]").label("job_id"),
+            sa.func.json_extract(each.c.value, "$[1]").label("instance_id"),
+        ).subquery("k")
+    jobs = sa.literal([job for job, _ in keys], postgresql.ARRAY(sa.Uuid(as_uuid=False)))
+    instances = sa.literal([instance for _, instance in keys], postgresql.ARRAY(sa.BigInteger()))
+    return (
+        sa.func.unnest(jobs, instances)
+        .table_valued(sa.column("job_id", sa.Uuid(as_uuid=False)), sa.column("instance_id", sa.BigInteger()))
+        .render_derived("k")
+    )
+
+
+def take_numbers(conn: sa.Connection, name: str, count: int) -> int:
+    """The first of ``count`` numbers, rising in the order of commits; others wait until this transaction ends."""
+    conn.execute(sa.update(COUNTER).where(COUNTER.c.name == name).values(value=COUNTER.c.value + count))
+    return int(conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == name)).scalar_one()) - count + 1

@@ -1,0 +1,45 @@
+"""The storage gateway: one object for everything that is stored.
+
+Synchronous and thread-safe; every method is one transaction (or a chain of bounded ones that may be cut anywhere and
+repeated). Create or upgrade the schema with ``services.storage.migrate`` first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from services.storage.admission import Admission
+from services.storage.configs import Configs
+from services.storage.engine import Database
+from services.storage.goals import Goals
+from services.storage.hosts import Hosts, KillRow, LaunchRow, StatusOutcome
+from services.storage.jobs import Jobs
+from services.storage.leases import Leases
+from services.storage.pods import Pods
+from services.storage.queries import Queries
+from services.storage.ready import Ready
+from services.storage.settling import Settling
+from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
+
+__all__ = [
+    "AllocatedRange",
+    "Gateway",
+    "JobSnapshot",
+    "KillRow",
+    "LaunchRow",
+    "PendingRange",
+    "ResmgrSnapshot",
+    "StatusOutcome",
+]
+
+
+class Gateway(Jobs, Configs, Goals, Settling, Ready, Pods, Queries, Admission, Hosts, Leases):
+    """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
+    name no time."""
+
+    def __init__(self, url: str, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        super().__init__(Database(url), clock_ns)
+
+    def close(self) -> None:
+        self.db.close()

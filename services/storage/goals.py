@@ -1,0 +1,240 @@
+"""Intent: the goals of jobs and pods, and the wish for a new run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.lifecycle.goal import default_goal, default_pod_goal
+from peloton.lifecycle.retry import NextRun
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
+from peloton.model.pod import PodState, Termination, TerminationReason
+from services.storage.codec import job_record, stored_text
+from services.storage.engine import lock_job
+from services.storage.store import (
+    INITIALIZED,
+    KILLED,
+    KILLING,
+    NO_NEXT_RUN,
+    NO_TERMINATION,
+    TERMINAL_NUMBERS,
+    Store,
+    change_pods,
+    chunks,
+    in_range,
+    killed_before_launch,
+    new_run,
+    terminated,
+)
+from services.storage.tables import JOB, POD
+
+STOP_MESSAGE = "Task stop API request"
+START_MESSAGE = "Task start API request"
+
+
+class Goals(Store):
+    def set_job_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
+        """Steer a job, and with it all its pods, towards ``goal`` (KILLED, or its type's own); None when unknown.
+
+        A batch job that has ended stays as it is. Safe to repeat: what an interrupted call left is completed.
+        """
+        job = self.db.write(lambda conn: _steer_job(conn, job_id, goal, now_ns))
+        if job is None or job.goal is not goal or (job.state in JOB_TERMINAL and job.type is JobType.BATCH):
+            return job
+        pod_goal = PodState.KILLED if goal is JobState.KILLED else default_pod_goal(job.type)
+        message = STOP_MESSAGE if goal is JobState.KILLED else START_MESSAGE
+        for start, count in chunks([(0, job.instance_count)]):
+            steer = partial(_steer_pods, job=job, span=(start, count), goal=pod_goal, now_ns=now_ns, message=message)
+            self.db.write(steer)
+        return job
+
+    def set_pod_goals(
+        self, job_id: JobId, ranges: Sequence[tuple[int, int]], goal: PodState, now_ns: int, message: str
+    ) -> list[int]:
+        """Stop (goal KILLED) or start instances in ``(start, count)`` ranges; returns those whose goal changed.
+
+        Started pods that have ended or are being killed get a new run. Nothing changes in an ended batch job.
+        """
+        changed: list[int] = []
+
+        def work(conn: sa.Connection, start: int, count: int) -> list[int]:
+            row = lock_job(conn, job_id)
+            if row is None:
+                return []
+            job = job_record(row)
+            if job.state in JOB_TERMINAL and job.type is JobType.BATCH:
+                return []
+            if goal is not PodState.KILLED:
+                _revive_job(conn, job, now_ns)
+            _touch_job(conn, job_id)
+            return _steer_pods(conn, job, (start, count), goal, now_ns, message)
+
+        for start, count in chunks(ranges):
+            changed += self.db.write(partial(work, start=start, count=count))
+        return changed
+
+    def want_new_runs(
+        self,
+        job_id: JobId,
+        ranges: Sequence[tuple[int, int]],
+        *,
+        message: str = "",
+        reason: str = "",
+        termination: TerminationReason | None = None,
+    ) -> list[int]:
+        """Restart: each instance is to have a run newer than its current one; returns those that now await it.
+
+        Pods on hosts are to be killed first; those that wait take the new run id when they launch. Instances whose
+        goal is KILLED are passed over. The texts, when given, tell in the pod's record why.
+        """
+        waiting: list[int] = []
+        words: dict[str, Any] = {}
+        if message:
+            words["message"] = stored_text(message)
+        if reason:
+            words["reason"] = stored_text(reason)
+        if termination is not None:
+            words |= terminated(termination)
+
+        def work(conn: sa.Connection, start: int, count: int) -> list[int]:
+            row = lock_job(conn, job_id)
+            if row is None or job_record(row).state in JOB_TERMINAL:
+                return []
+            _touch_job(conn, job_id)
+            return _want_new_runs(conn, job_id, (start, count), words, self.clock_ns())
+
+        for start, count in chunks(ranges):
+            waiting += self.db.write(partial(work, start=start, count=count))
+        return waiting
+
+
+def _steer_job(conn: sa.Connection, job_id: str, goal: JobState, now_ns: int) -> JobRecord | None:
+    row = lock_job(conn, job_id)
+    if row is None or row.state == JOB_STATE_NUMBERS[JobState.DELETED]:
+        return None
+    job = job_record(row)
+    ended = job.state in JOB_TERMINAL
+    if job.goal is goal or (ended and (job.type is JobType.BATCH or goal is JobState.KILLED)):
+        return job
+    job = replace(
+        job,
+        goal=goal,
+        state=JobState.KILLING if goal is JobState.KILLED else JobState.PENDING,
+        desired_state_version=job.desired_state_version + 1,
+        completed_ns=0,
+        updated_ns=now_ns,
+        revision=job.revision + 1,
+    )
+    _write_steering(conn, job)
+    return job
+
+
+def _revive_job(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
+    """A job with a pod to run steers for its type's own goal."""
+    goal = default_goal(job.type)
+    if job.goal is goal and job.state not in JOB_TERMINAL:
+        return
+    state = job.state if job.state is JobState.INITIALIZED else JobState.PENDING
+    _write_steering(conn, replace(job, goal=goal, state=state, completed_ns=0, updated_ns=now_ns))
+
+
+def _write_steering(conn: sa.Connection, job: JobRecord) -> None:
+    conn.execute(
+        sa.update(JOB)
+        .where(JOB.c.job_id == job.job_id)
+        .values(
+            goal=JOB_STATE_NUMBERS[job.goal],
+            state=JOB_STATE_NUMBERS[job.state],
+            desired_state_version=job.desired_state_version,
+            completed_ns=job.completed_ns,
+            updated_ns=job.updated_ns,
+            revision=job.revision,
+        )
+    )
+
+
+def _touch_job(conn: sa.Connection, job_id: str) -> None:
+    """A settle that looked at the job before this is to look again."""
+    conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(revision=JOB.c.revision + 1))
+
+
+def _steer_pods(
+    conn: sa.Connection, job: JobRecord, span: tuple[int, int], goal: PodState, now_ns: int, message: str
+) -> list[int]:
+    lock_job(conn, job.job_id)
+    scope = in_range(job.job_id, *span)
+    number = POD_STATE_NUMBERS[goal]
+    other = POD.c.goal != number
+    if goal is not PodState.KILLED:
+        other = sa.and_(other, POD.c.goal == KILLED)
+    query = sa.select(POD.c.instance_id).where(scope, other).order_by(POD.c.instance_id)
+    changed = list(conn.execute(query).scalars())
+    if not changed:
+        return []
+    if goal is PodState.KILLED:
+        kill_pods(conn, scope, other, now_ns, message)
+    else:
+        _start_pods(conn, scope, other, number, now_ns, stored_text(message))
+    return changed
+
+
+def kill_pods(
+    conn: sa.Connection,
+    scope: sa.ColumnElement[bool],
+    condition: sa.ColumnElement[bool],
+    now_ns: int,
+    message: str,
+    why: Termination | None = None,
+    reason: str = "",
+) -> None:
+    """Goal KILLED for pods whose goal is another: at once for those that no queue knows, kept for those that ended."""
+    reached = terminated(why.reason if why else TerminationReason.KILLED_ON_REQUEST)
+    unqueued = POD.c.state == INITIALIZED
+    ended = POD.c.state.in_(TERMINAL_NUMBERS)
+    change_pods(conn, scope, sa.and_(condition, ended), {"goal": KILLED, **NO_NEXT_RUN}, now_ns)
+    change_pods(
+        conn, scope, sa.and_(condition, unqueued), {**killed_before_launch(now_ns), **reached, "goal": KILLED}, now_ns
+    )
+    values = {"goal": KILLED, "message": stored_text(message), "reason": reason, **reached}
+    change_pods(conn, scope, sa.and_(condition, ~ended, ~unqueued), values, now_ns)
+
+
+def _start_pods(
+    conn: sa.Connection,
+    scope: sa.ColumnElement[bool],
+    condition: sa.ColumnElement[bool],
+    goal: int,
+    now_ns: int,
+    message: str,
+) -> None:
+    ended = POD.c.state.in_(TERMINAL_NUMBERS)
+    dying = POD.c.state == KILLING
+    change_pods(conn, scope, sa.and_(condition, ended), {**new_run(message), "goal": goal}, now_ns)
+    newer = sa.case((POD.c.desired_run_id > POD.c.run_id, POD.c.desired_run_id), else_=POD.c.run_id + 1)
+    values = {"goal": goal, "message": message, "desired_run_id": newer, **NO_TERMINATION}
+    change_pods(conn, scope, sa.and_(condition, dying), values, now_ns)
+    change_pods(conn, scope, condition, {"goal": goal, "message": message, **NO_TERMINATION}, now_ns)
+
+
+def _want_new_runs(
+    conn: sa.Connection, job_id: str, span: tuple[int, int], words: dict[str, Any], now_ns: int
+) -> list[int]:
+    scope = in_range(job_id, *span)
+    wanted = sa.and_(POD.c.goal != KILLED, POD.c.goal != POD_STATE_NUMBERS[PodState.DELETED])
+    current = sa.and_(wanted, POD.c.desired_run_id <= POD.c.run_id)
+    ended = POD.c.state.in_(TERMINAL_NUMBERS)
+    newer = POD.c.run_id + 1
+    due = {"desired_run_id": newer, "next_run": int(NextRun.REPLACE), "due_ns": 0}
+    change_pods(conn, scope, sa.and_(current, ended), due, now_ns)
+    change_pods(conn, scope, current, {"desired_run_id": newer, **words}, now_ns)
+    query = sa.select(POD.c.instance_id).where(scope, wanted, POD.c.desired_run_id > POD.c.run_id)
+    return list(conn.execute(query.order_by(POD.c.instance_id)).scalars())
+
+
+assert TERMINATION_NUMBERS[TerminationReason.INVALID] == 0, "0 stands for no termination"

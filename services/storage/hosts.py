@@ -1,0 +1,275 @@
+"""The host manager's part: launches, statuses, kills. Each call is one transaction over many pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.lifecycle.pod import Applied, Orphan, apply_status
+from peloton.lifecycle.retry import REST, Ending, after_end
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobRecord, JobType
+from peloton.model.pod import ON_HOST, PodRecord, PodState, PodStatus
+from services.storage.admission import STATUS_SEQ
+from services.storage.codec import job_record, pod_record, ports_to_text, stored_text
+from services.storage.configs import read_facts
+from services.storage.engine import lock_job, lock_jobs, pod_keys, take_numbers
+from services.storage.store import KILLED, KILLING, READY, Store, add_events, among, change_pods, numbers
+from services.storage.tables import FRAMEWORK, POD, STATUS_LOG
+
+LAUNCH_MESSAGE = "Add hostname and ports"
+LAUNCH_REASON = "REASON_UPDATE_OFFER"
+KILL_MESSAGE = "Killing the task"
+
+LaunchRow = tuple[int, int, str, str, dict[str, int]]
+"""Instance, run, host, agent id, ports by name."""
+KillRow = tuple[PodId, str, str, int]
+"""Pod, host, agent id, seconds of grace."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusOutcome:
+    """What a batch of statuses did. ``orphans`` are to be killed on their hosts; ``ended`` are in the status log."""
+
+    changed_jobs: list[JobId] = field(default_factory=list)
+    orphans: list[PodId] = field(default_factory=list)
+    ended: list[PodId] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Change:
+    pod: PodRecord
+    ending: Ending = REST
+
+
+class Hosts(Store):
+    def mark_launched(self, job_id: JobId, rows: Sequence[LaunchRow], now_ns: int) -> set[int]:
+        """READY -> LAUNCHED; returns the instances that took it.
+
+        Refused: pods that are to be killed, that await another run, or that an earlier call launched.
+        """
+        return self.db.write(partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns)) if rows else set()
+
+    def apply_status(self, statuses: Sequence[PodStatus], cluster: str = "") -> StatusOutcome:
+        """Apply statuses in their order, write what changed with its events, and log what ended, in one transaction.
+
+        Ids of jobs, orphans and ended pods come in order of job, and of their statuses.
+        """
+        return self.db.write(partial(_apply_status, statuses=statuses)) if statuses else StatusOutcome()
+
+    def mark_killing(self, job_id: JobId, limit: int, again: bool = False) -> list[KillRow]:
+        """Pods on hosts that must end become KILLING; returns those, at most ``limit``, with their seconds of grace.
+
+        ``again`` also returns those that are KILLING already.
+        """
+        return self.db.write(partial(_mark_killing, job_id=job_id, limit=limit, again=again, now_ns=self.clock_ns()))
+
+    def framework_id(self, cluster: str) -> str | None:
+        query = sa.select(FRAMEWORK.c.framework_id).where(FRAMEWORK.c.cluster == cluster)
+        return self.db.read(lambda conn: conn.execute(query).scalar())
+
+    def set_framework_id(self, cluster: str, framework_id: str) -> None:
+        insert = self.db.upsert(FRAMEWORK).values(cluster=cluster, framework_id=framework_id)
+        statement = insert.on_conflict_do_update(index_elements=["cluster"], set_={"framework_id": framework_id})
+        self.db.write(lambda conn: conn.execute(statement))
+
+
+# -- launch --------------------------------------------------------------------------------------------------------
+
+
+def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], now_ns: int) -> set[int]:
+    if lock_job(conn, job_id) is None:
+        return set()
+    asked = {row[0]: row for row in rows}
+    query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(
+        among(conn, job_id, list(asked)), POD.c.state == READY, POD.c.goal != KILLED
+    )
+    taken = {instance for instance, run in conn.execute(query) if asked[instance][1] == run}
+    if not taken:
+        return taken
+    replaced = POD.c.run_id < POD.c.desired_run_id  # it waited when a new run was asked for, and takes that one
+    statement = (
+        sa.update(POD)
+        .where(POD.c.job_id == job_id, POD.c.instance_id == sa.bindparam("instance"))
+        .values(
+            state=POD_STATE_NUMBERS[PodState.LAUNCHED],
+            prev_run_id=sa.case((replaced, POD.c.run_id), else_=POD.c.prev_run_id),
+            run_id=POD.c.desired_run_id,
+            host=sa.bindparam("on_host"),
+            agent_id=sa.bindparam("on_agent"),
+            ports=sa.bindparam("with_ports"),
+            message=LAUNCH_MESSAGE,
+            reason=LAUNCH_REASON,
+            updated_ns=now_ns,
+            revision=POD.c.revision + 1,
+        )
+    )
+    values = [
+        {"instance": instance, "on_host": host, "on_agent": agent, "with_ports": ports_to_text(ports)}
+        for instance, _, host, agent, ports in asked.values()
+        if instance in taken
+    ]
+    conn.execute(statement, values)
+    add_events(conn, among(conn, job_id, sorted(taken)))
+    return taken
+
+
+# -- statuses ------------------------------------------------------------------------------------------------------
+
+
+def _apply_status(conn: sa.Connection, statuses: Sequence[PodStatus]) -> StatusOutcome:
+    jobs = {row.job_id: job_record(row) for row in lock_jobs(conn, [s.pod_id.job_id for s in statuses])}
+    pods = _read_pods(conn, statuses)
+    outcome = StatusOutcome()
+    rounds: list[dict[tuple[str, int], _Change]] = []
+    depth: dict[tuple[str, int], int] = {}
+    for status in statuses:
+        key = (status.pod_id.job_id, status.pod_id.instance_id)
+        change = _decide(jobs.get(status.pod_id.job_id), pods.get(key), status, outcome)
+        if change is None:
+            continue
+        pods[key] = change.pod
+        # Of several changes of one pod in a batch each is written, and has its event: one round per change.
+        at = depth.get(key, 0)
+        depth[key] = at + 1
+        if at == len(rounds):
+            rounds.append({})
+        rounds[at][key] = change
+    for changes in rounds:
+        _write_changes(conn, list(changes.values()))
+    _log_ended(conn, outcome, pods)
+    outcome.changed_jobs.extend(sorted({JobId(job) for job, _ in depth}))
+    return outcome
+
+
+def _read_pods(conn: sa.Connection, statuses: Iterable[PodStatus]) -> dict[tuple[str, int], PodRecord]:
+    keys = pod_keys(conn, sorted({(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses}))
+    query = sa.select(POD).select_from(
+        keys.join(POD, sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id))
+    )
+    return {(row.job_id, row.instance_id): pod_record(row) for row in conn.execute(query)}
+
+
+def _decide(job: JobRecord | None, pod: PodRecord | None, status: PodStatus, outcome: StatusOutcome) -> _Change | None:
+    job_type = job.type if job else JobType.BATCH
+    decision = apply_status(pod if job else None, status, job_type)
+    if isinstance(decision, Orphan):
+        outcome.orphans.append(status.pod_id)
+    if not isinstance(decision, Applied):
+        return None
+    if not decision.ended:
+        return _Change(decision.pod)
+    outcome.ended.append(status.pod_id)
+    return _Change(decision.pod, after_end(decision.pod, job_type, launch_lost=decision.launch_lost))
+
+
+_STATUS_COLUMNS = (
+    "state",
+    "host",
+    "agent_id",
+    "message",
+    "reason",
+    "health",
+    "failure_count",
+    "started_ns",
+    "completed_ns",
+    "updated_ns",
+    "run_seconds",
+    "termination",
+    "exit_code",
+    "signal",
+    "next_run",
+    "due_ns",
+    "revision",
+)
+_WRITE_STATUS = (
+    sa.update(POD)
+    .where(POD.c.job_id == sa.bindparam("key_job"), POD.c.instance_id == sa.bindparam("key_instance"))
+    .values({name: sa.bindparam(f"new_{name}") for name in _STATUS_COLUMNS})
+)
+
+
+def _write_changes(conn: sa.Connection, changes: Sequence[_Change]) -> None:
+    conn.execute(_WRITE_STATUS, [_status_values(change) for change in changes])
+    keys = pod_keys(conn, [(change.pod.job_id, change.pod.instance_id) for change in changes])
+    same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
+    add_events(conn, sa.true(), keys.join(POD, same))
+
+
+def _status_values(change: _Change) -> dict[str, Any]:
+    pod, termination = change.pod, change.pod.termination
+    return {
+        "key_job": pod.job_id,
+        "key_instance": pod.instance_id,
+        "new_state": POD_STATE_NUMBERS[pod.state],
+        "new_host": pod.host,
+        "new_agent_id": pod.agent_id,
+        "new_message": stored_text(pod.message),
+        "new_reason": stored_text(pod.reason),
+        "new_health": HEALTH_NUMBERS[pod.health],
+        "new_failure_count": pod.failure_count,
+        "new_started_ns": pod.started_ns,
+        "new_completed_ns": pod.completed_ns,
+        "new_updated_ns": pod.updated_ns,
+        "new_run_seconds": pod.run_seconds,
+        "new_termination": TERMINATION_NUMBERS[termination.reason] if termination else 0,
+        "new_exit_code": termination.exit_code if termination else 0,
+        "new_signal": stored_text(termination.signal) if termination else "",
+        "new_next_run": int(change.ending.next_run),
+        "new_due_ns": change.ending.due_ns,
+        "new_revision": pod.revision,
+    }
+
+
+def _log_ended(conn: sa.Connection, outcome: StatusOutcome, pods: dict[tuple[str, int], PodRecord]) -> None:
+    if not outcome.ended:
+        return
+    first = take_numbers(conn, STATUS_SEQ, len(outcome.ended))
+    rows = [
+        {
+            "seq": seq,
+            "job_id": pod.job_id,
+            "instance_id": pod.instance_id,
+            "run_id": pod.run_id,
+            "state": POD_STATE_NUMBERS[pods[pod.job_id, pod.instance_id].state],
+        }
+        for seq, pod in enumerate(outcome.ended, first)
+    ]
+    conn.execute(STATUS_LOG.insert(), rows)
+
+
+# -- kill ----------------------------------------------------------------------------------------------------------
+
+
+def _mark_killing(conn: sa.Connection, job_id: str, limit: int, again: bool, now_ns: int) -> list[KillRow]:
+    if lock_job(conn, job_id) is None:
+        return []
+    ends = sa.or_(POD.c.goal == KILLED, POD.c.desired_run_id > POD.c.run_id)
+    untold = sa.and_(POD.c.state.in_(numbers(ON_HOST - {PodState.KILLING})), ends)
+    chosen = sa.or_(untold, POD.c.state == KILLING) if again else untold
+    query = sa.select(POD).where(POD.c.job_id == job_id, chosen).order_by(POD.c.instance_id).limit(limit)
+    pods = [pod_record(row) for row in conn.execute(query)]
+    told = [pod.instance_id for pod in pods if pod.state is not PodState.KILLING]
+    if told:
+        scope = among(conn, job_id, told)
+        change_pods(conn, scope, sa.true(), {"state": KILLING, "message": KILL_MESSAGE}, now_ns)
+    return _with_grace(conn, job_id, pods)
+
+
+def _with_grace(conn: sa.Connection, job_id: str, pods: Sequence[PodRecord]) -> list[KillRow]:
+    if not pods:
+        return []
+    span = (pods[0].instance_id, pods[-1].instance_id)
+    facts = {version: read_facts(conn, job_id, version, span) for version in {pod.config_version for pod in pods}}
+    rows: list[KillRow] = []
+    for pod in pods:
+        default, overridden = facts[pod.config_version]
+        own = overridden.get(pod.instance_id, default)
+        assert own is not None, f"job {job_id} has no configuration {pod.config_version}"
+        rows.append((pod.pod_id, pod.host, pod.agent_id, own.grace_s))
+    return rows

@@ -1,0 +1,233 @@
+"""Jobs: creation, reading, growth, deletion, and the creation of their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from peloton.api import convert
+from peloton.api.convert import HEALTH_NUMBERS, JOB_STATE_NUMBERS, POD_STATE_NUMBERS
+from peloton.api.v0.job import job_pb2
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.lifecycle.goal import default_pod_goal
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
+from peloton.model.pod import HealthState
+from services.storage.codec import job_record, job_values, sla_values
+from services.storage.configs import insert_config, read_config, read_facts, search_text, without_instances
+from services.storage.engine import lock_job
+from services.storage.store import CHUNK_PODS, INITIALIZED, KILLED, NON_RUNNING_KILLED, Store, add_events, in_range
+from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, OVERRIDE, POD, POD_EVENT
+
+_IDS_PER_QUERY = 1_000
+_DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
+_ADDED_INSTANCES_VERSION = "operation aborted due to unexpected version"
+
+
+class Jobs(Store):
+    def job(self, job_id: JobId) -> JobRecord | None:
+        """None for a job that does not exist or is being deleted."""
+        return next(iter(self.jobs([job_id])), None)
+
+    def jobs(self, job_ids: Iterable[JobId]) -> list[JobRecord]:
+        """Those that exist, by id."""
+        wanted = sorted(set(job_ids))
+
+        def work(conn: sa.Connection) -> list[JobRecord]:
+            rows: list[sa.Row[Any]] = []
+            for begin in range(0, len(wanted), _IDS_PER_QUERY):
+                query = sa.select(JOB).where(JOB.c.job_id.in_(wanted[begin : begin + _IDS_PER_QUERY]))
+                rows += conn.execute(query.where(JOB.c.state != _DELETED).order_by(JOB.c.job_id))
+            return [job_record(row) for row in rows]
+
+        return self.db.read(work)
+
+    def active_job_ids(self) -> list[JobId]:
+        """Jobs that have not ended."""
+        query = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+        return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+
+    def create_job(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
+        """Store a new job with version 1 of its configuration. Raises AlreadyExists."""
+        job = replace(job, created_ns=job.created_ns or now_ns, updated_ns=job.updated_ns or now_ns)
+
+        def work(conn: sa.Connection) -> None:
+            conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
+            insert_config(conn, job.job_id, job.config_version, config, config.instanceConfig, now_ns)
+
+        try:
+            self.db.write(work)
+        except IntegrityError as error:
+            raise AlreadyExists(f"job {job.job_id} already exists") from error
+
+    def add_instances(
+        self, job_id: JobId, config: job_pb2.JobConfig, new_count: int, expected_version: int, now_ns: int
+    ) -> int:
+        """Grow a job to ``new_count`` instances under a new configuration version, which is returned.
+
+        Overrides in ``config`` of instances that exist already do not count. Raises NotFound, InvalidArgument for a
+        job that has ended or would shrink, Aborted when the version is no longer ``expected_version``.
+        """
+
+        def work(conn: sa.Connection) -> int:
+            row = lock_job(conn, job_id)
+            if row is None:
+                raise NotFound(f"job {job_id} not found")
+            job = job_record(row)
+            if job.state in JOB_TERMINAL:
+                raise InvalidArgument(f"Job is in a terminal state:{job.state}")
+            if job.config_version == expected_version + 1 and job.instance_count == new_count:
+                stored = read_config(conn, job_id, job.config_version)
+                if stored == _grown(config, new_count):
+                    return job.config_version  # an earlier call did it
+            if job.config_version != expected_version:
+                raise Aborted(_ADDED_INSTANCES_VERSION)
+            if new_count < job.instance_count:
+                raise InvalidArgument(f"new instance count can't be less: {new_count} < {job.instance_count}")
+            _store_growth(conn, job, _grown(config, new_count), config, now_ns)
+            return expected_version + 1
+
+        return self.db.write(work)
+
+    def create_pods(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
+        """Create the pods that are missing of ``0 .. instance_count-1``, in chunks; returns how many exist.
+
+        ``on_chunk`` hears the count after each chunk. Pods of a job whose goal is KILLED are created KILLED.
+        """
+        while True:
+            before, count, wanted = self.db.write(lambda conn: _create_chunk(conn, job_id, self.clock_ns()))
+            if count > before:
+                on_chunk(count)
+            if count >= wanted or count == before:
+                return count
+
+    def delete_job(self, job_id: JobId) -> None:
+        """Forget an ended job and all that belongs to it. Raises InvalidArgument when it has not ended."""
+
+        def mark(conn: sa.Connection) -> int:
+            row = lock_job(conn, job_id)
+            if row is None:
+                return 0
+            if row.state not in FINISHED_STATES:
+                raise InvalidArgument(f"Job is not in a terminal state: {convert.JOB_STATES[row.state]}")
+            conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(state=_DELETED, goal=_DELETED))
+            return int(row.instance_count)
+
+        instance_count = self.db.write(mark)
+        for start in range(0, instance_count, CHUNK_PODS):
+            for table in (POD_EVENT, OVERRIDE, POD):
+                chunk = table.c.instance_id.between(start, start + CHUNK_PODS - 1)
+                statement = sa.delete(table).where(table.c.job_id == job_id, chunk)
+                self.db.write(lambda conn, statement=statement: conn.execute(statement))  # type: ignore[misc]
+
+        def forget(conn: sa.Connection) -> None:
+            for table in (JOB_CONFIG, JOB):
+                conn.execute(sa.delete(table).where(table.c.job_id == job_id))
+
+        self.db.write(forget)
+
+
+def _grown(config: job_pb2.JobConfig, new_count: int) -> job_pb2.JobConfig:
+    bare = without_instances(config)
+    bare.instanceCount = new_count
+    return bare
+
+
+def _store_growth(
+    conn: sa.Connection, job: JobRecord, bare: job_pb2.JobConfig, config: job_pb2.JobConfig, now_ns: int
+) -> None:
+    added = [i for i in config.instanceConfig if job.instance_count <= i < bare.instanceCount]
+    grown = job_pb2.JobConfig()
+    grown.CopyFrom(bare)
+    for instance_id in added:
+        grown.instanceConfig[instance_id].CopyFrom(config.instanceConfig[instance_id])
+    insert_config(conn, job.job_id, job.config_version + 1, grown, added, now_ns)
+    conn.execute(
+        sa.update(JOB)
+        .where(JOB.c.job_id == job.job_id)
+        .values(
+            instance_count=bare.instanceCount,
+            config_version=job.config_version + 1,
+            state=JOB_STATE_NUMBERS[JobState.INITIALIZED],
+            search=search_text(bare),
+            revision=JOB.c.revision + 1,
+            updated_ns=now_ns,
+            **sla_values(convert.sla_spec(bare)),
+        )
+    )
+
+
+# -- pods ----------------------------------------------------------------------------------------------------------
+
+
+def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, int, int]:
+    """Create the next pods; returns how many existed, how many exist, and how many there are to be."""
+    row = lock_job(conn, job_id)
+    if row is None:
+        raise NotFound(f"job {job_id} not found")
+    job = job_record(row)
+    last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
+    start = 0 if last is None else last + 1  # chunks are created in order, each whole or not at all
+    count = min(CHUNK_PODS, job.instance_count - start)
+    if count <= 0 or job.state in JOB_TERMINAL:
+        return start, start, job.instance_count
+    default, overridden = read_facts(conn, job_id, job.config_version, (start, start + count - 1))
+    assert default is not None, f"job {job_id} has no configuration {job.config_version}"
+    values = {
+        **_new_pod(job, now_ns),
+        "max_failures": default.max_failures,
+        "initial_health": HEALTH_NUMBERS[default.health],
+    }
+    _insert_pods(conn, job_id, start, count, values)
+    special = [
+        {"instance": i, "max_failures": facts.max_failures, "initial_health": HEALTH_NUMBERS[facts.health]}
+        for i, facts in overridden.items()
+        if (facts.max_failures, facts.health) != (default.max_failures, default.health)
+    ]
+    if special:
+        mine = sa.and_(POD.c.job_id == job_id, POD.c.instance_id == sa.bindparam("instance"))
+        conn.execute(
+            sa.update(POD)
+            .where(mine)
+            .values(max_failures=sa.bindparam("max_failures"), initial_health=sa.bindparam("initial_health")),
+            special,
+        )
+    alive = sa.and_(in_range(job_id, start, count), POD.c.state == INITIALIZED)
+    conn.execute(sa.update(POD).where(alive, POD.c.health != POD.c.initial_health).values(health=POD.c.initial_health))
+    add_events(conn, in_range(job_id, start, count))
+    return start, start + count, job.instance_count
+
+
+def _new_pod(job: JobRecord, now_ns: int) -> dict[str, Any]:
+    stillborn = job.goal is JobState.KILLED
+    health = HealthState.INVALID if stillborn else HealthState.DISABLED
+    values: dict[str, Any] = dict.fromkeys((c.name for c in POD.columns if isinstance(c.type, sa.Text)), "")
+    values |= dict.fromkeys((c.name for c in POD.columns if isinstance(c.type, sa.Integer | sa.Double)), 0)
+    values |= {
+        "job_id": job.job_id,
+        "run_id": 1,
+        "desired_run_id": 1,
+        "state": KILLED if stillborn else INITIALIZED,
+        "goal": KILLED if stillborn else POD_STATE_NUMBERS[default_pod_goal(job.type)],
+        "config_version": job.config_version,
+        "desired_config_version": job.config_version,
+        "message": NON_RUNNING_KILLED if stillborn else "",
+        "health": HEALTH_NUMBERS[health],
+        "completed_ns": now_ns if stillborn else 0,
+        "updated_ns": now_ns,
+        "revision": 1,
+    }
+    return values
+
+
+def _insert_pods(conn: sa.Connection, job_id: str, start: int, count: int, values: dict[str, Any]) -> None:
+    """One statement: the database counts the instances."""
+    numbered = sa.select(sa.literal(start, sa.BigInteger).label("i")).cte("numbered", recursive=True)
+    numbered = numbered.union_all(sa.select(numbered.c.i + 1).where(numbered.c.i < start + count - 1))
+    columns = [c for c in POD.columns if c.name != "instance_id"]
+    rows = sa.select(numbered.c.i, *(sa.literal(values[c.name], c.type) for c in columns))
+    conn.execute(POD.insert().from_select(["instance_id", *(c.name for c in columns)], rows))

@@ -1,0 +1,32 @@
+"""Leadership: one row per role, held for a time."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from services.storage.store import Store
+from services.storage.tables import LEASE
+
+
+class Leases(Store):
+    def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
+        """Take the role when it is free, its lease has run out, or ``owner`` holds it already (which renews it)."""
+        values = {"owner": owner, "address": address, "expires_s": now_s + ttl_s}
+        insert = self.db.upsert(LEASE).values(role=role, **values)
+        statement = insert.on_conflict_do_update(
+            index_elements=["role"],
+            set_=values,
+            where=sa.or_(LEASE.c.owner == owner, LEASE.c.expires_s <= now_s),
+        )
+        counted = statement.execution_options(preserve_rowcount=True)  # else unknown for an insert on PostgreSQL
+        return self.db.write(lambda conn: conn.execute(counted).rowcount) == 1
+
+    def release_lease(self, role: str, owner: str) -> bool:
+        """False when ``owner`` did not hold it."""
+        statement = sa.delete(LEASE).where(LEASE.c.role == role, LEASE.c.owner == owner)
+        return self.db.write(lambda conn: conn.execute(statement).rowcount) == 1
+
+    def leader(self, role: str, now_s: float) -> str | None:
+        """Address of who holds the role."""
+        query = sa.select(LEASE.c.address).where(LEASE.c.role == role, LEASE.c.expires_s > now_s)
+        return self.db.read(lambda conn: conn.execute(query).scalar())

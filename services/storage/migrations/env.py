@@ -1,0 +1,14 @@
+"""Run by alembic: migrations work in the transaction that they are given."""
+
+from alembic import context
+
+from services.storage.tables import METADATA
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=METADATA,
+    render_as_batch=True,
+    compare_server_default=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

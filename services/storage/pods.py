@@ -1,0 +1,94 @@
+"""Reading pods and their events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import sqlalchemy as sa
+
+from peloton.api.convert import POD_STATES
+from peloton.model.ids import JobId, PodId
+from peloton.model.pod import PodEvent, PodRecord, PodState
+from services.storage.codec import pod_event, pod_record
+from services.storage.store import ON_HOST_NUMBERS, Store
+from services.storage.tables import FINISHED_STATES, JOB, POD, POD_EVENT
+
+PAGE_PODS = 5_000
+
+
+class Pods(Store):
+    def pod(self, job_id: JobId, instance_id: int) -> PodRecord | None:
+        return next(iter(self.pods(job_id, instance_id, instance_id + 1)), None)
+
+    def pods(self, job_id: JobId, start: int = 0, stop: int | None = None, limit: int = 1_000) -> list[PodRecord]:
+        """Instances from ``start`` on, below ``stop``, by instance id. The next page starts after the last one."""
+        query = sa.select(POD).where(POD.c.job_id == job_id, POD.c.instance_id >= start)
+        if stop is not None:
+            query = query.where(POD.c.instance_id < stop)
+        query = query.order_by(POD.c.instance_id).limit(limit)
+        return self.db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
+
+    def pod_events(
+        self, job_id: JobId, instance_id: int, run_id: int | None = None, run_limit: int = 1
+    ) -> list[PodEvent]:
+        """Events of one run, or of the newest ``run_limit`` runs (0: all), newest first."""
+        mine = sa.and_(POD_EVENT.c.job_id == job_id, POD_EVENT.c.instance_id == instance_id)
+        query = sa.select(POD_EVENT).where(mine)
+        if run_id is not None:
+            query = query.where(POD_EVENT.c.run_id == run_id)
+        elif run_limit:
+            runs = sa.select(POD_EVENT.c.run_id).where(mine).distinct()
+            newest = runs.order_by(POD_EVENT.c.run_id.desc()).limit(run_limit).subquery()
+            query = query.where(POD_EVENT.c.run_id.in_(sa.select(newest.c.run_id)))
+        query = query.order_by(POD_EVENT.c.revision.desc())
+        return self.db.read(lambda conn: [pod_event(row) for row in conn.execute(query)])
+
+    def delete_pod_events(self, job_id: JobId, instance_id: int, upto_run: int, from_run: int = 0) -> int:
+        """Forget the events of runs ``from_run .. upto_run``; returns how many there were."""
+        statement = sa.delete(POD_EVENT).where(
+            POD_EVENT.c.job_id == job_id,
+            POD_EVENT.c.instance_id == instance_id,
+            POD_EVENT.c.run_id.between(from_run, upto_run),
+        )
+        return self.db.write(lambda conn: conn.execute(statement).rowcount)
+
+    def pods_on_hosts(self) -> Iterator[Sequence[tuple[PodId, str, str, PodState]]]:
+        """Pages of ``(pod id, host, agent id, state)`` of all pods that a host may know, for reconciliation."""
+        query = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+        page: list[tuple[PodId, str, str, PodState]] = []
+        for job_id in self.db.read(lambda conn: list(conn.execute(query).scalars())):
+            start = 0
+            while True:
+                found = self._on_hosts(job_id, start)
+                page += found
+                if len(page) >= PAGE_PODS:
+                    yield page
+                    page = []
+                if len(found) < PAGE_PODS:
+                    break
+                start = found[-1][0].instance_id + 1
+        if page:
+            yield page
+
+    def _on_hosts(self, job_id: str, start: int) -> list[tuple[PodId, str, str, PodState]]:
+        query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.agent_id, POD.c.state).where(
+            POD.c.job_id == job_id, POD.c.instance_id >= start, POD.c.state.in_(ON_HOST_NUMBERS)
+        )
+        query = query.order_by(POD.c.instance_id).limit(PAGE_PODS)
+
+        def work(conn: sa.Connection) -> list[tuple[PodId, str, str, PodState]]:
+            return [
+                (
+                    PodId(
+                        JobId(job_id),
+                        instance,
+                        run,
+                    ),
+                    host,
+                    agent,
+                    POD_STATES[state],
+                )
+                for instance, run, host, agent, state in conn.execute(query)
+            ]
+
+        return self.db.read(work)

@@ -1,0 +1,203 @@
+"""The tables. Enums are the wire's numbers, times unix nanoseconds with 0 for "unset", texts never null.
+
+No index mentions a pod column that changes: PostgreSQL then updates pods in place (HOT), and work is found through
+the small job table and a range scan of its pods.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlmodel import Field, SQLModel
+
+_UUID: Any = sa.Uuid(as_uuid=False)
+_TEXT: Any = sa.Text
+_BIG: Any = sa.BigInteger
+_SMALL: Any = sa.SmallInteger
+_BLOB: Any = sa.LargeBinary
+_FLOAT: Any = sa.Double
+
+FINISHED_STATES = (4, 5, 6, 9)
+"""Numbers of JOB_TERMINAL; fixed here because an index mentions them."""
+_ACTIVE = sa.text("state not in (4, 5, 6, 9)")
+
+
+class Job(SQLModel, table=True):
+    """A job's runtime. ``search`` is its configuration as lower-case JSON, without instances."""
+
+    __tablename__ = "job"
+    __table_args__ = (
+        sa.Index("ix_job_active", "job_id", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
+        sa.Index("ix_job_created", "created_ns"),
+    )
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    name: str = Field(sa_type=_TEXT)
+    type: int = Field(sa_type=_SMALL)
+    owning_team: str = Field(sa_type=_TEXT)
+    respool_id: str = Field(sa_type=_TEXT)
+    instance_count: int
+    priority: int = Field(sa_type=_BIG)
+    preemptible: bool
+    revocable: bool
+    maximum_running_instances: int = Field(sa_type=_BIG)
+    minimum_running_instances: int = Field(sa_type=_BIG)
+    max_running_time_s: int = Field(sa_type=_BIG)
+    maximum_unavailable_instances: int = Field(sa_type=_BIG)
+    state: int = Field(sa_type=_SMALL)
+    goal: int = Field(sa_type=_SMALL)
+    config_version: int
+    state_version: int
+    desired_state_version: int
+    workflow_version: int
+    has_controller: bool
+    pod_counts: str = Field(sa_type=_TEXT)  # JSON {number of state: pods}
+    labels: str = Field(sa_type=_TEXT)  # JSON [[key, value]]
+    search: str = Field(sa_type=_TEXT)
+    created_ns: int = Field(sa_type=_BIG)
+    started_ns: int = Field(sa_type=_BIG)
+    completed_ns: int = Field(sa_type=_BIG)
+    updated_ns: int = Field(sa_type=_BIG)
+    run_seconds: float = Field(sa_type=_FLOAT)
+    revision: int = Field(sa_type=_BIG)
+
+
+class JobConfigRow(SQLModel, table=True):
+    """A version of a job's configuration without its instances; immutable."""
+
+    __tablename__ = "job_config"
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    version: int = Field(primary_key=True)
+    created_ns: int = Field(sa_type=_BIG)
+    facts: str = Field(sa_type=_TEXT)  # JSON InstanceFacts of the default
+    config: bytes = Field(sa_type=_BLOB)
+
+
+class JobConfigOverride(SQLModel, table=True):
+    """What one instance changes; holds from ``version`` on, until a newer one. ``facts`` are of the merged config."""
+
+    __tablename__ = "job_config_override"
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    instance_id: int = Field(primary_key=True, sa_type=_BIG)
+    version: int = Field(primary_key=True)
+    facts: str = Field(sa_type=_TEXT)
+    config: bytes = Field(sa_type=_BLOB)
+
+
+class Pod(SQLModel, table=True):
+    """An instance's runtime: its current run.
+
+    ``next_run`` and ``due_ns``: why and when an ended pod runs again. ``queue_seq``: order in which it was queued.
+    """
+
+    __tablename__ = "pod"
+    __table_args__ = {"sqlite_with_rowid": False, "postgresql_with": {"fillfactor": 85}}
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    instance_id: int = Field(primary_key=True, sa_type=_BIG)
+    run_id: int = Field(sa_type=_BIG)
+    desired_run_id: int = Field(sa_type=_BIG)
+    prev_run_id: int = Field(sa_type=_BIG)
+    state: int = Field(sa_type=_SMALL)
+    goal: int = Field(sa_type=_SMALL)
+    config_version: int
+    desired_config_version: int
+    queue_seq: int = Field(sa_type=_BIG)
+    next_run: int = Field(sa_type=_SMALL)
+    due_ns: int = Field(sa_type=_BIG)
+    host: str = Field(sa_type=_TEXT)
+    agent_id: str = Field(sa_type=_TEXT)
+    ports: str = Field(sa_type=_TEXT)  # JSON {name: number}, empty for none
+    message: str = Field(sa_type=_TEXT)
+    reason: str = Field(sa_type=_TEXT)
+    health: int = Field(sa_type=_SMALL)
+    initial_health: int = Field(sa_type=_SMALL)  # what a new run starts with
+    failure_count: int
+    max_failures: int
+    started_ns: int = Field(sa_type=_BIG)
+    completed_ns: int = Field(sa_type=_BIG)
+    updated_ns: int = Field(sa_type=_BIG)
+    run_seconds: float = Field(sa_type=_FLOAT)
+    termination: int = Field(sa_type=_SMALL)  # 0 = none
+    exit_code: int = Field(sa_type=_BIG)
+    signal: str = Field(sa_type=_TEXT)
+    revision: int = Field(sa_type=_BIG)
+
+
+class PodEventRow(SQLModel, table=True):
+    """The pod as it was after the write that made ``revision``."""
+
+    __tablename__ = "pod_event"
+    __table_args__ = {"sqlite_with_rowid": False}
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    instance_id: int = Field(primary_key=True, sa_type=_BIG)
+    revision: int = Field(primary_key=True, sa_type=_BIG)
+    run_id: int = Field(sa_type=_BIG)
+    desired_run_id: int = Field(sa_type=_BIG)
+    prev_run_id: int = Field(sa_type=_BIG)
+    state: int = Field(sa_type=_SMALL)
+    goal: int = Field(sa_type=_SMALL)
+    config_version: int
+    desired_config_version: int
+    host: str = Field(sa_type=_TEXT)
+    agent_id: str = Field(sa_type=_TEXT)
+    message: str = Field(sa_type=_TEXT)
+    reason: str = Field(sa_type=_TEXT)
+    health: int = Field(sa_type=_SMALL)
+    time_ns: int = Field(sa_type=_BIG)
+
+
+class StatusLog(SQLModel, table=True):
+    """Runs that ended on hosts, in the order of their commits."""
+
+    __tablename__ = "status_log"
+    seq: int = Field(primary_key=True, sa_type=_BIG, sa_column_kwargs={"autoincrement": False})
+    job_id: str = Field(sa_type=_UUID)
+    instance_id: int = Field(sa_type=_BIG)
+    run_id: int = Field(sa_type=_BIG)
+    state: int = Field(sa_type=_SMALL)
+
+
+class Counter(SQLModel, table=True):
+    """Numbers given out in the order of commits: whoever takes some holds the row until the commit.
+
+    The rows are made by the migrations.
+    """
+
+    __tablename__ = "counter"
+    name: str = Field(primary_key=True, sa_type=_TEXT)
+    value: int = Field(sa_type=_BIG)
+
+
+class Respool(SQLModel, table=True):
+    __tablename__ = "respool"
+    respool_id: str = Field(primary_key=True, sa_type=_TEXT)
+    spec: str = Field(sa_type=_TEXT)  # JSON PoolSpec
+    config: bytes = Field(sa_type=_BLOB)
+    updated_ns: int = Field(sa_type=_BIG)
+
+
+class Framework(SQLModel, table=True):
+    __tablename__ = "framework"
+    cluster: str = Field(primary_key=True, sa_type=_TEXT)
+    framework_id: str = Field(sa_type=_TEXT)
+
+
+class Lease(SQLModel, table=True):
+    __tablename__ = "lease"
+    role: str = Field(primary_key=True, sa_type=_TEXT)
+    owner: str = Field(sa_type=_TEXT)
+    address: str = Field(sa_type=_TEXT)
+    expires_s: float = Field(sa_type=_FLOAT)
+
+
+METADATA = SQLModel.metadata
+JOB = METADATA.tables["job"]
+JOB_CONFIG = METADATA.tables["job_config"]
+OVERRIDE = METADATA.tables["job_config_override"]
+POD = METADATA.tables["pod"]
+POD_EVENT = METADATA.tables["pod_event"]
+STATUS_LOG = METADATA.tables["status_log"]
+COUNTER = METADATA.tables["counter"]
+RESPOOL = METADATA.tables["respool"]
+FRAMEWORK = METADATA.tables["framework"]
+LEASE = METADATA.tables["lease"]

@@ -1,0 +1,158 @@
+"""The only Temporal client: connect, start job workflows, and wake them.
+
+Wake-ups are coalesced: a job is told at most once per ``interval_s`` however much changes, and a wake-up is tried
+again until Temporal takes it. They carry nothing, so losing the memory of this process loses only time: whoever
+starts again wakes all active jobs once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from peloton.model.ids import JobId, job_workflow_id
+from peloton.model.job import JobRecord
+from workflows.job import JOB_STATE, JobInput, JobWorkflow
+from workflows.policies import Policies
+
+log = logging.getLogger(__name__)
+
+TASK_QUEUE = "peloton-batch"
+JOB_ID = SearchAttributeKey.for_keyword("PelotonJob")
+JOB_POOL = SearchAttributeKey.for_keyword("PelotonPool")
+JOB_TYPE = SearchAttributeKey.for_keyword("PelotonType")
+SEARCH_ATTRIBUTES = (JOB_ID, JOB_POOL, JOB_TYPE, JOB_STATE)
+
+WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
+"""A worker that dies inside a workflow task is replaced after this."""
+SIGNALS_IN_FLIGHT_MAX = 50
+RPC_TIMEOUT = timedelta(seconds=10)
+RETRY_S = 1.0
+"""Between attempts to wake a job."""
+RETRY_S = 1.0
+
+
+async def connect(address: str, namespace: str) -> Client:
+    """Lazy: the client connects with its first call, so a process may start before Temporal does."""
+    return await Client.connect(address, namespace=namespace, lazy=True)
+
+
+async def register_search_attributes(client: Client) -> None:
+    """Add the search attributes that are missing; a no-op on the local cluster, whose server starts with them."""
+    service = client.operator_service
+    known = await service.list_search_attributes(ListSearchAttributesRequest(namespace=client.namespace))
+    missing = {a.name for a in SEARCH_ATTRIBUTES} - set(known.custom_attributes)
+    if missing:
+        keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+        await service.add_search_attributes(
+            AddSearchAttributesRequest(
+                namespace=client.namespace, search_attributes=dict.fromkeys(sorted(missing), keyword)
+            )
+        )
+
+
+async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = TASK_QUEUE) -> None:
+    """Make sure that the workflow of a job exists. Repeating it is harmless: the id is the mutex."""
+    await client.start_workflow(
+        JobWorkflow.run,
+        JobInput(job.job_id, job.name, policies),
+        id=job_workflow_id(job.job_id),
+        task_queue=task_queue,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        task_timeout=WORKFLOW_TASK_TIMEOUT,
+        rpc_timeout=RPC_TIMEOUT,
+        static_summary=f"{job.type} job {job.name or job.job_id}, {job.instance_count} instances",
+        search_attributes=TypedSearchAttributes(
+            [
+                SearchAttributePair(JOB_ID, job.job_id),
+                SearchAttributePair(JOB_POOL, job.respool_id),
+                SearchAttributePair(JOB_TYPE, job.type.value),
+                SearchAttributePair(JOB_STATE, job.state.value),
+            ]
+        ),
+    )
+
+
+class JobWaker:
+    """Implements ``ports.Lifecycles``. ``jobs_changed`` may be called from any thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        find_job: Callable[[JobId], JobRecord | None],
+        policies: Policies,
+        interval_s: float = 0.25,
+    ) -> None:
+        self._client = client
+        self._find_job = find_job
+        self._policies = policies
+        self._interval_s = interval_s
+        self._noted: set[JobId] = set()
+        self._lock = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._wanted = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name="job waker")
+
+    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+        with self._lock:
+            before = len(self._noted)
+            self._noted.update(job_ids)
+            if before or not self._noted:
+                return
+        with suppress(RuntimeError):  # the loop has closed: whoever starts next wakes all active jobs
+            self._loop.call_soon_threadsafe(self._wanted.set)
+
+    async def start_job(self, job_id: JobId) -> None:
+        """Make sure that a stored job that has not ended has its workflow; raises RPCError."""
+        job = await asyncio.to_thread(self._find_job, job_id)
+        if job is not None and job.is_active:
+            await start_job(self._client, job, self._policies)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        slots = asyncio.Semaphore(SIGNALS_IN_FLIGHT_MAX)
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            with self._lock:
+                jobs, self._noted = self._noted, set()
+            await asyncio.gather(*(self._wake(job_id, slots) for job_id in sorted(jobs)))
+            await asyncio.sleep(self._interval_s)
+
+    async def _wake(self, job_id: JobId, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            try:
+                await self._signal_or_start(job_id)
+            except Exception as error:  # of Temporal or of storage: neither may end the waker
+                log.warning("job %s not woken yet: %s", job_id, error)
+                self._loop.call_later(RETRY_S, self.jobs_changed, [job_id])
+
+    async def _signal_or_start(self, job_id: JobId) -> None:
+        """A finished workflow needs no waking; a stored job without one was created while Temporal was away."""
+        handle = self._client.get_workflow_handle(job_workflow_id(job_id))
+        try:
+            await handle.signal(JobWorkflow.changed, rpc_timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            await self.start_job(job_id)

@@ -1,0 +1,12 @@
+"""The one definition of the workflow sandbox, shared by workers, replays and tests."""
+
+from __future__ import annotations
+
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+
+def workflow_runner() -> SandboxedWorkflowRunner:
+    """Default restrictions; our own pure modules pass through, so that they load once per process."""
+    return SandboxedWorkflowRunner(
+        restrictions=SandboxRestrictions.default.with_passthrough_modules("peloton", "activities", "temporalio")
+    )

@@ -1,0 +1,66 @@
+"""The worker: runs workflows, and activities with their ports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.admission import AdmissionActivities
+from activities.launch import LaunchActivities
+from activities.placement import PlacementActivities
+from activities.records import RecordsActivities
+from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
+from services.temporal import TASK_QUEUE
+from services.worker.sandbox import workflow_runner
+from workflows.job import JobWorkflow
+
+STICKY_TIMEOUT = timedelta(seconds=2)
+"""How long the jobs of a worker that died wait before another one takes them."""
+ACTIVITY_THREADS_MAX = 16
+"""Activities wait for storage and RPCs; more threads only queue there."""
+
+
+@dataclass(frozen=True)
+class WorkerPorts:
+    records: JobRecords
+    resmgr: ResourceManager
+    hosts: HostManager
+    placer: Placer
+
+
+def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
+    """Every activity of our workflows, bound to its ports."""
+    records = RecordsActivities(ports.records, now_ns)
+    admission = AdmissionActivities(ports.resmgr)
+    placement = PlacementActivities(ports.records, ports.hosts, ports.resmgr, ports.placer)
+    launch = LaunchActivities(ports.hosts)
+    return [
+        records.create_pods,
+        records.settle,
+        admission.enqueue,
+        admission.kill_queued,
+        placement.place,
+        launch.launch,
+        launch.kill_running,
+    ]
+
+
+def build_worker(client: Client, ports: WorkerPorts, task_queue: str = TASK_QUEUE) -> Worker:
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[JobWorkflow],
+        activities=activities_on(ports),
+        workflow_runner=workflow_runner(),
+        activity_executor=ThreadPoolExecutor(ACTIVITY_THREADS_MAX, thread_name_prefix="activity"),
+        max_concurrent_activities=ACTIVITY_THREADS_MAX,
+        max_concurrent_local_activities=ACTIVITY_THREADS_MAX,
+        sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+    )

@@ -1,0 +1,148 @@
+"""Jobs and pods in the states that tests begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from peloton.api import convert
+from peloton.api.v0.job import job_pb2
+from peloton.model.ids import JobId, PodId, new_job_id
+from peloton.model.job import JobProgress, JobType
+from peloton.model.pod import PodRecord, PodState, PodStatus
+from services.storage.gateway import Gateway, StatusOutcome
+
+SECOND = 1_000_000_000
+NOW = 1_700_000_000 * SECOND
+I, P, READY, LAUNCHED, STARTING, R, S, F, L, KILLING, K = (  # noqa: E741
+    PodState.INITIALIZED,
+    PodState.PENDING,
+    PodState.READY,
+    PodState.LAUNCHED,
+    PodState.STARTING,
+    PodState.RUNNING,
+    PodState.SUCCEEDED,
+    PodState.FAILED,
+    PodState.LOST,
+    PodState.KILLING,
+    PodState.KILLED,
+)
+
+
+class Clock:
+    """Time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ns = NOW
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def advance(self, seconds: float) -> int:
+        self.now_ns += int(seconds * SECOND)
+        return self.now_ns
+
+
+def a_config(count: int = 4, *, type_: JobType = JobType.BATCH, retries: int = 0, **sla: Any) -> job_pb2.JobConfig:
+    config = job_pb2.JobConfig(
+        name="train",
+        type=convert.JOB_TYPE_NUMBERS[type_],  # type: ignore[arg-type]
+        owningTeam="maps",
+        instanceCount=count,
+        sla=job_pb2.SlaConfig(**sla),
+    )
+    config.respoolID.value = "pool"
+    config.labels.add(key="stage", value="prod-eu")
+    task = config.defaultConfig
+    task.name = "worker"
+    task.resource.cpuLimit = 1.5
+    task.resource.memLimitMb = 100
+    task.command.value = "true"
+    task.restartPolicy.maxFailures = retries
+    return config
+
+
+def create(gateway: Gateway, config: job_pb2.JobConfig, job_id: JobId | None = None) -> JobId:
+    """The job without its pods."""
+    job_id = job_id or new_job_id()
+    gateway.create_job(convert.new_job_record(job_id, config, NOW), config, NOW)
+    return job_id
+
+
+def a_job(gateway: Gateway, count: int = 4, **config: Any) -> JobId:
+    """A job whose pods are INITIALIZED."""
+    job_id = create(gateway, a_config(count, **config))
+    gateway.create_pods(job_id, lambda _: None)
+    gateway.settle(job_id, NOW)
+    return job_id
+
+
+def queue(gateway: Gateway, job_id: JobId, limit: int = 1_000_000, queue_seq: int = 1) -> int:
+    return gateway.mark_pending(job_id, gateway.queueable(job_id, limit), queue_seq)
+
+
+def admit(gateway: Gateway, job_id: JobId) -> int:
+    """Everything that can be is READY."""
+    queue(gateway, job_id)
+    job = gateway.job(job_id)
+    assert job is not None
+    return gateway.mark_ready([(job_id, 0, job.instance_count)])
+
+
+def launch(gateway: Gateway, job_id: JobId, limit: int = 1_000_000) -> set[int]:
+    """Every READY pod is LAUNCHED on a host."""
+    ready = [pod for gang in gateway.ready_gangs(job_id, limit) for pod in gang.pods]
+    rows = [(instance, run, f"host{instance % 3}", "agent", {"http": 31000}) for instance, run in ready]
+    return gateway.mark_launched(job_id, rows, NOW)
+
+
+def a_running_job(gateway: Gateway, count: int = 4, **config: Any) -> JobId:
+    job_id = a_job(gateway, count, **config)
+    run(gateway, job_id)
+    return job_id
+
+
+def run(gateway: Gateway, job_id: JobId) -> None:
+    """Everything that can be is RUNNING."""
+    admit(gateway, job_id)
+    launched = launch(gateway, job_id)
+    report(gateway, job_id, sorted(launched), R)
+    gateway.settle(job_id, NOW)
+
+
+def report(
+    gateway: Gateway, job_id: JobId, instances: Iterable[int], state: PodState, time_ns: int = NOW, **more: Any
+) -> StatusOutcome:
+    """Hosts report the current runs of these instances."""
+    runs = runs_of(gateway, job_id)
+    statuses = [PodStatus(PodId(job_id, i, runs[i]), state, time_ns, host="host", **more) for i in instances]
+    return gateway.apply_status(statuses, "cluster")
+
+
+def pods(gateway: Gateway, job_id: JobId) -> list[PodRecord]:
+    return gateway.pods(job_id, limit=1_000_000)
+
+
+def runs_of(gateway: Gateway, job_id: JobId) -> dict[int, int]:
+    return {pod.instance_id: pod.run_id for pod in pods(gateway, job_id)}
+
+
+def states(gateway: Gateway, job_id: JobId) -> list[PodState]:
+    return [pod.state for pod in pods(gateway, job_id)]
+
+
+def pod(gateway: Gateway, job_id: JobId, instance_id: int = 0) -> PodRecord:
+    found = gateway.pod(job_id, instance_id)
+    assert found is not None
+    return found
+
+
+def settle_all(gateway: Gateway, job_id: JobId, now_ns: int = NOW) -> JobProgress:
+    """Settle until there is nothing to do at once."""
+    while (progress := gateway.settle(job_id, now_ns)).settle_again:
+        pass
+    return progress
+
+
+def counts(states_: Sequence[PodState]) -> dict[str, int]:
+    return {state.value: states_.count(state) for state in set(states_)}

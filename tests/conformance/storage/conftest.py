@@ -1,0 +1,69 @@
+"""Every fact is tested on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from services.storage import migrate
+from services.storage.gateway import Gateway
+from tests.conformance.storage.builders import Clock
+from tests.postgres import Postgres, postgres
+
+__all__ = ["postgres"]  # a fixture
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated, empty database file."""
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: Postgres) -> str:
+    """The name of a migrated, empty database."""
+    url = postgres.create_database()
+    migrate.upgrade(url)
+    return postgres.name_of(url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A migrated, empty database of its own."""
+    if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "storage.db")
+        yield f"sqlite:///{tmp_path / 'storage.db'}"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    database = server.create_database(template=request.getfixturevalue("postgres_template"))
+    yield database
+    server.drop_database(database)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def open_gateway(url: str, clock: Clock) -> Iterator[Callable[[], Gateway]]:
+    """Opens further gateways to the same database."""
+    opened: list[Gateway] = []
+
+    def open_one() -> Gateway:
+        opened.append(Gateway(url, clock))
+        return opened[-1]
+
+    yield open_one
+    for gateway in opened:
+        gateway.close()
+
+
+@pytest.fixture
+def gateway(open_gateway: Callable[[], Gateway]) -> Gateway:
+    return open_gateway()

@@ -1,0 +1,222 @@
+"""The resource manager's part of storage."""
+
+from __future__ import annotations
+
+from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import AllOf, HostLabel, PodShape
+from peloton.model.resources import RESOURCE_KINDS, Resources
+from peloton.model.respool import PoolResource, PoolSpec, ReservationType
+from services.storage.gateway import AllocatedRange, Gateway, PendingRange
+from services.storage.ready import enough_for_both
+from tests.conformance.storage.builders import (
+    NOW,
+    READY,
+    F,
+    I,
+    K,
+    P,
+    S,
+    a_config,
+    a_job,
+    a_running_job,
+    admit,
+    create,
+    launch,
+    pod,
+    queue,
+    report,
+    settle_all,
+    states,
+)
+
+
+def test_initialized_pods_are_queueable_in_order(gateway: Gateway) -> None:
+    """Ranges of INITIALIZED instances that are to run, bounded by the limit."""
+    job_id = a_job(gateway, 10)
+    gateway.mark_pending(job_id, [(2, 2)], 1)
+    gateway.set_pod_goals(job_id, [(6, 1)], K, NOW, "stop")
+
+    assert [(0, 2), (4, 2), (7, 3)] == gateway.queueable(job_id, 100)
+    assert [(0, 2), (4, 1)] == gateway.queueable(job_id, 3)
+    assert [] == gateway.queueable(job_id, 0)
+
+
+def test_a_gang_is_never_split(gateway: Gateway) -> None:
+    """A gang that waits whole comes first and whole, whatever the limit; retried members stand alone."""
+    job_id = a_job(gateway, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
+
+    assert [(0, 4), (4, 2)] == gateway.queueable(job_id, 100)
+    assert [(0, 4), (4, 1)] == gateway.queueable(job_id, 5)
+    assert [(0, 4)] == gateway.queueable(job_id, 1)
+
+    admit(gateway, job_id)
+    launch(gateway, job_id)
+    report(gateway, job_id, [1, 2], F)
+    gateway.settle(job_id, NOW)
+    assert [(1, 1)] == gateway.queueable(job_id, 1)
+    assert [(1, 2)] == gateway.queueable(job_id, 9)
+
+
+def test_a_gang_waits_for_room(gateway: Gateway) -> None:
+    """A whole gang that does not fit under the maximum holds the other pods back."""
+    job_id = a_running_job(gateway, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
+    report(gateway, job_id, [0, 1, 2], F)
+    progress = gateway.settle(job_id, NOW)
+    assert 3 == progress.admit_count
+    gateway.mark_pending(job_id, [(4, 1)], 1)
+
+    assert [] == gateway.queueable(job_id, 10)
+    assert 0 == gateway.settle(job_id, NOW).admit_count
+
+
+def test_queueing_is_conditional_and_counts_once(gateway: Gateway) -> None:
+    """Only INITIALIZED pods that are to run take it; the second call finds the work done."""
+    job_id = a_job(gateway, 4)
+    gateway.set_pod_goals(job_id, [(3, 1)], K, NOW, "stop")
+
+    assert 3 == gateway.mark_pending(job_id, [(0, 2), (2, 2)], 7)
+    assert 0 == gateway.mark_pending(job_id, [(0, 2), (2, 2)], 8)
+
+    assert "Task sent for placement" == pod(gateway, job_id).message
+    assert (PendingRange(7, 0, 3, 1),) == gateway.snapshot().jobs[0].pending
+
+
+def test_admission_is_conditional_and_counts_once(gateway: Gateway) -> None:
+    """Only PENDING pods of the ranges become READY, for several jobs in one call."""
+    one, two = a_job(gateway, 3), a_job(gateway, 3)
+    gateway.mark_pending(one, [(0, 3)], 1)
+    gateway.mark_pending(two, [(1, 1)], 2)
+
+    assert 3 == gateway.mark_ready([(one, 0, 2), (two, 0, 3)])
+    assert 0 == gateway.mark_ready([(one, 0, 2), (two, 0, 3)])
+    assert 0 == gateway.mark_ready([])
+
+    assert ([READY, READY, P], [I, READY, I]) == (states(gateway, one), states(gateway, two))
+
+
+def test_killing_the_queued_tells_what_they_held(gateway: Gateway) -> None:
+    """PENDING and READY pods with goal KILLED end, as ranges with the state they were in; others stay."""
+    job_id = a_job(gateway, 6)
+    queue(gateway, job_id)
+    gateway.mark_ready([(job_id, 0, 3)])
+    gateway.set_pod_goals(job_id, [(0, 2), (4, 2)], K, NOW, "stop")
+
+    assert [(4, 2, P), (0, 2, READY)] == gateway.kill_queued(job_id, NOW)
+    assert [] == gateway.kill_queued(job_id, NOW)
+
+    assert [K, K, READY, P, K, K] == states(gateway, job_id)
+    assert "Non-running task killed" == pod(gateway, job_id).message
+
+
+def test_ready_pods_come_as_gangs(gateway: Gateway) -> None:
+    """The gang comes first and whole with the shape that is enough for each member; the others stand alone."""
+    config = a_config(5, minimumRunningInstances=3)
+    config.instanceConfig[1].resource.cpuLimit = 4
+    config.instanceConfig[4].ports.add(name="http", value=0)
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    admit(gateway, job_id)
+
+    gang, fourth, fifth = gateway.ready_gangs(job_id, 10)
+
+    assert ((0, 1), (1, 1), (2, 1)) == gang.pods
+    assert Resources(4000, 100, 0, 0) == gang.shape.resources
+    assert (((3, 1),), ((4, 1),)) == (fourth.pods, fifth.pods)
+    assert (0, 1) == (fourth.shape.port_count, fifth.shape.port_count)
+    assert [3, 1] == [len(g.pods) for g in gateway.ready_gangs(job_id, 4)]
+    assert [3] == [len(g.pods) for g in gateway.ready_gangs(job_id, 1)]
+    assert [] == gateway.ready_gangs(job_id, 0)
+
+
+def test_a_broken_gang_is_placed_one_by_one(gateway: Gateway) -> None:
+    """When a member is not READY, the others do not wait for it; pods to be killed are not placed."""
+    job_id = a_job(gateway, 4, minimumRunningInstances=3)
+    admit(gateway, job_id)
+    gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+
+    assert [((0, 1),), ((2, 1),), ((3, 1),)] == [gang.pods for gang in gateway.ready_gangs(job_id, 10)]
+
+
+def test_a_shape_that_is_enough_for_both() -> None:
+    """The larger of each amount, and both constraints."""
+    rack, disk = HostLabel("rack", "1"), HostLabel("disk", "ssd")
+    one = PodShape(Resources(1, 5, 0, 0), port_count=2, preemptible=True, constraint=rack)
+    two = PodShape(Resources(3, 4, 0, 0), port_count=1, controller=True, constraint=disk)
+
+    expected = PodShape(Resources(3, 5, 0, 0), port_count=2, controller=True, constraint=AllOf((rack, disk)))
+    assert expected == enough_for_both(one, two)
+    assert one == enough_for_both(one, one)
+
+
+def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(gateway: Gateway) -> None:
+    """Ranges of PENDING pods by queue number, ranges of allocated ones, of every job that has not ended."""
+    ended = a_running_job(gateway, 1)
+    report(gateway, ended, [0], S)
+    settle_all(gateway, ended)
+    job_id = a_job(gateway, 10)
+    gateway.mark_pending(job_id, [(8, 2)], 3)
+    gateway.mark_pending(job_id, [(0, 6)], 5)
+    gateway.mark_ready([(job_id, 0, 3)])
+    launch(gateway, job_id, limit=2)
+
+    snapshot = gateway.snapshot()
+
+    [job] = snapshot.jobs
+    assert gateway.job(job_id) == job.job
+    assert (PendingRange(3, 8, 2, 1), PendingRange(5, 3, 3, 1)) == job.pending
+    assert (AllocatedRange(0, 2, 1, launched=True), AllocatedRange(2, 1, 1, launched=False)) == job.allocated
+    assert 1 == snapshot.log_cursor
+
+
+def test_the_log_tells_what_ended_in_order(gateway: Gateway) -> None:
+    """One row for each run that ended on a host, with numbers that rise without gaps; none for other news."""
+    job_id = a_running_job(gateway, 3)
+    report(gateway, job_id, [2], S)
+    report(gateway, job_id, [0, 1], F)
+    report(gateway, job_id, [0], F)
+
+    log = gateway.status_log(0, 10)
+    assert [(1, job_id, 2, 1, S), (2, job_id, 0, 1, F), (3, job_id, 1, 1, F)] == log
+    assert log[1:2] == gateway.status_log(1, 1)
+    assert 2 == gateway.prune_status_log(2)
+    assert log[2:] == gateway.status_log(0, 10)
+    assert 3 == gateway.snapshot().log_cursor
+
+
+def a_pool(name: str, parent: RespoolId = ROOT_POOL_ID) -> tuple[PoolSpec, ResourcePoolConfig]:
+    resources = tuple(PoolResource(kind, 1, 2, 3, ReservationType.STATIC) for kind in RESOURCE_KINDS)
+    return PoolSpec(RespoolId(name), parent, name, resources, controller_limit_percent=5.5), ResourcePoolConfig(
+        name=name
+    )
+
+
+def test_pools_are_kept(gateway: Gateway) -> None:
+    """A pool is stored, replaced, read back with its configuration, and deleted."""
+    one, two = a_pool("a"), a_pool("b", RespoolId("a"))
+    gateway.put_pool(*two)
+    gateway.put_pool(one[0], ResourcePoolConfig(name="old"))
+    gateway.put_pool(*one)
+
+    assert [one, two] == gateway.pools()
+    assert (one[0], two[0]) == gateway.snapshot().pools
+    assert (True, False) == (gateway.delete_pool("b"), gateway.delete_pool("b"))
+    assert [one] == gateway.pools()
+
+
+def test_services_have_no_gangs(gateway: Gateway) -> None:
+    """A minimum of running instances makes a gang of a batch job only."""
+    job_id = a_job(gateway, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
+
+    assert [(0, 2)] == gateway.queueable(job_id, 2)
+
+
+def test_a_stopping_job_queues_nothing(gateway: Gateway) -> None:
+    """Nothing is queued for a job whose goal is KILLED."""
+    job_id = create(gateway, a_config(2))
+    gateway.create_pods(job_id, lambda _: None)
+    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+
+    assert [] == gateway.queueable(job_id, 10)
+    assert 0 == gateway.mark_pending(job_id, [(0, 2)], 1)

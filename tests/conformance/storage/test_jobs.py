@@ -1,0 +1,260 @@
+"""Jobs, their configurations, and the creation of their pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.model.ids import new_job_id
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import HealthState, PodState, ShapeRange
+from peloton.model.resources import Resources
+from services.storage.gateway import Gateway
+from services.storage.store import CHUNK_PODS
+from tests.conformance.storage.builders import (
+    NOW,
+    F,
+    I,
+    K,
+    S,
+    a_config,
+    a_job,
+    create,
+    pod,
+    pods,
+    report,
+    run,
+    settle_all,
+)
+
+
+def test_a_stored_job_is_read_back_as_it_was(gateway: Gateway) -> None:
+    """Every field of the record survives."""
+    config = a_config(3, priority=4, preemptible=True, maxRunningTime=60, maximumRunningInstances=2)
+    job_id = create(gateway, config)
+
+    job = gateway.job(job_id)
+
+    assert job is not None
+    assert ("train", JobType.BATCH, "maps", "pool", 3) == (
+        job.name,
+        job.type,
+        job.owning_team,
+        job.respool_id,
+        job.instance_count,
+    )
+    assert (4, True, 60, 2) == (
+        job.sla.priority,
+        job.sla.preemptible,
+        job.sla.max_running_time_s,
+        job.sla.maximum_running_instances,
+    )
+    assert (JobState.INITIALIZED, JobState.SUCCEEDED, {I: 3}, NOW) == (
+        job.state,
+        job.goal,
+        job.pod_counts,
+        job.created_ns,
+    )
+    assert (("stage", "prod-eu"),) == job.labels
+    assert [job] == gateway.jobs([job_id, job_id, new_job_id()])
+    assert [job_id] == gateway.active_job_ids()
+
+
+def test_an_id_is_used_once(gateway: Gateway) -> None:
+    """A second job with the same id is refused, and the first stays as it was."""
+    job_id = create(gateway, a_config(1))
+
+    with pytest.raises(AlreadyExists, match=job_id):
+        create(gateway, a_config(2), job_id)
+    job = gateway.job(job_id)
+    assert job is not None
+    assert 1 == job.instance_count
+
+
+def test_unknown_jobs(gateway: Gateway) -> None:
+    """Reads answer nothing; what cannot be answered so raises NotFound."""
+    nobody = new_job_id()
+
+    assert gateway.job(nobody) is None
+    assert gateway.job_config(nobody) is None
+    assert gateway.set_job_goal(nobody, JobState.KILLED, NOW) is None
+    assert [] == gateway.set_pod_goals(nobody, [(0, 1)], PodState.KILLED, NOW, "")
+    assert [] == gateway.want_new_runs(nobody, [(0, 1)])
+    assert [] == gateway.queueable(nobody, 1) == gateway.ready_gangs(nobody, 1) == gateway.kill_queued(nobody, NOW)
+    assert [] == gateway.mark_killing(nobody, 1) == gateway.shape_ranges(nobody, 1, 0, 1)
+    assert set() == gateway.mark_launched(nobody, [(0, 1, "", "", {})], NOW)
+    gateway.delete_job(nobody)
+    for call in (lambda: gateway.settle(nobody, NOW), lambda: gateway.create_pods(nobody, lambda _: None)):
+        with pytest.raises(NotFound, match=nobody):
+            call()
+
+
+def test_a_configuration_is_stored_in_pieces_and_read_whole(gateway: Gateway) -> None:
+    """The default and each override are read back; without ``overrides`` there are none."""
+    config = a_config(4)
+    config.instanceConfig[2].command.value = "special"
+    job_id = create(gateway, config)
+
+    assert config == gateway.job_config(job_id, overrides=True)
+    bare = gateway.job_config(job_id)
+    assert bare is not None
+    assert config.defaultConfig == bare.defaultConfig
+    assert {} == dict(bare.instanceConfig)
+    assert gateway.job_config(job_id, version=2) is None
+
+
+def test_unknown_fields_of_a_configuration_survive(gateway: Gateway) -> None:
+    """A newer client's field comes back, although we do not know it."""
+    config = a_config(1)
+    config.MergeFromString(b"\xf2\x3f\x03new")  # field 1022, length-delimited
+    config.instanceConfig[0].command.value = "special"
+
+    stored = gateway.job_config(create(gateway, config), overrides=True)
+
+    assert stored is not None
+    assert config.SerializeToString(deterministic=True) == stored.SerializeToString(deterministic=True)
+
+
+def test_task_configs_are_merged(gateway: Gateway) -> None:
+    """An instance's configuration is the default with its override over it."""
+    config = a_config(4)
+    config.instanceConfig[2].command.value = "special"
+    job_id = create(gateway, config)
+
+    configs = gateway.task_configs(job_id, 1, [0, 2])
+
+    assert {0: "true", 2: "special"} == {i: task.command.value for i, task in configs.items()}
+    assert 1.5 == configs[2].resource.cpuLimit
+    assert {} == gateway.task_configs(job_id, 9, [0])
+
+
+def test_instances_of_one_shape_are_one_range(gateway: Gateway) -> None:
+    """Overrides that do not change the shape do not cut ranges."""
+    config = a_config(10)
+    config.instanceConfig[3].resource.cpuLimit = 4
+    config.instanceConfig[4].resource.cpuLimit = 4
+    config.instanceConfig[7].command.value = "same shape"
+    job_id = create(gateway, config)
+
+    ranges = gateway.shape_ranges(job_id, 1, 0, 10)
+
+    assert [(0, 3), (3, 2), (5, 5)] == [(r.start, r.count) for r in ranges]
+    assert [1500, 4000, 1500] == [r.shape.resources.cpu_milli for r in ranges]
+    assert [(4, 1), (5, 1)] == [(r.start, r.count) for r in gateway.shape_ranges(job_id, 1, 4, 2)]
+    assert [ShapeRange(8, 2, ranges[0].shape)] == gateway.shape_ranges(job_id, 1, 8, 2)
+    assert Resources(1500, 100, 0, 0) == ranges[0].shape.resources
+
+
+def test_pods_are_created_with_what_their_configuration_says(gateway: Gateway) -> None:
+    """Run 1, INITIALIZED, with the retries and the health of the instance's own configuration."""
+    config = a_config(3, retries=2)
+    config.instanceConfig[1].restartPolicy.maxFailures = 200
+    config.instanceConfig[2].healthCheck.enabled = True
+    job_id = create(gateway, config)
+
+    assert 3 == gateway.create_pods(job_id, lambda _: None)
+
+    assert [2, 100, 2] == [p.max_failures for p in pods(gateway, job_id)]
+    assert [HealthState.DISABLED, HealthState.DISABLED, HealthState.HEALTH_UNKNOWN] == [
+        p.health for p in pods(gateway, job_id)
+    ]
+    first = pod(gateway, job_id)
+    assert (1, 1, 0, I, S, 1, 1) == (
+        first.run_id,
+        first.desired_run_id,
+        first.prev_run_id,
+        first.state,
+        first.goal,
+        first.config_version,
+        first.revision,
+    )
+    assert [I] == [event.state for event in gateway.pod_events(job_id, 0)]
+
+
+def test_creation_goes_on_where_a_crash_cut_it(gateway: Gateway) -> None:
+    """Chunks are whole or absent; a second call creates exactly what is missing, and a third nothing."""
+    count = 2 * CHUNK_PODS + 7
+    job_id = create(gateway, a_config(count))
+
+    def crash(_: int) -> None:
+        raise RuntimeError("killed between two chunks")
+
+    with pytest.raises(RuntimeError):
+        gateway.create_pods(job_id, crash)
+    assert CHUNK_PODS == len(pods(gateway, job_id))
+    assert JobState.INITIALIZED == gateway.settle(job_id, NOW).state
+    heard: list[int] = []
+    assert count == gateway.create_pods(job_id, heard.append)
+    assert [2 * CHUNK_PODS, count] == heard
+    assert count == gateway.create_pods(job_id, heard.append)
+    assert list(range(count)) == [p.instance_id for p in pods(gateway, job_id)]
+    assert JobState.PENDING == gateway.settle(job_id, NOW).state
+
+
+def test_a_stopped_job_creates_its_pods_killed(gateway: Gateway) -> None:
+    """Pods of a job whose goal is KILLED never run."""
+    job_id = create(gateway, a_config(3))
+    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+
+    gateway.create_pods(job_id, lambda _: None)
+
+    assert [(K, K)] * 3 == [(p.state, p.goal) for p in pods(gateway, job_id)]
+    assert JobState.KILLED == gateway.settle(job_id, NOW).state
+
+
+def test_a_job_grows_under_a_new_version(gateway: Gateway) -> None:
+    """Old pods keep their configuration, new ones have the new; overrides are united; repeating changes nothing."""
+    config = a_config(2)
+    config.instanceConfig[1].command.value = "old"
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    gateway.settle(job_id, NOW)
+    grown = a_config(4, priority=9)
+    grown.instanceConfig[3].command.value = "new"
+
+    assert 2 == gateway.add_instances(job_id, grown, 4, 1, NOW)
+    assert 2 == gateway.add_instances(job_id, grown, 4, 1, NOW)
+
+    job = gateway.job(job_id)
+    assert job is not None
+    assert (JobState.INITIALIZED, 4, 2, 9) == (job.state, job.instance_count, job.config_version, job.sla.priority)
+    gateway.create_pods(job_id, lambda _: None)
+    assert [1, 1, 2, 2] == [p.config_version for p in pods(gateway, job_id)]
+    stored = gateway.job_config(job_id, overrides=True)
+    assert stored is not None
+    assert {1: "old", 3: "new"} == {i: task.command.value for i, task in stored.instanceConfig.items()}
+    assert JobState.PENDING == settle_all(gateway, job_id).state
+
+
+def test_growth_is_refused_with_reasons(gateway: Gateway) -> None:
+    """Another version, fewer instances, an ended job: nothing changes."""
+    job_id = a_job(gateway, 2)
+    before = gateway.job(job_id)
+
+    with pytest.raises(Aborted, match="unexpected version"):
+        gateway.add_instances(job_id, a_config(3), 3, 7, NOW)
+    with pytest.raises(InvalidArgument, match="can't be less"):
+        gateway.add_instances(job_id, a_config(1), 1, 1, NOW)
+    assert before == gateway.job(job_id)
+    run(gateway, job_id)
+    report(gateway, job_id, [0, 1], F)
+    settle_all(gateway, job_id)
+    with pytest.raises(InvalidArgument, match="Job is in a terminal state:FAILED"):
+        gateway.add_instances(job_id, a_config(3), 3, 1, NOW)
+
+
+def test_deleting_forgets_everything(gateway: Gateway) -> None:
+    """An ended job is gone with pods, events and configurations; one that lives is not deleted; twice is once."""
+    job_id, other = a_job(gateway, 3), a_job(gateway, 1)
+    with pytest.raises(InvalidArgument, match="Job is not in a terminal state: PENDING"):
+        gateway.delete_job(job_id)
+    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    settle_all(gateway, job_id)
+
+    gateway.delete_job(job_id)
+    gateway.delete_job(job_id)
+
+    assert gateway.job(job_id) is None
+    assert gateway.job_config(job_id, 1) is None
+    assert [] == pods(gateway, job_id) == gateway.pod_events(job_id, 0)
+    assert 1 == len(pods(gateway, other))

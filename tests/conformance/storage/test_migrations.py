@@ -1,0 +1,73 @@
+"""The schema that migrations make is the schema that the program is written for."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from peloton.api.convert import JOB_STATE_NUMBERS
+from peloton.errors import Unavailable
+from peloton.model.job import JOB_TERMINAL
+from services.storage import migrate
+from services.storage.engine import Database
+from services.storage.tables import FINISHED_STATES, METADATA
+from tests.postgres import Postgres
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'empty.db'}"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.create_database()
+
+
+def test_migrations_make_the_schema_of_the_tables(url: str) -> None:
+    """After all migrations nothing is left that autogeneration would change."""
+    db = Database(url)
+
+    differences = db.read(lambda conn: compare_metadata(MigrationContext.configure(conn), METADATA))
+
+    db.close()
+    assert [] == differences
+    migrate.check(url)
+
+
+def test_an_old_schema_is_refused(empty: str) -> None:
+    """Without its migrations a database is not used."""
+    with pytest.raises(Unavailable, match="database schema is at nothing, needed is 0001"):
+        migrate.check(empty)
+
+
+def test_upgrades_may_race(empty: str) -> None:
+    """Several processes that upgrade at once end with one schema."""
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(migrate.upgrade, empty) for _ in range(3)]:
+            done.result()
+
+    migrate.check(empty)
+
+
+def test_migrations_can_be_taken_back(empty: str) -> None:
+    """Down to nothing and up again."""
+    migrate.upgrade(empty)
+    db = Database(empty)
+
+    db.write(lambda conn: command.downgrade(migrate.configuration(conn), "base"))
+
+    assert ["alembic_version"] == db.read(lambda conn: sa.inspect(conn).get_table_names())
+    db.close()
+    migrate.upgrade(empty)
+    migrate.check(empty)
+
+
+def test_the_index_of_active_jobs_knows_the_terminal_states() -> None:
+    """The numbers in the index are those of the states."""
+    assert sorted(FINISHED_STATES) == sorted(JOB_STATE_NUMBERS[state] for state in JOB_TERMINAL)

@@ -1,0 +1,200 @@
+"""Searching jobs and pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.api import convert
+from peloton.errors import InvalidArgument
+from peloton.model.ids import JobId, new_job_id
+from peloton.model.job import JobState
+from services.storage.gateway import Gateway
+from services.storage.queries import JobQuery, PodQuery
+from tests.conformance.storage.builders import (
+    NOW,
+    SECOND,
+    F,
+    I,
+    K,
+    R,
+    S,
+    a_config,
+    a_job,
+    a_running_job,
+    admit,
+    create,
+    launch,
+    report,
+    settle_all,
+)
+
+
+def named(gateway: Gateway, name: str, created_s: int = 0, count: int = 1, **fields: str) -> JobId:
+    config = a_config(count)
+    config.name = name
+    config.owningTeam = fields.get("team", "maps")
+    config.respoolID.value = fields.get("pool", "pool")
+    config.description = fields.get("description", "")
+    del config.labels[:]
+    if "label" in fields:
+        config.labels.add(key="key", value=fields["label"])
+    job_id = new_job_id()
+    gateway.create_job(convert.new_job_record(job_id, config, NOW + created_s * SECOND), config, NOW)
+    return job_id
+
+
+def names(gateway: Gateway, **query: object) -> list[str]:
+    return [job.name for job in gateway.query_jobs(JobQuery(**query))[0]]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def three(gateway: Gateway) -> tuple[JobId, JobId, JobId]:
+    return (
+        named(gateway, "alpha", 0, 3, team="maps", pool="p1", label="prod-eu", description="Trains A_Model 100%"),
+        named(gateway, "beta", 1, 1, team="eats", pool="p1", label="prod-us"),
+        named(gateway, "Alphabet", 2, 2, team="maps", pool="p2"),
+    )
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, ["Alphabet", "beta", "alpha"]),
+        ({"name": "alpha"}, ["alpha"]),
+        ({"name": "l_"}, []),
+        ({"name": "lpha"}, ["Alphabet", "alpha"]),
+        ({"owner": "maps"}, ["Alphabet", "alpha"]),
+        ({"owner": "map"}, []),
+        ({"respool_id": "p1"}, ["beta", "alpha"]),
+        ({"states": [JobState.INITIALIZED, JobState.RUNNING]}, ["Alphabet", "beta", "alpha"]),
+        ({"states": [JobState.KILLED]}, []),
+        ({"labels": ["PROD"]}, ["beta", "alpha"]),
+        ({"labels": ["prod-eu"]}, ["alpha"]),
+        ({"labels": ["prod", "us"]}, ["beta"]),
+        ({"labels": ["pro"]}, []),
+        ({"keywords": ["a_model"]}, ["alpha"]),
+        ({"keywords": ["MODEL 100%"]}, ["alpha"]),
+        ({"keywords": ["model", "worker"]}, ["alpha"]),
+        ({"keywords": ["model", "nowhere"]}, []),
+        ({"created": (NOW + SECOND, NOW + SECOND)}, ["beta"]),
+        ({"created": (NOW + SECOND // 2, NOW + SECOND)}, ["beta", "alpha"]),
+        ({"completed": (NOW, NOW + 9 * SECOND)}, []),
+        ({"order": [("name", False)]}, ["Alphabet", "alpha", "beta"]),
+        ({"order": [("owner", False), ("instance_count", True)]}, ["beta", "alpha", "Alphabet"]),
+        ({"order": [("creation_time", False)]}, ["alpha", "beta", "Alphabet"]),
+        ({"offset": 1, "limit": 1}, ["beta"]),
+        ({"offset": 9}, []),
+    ],
+)
+def test_jobs_are_found(gateway: Gateway, query: dict[str, object], expected: list[str]) -> None:
+    """All conditions must hold; texts are compared as the original does; newest first unless asked otherwise."""
+    if query.get("order", [("", False)])[0][0] == "name":  # type: ignore[index]
+        assert sorted(expected) == sorted(names(gateway, **query))  # collations differ in case
+        assert "beta" == names(gateway, **query)[-1]
+    else:
+        assert expected == names(gateway, **query)
+
+
+def test_pages_count_what_matches_within_the_cap(gateway: Gateway) -> None:
+    """The total is what was found within the cap; by default ten of at most a hundred are answered."""
+    for number in range(12):
+        named(gateway, f"job{number}", number, label="red")
+
+    found, total = gateway.query_jobs(JobQuery())
+    assert (10, 12) == (len(found), total)
+    found, total = gateway.query_jobs(JobQuery(max_limit=5, offset=3))
+    assert (["job8", "job7"], 5) == ([job.name for job in found], total)
+    assert (1, 7) == (lambda page: (len(page[0]), page[1]))(
+        gateway.query_jobs(JobQuery(labels=["red"], max_limit=7, limit=1))
+    )
+
+
+def test_ended_jobs_are_found_by_when_they_ended(gateway: Gateway) -> None:
+    """Completion times compare by the second; unset ones sort last when rising."""
+    job_id, living = a_running_job(gateway, 1), a_job(gateway, 1)
+    report(gateway, job_id, [0], S, NOW + 5 * SECOND + 7)
+    settle_all(gateway, job_id, NOW + 6 * SECOND)
+
+    found, _ = gateway.query_jobs(JobQuery(completed=(NOW + 5 * SECOND, NOW + 5 * SECOND)))
+    assert [job_id] == [job.job_id for job in found]
+    found, _ = gateway.query_jobs(JobQuery(order=[("completion_time", False)]))
+    assert [job_id, living] == [job.job_id for job in found]
+
+
+def test_jobs_cannot_be_sorted_by_anything(gateway: Gateway) -> None:
+    """An unknown field is refused by name."""
+    with pytest.raises(InvalidArgument, match="cannot be sorted by 'mood'"):
+        gateway.query_jobs(JobQuery(order=[("mood", False)]))
+
+
+@pytest.fixture
+def mixed(gateway: Gateway) -> JobId:
+    """0 RUNNING, 1 FAILED, 2 SUCCEEDED on hosts 0-2; 3 KILLED before launch; 4 INITIALIZED; 2 is `special`."""
+    config = a_config(5, maximumRunningInstances=3)
+    config.instanceConfig[2].name = "special"
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    admit(gateway, job_id)
+    launch(gateway, job_id)
+    for instance in range(3):
+        report(gateway, job_id, [instance], R, NOW + (3 - instance) * SECOND)
+    report(gateway, job_id, [1], F, message="b")
+    report(gateway, job_id, [2], S, message="a")
+    gateway.set_pod_goals(job_id, [(3, 1)], K, NOW, "stop")
+    return job_id
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, [0, 1, 2, 3, 4]),
+        ({"states": [F, S]}, [1, 2]),
+        ({"hosts": ["host0", "host2"]}, [0, 2]),
+        ({"hosts": ["host0", "host2"], "states": [S, I]}, [2]),
+        ({"names": ["special"]}, [2]),
+        ({"names": ["worker"], "limit": 2}, [0, 1]),
+        ({"names": ["nobody"]}, []),
+        ({"order": [("creation_time", False)]}, [2, 1, 0, 3, 4]),
+        ({"order": [("creation_time", True)]}, [3, 4, 0, 1, 2]),
+        ({"order": [("state", False)]}, [4, 0, 2, 1, 3]),
+        ({"order": [("instanceId", True)], "offset": 1, "limit": 2}, [3, 2]),
+        ({"order": [("host", True)], "limit": 3}, [2, 1, 0]),
+        ({"order": [("name", False), ("instanceId", True)]}, [2, 4, 3, 1, 0]),
+        ({"order": [("message", False)], "states": [F, S]}, [2, 1]),
+        ({"order": [("reason", False), ("instanceId", False)], "hosts": ["host1"]}, [1]),
+        ({"offset": 7}, []),
+    ],
+)
+def test_pods_are_found(gateway: Gateway, mixed: JobId, query: dict[str, object], expected: list[int]) -> None:
+    """Filters and orders combine; unset times sort last when rising, first when falling."""
+    found, _ = gateway.query_pods(mixed, PodQuery(**query))  # type: ignore[arg-type]
+
+    assert expected == [pod.instance_id for pod in found]
+
+
+def test_pod_pages_count_all_that_match(gateway: Gateway) -> None:
+    """The total does not depend on the page."""
+    job_id = a_job(gateway, 25)
+
+    found, total = gateway.query_pods(job_id, PodQuery(offset=20))
+    assert ([20, 21, 22, 23, 24], 25) == ([pod.instance_id for pod in found], total)
+    found, total = gateway.query_pods(job_id, PodQuery(names=["worker"]))
+    assert (10, 25) == (len(found), total)
+
+
+def test_pods_are_sorted_by_known_fields_only(gateway: Gateway) -> None:
+    """The refusal names the fields, as the original does."""
+    expected = "Sort only supports fields: creation_time, host, instanceId, message, name, reason, state"
+    with pytest.raises(InvalidArgument, match=expected):
+        gateway.query_pods(new_job_id(), PodQuery(order=[("mood", False)]))
+
+
+def test_pods_are_read_in_pages(gateway: Gateway) -> None:
+    """A page starts where the caller says and is at most so long."""
+    job_id = a_job(gateway, 7)
+
+    assert [2, 3, 4] == [pod.instance_id for pod in gateway.pods(job_id, 2, limit=3)]
+    assert [5, 6] == [pod.instance_id for pod in gateway.pods(job_id, 5, limit=3)]
+    assert [1, 2] == [pod.instance_id for pod in gateway.pods(job_id, 1, 3)]
+    assert gateway.pod(job_id, 7) is None

@@ -1,0 +1,219 @@
+"""Jobs through random events: pods stay legal, counts stay right, resmgr's memory can follow, and every job ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JOB_TERMINAL, JobState
+from peloton.model.pod import ALLOCATED, ON_HOST, TERMINAL, PodRecord, PodState, PodStatus
+from services.storage.gateway import Gateway
+from tests.conformance.storage.builders import (
+    KILLING,
+    NOW,
+    READY,
+    SECOND,
+    F,
+    I,
+    K,
+    L,
+    P,
+    R,
+    S,
+    a_config,
+    counts,
+    create,
+    pods,
+)
+
+COUNT = 5
+STEPS_MAX = 30
+ROUNDS_TO_END_MAX = 60
+
+instance = st.integers(0, COUNT - 1)
+span = st.tuples(instance, st.integers(1, COUNT))
+reported = st.sampled_from([PodState.STARTING, R, S, F, L, K, PodState.LAUNCHED])
+step = st.one_of(
+    st.tuples(st.just("settle")),
+    st.tuples(st.just("queue"), st.integers(1, COUNT)),
+    st.tuples(st.just("admit"), span),
+    st.tuples(st.just("launch"), st.integers(1, COUNT)),
+    st.tuples(st.just("report"), st.lists(st.tuples(instance, reported, st.integers(-1, 1)), min_size=1, max_size=4)),
+    st.tuples(st.just("stop"), span),
+    st.tuples(st.just("start"), span),
+    st.tuples(st.just("restart"), span),
+    st.tuples(st.just("stop_job")),
+    st.tuples(st.just("kill_queued")),
+    st.tuples(st.just("kill"), st.integers(1, COUNT), st.booleans()),
+)
+slas = st.sampled_from(
+    [
+        {},
+        {"maximumRunningInstances": 2},
+        {"minimumRunningInstances": 3},
+        {"minimumRunningInstances": 2, "maximumRunningInstances": 3},
+        {"maxRunningTime": 5},
+    ]
+)
+
+
+class Life:
+    """A job, what resmgr would remember of it, and what must hold after every step."""
+
+    def __init__(self, gateway: Gateway, retries: int, sla: dict[str, Any]) -> None:
+        self.gateway = gateway
+        self.job_id: JobId = create(gateway, a_config(COUNT, retries=retries, **sla))
+        gateway.create_pods(self.job_id, lambda _: None)
+        self.now_ns = NOW
+        self.pending: set[int] = set()
+        self.allocated: set[int] = set()
+        self.cursor = gateway.snapshot().log_cursor
+        self.before = {pod.instance_id: pod for pod in pods(gateway, self.job_id)}
+        self.ended_runs: set[tuple[int, int]] = set()
+
+    def take(self, name: str, *args: Any) -> None:
+        self.now_ns += SECOND
+        getattr(self, name)(*args)
+        self.tail()
+        self.check()
+
+    # -- steps
+
+    def settle(self) -> None:
+        progress = self.gateway.settle(self.job_id, self.now_ns)
+        now = pods(self.gateway, self.job_id)
+        if not progress.settle_again:
+            assert counts([pod.state for pod in now]) == progress.counts
+            job = self.gateway.job(self.job_id)
+            assert job is not None
+            assert job.pod_counts == {state: n for state, n in job.pod_counts.items() if n}
+            assert progress.counts == {state.value: n for state, n in job.pod_counts.items()}
+        if progress.is_finished:
+            assert all(pod.state in TERMINAL for pod in now)
+
+    def queue(self, limit: int) -> None:
+        ranges = self.gateway.queueable(self.job_id, limit)
+        self.gateway.mark_pending(self.job_id, ranges, 1)
+        self.pending |= {i for start, count in ranges for i in range(start, start + count)}
+
+    def admit(self, where: tuple[int, int]) -> None:
+        self.gateway.mark_ready([(self.job_id, *where)])
+        admitted = self.pending & set(range(where[0], where[0] + where[1]))
+        self.pending -= admitted
+        self.allocated |= admitted
+
+    def launch(self, limit: int) -> None:
+        ready = [pod for gang in self.gateway.ready_gangs(self.job_id, limit) for pod in gang.pods]
+        rows = [(i, run, "host", "agent", {"http": 1}) for i, run in ready]
+        assert {i for i, _ in ready} == self.gateway.mark_launched(self.job_id, rows, self.now_ns)
+        assert set() == self.gateway.mark_launched(self.job_id, rows, self.now_ns)
+
+    def report(self, news: list[tuple[int, PodState, int]]) -> None:
+        statuses = [
+            PodStatus(PodId(self.job_id, i, self.before[i].run_id + off), state, self.now_ns, "host", "agent")
+            for i, state, off in news
+            if self.before[i].run_id + off > 0
+        ]
+        outcome = self.gateway.apply_status(statuses, "cluster")
+        again = self.gateway.apply_status(statuses, "cluster")
+        assert [] == again.ended
+        assert {status.pod_id for status in statuses} >= set(outcome.orphans) | set(outcome.ended)
+
+    def stop(self, where: tuple[int, int]) -> None:
+        self.gateway.set_pod_goals(self.job_id, [where], K, self.now_ns, "stop")
+        assert [] == self.gateway.set_pod_goals(self.job_id, [where], K, self.now_ns, "stop")
+
+    def start(self, where: tuple[int, int]) -> None:
+        self.gateway.set_pod_goals(self.job_id, [where], S, self.now_ns, "start")
+        assert [] == self.gateway.set_pod_goals(self.job_id, [where], S, self.now_ns, "start")
+
+    def restart(self, where: tuple[int, int]) -> None:
+        wanted = self.gateway.want_new_runs(self.job_id, [where])
+        assert wanted == self.gateway.want_new_runs(self.job_id, [where])
+
+    def stop_job(self) -> None:
+        self.gateway.set_job_goal(self.job_id, JobState.KILLED, self.now_ns)
+
+    def kill_queued(self) -> None:
+        for start, count, was in self.gateway.kill_queued(self.job_id, self.now_ns):
+            held = self.allocated if was is READY else self.pending
+            killed = set(range(start, start + count))
+            assert killed <= held
+            held -= killed
+
+    def kill(self, limit: int, again: bool) -> None:
+        self.gateway.mark_killing(self.job_id, limit, again)
+
+    # -- what must hold
+
+    def now(self) -> list[PodRecord]:
+        return pods(self.gateway, self.job_id)
+
+    def tail(self) -> None:
+        for seq, job_id, i, run, state in self.gateway.status_log(self.cursor, 1000):
+            assert seq == self.cursor + 1
+            self.cursor = seq
+            assert (job_id, True) == (self.job_id, state in TERMINAL)
+            assert (i, run) not in self.ended_runs
+            self.ended_runs.add((i, run))
+            self.allocated.discard(i)
+
+    def check(self) -> None:
+        now = self.now()
+        for pod in now:
+            self.check_pod(pod, self.before[pod.instance_id])
+        assert self.pending == {pod.instance_id for pod in now if pod.state is P}
+        assert self.allocated == {pod.instance_id for pod in now if pod.state in ALLOCATED}
+        self.before = {pod.instance_id: pod for pod in now}
+
+    def check_pod(self, pod: PodRecord, before: PodRecord) -> None:
+        assert pod.desired_run_id >= pod.run_id > pod.prev_run_id >= 0
+        assert pod.run_id >= before.run_id
+        assert pod.revision == len(self.gateway.pod_events(self.job_id, pod.instance_id, run_limit=0))
+        assert (pod.state in TERMINAL) == (pod.completed_ns > 0)
+        if pod.state in ON_HOST:
+            assert "host" == pod.host
+        if pod.state in (I, P, READY):
+            assert ("", 0) == (pod.host, pod.started_ns)
+        if pod.run_id == before.run_id and before.state in TERMINAL:
+            assert before.state is pod.state
+        if pod.run_id == before.run_id and before.state is KILLING:
+            assert pod.state in TERMINAL | {KILLING}
+
+    def end(self) -> JobState:
+        """Do what the services would do until the job has ended."""
+        for _ in range(ROUNDS_TO_END_MAX):
+            self.take("settle")
+            job = self.gateway.job(self.job_id)
+            assert job is not None
+            if job.state in JOB_TERMINAL:
+                return job.state
+            self.take("kill_queued")
+            self.take("kill", COUNT, False)
+            self.take("report", [(p.instance_id, K, 0) for p in self.now() if p.state is KILLING])
+            self.take("queue", COUNT)
+            self.take("admit", (0, COUNT))
+            self.take("launch", COUNT)
+            self.take("report", [(p.instance_id, S, 0) for p in self.now() if p.state in ON_HOST])
+        raise AssertionError(f"job {self.job_id} does not end: {self.now()}")
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(retries=st.integers(0, 3), sla=slas, steps=st.lists(step, max_size=STEPS_MAX))
+def test_random_lives(gateway: Gateway, retries: int, sla: dict[str, Any], steps: list[tuple[Any, ...]]) -> None:
+    """After every step pods are legal and resmgr's memory agrees with storage; afterwards the job comes to its end."""
+    life = Life(gateway, retries, sla)
+    for name, *args in steps:
+        life.take(name, *args)
+
+    ended = life.end()
+
+    record = gateway.job(life.job_id)
+    life.take("settle")
+    assert record == gateway.job(life.job_id)
+    assert ended in JOB_TERMINAL

@@ -1,0 +1,306 @@
+"""Settle: next runs, the job's state, and what is left to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.lifecycle.retry import THROTTLED_MESSAGE
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import PodState, TerminationReason
+from services.storage import settling
+from services.storage.gateway import Gateway
+from tests.conformance.storage.builders import (
+    KILLING,
+    LAUNCHED,
+    NOW,
+    READY,
+    SECOND,
+    F,
+    I,
+    K,
+    L,
+    R,
+    S,
+    a_config,
+    a_job,
+    a_running_job,
+    admit,
+    create,
+    launch,
+    pod,
+    pods,
+    queue,
+    report,
+    states,
+)
+
+
+def test_progress_of_a_job_through_its_life(gateway: Gateway) -> None:
+    """Counts tell at each step what the workflow is to do next."""
+    job_id = create(gateway, a_config(3))
+    assert (JobState.INITIALIZED, 0) == (gateway.settle(job_id, NOW).state, gateway.settle(job_id, NOW).admit_count)
+
+    gateway.create_pods(job_id, lambda _: None)
+    progress = gateway.settle(job_id, NOW)
+    assert (JobState.PENDING, {"INITIALIZED": 3}, 3) == (progress.state, progress.counts, progress.admit_count)
+
+    queue(gateway, job_id)
+    assert 0 == gateway.settle(job_id, NOW).admit_count
+    gateway.mark_ready([(job_id, 0, 3)])
+    assert 3 == gateway.settle(job_id, NOW).ready_count
+    launch(gateway, job_id)
+    assert 0 == gateway.settle(job_id, NOW).ready_count
+
+    report(gateway, job_id, [0, 1, 2], R, NOW + SECOND)
+    assert JobState.RUNNING == gateway.settle(job_id, NOW + SECOND).state
+    report(gateway, job_id, [0, 1, 2], S, NOW + 3 * SECOND)
+    progress = gateway.settle(job_id, NOW + 9 * SECOND)
+
+    assert (JobState.SUCCEEDED, {"SUCCEEDED": 3}, True) == (progress.state, progress.counts, progress.is_finished)
+    job = gateway.job(job_id)
+    assert job is not None
+    assert (NOW + SECOND, NOW + 3 * SECOND, 6.0) == (job.started_ns, job.completed_ns, job.run_seconds)
+    assert {S: 3} == job.pod_counts
+    assert [] == gateway.active_job_ids()
+
+
+def test_a_settled_job_is_not_written_again(gateway: Gateway) -> None:
+    """Without news there is no write; an ended job is never touched."""
+    job_id = a_running_job(gateway, 1)
+    before = gateway.job(job_id)
+    gateway.settle(job_id, NOW + SECOND)
+    assert before == gateway.job(job_id)
+
+    report(gateway, job_id, [0], S)
+    gateway.settle(job_id, NOW)
+    ended = gateway.job(job_id)
+    assert gateway.settle(job_id, NOW + 5 * SECOND) == gateway.settle(job_id, NOW)
+    assert [] == gateway.want_new_runs(job_id, [(0, 1)])
+    assert [] == gateway.set_pod_goals(job_id, [(0, 1)], S, NOW, "start")
+    assert ended == gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    assert ended == gateway.job(job_id)
+
+
+def test_failed_pods_run_again_while_attempts_are_left(gateway: Gateway) -> None:
+    """A new run starts clean, keeps the failure count, and knows the run before it."""
+    job_id = a_running_job(gateway, 2, retries=2)
+    report(gateway, job_id, [0], F, NOW + 4 * SECOND, message="Command exited with status 1", reason="REASON_X")
+    assert F == pod(gateway, job_id).state
+
+    progress = gateway.settle(job_id, NOW)
+
+    assert (JobState.RUNNING, 1) == (progress.state, progress.admit_count)
+    again = pod(gateway, job_id)
+    assert (2, 2, 1, I, S, 1) == (
+        again.run_id,
+        again.desired_run_id,
+        again.prev_run_id,
+        again.state,
+        again.goal,
+        again.failure_count,
+    )
+    assert ("Rescheduled after task terminated", "", "", "", {}) == (
+        again.message,
+        again.reason,
+        again.host,
+        again.agent_id,
+        again.ports,
+    )
+    assert (0, 0, None, 4.0) == (again.started_ns, again.completed_ns, again.termination, again.run_seconds)
+
+    admit(gateway, job_id)
+    launch(gateway, job_id)
+    report(gateway, job_id, [0], F)
+    progress = gateway.settle(job_id, NOW)
+    assert (F, 2, 2) == (pod(gateway, job_id).state, pod(gateway, job_id).failure_count, pod(gateway, job_id).run_id)
+    report(gateway, job_id, [1], S)
+    assert JobState.FAILED == gateway.settle(job_id, NOW).state
+
+
+def test_a_job_does_not_end_before_its_last_retry(gateway: Gateway) -> None:
+    """All pods may have ended: as long as one will run again, so does the job."""
+    job_id = a_running_job(gateway, 2, retries=1)
+    report(gateway, job_id, [0], S)
+    report(gateway, job_id, [1], L, message="agent gone")
+
+    assert not gateway.settle(job_id, NOW).is_finished
+    assert [S, I] == states(gateway, job_id)
+
+
+def test_a_refused_launch_is_always_repeated(gateway: Gateway) -> None:
+    """LOST with the reason of a refused offer, or before anything started, costs no attempt."""
+    job_id = a_job(gateway, 2)
+    admit(gateway, job_id)
+    launch(gateway, job_id)
+    report(gateway, job_id, [0], L, reason="REASON_HOST_REJECT_OFFER")
+    report(gateway, job_id, [1], L, reason="REASON_SLAVE_REMOVED")
+
+    progress = gateway.settle(job_id, NOW)
+
+    assert (JobState.PENDING, 2) == (progress.state, progress.admit_count)
+    assert [("Regenerate placement", 2, 0)] * 2 == [
+        (p.message, p.run_id, p.failure_count) for p in pods(gateway, job_id)
+    ]
+
+
+def test_one_settle_changes_a_bounded_number_of_pods(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is over the bound is left to the next one, and the job does not end in between."""
+    monkeypatch.setattr(settling, "SETTLE_PODS_MAX", 3)
+    job_id = a_running_job(gateway, 8, retries=1)
+    report(gateway, job_id, range(8), L)
+
+    found = []
+    for _ in range(3):
+        progress = gateway.settle(job_id, NOW)
+        found.append((progress.settle_again, progress.counts, progress.is_finished))
+
+    assert [
+        (True, {"INITIALIZED": 3, "LOST": 5}, False),
+        (True, {"INITIALIZED": 6, "LOST": 2}, False),
+        (False, {"INITIALIZED": 8}, False),
+    ] == found
+
+
+def test_services_wait_before_they_run_again(gateway: Gateway) -> None:
+    """The wait doubles with each failure, is told in the pod's message and in the progress, and then ends."""
+    job_id = a_running_job(gateway, 1, type_=JobType.SERVICE)
+    report(gateway, job_id, [0], F, NOW, message="Command exited with status 1")
+
+    progress = gateway.settle(job_id, NOW + 10 * SECOND)
+    assert (JobState.PENDING, 20.0, 0) == (progress.state, progress.deadline_s, progress.admit_count)
+    assert (F, THROTTLED_MESSAGE) == (pod(gateway, job_id).state, pod(gateway, job_id).message)
+    revision = pod(gateway, job_id).revision
+    gateway.settle(job_id, NOW + 11 * SECOND)
+    assert revision == pod(gateway, job_id).revision
+
+    assert 1 == gateway.settle(job_id, NOW + 30 * SECOND).admit_count
+    assert (I, 2, "Rescheduled after task terminated") == (
+        pod(gateway, job_id).state,
+        pod(gateway, job_id).run_id,
+        pod(gateway, job_id).message,
+    )
+
+
+def test_pods_that_run_too_long_are_to_end(gateway: Gateway) -> None:
+    """After the longest running time a pod's goal is KILLED, with the reason; before, the wait for it is told."""
+    job_id = a_running_job(gateway, 2, maxRunningTime=60)
+    assert pytest.approx(60.0) == gateway.settle(job_id, NOW).deadline_s
+
+    progress = gateway.settle(job_id, NOW + 61 * SECOND)
+
+    assert (2, 0.0) == (progress.kill_count, progress.deadline_s)
+    overdue = pod(gateway, job_id)
+    assert (R, K, "Deadline exceeded") == (overdue.state, overdue.goal, overdue.reason)
+    assert overdue.termination is not None
+    assert TerminationReason.DEADLINE_TIMEOUT_EXCEEDED == overdue.termination.reason
+    assert 2 == len(gateway.mark_killing(job_id, 10))
+    assert 0 == gateway.settle(job_id, NOW + 62 * SECOND).kill_count
+    report(gateway, job_id, [0, 1], K)
+    assert JobState.KILLED == gateway.settle(job_id, NOW + 63 * SECOND).state
+
+
+def test_the_controller_speaks_for_its_job(gateway: Gateway) -> None:
+    """Of a controller job instance 0 decides the end."""
+    config = a_config(2)
+    config.instanceConfig[0].controller = True
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    admit(gateway, job_id)
+    launch(gateway, job_id)
+    report(gateway, job_id, [1], F)
+    assert not gateway.settle(job_id, NOW).is_finished
+
+    report(gateway, job_id, [0], S)
+    assert JobState.SUCCEEDED == gateway.settle(job_id, NOW).state
+
+
+def test_the_maximum_of_running_instances_bounds_admission(gateway: Gateway) -> None:
+    """Only so many are queued as may run, however often one asks; as they end, others follow."""
+    job_id = a_job(gateway, 5, maximumRunningInstances=2)
+    assert 2 == gateway.settle(job_id, NOW).admit_count
+
+    assert 2 == queue(gateway, job_id)
+    assert [] == gateway.queueable(job_id, 10)
+    gateway.mark_ready([(job_id, 0, 5)])
+    launch(gateway, job_id)
+    assert 0 == gateway.settle(job_id, NOW).admit_count
+    report(gateway, job_id, [0], S)
+    assert 1 == gateway.settle(job_id, NOW).admit_count
+    assert [(2, 1)] == gateway.queueable(job_id, 10)
+
+
+def test_kills_are_counted_until_they_are_told(gateway: Gateway) -> None:
+    """Pods to end count while queued, ready, or on a host that was not told; KILLING ones were told."""
+    job_id = a_job(gateway, 4)
+    gateway.mark_pending(job_id, [(0, 3)], 1)
+    gateway.mark_ready([(job_id, 1, 2)])
+    gateway.mark_launched(job_id, [(2, 1, "host", "agent", {})], NOW)
+    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+
+    progress = gateway.settle(job_id, NOW)
+    assert (JobState.KILLING, 3, 0) == (progress.state, progress.kill_count, progress.ready_count)
+    assert [PodState.PENDING, READY, LAUNCHED, K] == states(gateway, job_id)
+
+    gateway.mark_killing(job_id, 10)
+    assert 2 == gateway.settle(job_id, NOW).kill_count
+    gateway.kill_queued(job_id, NOW)
+    progress = gateway.settle(job_id, NOW)
+    assert (0, {"KILLED": 3, "KILLING": 1}) == (progress.kill_count, progress.counts)
+    report(gateway, job_id, [2], L, message="gone")
+    assert JobState.KILLED == gateway.settle(job_id, NOW).state
+    assert [K] * 4 == states(gateway, job_id)
+
+
+def test_an_interrupted_stop_is_completed(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the caller dies after the job's goal was set, settle marks the pods."""
+    job_id = a_running_job(gateway, 3)
+
+    def crash(*_: object, **__: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("services.storage.goals._steer_pods", crash)
+        with pytest.raises(RuntimeError):
+            gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    assert [S] * 3 == [p.goal for p in pods(gateway, job_id)]
+
+    assert 3 == gateway.settle(job_id, NOW).kill_count
+
+    job = gateway.job(job_id)
+    assert job is not None
+    assert [K] * 3 == [p.goal for p in pods(gateway, job_id)]
+    assert job.desired_state_version == job.state_version == 2
+
+
+def test_pods_that_never_left_home_end_in_settle(gateway: Gateway) -> None:
+    """INITIALIZED pods whose goal is KILLED end without anybody being told."""
+    job_id = a_running_job(gateway, 2, retries=5)
+    report(gateway, job_id, [0, 1], F)
+    gateway.settle(job_id, NOW)
+    gateway.want_new_runs(job_id, [(0, 2)])
+
+    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+
+    assert JobState.KILLED == gateway.settle(job_id, NOW).state
+    assert [K, K] == states(gateway, job_id)
+    assert "Non-running task killed" == pod(gateway, job_id).message
+
+
+def test_a_killing_pod_that_is_wanted_anew_runs_again(gateway: Gateway) -> None:
+    """Restart: the old run is killed, the next has the wanted run id, and no attempt is used up."""
+    job_id = a_running_job(gateway, 2)
+    assert [0] == gateway.want_new_runs(job_id, [(0, 1)])
+    assert [0] == gateway.want_new_runs(job_id, [(0, 1)])
+    assert 1 == gateway.settle(job_id, NOW).kill_count
+
+    gateway.mark_killing(job_id, 10)
+    assert [KILLING, R] == states(gateway, job_id)
+    report(gateway, job_id, [0], K)
+    assert 1 == gateway.settle(job_id, NOW).admit_count
+
+    assert (I, 2, 0, "Initialize task") == (
+        pod(gateway, job_id).state,
+        pod(gateway, job_id).run_id,
+        pod(gateway, job_id).failure_count,
+        pod(gateway, job_id).message,
+    )

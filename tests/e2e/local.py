@@ -1,0 +1,191 @@
+"""A local cluster in a background thread, and a typed client with the few sentences that stories are told in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.json_format import ParseDict
+
+from peloton.api.client import Client
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.pod import TERMINAL
+from services.local.cluster import LocalCluster, LocalSettings
+from services.storage.gateway import Gateway
+
+PATIENCE_S = 90.0
+JOB_END = {"SUCCEEDED", "FAILED", "KILLED"}
+
+
+class Cluster:
+    """``with Cluster(...) as c``: all processes of a Peloton, and calls to its API."""
+
+    def __init__(self, settings: LocalSettings) -> None:
+        self.log: list[str] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="local cluster", daemon=True)
+        self._thread.start()
+        self.local = self._run(self._make(settings))
+
+    async def _make(self, settings: LocalSettings) -> LocalCluster:
+        return LocalCluster(settings, lambda part, line: self.log.append(f"{part}: {line}"))
+
+    def _run(self, work: Any, patience_s: float = 180.0) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience_s)
+
+    def __enter__(self) -> Cluster:
+        try:
+            self._run(self.local.__aenter__())
+        except BaseException:
+            self._end()
+            print("\n".join(self.log[-200:]))
+            raise
+        self.client = Client(self.local.address)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.client.close()
+        self._run(self.local.__aexit__())
+        self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # Failures.
+
+    def kill(self, part: str) -> None:
+        """kill -9; the supervisor starts it again."""
+        self._loop.call_soon_threadsafe(self.local.part(part).kill)
+
+    def stop_part(self, part: str, now: bool = False) -> None:
+        self._run(self.local.part(part).stop(now))
+
+    def start_part(self, part: str) -> None:
+        self._run(self.local.part(part).start())
+
+    # Pools and jobs.
+
+    def pool(self, name: str, cpu: float = 1e4, memory: float = 1e7, disk: float = 1e8, gpu: float = 0) -> str:
+        """Create a first-level pool whose limits are cut to the cluster's; returns its id."""
+        root = self.client.respools.GetResourcePool(respool_pb2.GetRequest()).poolinfo.config
+        capacity = {r.kind: r.limit for r in root.resources}
+        wanted = {"cpu": cpu, "memory": memory, "disk": disk, "gpu": gpu}
+        config = respool_pb2.ResourcePoolConfig(name=name, parent={"value": "root"})
+        for kind, limit in wanted.items():
+            config.resources.add(kind=kind, reservation=0, limit=min(limit, capacity.get(kind, 0)), share=1)
+        answer = self.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=config))
+        assert not answer.HasField("error"), answer.error
+        return str(answer.result.value)
+
+    def submit(self, pool_id: str, job_id: str = "", **config: Any) -> str:
+        """Create a batch job, preemptible unless told otherwise; keywords are JobConfig fields in JSON form."""
+        sla = {"preemptible": True, **config.pop("sla", {})}
+        fields = {"name": "test", "respoolID": {"value": pool_id}, "sla": sla, **config}
+        message = ParseDict(fields, job_pb2.JobConfig())
+        request = job_pb2.CreateRequest(config=message)
+        if job_id:
+            request.id.value = job_id
+        answer = self.client.jobs.Create(request)
+        assert not answer.HasField("error"), answer.error
+        return str(answer.jobId.value)
+
+    def runtime(self, job_id: str) -> job_pb2.RuntimeInfo:
+        answer = self.client.jobs.Get(job_pb2.GetRequest(id={"value": job_id}))
+        assert not answer.HasField("error"), answer.error
+        return answer.jobInfo.runtime
+
+    def job_state(self, job_id: str) -> str:
+        return job_pb2.JobState.Name(self.runtime(job_id).state)
+
+    def counts(self, job_id: str) -> dict[str, int]:
+        return {state: count for state, count in self.runtime(job_id).taskStats.items() if count}
+
+    def finish(self, job_id: str, patience_s: float = PATIENCE_S) -> str:
+        """Wait until the job has ended; returns its state."""
+        self.wait(lambda: self.job_state(job_id) in JOB_END, f"end of job {job_id}", patience_s)
+        return self.job_state(job_id)
+
+    def wait(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+        """Wait for a condition; errors of an API that is away count as "not yet"."""
+        import grpc
+
+        deadline_s, last = time.monotonic() + patience_s, ""
+        while time.monotonic() < deadline_s:
+            try:
+                if condition():
+                    return
+                last = ""
+            except grpc.RpcError as error:
+                last = str(error)
+            time.sleep(0.05)
+        tail = "\n".join([*self._unfinished(), *self.log[-60:]])
+        raise AssertionError(f"{what} not seen within {patience_s:.0f} s {last}\n{tail}")
+
+    def _unfinished(self) -> list[str]:
+        """For the reader of a failure: what storage says of jobs and pods that have not ended."""
+        gateway = Gateway(self.local.database)
+        try:
+            lines = []
+            for job_id in gateway.active_job_ids():
+                pods = [pod for pod in gateway.pods(job_id) if pod.state not in TERMINAL]
+                lines.append(f"{gateway.job(job_id)}")
+                lines += [f"  {p.pod_id} {p.state} goal {p.goal} {p.host} {p.message} {p.reason}" for p in pods[:5]]
+            return lines
+        finally:
+            gateway.close()
+
+    # Pods.
+
+    def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
+        """By instance; empty while none is created yet (which the API calls not found)."""
+        answer = self.client.tasks.List(task_pb2.ListRequest(jobId={"value": job_id}))
+        return dict(answer.result.value)
+
+    def task(self, job_id: str, instance: int = 0) -> task_pb2.TaskInfo:
+        answer = self.client.tasks.Get(task_pb2.GetRequest(jobId={"value": job_id}, instanceId=instance))
+        return answer.result
+
+    def states(self, job_id: str) -> dict[int, str]:
+        return {i: task_pb2.TaskState.Name(t.runtime.state) for i, t in self.tasks(job_id).items()}
+
+    def run_ids(self, job_id: str) -> dict[int, int]:
+        return {i: int(t.runtime.mesosTaskId.value.rpartition("-")[2]) for i, t in self.tasks(job_id).items()}
+
+    def log_of(self, job_id: str, instance: int = 0, file: str = "stdout") -> str:
+        import urllib.request
+        from urllib.parse import quote
+
+        answer = self.client.tasks.BrowseSandbox(
+            task_pb2.BrowseSandboxRequest(jobId={"value": job_id}, instanceId=instance)
+        )
+        assert not answer.HasField("error"), answer.error
+        path = next(p for p in answer.paths if p.endswith(f"/{file}"))
+        with urllib.request.urlopen(f"http://{answer.hostname}:{answer.port}/files/download?path={quote(path)}") as r:
+            return str(r.read().decode())
+
+
+def shell(command: str, cpu: float = 0.1, memory: float = 16, **rest: Any) -> dict[str, Any]:
+    """A TaskConfig that runs a shell command."""
+    return {
+        "resource": {"cpuLimit": cpu, "memLimitMb": memory, "diskLimitMb": 1},
+        "command": {"shell": True, "value": command},
+        **rest,
+    }
+
+
+def temporary(tmp_path: Path, **settings: Any) -> LocalSettings:
+    return LocalSettings(port=0, data_dir=tmp_path, **settings)
+
+
+def on_any_mesos(tmp_path: Path) -> LocalSettings:
+    """The emulated cluster, or the real Mesos that PELOTON_TEST_MESOS=host:port names."""
+    return temporary(tmp_path, mesos=os.environ.get("PELOTON_TEST_MESOS", ""))

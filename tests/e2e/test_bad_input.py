@@ -1,0 +1,133 @@
+"""Bad input through the command line: a clear line that names object, rule and numbers; exit code 1; nothing made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import peloton
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from tests.e2e.local import Cluster, temporary
+
+pytestmark = pytest.mark.xdist_group("batch")
+
+GOOD = """\
+name: good
+type: BATCH
+instancecount: 2
+sla: {preemptible: true}
+defaultconfig:
+  resource: {cpulimit: 0.1, memlimitmb: 8}
+  command: {shell: true, value: "true"}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(temporary(tmp_path_factory.mktemp("bad"))) as running:
+        running.pool("small", cpu=2)
+        yield running
+
+
+def run(cluster: Cluster, *arguments: str) -> Result:
+    return CliRunner().invoke(peloton, ["--address", cluster.local.address, *arguments])
+
+
+def jobs(cluster: Cluster) -> int:
+    return len(cluster.client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest()).ids)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("name: good", "name: good\nname: again"), ["job.yaml:2", "name"]),
+        (("instancecount: 2", "instancecount: ["), ["job.yaml:"]),
+        (("preemptible: true", "preemptible: false"), ["not preemptible", "/small", "reservation", "0.1"]),
+        (("instancecount: 2", "instancecuont: 2"), ["job.yaml:3", "instancecuont", "instancecount"]),
+        (("instancecount: 2", "instancecount: 100001"), ["100001", "100000"]),
+        (("cpulimit: 0.1", "cpulimit: -1"), ["-1", "negative"]),
+        (("cpulimit: 0.1", "cpulimit: 1000"), ["1000", "/small", "2"]),
+        (
+            ('value: "true"}', 'value: "true"}\n  ports: [{name: a, value: 80}, {name: b, value: 80}]'),
+            ["80", "port"],
+        ),
+        (('command: {shell: true, value: "true"}', "killgraceperiodseconds: 1"), ["missing command", "0"]),
+    ],
+    ids=[
+        "duplicate key",
+        "malformed",
+        "not preemptible",
+        "unknown key",
+        "too many",
+        "negative",
+        "above pool",
+        "port clash",
+        "no command",
+    ],
+)
+def test_a_bad_job_file_is_refused(cluster: Cluster, tmp_path: Path, change: tuple[str, str], said: list[str]) -> None:
+    """The answer names what is wrong; no job exists afterwards."""
+    path = tmp_path / "job.yaml"
+    path.write_text(GOOD.replace(*change))
+    before = jobs(cluster)
+
+    result = run(cluster, "job", "create", "/small", str(path))
+
+    assert result.exit_code == 1, result.output
+    assert [word for word in said if word not in result.output] == []
+    assert jobs(cluster) == before
+
+
+def test_an_unknown_pool_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    """`job create /nowhere` says that there is no such pool."""
+    path = tmp_path / "job.yaml"
+    path.write_text(GOOD)
+
+    result = run(cluster, "job", "create", "/nowhere", str(path))
+
+    assert result.exit_code == 1
+    assert "/nowhere" in result.output
+
+
+def test_a_job_id_is_used_once(cluster: Cluster, tmp_path: Path) -> None:
+    """The second create with the same id is refused and names it; the first job is untouched."""
+    path = tmp_path / "job.yaml"
+    path.write_text(GOOD)
+    job_id = "11111111-0000-4000-8000-000000000001"
+    first = run(cluster, "job", "create", "/small", str(path), "--jobID", job_id)
+
+    second = run(cluster, "job", "create", "/small", str(path), "--jobID", job_id)
+
+    assert (first.exit_code, second.exit_code) == (0, 1), first.output + second.output
+    assert f"Job {job_id} already exists" in second.output
+    assert cluster.finish(job_id) == "SUCCEEDED"
+
+
+def test_a_limit_above_the_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    """A pool cannot have more than its parent; the answer has both numbers, and no pool is made."""
+    path = tmp_path / "pool.yaml"
+    path.write_text("name: vast\nresources:\n- {kind: cpu, reservation: 0, limit: 13, share: 1}\n")
+
+    result = run(cluster, "respool", "create", "/vast", str(path))
+
+    assert result.exit_code == 1
+    assert "limit 13 exceeds parent limit 12" in result.output
+    lookup = cluster.client.respools.LookupResourcePoolID(respool_pb2.LookupRequest(path={"value": "/vast"}))
+    assert lookup.error.HasField("notFound")
+
+
+def test_wrong_usage_ends_with_two(cluster: Cluster) -> None:
+    """A missing argument is the user's, not the cluster's."""
+    assert run(cluster, "job", "create").exit_code == 2
+
+
+def test_a_cluster_that_is_not_there_is_named() -> None:
+    """The address that was tried stands in the answer."""
+    result = CliRunner().invoke(peloton, ["--address", "127.0.0.1:1", "host", "query"])
+
+    assert result.exit_code == 1
+    assert "127.0.0.1:1" in result.output

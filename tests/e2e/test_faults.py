@@ -1,0 +1,78 @@
+"""kill -9 of each process in the middle of a job: the job finishes, and nothing is launched twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.api.v0.task import task_pb2
+from services.storage.gateway import Gateway
+from tests.e2e.local import Cluster, shell, temporary
+
+pytestmark = pytest.mark.xdist_group("faults")
+PODS = 1_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(temporary(tmp_path_factory.mktemp("faults"), simulate=20)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("victim", ["api", "worker", "resmgr", "hostmgr", "temporal"])
+def test_a_job_survives_the_death_of(victim: str, cluster: Cluster) -> None:
+    """Every instance runs to success although the process is killed half-way, and no run is launched twice."""
+    pool = cluster.pool(f"victim-{victim}")
+    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
+    cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
+
+    cluster.kill(victim)
+
+    assert cluster.finish(job, patience_s=180) == "SUCCEEDED"
+    assert cluster.counts(job) == {"SUCCEEDED": PODS}
+    assert launched_twice(cluster, job) == []
+
+
+def launched_twice(cluster: Cluster, job: str) -> list[str]:
+    """Pod ids with more than one launch in storage, or that Mesos saw as duplicates."""
+    gateway = Gateway(cluster.local.database)
+    try:
+        launches: Counter[str] = Counter()
+        duplicates = []
+        for instance in range(PODS):
+            for event in gateway.pod_events(job, instance, None, 10):
+                if event.state == "LAUNCHED":
+                    launches[f"{instance}-{event.run_id}"] += 1
+                if "duplicate" in event.message:
+                    duplicates.append(f"{instance}-{event.run_id}")
+        return duplicates + [pod for pod, count in launches.items() if count > 1]
+    finally:
+        gateway.close()
+
+
+def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
+    """Pods of a killed host are LOST and retried elsewhere when the job allows failures."""
+    pool = cluster.pool("host-loss")
+    job = cluster.submit(
+        pool, instanceCount=40, defaultConfig=shell("sleep 6", cpu=1, memory=16, restartPolicy={"maxFailures": 3})
+    )
+    cluster.wait(lambda: cluster.counts(job).get("RUNNING", 0) >= 40, "all pods running")
+    host = cluster.task(job, 0).runtime.host
+
+    control(cluster, "stop", host)
+
+    cluster.wait(lambda: cluster.run_ids(job)[0] >= 2, "a second run of instance 0")
+    control(cluster, "start", host)
+    assert cluster.finish(job) == "SUCCEEDED"
+    assert task_pb2.TaskState.Name(cluster.task(job, 0).runtime.state) == "SUCCEEDED"
+
+
+def control(cluster: Cluster, action: str, host: str) -> None:
+    import json
+    import urllib.request
+
+    url = f"http://{cluster.local.mesos}/minicluster/agents/{host}/{action}"
+    request = urllib.request.Request(url, json.dumps({"now": True}).encode(), {"Content-Type": "application/json"})
+    urllib.request.urlopen(request, timeout=10).read()

@@ -1,0 +1,73 @@
+"""The generated code belongs to the .proto files that are checked in."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from peloton.api import generate
+
+
+def copy_of_api(folder: Path) -> Path:
+    source = generate.REPOSITORY_ROOT / generate.API_FOLDER
+    shutil.copytree(source, folder / generate.API_FOLDER, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_generated_code_is_up_to_date() -> None:
+    """Generating again from the .proto files gives, byte for byte, the files in the tree."""
+    assert generate.outdated_files(generate.REPOSITORY_ROOT) == {}
+
+
+def test_every_proto_file_below_the_api_folder_is_compiled() -> None:
+    """A .proto file in any folder has its module, the stubs of it, and service code when it declares a service."""
+    files = generate.generated_files(generate.REPOSITORY_ROOT)
+    for proto in generate.proto_files(generate.REPOSITORY_ROOT):
+        stem = proto.with_suffix("")
+        assert {Path(f"{stem}_pb2.py"), Path(f"{stem}_pb2.pyi")} <= files.keys()
+        has_service = "\nservice " in (generate.REPOSITORY_ROOT / proto).read_text()
+        assert (Path(f"{stem}_pb2_grpc.py") in files) == has_service
+
+
+def test_a_changed_proto_file_is_noticed(tmp_path: Path) -> None:
+    """A new field in a .proto file makes its module and its stubs out of date, and nothing else."""
+    root = copy_of_api(tmp_path)
+    proto = root / "peloton/api/v0/changelog/changelog.proto"
+    proto.write_text(proto.read_text().replace("string updatedBy = 4;", "string updatedBy = 4;\n  string note = 5;"))
+    outdated = [path.name for path in generate.outdated_files(root)]
+    assert outdated == ["changelog_pb2.py", "changelog_pb2.pyi"]
+
+
+def test_code_without_its_proto_file_is_noticed(tmp_path: Path) -> None:
+    """A generated file whose .proto file is gone counts as out of date, and has to go."""
+    root = copy_of_api(tmp_path)
+    (root / "peloton/api/v1alpha/watch/svc/watch_svc.proto").unlink()
+    outdated = {path.name: content for path, content in generate.outdated_files(root).items()}
+    assert outdated == dict.fromkeys(f"watch_svc{ending}" for ending in generate.GENERATED_ENDINGS)
+
+
+def test_generating_mends_what_the_check_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new .proto file in a new folder fails the check until the command has run; then its module is importable."""
+    root = copy_of_api(tmp_path)
+    proto = root / "peloton/api/extra/note/note.proto"
+    proto.parent.mkdir(parents=True)
+    proto.write_text('syntax = "proto3";\npackage extra;\nmessage Note { string text = 1; }\n')
+    assert generate.main(["--check"], root) == 1
+    assert "out of date: peloton/api/extra/note/note_pb2.py" in capsys.readouterr().out
+    assert generate.main([], root) == 0
+    assert generate.main(["--check"], root) == 0
+    assert sorted(path.name for path in proto.parent.iterdir()) == [
+        "__init__.py",
+        "note.proto",
+        "note_pb2.py",
+        "note_pb2.pyi",
+    ]
+    assert (proto.parent.parent / "__init__.py").read_bytes() == b""
+
+
+def test_a_broken_proto_file_is_refused_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The compiler's message, which names file and line, reaches the caller."""
+    root = copy_of_api(tmp_path)
+    (root / "peloton/api/v0/broken.proto").write_text('syntax = "proto3";\nmessage Broken { int32 a }\n')
+    assert generate.main([], root) == 2
+    assert "v0/broken.proto:2:" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+"""A real server over real storage (a new SQLite file), called by real stubs; Temporal and hosts are stand-ins."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
+from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.respool import PoolResource, PoolSpec
+from services.api.server import start
+from services.storage import migrate
+from services.storage.gateway import Gateway
+from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
+from tests.unit.api_service.story import ID, JOB
+
+LEAF = RespoolId("11111111-1111-1111-1111-111111111111")
+INNER = RespoolId("22222222-2222-2222-2222-222222222222")
+
+
+def pool(respool_id: RespoolId, parent: str, name: str, cpu_milli: int) -> PoolSpec:
+    amounts = {"cpu": cpu_milli}
+    resources = tuple(PoolResource(kind, 0, amounts.get(kind, UNLIMITED), 1) for kind in RESOURCE_KINDS)
+    return PoolSpec(respool_id, RespoolId(parent), name, resources)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    """Storage with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu."""
+    url = f"sqlite:///{tmp_path / 'peloton.db'}"
+    migrate.upgrade(url)
+    gateway = Gateway(url)
+    for spec in (
+        pool(ROOT_POOL_ID, "", "root", UNLIMITED),
+        pool(INNER, ROOT_POOL_ID, "eng", UNLIMITED),
+        pool(LEAF, INNER, "maps", 12_000),
+    ):
+        gateway.put_pool(spec, respool_pb2.ResourcePoolConfig(name=spec.name))
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+def wakes() -> RecordedWakes:
+    return RecordedWakes()
+
+
+@pytest.fixture
+def hosts() -> OneSandbox:
+    return OneSandbox()
+
+
+@pytest.fixture
+async def channel(gateway: Gateway, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
+    server = await start(gateway, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield channel
+    await server.stop(0)
+
+
+@pytest.fixture
+def jobs(channel: grpc.aio.Channel) -> Any:
+    return JobManagerStub(channel)
+
+
+@pytest.fixture
+def tasks(channel: grpc.aio.Channel) -> Any:
+    return TaskManagerStub(channel)
+
+
+@pytest.fixture
+async def job(jobs: Any, config: Callable[..., job_pb2.JobConfig], gateway: Gateway, wakes: RecordedWakes) -> JobId:
+    """A job of four pods that wait for their queue; instance 2 is called "odd"."""
+    wanted = config(4)
+    wanted.instanceConfig[2].name = "odd"
+    await jobs.Create(job_pb2.CreateRequest(id=ID, config=wanted))
+    gateway.create_pods(JOB, lambda _: None)
+    wakes.started.clear()
+    return JOB
+
+
+@pytest.fixture
+def config() -> Callable[..., job_pb2.JobConfig]:
+    """Builds sound batch jobs in /eng/maps."""
+
+    def build(instance_count: int = 4, name: str = "shards", **fields: Any) -> job_pb2.JobConfig:
+        job = job_pb2.JobConfig(name=name, instanceCount=instance_count, **fields)
+        job.respoolID.value = LEAF
+        job.sla.preemptible = True  # the pool reserves nothing
+        job.defaultConfig.name = "shard"
+        job.defaultConfig.resource.cpuLimit = 1
+        job.defaultConfig.resource.memLimitMb = 64
+        job.defaultConfig.command.value = "true"
+        job.defaultConfig.labels.add(key="tier", value="gold")
+        return job
+
+    return build

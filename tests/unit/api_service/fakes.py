@@ -1,0 +1,51 @@
+"""Stand-ins for what lies outside the api process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.api.private import hostmgr_pb2
+from peloton.errors import Unavailable
+from peloton.model.ids import JobId, PodId
+from peloton.model.resources import Resources
+
+
+class RecordedWakes:
+    """Starter and Lifecycles: remembers who was started and who was told to look again."""
+
+    def __init__(self) -> None:
+        self.started: list[JobId] = []
+        self.changed: list[JobId] = []
+        self.is_down = False
+
+    async def start_job(self, job_id: JobId) -> None:
+        if self.is_down:
+            raise ConnectionError("no Temporal at 127.0.0.1:7233")
+        self.started.append(job_id)
+
+    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+        self.changed.extend(job_ids)
+
+
+class OneSandbox:
+    """Hosts: a cluster of a given size, on which one run left files."""
+
+    def __init__(self) -> None:
+        self.total: Resources | None = None
+        self.asked: list[tuple[PodId, str, str]] = []
+        self.is_down = False
+
+    async def capacity(self) -> Resources | None:
+        return self.total
+
+    async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
+        if self.is_down:
+            raise Unavailable("connection refused")
+        self.asked.append((pod_id, host, agent_id))
+        return hostmgr_pb2.BrowseSandboxResponse(
+            hostname="10.0.0.1",
+            port="5051",
+            paths=["/sandbox/stdout", "/sandbox/stderr"],
+            mesos_master_hostname="10.0.0.9",
+            mesos_master_port="5050",
+        )

@@ -1,0 +1,97 @@
+"""What the api asks of the leading host manager."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
+from peloton.errors import NotFound, Unavailable
+from peloton.model.ids import JobId, PodId
+from peloton.model.resources import Resources
+from services.api import hosts as hosts_module
+from services.api.channels import LeaderChannels
+from services.api.hosts import RemoteHosts
+
+POD = PodId(JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d"), 3, 2)
+
+
+class Hosts(hostmgr_pb2_grpc.HostsServicer):
+    def __init__(self) -> None:
+        self.host_count = 2
+        self.capacity_calls = 0
+
+    async def ClusterCapacity(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+        self.capacity_calls += 1
+        amounts = hostmgr_pb2.Resources(cpu_milli=8_000, memory_mib=1_024, disk_mib=10, gpu_milli=500)
+        return hostmgr_pb2.ClusterCapacityResponse(capacity=amounts, host_count=self.host_count)
+
+    async def BrowseSandbox(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+        if request.hostname == "gone":
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no agent on host gone")
+        return hostmgr_pb2.BrowseSandboxResponse(paths=[request.pod_id, request.hostname, request.agent_id])
+
+
+@pytest.fixture
+def servicer() -> Hosts:
+    return Hosts()
+
+
+@pytest.fixture
+async def remote(servicer: Hosts) -> AsyncIterator[RemoteHosts]:
+    server = grpc.aio.server()
+    hostmgr_pb2_grpc.add_HostsServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channels = LeaderChannels(lambda role: f"127.0.0.1:{port}" if role == "hostmgr" else None)
+    yield RemoteHosts(channels)
+    await channels.close()
+    await server.stop(None)
+
+
+async def test_capacity_is_remembered(remote: RemoteHosts, servicer: Hosts) -> None:
+    """Capacity is asked once in a while, not for every job."""
+    first, second = await remote.capacity(), await remote.capacity()
+
+    assert first == second == Resources(8_000, 1_024, 10, 500)
+    assert servicer.capacity_calls == 1
+
+
+async def test_capacity_grows_old(remote: RemoteHosts, servicer: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old capacity is asked again."""
+    monkeypatch.setattr(hosts_module, "CAPACITY_AGE_MAX_S", 0.0)
+    await remote.capacity()
+    await remote.capacity()
+
+    assert servicer.capacity_calls == 2
+
+
+async def test_capacity_without_hosts(remote: RemoteHosts, servicer: Hosts) -> None:
+    """A cluster that has not shown a host yet has no known capacity, rather than none."""
+    servicer.host_count = 0
+
+    assert await remote.capacity() is None
+
+
+async def test_capacity_without_a_leader() -> None:
+    """Without a host manager the capacity is not known, which is no error."""
+    assert await RemoteHosts(LeaderChannels(lambda _: None)).capacity() is None
+
+
+async def test_browse(remote: RemoteHosts) -> None:
+    """The run, its host and its agent are what the host manager is asked for."""
+    answer = await remote.browse_sandbox(POD, "h1", "agent-1")
+
+    assert list(answer.paths) == [str(POD), "h1", "agent-1"]
+
+
+async def test_browse_errors(remote: RemoteHosts) -> None:
+    """A refusal keeps its kind and text; a missing leader is Unavailable."""
+    with pytest.raises(NotFound, match="no agent on host gone"):
+        await remote.browse_sandbox(POD, "gone", "agent-1")
+    with pytest.raises(Unavailable, match="no leader of role hostmgr"):
+        await RemoteHosts(LeaderChannels(lambda _: None)).browse_sandbox(POD, "h1", "agent-1")

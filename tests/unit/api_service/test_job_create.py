@@ -1,0 +1,185 @@
+"""v0 JobManager over real storage: Create, and every text that refuses one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.model.ids import JobId
+from peloton.model.job import JobState
+from peloton.model.resources import Resources
+from services.storage.gateway import Gateway
+from tests.unit.api_service.conftest import INNER
+from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
+from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refused, wire
+
+# -- Create
+
+
+async def test_create(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+    """A job is stored before the answer, INITIALIZED with its goal, and its workflow is started."""
+    job_id = await create(jobs, config(3))
+
+    record = gateway.job(job_id)
+    assert record is not None
+    assert (record.state, record.goal, record.instance_count) == (JobState.INITIALIZED, JobState.SUCCEEDED, 3)
+    assert wakes.started == [job_id]
+
+
+async def test_create_chooses_an_id(jobs: Any, config: Config) -> None:
+    """Without an id the job gets a new one, each time another."""
+    request = job_pb2.CreateRequest(config=config())
+    first, second = await jobs.Create(request), await jobs.Create(request)
+
+    assert first.jobId.value != second.jobId.value
+    assert len(first.jobId.value) == 36
+
+
+async def test_create_canonicalises_the_id(jobs: Any, config: Config) -> None:
+    """An id in capitals names the same job."""
+    assert await create(jobs, config(), JOB.upper()) == JOB
+    response = await jobs.Get(job_pb2.GetRequest(id=wire(JOB.upper())))
+
+    assert response.jobInfo.id.value == JOB
+
+
+async def test_create_with_a_bad_id(jobs: Any, config: Config) -> None:
+    """What is no UUID is no job id."""
+    response = await jobs.Create(job_pb2.CreateRequest(id=wire("job-1"), config=config()))
+
+    error = response.error.invalidJobId
+    assert (error.id.value, error.message) == ("job-1", "JobID must be valid UUID")
+
+
+async def test_create_again(jobs: Any, config: Config, wakes: RecordedWakes) -> None:
+    """A repeated id answers alreadyExists with the id, and makes sure of the workflow once more."""
+    await create(jobs, config())
+    response = await jobs.Create(job_pb2.CreateRequest(id=wire(JOB), config=config()))
+
+    assert response.error.alreadyExists.id.value == JOB
+    assert response.error.alreadyExists.message
+    assert response.jobId.value == JOB
+    assert wakes.started == [JOB, JOB]
+
+
+async def test_create_again_after_the_end(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+    """A repeated creation of a job that has ended starts nothing."""
+    await create(jobs, config())
+    end(gateway)
+    await jobs.Create(job_pb2.CreateRequest(id=wire(JOB), config=config()))
+
+    assert wakes.started == [JOB]
+
+
+async def test_create_without_temporal(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+    """Without Temporal the job is stored, the caller is told so, and repeating the call heals it."""
+    wakes.is_down = True
+    request = job_pb2.CreateRequest(id=wire(JOB), config=config())
+    code, text = await refused(jobs.Create(request))
+    stored = gateway.job(JobId(JOB))
+    wakes.is_down = False
+    repeated = await jobs.Create(request)
+
+    assert code == grpc.StatusCode.UNAVAILABLE
+    assert text == (
+        f"job {JOB} is stored but its workflow could not be started (ConnectionError: no Temporal at "
+        "127.0.0.1:7233); repeating the call with the same id is safe"
+    )
+    assert stored is not None
+    assert repeated.error.alreadyExists.id.value == JOB
+    assert wakes.started == [JOB]
+
+
+POOLS = {
+    "none": ("", "resource pool ID is null"),
+    "root": ("root", "cannot submit jobs to the `root` resource pool"),
+    "unknown": (UNKNOWN.value, "resource pool not found"),
+    "not a UUID": ("/eng/maps", "resource pool not found"),
+    "inner": (INNER, "cannot submit jobs to a non leaf resource pool"),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+async def test_create_in_a_wrong_pool(jobs: Any, config: Config, gateway: Gateway, name: str) -> None:
+    """A wrong pool is an invalid config, told before any other fault of it; nothing is stored."""
+    respool_id, text = POOLS[name]
+    job = config(100_001)
+    job.respoolID.value = respool_id
+    response = await jobs.Create(job_pb2.CreateRequest(id=wire(JOB), config=job))
+
+    assert (response.error.invalidConfig.id.value, response.error.invalidConfig.message) == (JOB, text)
+    assert not response.HasField("jobId")
+    assert gateway.job(JobId(JOB)) is None
+
+
+async def test_create_without_a_config(jobs: Any) -> None:
+    """An empty request lacks a pool first of all."""
+    response = await jobs.Create(job_pb2.CreateRequest())
+
+    assert response.error.invalidConfig.message == "resource pool ID is null"
+
+
+async def test_create_with_an_invalid_config(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+    """All faults of a config come back in the response; nothing is stored or started."""
+    job = config(2)
+    job.instanceConfig[1].resource.cpuLimit = -1
+    job.instanceConfig[2].name = "beyond"
+    response = await jobs.Create(job_pb2.CreateRequest(id=wire(JOB), config=job))
+
+    assert response.error.invalidConfig.message.split("\n") == [
+        "Invalid config for instance 1, cpuLimit -1 is negative",
+        "instanceConfig is given for instance 2, instanceCount is 2",
+    ]
+    assert gateway.job(JobId(JOB)) is None
+    assert wakes.started == []
+
+
+async def test_create_beyond_limits(jobs: Any, config: Config, hosts: OneSandbox) -> None:
+    """A pod that asks more than its pool's limit, or than the cluster has, is refused with the numbers."""
+    job = config(1)
+    job.defaultConfig.resource.cpuLimit = 1000
+    above_pool = await jobs.Create(job_pb2.CreateRequest(config=job))
+    job.defaultConfig.resource.cpuLimit = 8
+    hosts.total = Resources(4_000, 8_192, 100_000, 0)
+    above_cluster = await jobs.Create(job_pb2.CreateRequest(config=job))
+
+    assert above_pool.error.invalidConfig.message == (
+        "instance 0 asks cpu 1000, limit of resource pool /eng/maps is 12"
+    )
+    assert above_cluster.error.invalidConfig.message == "instance 0 asks cpu 8, limit of resource pool / is 4"
+
+
+async def test_create_a_service(jobs: Any, config: Config) -> None:
+    """Service jobs are refused clearly."""
+    response = await jobs.Create(job_pb2.CreateRequest(config=config(type=job_pb2.SERVICE)))
+
+    assert response.error.invalidConfig.message == (
+        "service jobs are not yet supported: job 'shards' has type SERVICE, want BATCH"
+    )
+
+
+async def test_create_with_secrets(jobs: Any, config: Config) -> None:
+    """Secrets are refused by status while the cluster has none."""
+    request = job_pb2.CreateRequest(config=config(), secrets=[peloton_pb2.Secret(path="/s")])
+
+    assert await refused(jobs.Create(request)) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "secrets not supported by cluster",
+    )
+
+
+async def test_create_with_many_overrides(jobs: Any, config: Config, gateway: Gateway) -> None:
+    """Overrides of many instances are stored and come back whole."""
+    job = config(2_000)
+    for instance in range(2_000):
+        job.instanceConfig[instance].command.value = f"work {instance}"
+    job_id = await create(jobs, job)
+    response = await jobs.Get(job_pb2.GetRequest(id=wire(job_id)))
+
+    assert response.jobInfo.config.instanceConfig[1_999].command.value == "work 1999"
+    assert len(response.jobInfo.config.instanceConfig) == 2_000

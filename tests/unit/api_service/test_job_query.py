@@ -1,0 +1,136 @@
+"""From v0 queries to storage's: bounds, the seven days, ranges of time."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.job import JobState
+from peloton.model.pod import PodState
+from services.api.job_query import ROWS_MAX, job_query, pod_query
+from services.storage.queries import JobQuery, PodQuery
+
+S = 10**9
+DAY = 24 * 3600 * S
+NOW = 1_700_000_000 * S
+END = 2**62
+
+
+def query(spec: job_pb2.QuerySpec) -> JobQuery:
+    return job_query(job_pb2.QueryRequest(respoolID=peloton_pb2.ResourcePoolID(value="pool"), spec=spec), NOW)
+
+
+def times(begin: int | None, end: int | None) -> peloton_pb2.TimeRange:
+    return peloton_pb2.TimeRange(
+        min=None if begin is None else Timestamp(seconds=begin, nanos=7),
+        max=None if end is None else Timestamp(seconds=end, nanos=7),
+    )
+
+
+def test_job_query() -> None:
+    """Every field of a query reaches storage."""
+    order = query_pb2.OrderBy(order=query_pb2.OrderBy.DESC, property=query_pb2.PropertyPath(value="name"))
+    spec = job_pb2.QuerySpec(
+        pagination=query_pb2.PaginationSpec(offset=3, limit=7, maxLimit=50, orderBy=[order]),
+        labels=[peloton_pb2.Label(key="tier", value="gold")],
+        keywords=["spark"],
+        jobStates=[job_pb2.RUNNING, job_pb2.PENDING],
+        owner="maps",
+        name="tiles",
+        creationTimeRange=times(5, 6),
+    )
+
+    assert query(spec) == JobQuery(
+        labels=["gold"],
+        keywords=["spark"],
+        states=[JobState.PENDING, JobState.RUNNING],
+        respool_id="pool",
+        owner="maps",
+        name="tiles",
+        created=(5 * S, 6 * S),
+        order=[("name", True)],
+        offset=3,
+        limit=7,
+        max_limit=50,
+    )
+
+
+TIMES: dict[str, tuple[job_pb2.QuerySpec, tuple[int, int] | None]] = {
+    "active jobs of all times": (job_pb2.QuerySpec(jobStates=[job_pb2.RUNNING]), None),
+    "ended jobs of seven days": (
+        job_pb2.QuerySpec(jobStates=[job_pb2.RUNNING, job_pb2.FAILED]),
+        (NOW - 7 * DAY, NOW + 30 * S),
+    ),
+    "ended jobs of a given time": (
+        job_pb2.QuerySpec(jobStates=[job_pb2.FAILED], creationTimeRange=times(1, 2)),
+        (1 * S, 2 * S),
+    ),
+    "ended jobs by their end": (
+        job_pb2.QuerySpec(jobStates=[job_pb2.FAILED], completionTimeRange=times(1, 2)),
+        None,
+    ),
+    "open begin": (job_pb2.QuerySpec(creationTimeRange=times(None, 2)), (0, 2 * S)),
+    "open end": (job_pb2.QuerySpec(creationTimeRange=times(1, None)), (1 * S, END)),
+    "beyond all clocks": (job_pb2.QuerySpec(creationTimeRange=times(-5, 2**62)), (0, END)),
+    "one second": (job_pb2.QuerySpec(creationTimeRange=times(2, 2)), (2 * S, 2 * S)),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_creation_time(name: str) -> None:
+    """Ranges are by the second; without any, ended jobs are those of the last seven days."""
+    spec, created = TIMES[name]
+
+    assert query(spec).created == created
+
+
+@pytest.mark.parametrize("field", ["creationTimeRange", "completionTimeRange"])
+def test_wrong_range(field: str) -> None:
+    """A range that ends before it begins is refused."""
+    spec = job_pb2.QuerySpec()
+    getattr(spec, field).CopyFrom(times(2, 1))
+    with pytest.raises(InvalidArgument, match=r"^Incorrect timerange$"):
+        query(spec)
+
+
+def test_bounds() -> None:
+    """Unless asked for, ten rows of the first hundred; never more than the cap are considered."""
+    plain = query(job_pb2.QuerySpec())
+    greedy = query(job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(maxLimit=2**32 - 1)))
+
+    assert (plain.limit, plain.max_limit, greedy.max_limit) == (10, 100, ROWS_MAX)
+
+
+def test_unknown_states() -> None:
+    """States that nobody knows are refused with their number."""
+    with pytest.raises(InvalidArgument, match=r"^job state 77 is not known$"):
+        query(job_pb2.QuerySpec(jobStates=[77]))
+    with pytest.raises(InvalidArgument, match=r"^task state 77 is not known$"):
+        pod_query(task_pb2.QuerySpec(taskStates=[77]))
+
+
+@pytest.mark.parametrize("spec", [job_pb2.QuerySpec(name="a\0"), job_pb2.QuerySpec(keywords=["b", "a\0"])])
+def test_nul(spec: job_pb2.QuerySpec) -> None:
+    """Texts that no database can hold are refused."""
+    with pytest.raises(InvalidArgument, match="contains NUL"):
+        query(spec)
+
+
+def test_pod_query() -> None:
+    """Every field of a query of tasks reaches storage."""
+    order = query_pb2.OrderBy(order=query_pb2.OrderBy.ASC, property=query_pb2.PropertyPath(value="host"))
+    spec = task_pb2.QuerySpec(
+        pagination=query_pb2.PaginationSpec(offset=3, orderBy=[order]),
+        taskStates=[task_pb2.RUNNING],
+        names=["shard"],
+        hosts=["h1"],
+    )
+
+    assert pod_query(spec) == PodQuery(
+        states=[PodState.RUNNING], names=["shard"], hosts=["h1"], order=[("host", False)], offset=3, limit=10
+    )

@@ -1,0 +1,189 @@
+"""The server as a whole: what it lists, how it is healthy, how it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from peloton.api.service_names import JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER
+from peloton.api.v0.volume.svc import volume_svc_pb2, volume_svc_pb2_grpc
+from peloton.errors import Aborted, ResourceExhausted
+from services.api.calls import WRITE_BYTES_MAX, WRITES_MAX, Calls
+from services.api.errors import RETRY_KEY, ErrorsToStatus
+from services.api.server import SERVED, ApiServer, start
+from tests.unit.api_service.fakes import RecordedWakes
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    wakes = RecordedWakes()
+    server = await start(cast(Any, None), wakes, wakes, lambda _: None, "127.0.0.1:0")
+    yield server
+    await server.stop(0)
+
+
+@pytest.fixture
+async def channel(api: ApiServer) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{api.port}") as channel:
+        yield channel
+
+
+async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
+    """Reflection names every service under every spelling, and health."""
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+    call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+    listed = {service.name async for answer in call for service in answer.list_services_response.service}
+
+    assert listed >= {*JOB_MANAGER, *TASK_MANAGER, *RESOURCE_MANAGER, "peloton.api.v0.host.svc.HostService"}
+    assert "grpc.health.v1.Health" in listed
+
+
+async def test_reflection_describes_a_short_name(channel: grpc.aio.Channel) -> None:
+    """A generic client finds the methods behind the name without a version."""
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+    request = reflection_pb2.ServerReflectionRequest(file_containing_symbol=JOB_MANAGER[0])
+    answers = [answer async for answer in stub.ServerReflectionInfo(iter([request]))]
+
+    assert b"GetActiveJobs" in answers[0].file_descriptor_response.file_descriptor_proto[0]
+
+
+@pytest.mark.parametrize("service", ["", *SERVED])
+async def test_health(channel: grpc.aio.Channel, service: str) -> None:
+    """The process and each service are SERVING once started."""
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+@pytest.mark.parametrize("method", ["ListVolumes", "GetVolume", "DeleteVolume"])
+async def test_volumes_are_not_implemented(channel: grpc.aio.Channel, method: str) -> None:
+    """Every method of v0 VolumeService answers UNIMPLEMENTED."""
+    stub: Any = volume_svc_pb2_grpc.VolumeServiceStub(channel)
+    request = getattr(volume_svc_pb2, f"{method}Request")()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await getattr(stub, method)(request)
+
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "/peloton.api.v0.update.svc.UpdateService/CreateUpdate",
+        "/peloton.api.v1alpha.job.stateless.svc.JobService/CreateJob",
+        "/peloton.api.v1alpha.respool.svc.ResourcePoolService/CreateResourcePool",
+    ],
+)
+async def test_services_without_a_server(channel: grpc.aio.Channel, method: str) -> None:
+    """Declared services that nobody serves answer UNIMPLEMENTED."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await cast(Any, channel).unary_unary(method)(b"")
+
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_unexpected_errors_are_internal(channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture) -> None:
+    """A fault of ours is INTERNAL with a short text; the stack goes to the log."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:  # there is no storage behind this server
+        await cast(Any, channel).unary_unary(f"/{JOB_MANAGER[0]}/GetActiveJobs")(b"")
+
+    assert caught.value.code() == grpc.StatusCode.INTERNAL
+    assert caught.value.details() == (
+        "internal error in /peloton.api.job.JobManager/GetActiveJobs: AttributeError; see the log of the api"
+    )
+    assert any(record.exc_info for record in caplog.records)
+
+
+async def test_port_taken(api: ApiServer) -> None:
+    """A second server on the same port is refused with the address."""
+    wakes = RecordedWakes()
+    with pytest.raises(OSError, match=f"the api cannot listen on 127.0.0.1:{api.port}"):
+        await start(cast(Any, None), wakes, wakes, lambda _: None, f"127.0.0.1:{api.port}")
+
+
+class Refusing:
+    """A behaviour under the interceptor."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        async def behaviour(request: bytes, context: Any) -> bytes:
+            raise self._error
+
+        return grpc.unary_unary_rpc_method_handler(cast(Any, behaviour))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "pushback"),
+    [
+        (Aborted("run 3 is over"), grpc.StatusCode.ABORTED, None),
+        (ResourceExhausted("64 writes are in flight"), grpc.StatusCode.RESOURCE_EXHAUSTED, "1000"),
+    ],
+)
+async def test_expected_errors_keep_their_code(error: Exception, code: grpc.StatusCode, pushback: str | None) -> None:
+    """A PelotonError becomes the status that it names, text unchanged; exhaustion tells when to try again."""
+    server = grpc.aio.server(interceptors=[ErrorsToStatus()])
+    server.add_generic_rpc_handlers((cast(Any, Refusing(error)),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await cast(Any, channel).unary_unary("/any/Method")(b"")
+    await server.stop(None)
+
+    assert (caught.value.code(), caught.value.details()) == (code, str(error))
+    assert dict(caught.value.trailing_metadata()).get(RETRY_KEY) == pushback
+
+
+async def test_writes_are_bounded() -> None:
+    """One write too many is refused at once, and room comes back as writes end."""
+    calls, gate = Calls(), asyncio.Event()
+    waiting = [asyncio.create_task(calls.write(1, gate.wait)) for _ in range(WRITES_MAX)]
+    await asyncio.sleep(0)
+    with pytest.raises(ResourceExhausted, match=f"{WRITES_MAX} writes are in flight, the limit; retry after 1 s"):
+        await calls.write(1, gate.wait)
+    gate.set()
+    await asyncio.gather(*waiting)
+
+    assert await calls.write(1, gate.wait)
+    await calls.close()
+
+
+async def test_bytes_of_writes_are_bounded() -> None:
+    """Large writes wait for each other, yet a write alone may have any size."""
+    calls, gate = Calls(), asyncio.Event()
+    first = asyncio.create_task(calls.write(WRITE_BYTES_MAX + 1, gate.wait))
+    await asyncio.sleep(0)
+    with pytest.raises(ResourceExhausted, match="retry after 1 s"):
+        await calls.write(1, gate.wait)
+    gate.set()
+
+    assert await first
+    await calls.close()
+
+
+async def test_a_write_outlives_its_caller() -> None:
+    """A caller that goes away does not stop a write half way."""
+    calls, gate, ended = Calls(), asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+        ended.set()
+
+    caller = asyncio.create_task(calls.write(1, work))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.gather(caller, return_exceptions=True)
+    gate.set()
+    await calls.close()
+
+    assert ended.is_set()

@@ -1,0 +1,191 @@
+"""v0 TaskManager over real storage: Get, List, Query, GetCache."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.service_names import TASK_MANAGER
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
+from peloton.model.pod import PodState
+from services.api import task_manager
+from services.storage.gateway import Gateway
+from tests.unit.api_service.story import ID, JOB, UNKNOWN, ranges, refused, report, run
+
+NOT_FOUND = f"job {UNKNOWN.value} not found, job:{UNKNOWN.value} not found"
+
+
+# -- Get, List, Query, GetCache
+
+
+async def test_get(tasks: Any, job: JobId, gateway: Gateway) -> None:
+    """A task comes with its effective config, its runtime and its ended runs."""
+    run(gateway, 2)
+    response = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=2))
+
+    info = response.result
+    assert (info.instanceId, info.jobId.value, info.config.name) == (2, JOB, "odd")
+    assert info.config.command.value == "true"
+    assert (info.runtime.state, info.runtime.host) == (task_pb2.RUNNING, "h1")
+    assert info.runtime.mesosTaskId.value == f"{JOB}-2-1"
+    assert not response.results
+
+
+async def test_get_tells_of_ended_runs(tasks: Any, job: JobId, gateway: Gateway) -> None:
+    """An ended run is told in short: where it was and how it ended."""
+    run(gateway, 1)
+    report(gateway, 1, PodState.FAILED, message="Command exited with status 3")
+    response = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=1))
+
+    past = response.results[0]
+    assert (past.instanceId, past.runtime.state, past.runtime.host) == (1, task_pb2.FAILED, "h1")
+    assert (past.runtime.mesosTaskId.value, past.runtime.prevMesosTaskId.value) == (f"{JOB}-1-1", f"{JOB}-1-0")
+    assert (past.runtime.agentID.value, past.runtime.message) == ("agent-1", "Command exited with status 3")
+
+
+async def test_get_unknown_instance(tasks: Any, job: JobId) -> None:
+    """An instance that does not exist is NOT_FOUND with its name."""
+    assert await refused(tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=4))) == (
+        grpc.StatusCode.NOT_FOUND,
+        f"task:{JOB}-4 not found",
+    )
+
+
+LISTED: dict[str, tuple[task_pb2.ListRequest, list[int]]] = {
+    "all": (task_pb2.ListRequest(jobId=ID), [0, 1, 2, 3]),
+    "half open": (task_pb2.ListRequest(jobId=ID, range=ranges((1, 3))[0]), [1, 2]),
+    "open end": (task_pb2.ListRequest(jobId=ID, range=ranges((2, 2**32 - 1))[0]), [2, 3]),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+async def test_list(tasks: Any, job: JobId, name: str) -> None:
+    """Tasks of a range come by instance, each with its config."""
+    request, instances = LISTED[name]
+    response = await tasks.List(request)
+
+    assert sorted(response.result.value) == instances
+    assert response.result.value[2].config.name == "odd"
+
+
+async def test_list_pages(tasks: Any, job: JobId, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Storage is read page by page."""
+    monkeypatch.setattr(task_manager, "PAGE", 3)
+    response = await tasks.List(task_pb2.ListRequest(jobId=ID))
+
+    assert sorted(response.result.value) == [0, 1, 2, 3]
+
+
+async def test_list_that_is_too_large(tasks: Any, job: JobId, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer above the limit of a message is refused with a range that fits."""
+    whole = await tasks.List(task_pb2.ListRequest(jobId=ID))
+    limit = sum(whole.result.value[i].ByteSize() for i in range(3))
+    monkeypatch.setattr(task_manager, "ANSWER_BYTES_MAX", limit)
+    code, text = await refused(tasks.List(task_pb2.ListRequest(jobId=ID)))
+
+    assert (code, text) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        f"tasks [0, 4) of job {JOB} take more than {limit} bytes, the limit of one answer; [0, 3) fits",
+    )
+
+
+async def test_list_of_nothing(tasks: Any, job: JobId) -> None:
+    """An empty map answers notFound."""
+    response = await tasks.List(task_pb2.ListRequest(jobId=ID, range=ranges((7, 9))[0]))
+
+    assert response.notFound.message == f"job {JOB} not found, no tasks in range [7, 9)"
+
+
+async def test_query(tasks: Any, job: JobId, gateway: Gateway) -> None:
+    """Filters are ANDed; pagination echoes the request, total counts all that match."""
+    run(gateway, 0, 1, 2)
+    spec = task_pb2.QuerySpec(
+        taskStates=[task_pb2.RUNNING], hosts=["h1"], pagination=query_pb2.PaginationSpec(offset=1, limit=1)
+    )
+    response = await tasks.Query(task_pb2.QueryRequest(jobId=ID, spec=spec))
+
+    assert [info.instanceId for info in response.records] == [1]
+    assert response.pagination == query_pb2.Pagination(offset=1, limit=1, total=3)
+
+
+async def test_query_by_name(tasks: Any, job: JobId) -> None:
+    """Names are those of the task configs."""
+    response = await tasks.Query(task_pb2.QueryRequest(jobId=ID, spec=task_pb2.QuerySpec(names=["odd"])))
+
+    assert [info.instanceId for info in response.records] == [2]
+    assert response.records[0].config.name == "odd"
+
+
+async def test_query_ordered_by_something_unknown(tasks: Any, job: JobId) -> None:
+    """A wrong sort field is told as the facts have it."""
+    spec = task_pb2.QuerySpec()
+    spec.pagination.orderBy.add().property.value = "colour"
+    response = await tasks.Query(task_pb2.QueryRequest(jobId=ID, spec=spec))
+
+    assert response.error.notFound.message == (
+        "Sort only supports fields: creation_time, host, instanceId, message, name, reason, state"
+    )
+
+
+async def test_get_cache(tasks: Any, job: JobId) -> None:
+    """The cached view has the runtime and the labels."""
+    response = await tasks.GetCache(task_pb2.GetCacheRequest(jobId=ID, instanceId=0))
+
+    assert response.runtime.state == task_pb2.INITIALIZED
+    assert [(label.key, label.value) for label in response.labels] == [("tier", "gold")]
+
+
+async def test_get_cache_unknown(tasks: Any, job: JobId) -> None:
+    """Job and task are told apart."""
+    no_job = await refused(tasks.GetCache(task_pb2.GetCacheRequest(jobId=UNKNOWN)))
+    no_task = await refused(tasks.GetCache(task_pb2.GetCacheRequest(jobId=ID, instanceId=9)))
+
+    assert no_job == (grpc.StatusCode.NOT_FOUND, "Job not found in cache")
+    assert no_task == (grpc.StatusCode.NOT_FOUND, "Task not found in cache")
+
+
+# -- unknown jobs
+
+
+@pytest.mark.parametrize("method", ["Get", "List"])
+async def test_unknown_job_beside_the_result(tasks: Any, method: str) -> None:
+    """Reads of an unknown job answer notFound."""
+    response = await getattr(tasks, method)(getattr(task_pb2, f"{method}Request")(jobId=UNKNOWN))
+
+    assert (response.notFound.id.value, response.notFound.message) == (UNKNOWN.value, NOT_FOUND)
+
+
+@pytest.mark.parametrize("method", ["Query", "Start", "Stop", "BrowseSandbox"])
+async def test_unknown_job_inside_the_error(tasks: Any, method: str) -> None:
+    """Methods with an error in their response answer error.notFound."""
+    response = await getattr(tasks, method)(getattr(task_pb2, f"{method}Request")(jobId=UNKNOWN))
+
+    assert (response.error.notFound.id.value, response.error.notFound.message) == (UNKNOWN.value, NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("method", "text"), [("Restart", f"job:{UNKNOWN.value} not found"), ("Refresh", "job not found")]
+)
+async def test_unknown_job_by_status(tasks: Any, method: str, text: str) -> None:
+    """Methods without a place for an error answer NOT_FOUND."""
+    request = getattr(task_pb2, f"{method}Request")(jobId=UNKNOWN)
+
+    assert await refused(getattr(tasks, method)(request)) == (grpc.StatusCode.NOT_FOUND, text)
+
+
+@pytest.mark.parametrize("name", TASK_MANAGER)
+async def test_every_spelling_is_served(channel: grpc.aio.Channel, job: JobId, name: str) -> None:
+    """Each name of TaskManager serves the same."""
+    method = cast(Any, channel).unary_unary(
+        f"/{name}/List",
+        request_serializer=task_pb2.ListRequest.SerializeToString,
+        response_deserializer=task_pb2.ListResponse.FromString,
+    )
+    response = await method(task_pb2.ListRequest(jobId=ID))
+
+    assert len(response.result.value) == 4

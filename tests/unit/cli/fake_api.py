@@ -1,0 +1,116 @@
+"""A Peloton API of canned answers on an ephemeral port, and an agent that serves files."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+import grpc
+from google.protobuf.message import Message
+
+from peloton.api import service_names
+from peloton.api.v0.host.svc import host_svc_pb2
+
+SERVICES = {
+    "jobs": "peloton.api.job.JobManager",
+    "tasks": "peloton.api.task.TaskManager",
+    "respools": "peloton.api.respool.ResourceManager",
+    "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,
+}
+
+Answer = Message | tuple[grpc.StatusCode, str] | Callable[[Any], Message]
+
+
+class Call(NamedTuple):
+    method: str  # as in "jobs.Create"
+    request: Any
+    headers: dict[str, str]
+    time_left_s: float
+
+
+class FakeApi:
+    """Answers are given per method, as ``api.answers["jobs.Get"] = [first, then, ...]``; the last one is repeated."""
+
+    def __init__(self, options: list[tuple[str, int]] | None = None) -> None:
+        self.answers: dict[str, list[Answer]] = {}
+        self.calls: list[Call] = []
+        self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=2), options=options)
+        for short, name in SERVICES.items():
+            service_names.add_under_all_names(self.server, Servicer(self, short), (name,))
+        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def answer(self, method: str, request: Any, context: Any) -> Any:
+        headers = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
+        self.calls.append(Call(method, request, headers, context.time_remaining()))
+        answers = self.answers.get(method, [(grpc.StatusCode.INTERNAL, f"no answer given for {method}")])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, tuple):
+            context.abort(*answer)
+        return answer(request) if callable(answer) else answer
+
+    def requests(self, method: str) -> list[Any]:
+        return [call.request for call in self.calls if call.method == method]
+
+    def stop(self) -> None:
+        self.server.stop(grace=None).wait()
+
+
+class Servicer:
+    def __init__(self, api: FakeApi, short: str) -> None:
+        self.api, self.short = api, short
+
+    def __getattr__(self, method: str) -> Any:
+        return partial(self.api.answer, f"{self.short}.{method}")
+
+
+class FakeAgent:
+    """Serves ``files`` (path -> content) as an agent of Mesos does: bytes that are no text stand raw in its JSON, or
+    are replaced when it ``is_lossy``, as some agents are."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.is_lossy = False
+        self.on_read: Callable[[int], None] = lambda offset: None
+        agent = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                agent.serve(self)
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.host, self.port = "127.0.0.1", str(self.server.server_address[1])
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        url = urlsplit(handler.path)
+        query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        content = self.files.get(query["path"])
+        body = b"no such file"
+        if content is not None and url.path == "/files/download":
+            body = content
+        elif content is not None:
+            offset = int(query["offset"])
+            self.on_read(offset)
+            part = self.files[query["path"]][offset : offset + int(query["length"])]
+            data = part.decode("utf-8", "replace" if self.is_lossy else "surrogateescape")
+            text = json.dumps({"data": data, "offset": offset}, ensure_ascii=False)
+            body = text.encode("utf-8", "surrogateescape")
+        handler.send_response(200 if content is not None else 404)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()

@@ -1,0 +1,47 @@
+"""The client on its own."""
+
+from peloton.api.client import HOSTMGR, JOBMGR, Client
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from tests.unit.cli.fake_api import FakeApi
+
+
+def test_messages_beyond_the_default_limit() -> None:
+    """Requests and answers may be larger than the 4 MiB that gRPC allows by itself."""
+    large = "x" * (5 * 2**20)
+    server = FakeApi(options=[("grpc.max_receive_message_length", 2**28), ("grpc.max_send_message_length", 2**28)])
+    try:
+        server.answers["jobs.Create"] = [lambda request: job_pb2.CreateResponse(jobId=request.id)]
+        with Client(server.address) as client:
+            response = client.jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=large)))
+        assert len(large) == len(response.jobId.value)
+    finally:
+        server.stop()
+
+
+def test_a_call_may_have_its_own_timeout(api: FakeApi) -> None:
+    """The client's timeout is a default only."""
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+    with Client(api.address, timeout_s=600) as client:
+        client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
+        client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=60)
+    default, own = (call.time_left_s for call in api.calls)
+    assert 300 < default
+    assert 0 < own < 300
+
+
+def test_services_with_addresses_of_their_own(api: FakeApi) -> None:
+    """An override moves one service; the latest address is remembered for messages."""
+    api.answers["hosts.QueryHosts"] = [host_svc_pb2.QueryHostsResponse()]
+    with Client("127.0.0.1:1", overrides={HOSTMGR: api.address}) as client:
+        client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
+        assert (api.address, "127.0.0.1:1") == (client.last_address, client.address_of(JOBMGR))
+
+
+def test_a_call_keeps_its_own_headers(api: FakeApi) -> None:
+    """Headers given with a call are added to the client's."""
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+    with Client(api.address) as client:
+        client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), metadata=(("username", "ann"),))
+    assert ("ann", "proto") == (api.calls[0].headers["username"], api.calls[0].headers["rpc-encoding"])

@@ -1,0 +1,102 @@
+"""The examples load, and every command line in help, reference and tutorial is one that the commands accept."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cli import reference
+from cli.main import peloton
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.yaml_config import load_message
+from services.minicluster.hosts import load_hosts
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.yaml"))
+POOLS = {"examples/tutorial/pool.yaml": "tutorial", "examples/maps.yaml": "maps"}
+HOSTS = ["examples/hosts.yaml"]
+JOBS = [path for path in EXAMPLES if path not in POOLS and path not in HOSTS]
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+
+
+@pytest.mark.parametrize(("path", "name"), POOLS.items())
+def test_pools_load(path: str, name: str) -> None:
+    """Each pool keeps its reservations below its limits."""
+    pool = load_message(ROOT / path, respool_pb2.ResourcePoolConfig)
+    assert (name, []) == (pool.name, [each.kind for each in pool.resources if each.reservation > each.limit])
+
+
+@pytest.mark.parametrize("path", JOBS)
+def test_jobs_load_and_fit_the_pool(path: str) -> None:
+    """Each job has a command for every instance, and fits the pool of the tutorial as a whole."""
+    pool = load_message(ROOT / "examples/tutorial/pool.yaml", respool_pb2.ResourcePoolConfig)
+    job = load_message(ROOT / path, job_pb2.JobConfig)
+    assert job.defaultConfig.command.value
+    cpus = 0.0
+    for instance in range(job.instanceCount):
+        own = job.instanceConfig.get(instance)
+        resource = own.resource if own and own.HasField("resource") else job.defaultConfig.resource
+        cpus += resource.cpuLimit
+    assert 0 < cpus <= next(each.limit for each in pool.resources if each.kind == "cpu")
+
+
+def test_the_larger_hello_only_grows() -> None:
+    """The job for ``job update`` differs in its instance count alone."""
+    small, large = (
+        load_message(ROOT / "examples/tutorial" / name, job_pb2.JobConfig) for name in ("hello.yaml", "hello-more.yaml")
+    )
+    assert (10, 15) == (small.instanceCount, large.instanceCount)
+    large.instanceCount = small.instanceCount
+    assert small == large
+
+
+def test_hosts_load() -> None:
+    """The hosts for ``peloton up --hosts`` are what the minicluster reads."""
+    assert ["small-0", "small-1", "large-0"] == [host.name for host in load_hosts(ROOT / HOSTS[0])]
+
+
+def shell_blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Kind (what stands behind "shell") and lines of each block that is run."""
+    for kind, body in re.findall(r"^```shell *([a-z]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield kind, body.splitlines()
+
+
+def help_lines() -> Iterator[str]:
+    for _, command, _ in reference.installed_commands(peloton, reference.context(peloton, "peloton")):
+        yield from (line.strip() for line in (command.help or "").splitlines() if line.startswith("  peloton "))
+
+
+TUTORIAL_LINES = [line for _, lines in shell_blocks(TUTORIAL) for line in lines if line.startswith("peloton ")]
+
+
+@pytest.mark.parametrize("line", [*TUTORIAL_LINES, *help_lines()])
+def test_command_lines_are_accepted(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line names a command, its arguments and options as they are."""
+    monkeypatch.chdir(ROOT)
+    words = shlex.split(re.split(r" [|>] ", line)[0])[1:]
+    if "/tmp/oops.yaml" in words:
+        words[words.index("/tmp/oops.yaml")] = "examples/gang.yaml"
+    command: click.Command = peloton
+    while isinstance(command, click.Group):
+        while words[0] == "--json":
+            words.pop(0)
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None
+        command = found
+    typed = ["0" if word == "INSTANCE" else word for word in words]
+    command.make_context(command.name, typed).close()
+
+
+def test_the_tutorial_has_all_kinds_of_blocks() -> None:
+    """A runner of the tutorial has to know these kinds and no others."""
+    assert {"", "background", "fails"} == {kind for kind, _ in shell_blocks(TUTORIAL)}
+
+
+def test_links_of_the_tutorial_lead_somewhere() -> None:
+    """Each file that the tutorial links to exists."""
+    links = re.findall(r"\]\(([^)]+)\)", TUTORIAL)
+    assert [] == [link for link in links if not (ROOT / "docs" / link).exists()]

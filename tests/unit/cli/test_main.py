@@ -1,0 +1,238 @@
+"""The root command: lazy loading, global options, help, completion, errors."""
+
+import re
+import subprocess
+import sys
+
+import grpc
+import pytest
+from click.testing import CliRunner
+
+from cli import reference
+from cli.command import Command, LazyGroup
+from cli.errors import failure
+from cli.main import ENTRIES, peloton
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.errors import NotFound
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+
+COMMANDS = {
+    path: (command, ctx)
+    for path, command, ctx in reference.installed_commands(peloton, reference.context(peloton, "peloton"))
+}
+NOUNS = ("job", "task", "respool", "host", "completion")
+OURS = [path for path in COMMANDS if path.split()[1:2] in ([], *([noun] for noun in NOUNS))]
+HEAVY = ("grpc", "google.protobuf", "rich", "yaml", "temporalio", "sqlmodel", "numpy")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """``peloton --help`` and a command's help import neither gRPC nor protobuf nor rich."""
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nfrom cli.main import peloton\n"
+        "for words in (['--help'], ['job', 'create', '--help'], ['task', 'logs', '--help'], ['respool', '--help']):\n"
+        "    assert CliRunner().invoke(peloton, words).exit_code == 0\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", OURS)
+def test_every_command_has_help(path: str) -> None:
+    """Each command, each option of a command and each group says what it is for."""
+    command, ctx = COMMANDS[path]
+    assert command.get_short_help_str(), path
+    undescribed = [
+        param.name for param in command.get_params(ctx)
+        if param.param_type_name == "option" and not param.hidden and not param.help  # type: ignore[attr-defined]
+    ]  # fmt: skip
+    assert undescribed == []
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_the_short_help_of_lazy_commands_is_theirs(name: str) -> None:
+    """What ``peloton --help`` says without loading a command is what the command says itself."""
+    assert ENTRIES[name].short_help == COMMANDS[f"peloton {name}"][0].get_short_help_str(limit=200)
+
+
+def test_the_commands_of_the_integrator_are_registered() -> None:
+    """up, local and serve are loaded from the modules of these names."""
+    assert {name: ENTRIES[name].module for name in ("up", "local", "serve")} == {
+        "up": "cli.up",
+        "local": "cli.local",
+        "serve": "cli.serve",
+    }
+
+
+def test_the_reference_is_current() -> None:
+    """docs/cli.md is what ``python -m cli.reference`` writes."""
+    assert reference.reference() == reference.TARGET.read_text()
+
+
+@pytest.mark.parametrize("path", list(COMMANDS))
+def test_every_command_is_in_the_reference(path: str) -> None:
+    """Each command has its own heading in docs/cli.md."""
+    assert re.search(rf"^#+ `{re.escape(path)}`$", reference.TARGET.read_text(), re.MULTILINE)
+
+
+TYPOS = {
+    "jbo": "No such command 'jbo'. Did you mean 'job'?",
+    "job creat": "No such command 'creat'. Did you mean 'create'?",
+    "task lsit x": "No such command 'lsit'. Did you mean 'list'?",
+    "job query --state X": "'--states'",
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), TYPOS.items())
+def test_the_nearest_name_is_suggested(run: Run, line: str, expected: str) -> None:
+    """A mistyped command or option is wrong usage and names the nearest."""
+    result = run(line)
+    assert result.exit_code == 2
+    assert expected in result.stderr
+
+
+def test_version_is_printed(run: Run) -> None:
+    """--version prints and exits without a command."""
+    result = run("--version")
+    assert (result.exit_code, result.stdout.startswith("peloton ")) == (0, True)
+
+
+ANYWHERE = {
+    "before": "--json job active-list",
+    "between": "job active-list --json",
+    "short, behind": "job active-list -j",
+}
+
+
+@pytest.mark.parametrize("line", ANYWHERE.values(), ids=ANYWHERE.keys())
+def test_global_options_stand_anywhere(run: Run, api: FakeApi, line: str) -> None:
+    """The original took its global options before and after the command's name, and so do we."""
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+    assert run(line).stdout == "{}\n"
+
+
+def test_a_service_may_have_its_own_address(run: Run, api: FakeApi) -> None:
+    """--jobmgr wins over --address, written as a URL too."""
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+    result = run(f"--address 127.0.0.1:1 --jobmgr http://{api.address} job active-list")
+    assert (result.exit_code, len(api.calls)) == (0, 1)
+
+
+def test_an_address_behind_the_command_is_used(run: Run, api: FakeApi) -> None:
+    """--address after the command's name wins over the one before."""
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+    assert run(f"--address 127.0.0.1:1 job active-list --address {api.address}").exit_code == 0
+
+
+def test_an_option_of_the_command_wins_over_a_global_one() -> None:
+    """-a is the sort order of ``job query``, and elsewhere the address."""
+    query = COMMANDS["peloton job query"][0]
+    assert isinstance(query, Command)
+    assert [param.name for param in query.params if "-a" in param.opts] == ["sortorder"]
+    assert [param.name for param in query.params if "--address" in param.opts] == ["address"]
+
+
+def test_calls_carry_the_headers_of_the_original(run: Run, api: FakeApi) -> None:
+    """Each call names caller, service and encoding, so that a server of the original answers it."""
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+    api.answers["respools.Query"] = [respool_pb2.QueryResponse()]
+    run("job active-list")
+    run("respool list")
+    names = ("rpc-caller", "rpc-service", "rpc-encoding")
+    assert [tuple(call.headers[name] for name in names) for call in api.calls] == [
+        ("peloton-cli", "peloton-jobmgr", "proto"),
+        ("peloton-cli", "peloton-resmgr", "proto"),
+    ]
+
+
+def test_nobody_at_the_address_is_said_in_one_line(run: Run) -> None:
+    """An API that is not there gives the address that was tried and what to do."""
+    result = run("--address 127.0.0.1:1 job active-list")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        'cannot reach Peloton at 127.0.0.1:1: is "peloton up" running? (or name another with --address)\n',
+    )
+
+
+STATUSES = {
+    "not found": (grpc.StatusCode.NOT_FOUND, "job not found", "job not found (NOT_FOUND)"),
+    "not the leader": (grpc.StatusCode.UNAVAILABLE, "not suppported on non-leader",
+                       "not suppported on non-leader (UNAVAILABLE at {address}, try again)"),
+    "unknown call": (grpc.StatusCode.UNIMPLEMENTED, "nope", "{address} does not offer this call (UNIMPLEMENTED): nope"),
+    "no details": (grpc.StatusCode.UNKNOWN, "", "failed (UNKNOWN)"),
+    "several lines": (grpc.StatusCode.INTERNAL, "one\ntwo", "one two (INTERNAL)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "details", "expected"), STATUSES.values(), ids=STATUSES.keys())
+def test_a_status_is_one_line_on_stderr(
+    run: Run, api: FakeApi, code: grpc.StatusCode, details: str, expected: str
+) -> None:
+    """A refused call prints one line on standard error, nothing on standard output, and exits with 1."""
+    api.answers["jobs.GetActiveJobs"] = [(code, details)]
+    result = run("job active-list")
+    line = expected.format(address=api.address) + "\n"
+    assert (1, "", line) == (result.exit_code, result.stdout, result.stderr)
+
+
+def test_an_answer_that_takes_too_long(run: Run, api: FakeApi) -> None:
+    """--timeout bounds a call, and the message names it."""
+    api.answers["jobs.GetActiveJobs"] = [(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")]
+    expected = f"no answer from {api.address} within 0.5 s (DEADLINE_EXCEEDED); a longer --timeout may help\n"
+    assert expected == run("--timeout 500ms job active-list").stderr
+
+
+def test_a_defect_is_one_line_unless_debugged(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected exception is named in one line; with --debug it is raised with its trace."""
+    monkeypatch.setattr("cli.job_query.print_message", lambda *_: 1 // 0)
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+    quiet, debugged = run("-j job active-list"), run("-j --debug job active-list")
+    line = "internal error: ZeroDivisionError: integer division or modulo by zero (run with --debug for the trace)\n"
+    assert (1, line) == (quiet.exit_code, quiet.stderr)
+    assert isinstance(debugged.exception, ZeroDivisionError)
+
+
+def test_the_cause_in_a_group_is_named() -> None:
+    """Of the parts that ran at the same time the first one that failed is told."""
+    group = ExceptionGroup("unhandled errors", [ExceptionGroup("inner", [NotFound("no such pool"), ValueError()])])
+    assert "no such pool" == str(failure(group, None))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(run: Run, shell: str) -> None:
+    """Each shell gets a script that calls peloton to complete."""
+    result = run(f"completion {shell}")
+    assert (result.exit_code, "_PELOTON_COMPLETE" in result.stdout) == (0, True)
+
+
+def completions(line: str, address: str) -> list[str]:
+    environment = {"_PELOTON_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    result = CliRunner().invoke(
+        peloton, [], prog_name="peloton", env={**environment, "PELOTON_ADDRESS": address}, standalone_mode=True
+    )
+    return [entry.partition(",")[2] for entry in result.stdout.split()]
+
+
+def test_pool_paths_are_completed(api: FakeApi) -> None:
+    """The shell offers the paths that the API knows."""
+    pools = [respool_pb2.ResourcePoolInfo(path=respool_pb2.ResourcePoolPath(value=path)) for path in ("/dev", "/eng")]
+    api.answers["respools.Query"] = [respool_pb2.QueryResponse(resourcePools=pools)]
+    assert completions("peloton job create /d", api.address) == ["/dev"]
+
+
+def test_completion_is_silent_without_an_api() -> None:
+    """Nobody wants errors while typing."""
+    assert completions("peloton job create /d", "127.0.0.1:1") == []
+
+
+def test_commands_are_completed() -> None:
+    """The shell offers the commands of a group."""
+    assert completions("peloton job rolling", "127.0.0.1:1") == ["rolling-restart", "rolling-start", "rolling-stop"]
+
+
+def test_lazy_groups_tell_what_is_installed() -> None:
+    """A command whose module is missing is left out of the help instead of failing it."""
+    assert isinstance(peloton, LazyGroup)
+    assert peloton.is_installed("job")

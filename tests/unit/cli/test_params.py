@@ -1,0 +1,90 @@
+"""Ranges, labels, states and durations as a person types them."""
+
+from typing import Any
+
+import click
+import pytest
+
+from cli.host import HOST_STATES
+from cli.job_query import JOB_STATES
+from cli.logs import with_long_options
+from cli.params import DURATION, INSTANCE_MAX, LABELS, POOL_PATH, RANGE, WORDS
+
+JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
+
+GOOD = {
+    "both sides": (RANGE, "3:7", (3, 7)),
+    "from the first": (RANGE, ":7", (0, 7)),
+    "to the last": (RANGE, "3:", (3, INSTANCE_MAX)),
+    "all": (RANGE, ":", (0, 2147483647)),
+    "no label": (LABELS, "", ()),
+    "one label": (LABELS, "k=v", (("k", "v"),)),
+    "labels": (LABELS, "k=v, k2=v2", (("k", "v"), ("k2", "v2"))),
+    "label without value": (LABELS, "k=", (("k", ""),)),
+    "states": (JOB_STATES, "RUNNING,failed", ("RUNNING", "FAILED")),
+    "host states with prefix": (HOST_STATES, "HOST_STATE_UP,down", ("UP", "DOWN")),
+    "words": (WORDS, "a, b,,c", ("a", "b", "c")),
+    "seconds": (DURATION, "20s", 20.0),
+    "bare seconds": (DURATION, "1.5", 1.5),
+    "minutes and seconds": (DURATION, "1m30s", 90.0),
+    "milliseconds": (DURATION, "500ms", 0.5),
+    "pool": (POOL_PATH, "/eng/maps/", "/eng/maps"),
+    "root pool": (POOL_PATH, "/", "/"),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "expected"), GOOD.values(), ids=GOOD.keys())
+def test_values_are_read(kind: click.ParamType[Any], text: str, expected: object) -> None:
+    """A good text gives the value that it stands for."""
+    assert expected == kind.convert(text, None, None)
+
+
+BAD = {
+    "range without colon": (RANGE, "3", "expected FROM:TO got '3'"),
+    "negative range": (RANGE, "-1:4", "expected FROM:TO got '-1:4'"),
+    "words as range": (RANGE, "a:b", "expected FROM:TO got 'a:b'"),
+    "three sides": (RANGE, "1:2:3", "expected FROM:TO got '1:2:3'"),
+    "empty range": (RANGE, "4:4", "'4:4' is empty: FROM must be below TO, which is not included"),
+    "huge range": (RANGE, "0:2147483648", "'0:2147483648' goes beyond 2147483647"),
+    "label without equals": (LABELS, "k", "Invalid label 'k', expected KEY=VALUE"),
+    "label with two": (LABELS, "k=v=w", "Invalid label 'k=v=w', expected KEY=VALUE"),
+    "unknown state": (HOST_STATES, "SLEEPY", "invalid state 'SLEEPY', expected one of UP, DRAINING, DRAINED, DOWN"),
+    "duration": (DURATION, "soon", "expected a duration like 20s, 1m30s or 500ms, got 'soon'"),
+    "no time": (DURATION, "0s", "must be more than 0"),
+    "relative pool": (POOL_PATH, "dev", "path should begin with /, got 'dev'"),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "expected"), BAD.values(), ids=BAD.keys())
+def test_bad_values_are_refused(kind: click.ParamType[Any], text: str, expected: str) -> None:
+    """A bad text is refused with what was expected."""
+    with pytest.raises(click.BadParameter) as refused:
+        kind.convert(text, None, None)
+    assert expected == refused.value.message
+
+
+LOGS = {
+    "before the job": (["-f", JOB, "0"], ["--follow", JOB, "0"]),
+    "at the end": ([JOB, "0", "-f"], [JOB, "0", "--follow"]),
+    "between job and instance": ([JOB, "-f", "0"], [JOB, "--follow", "0"]),
+    "before a run": ([JOB, "0", "-f", f"{JOB}-0-1"], [JOB, "0", "--follow", f"{JOB}-0-1"]),
+    "before an option": (["-f", "--json", JOB, "0"], ["--follow", "--json", JOB, "0"]),
+    "the original's file": ([JOB, "0", "-f", "stderr"], [JOB, "0", "--filename", "stderr"]),
+    "the original's file, first": (["-f", "stderr", JOB, "0"], ["--filename", "stderr", JOB, "0"]),
+    "glued file": (["-fstderr", JOB, "0"], ["--filename=stderr", JOB, "0"]),
+    "behind two dashes": (["--", "-f"], ["--", "-f"]),
+    "both": (["-F", "-f", "stderr", JOB, "0"], ["-F", "--filename", "stderr", JOB, "0"]),
+}
+
+
+@pytest.mark.parametrize(("words", "expected"), LOGS.values(), ids=LOGS.keys())
+def test_the_two_meanings_of_f_are_told_apart(words: list[str], expected: list[str]) -> None:
+    """``task logs -f`` follows, unless a word stands behind it that can only be a file's name."""
+    assert expected == with_long_options(words)
+
+
+def test_states_are_completed_behind_a_comma() -> None:
+    """Completion keeps the states that are typed already."""
+    command = click.Command("query", params=[click.Option(["-s"], type=JOB_STATES)])
+    found = JOB_STATES.shell_complete(click.Context(command), command.params[0], "RUNNING,KIL")
+    assert [item.value for item in found] == ["RUNNING,KILLED", "RUNNING,KILLING"]

@@ -1,0 +1,217 @@
+"""``peloton respool`` and ``peloton host``: requests, printed texts and exit codes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.respool import respool_pb2
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+
+CONFIG = "name: maps\nresources:\n  - {kind: cpu, reservation: 1, limit: 4, share: 1}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "pool.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def found(pool_id: str) -> respool_pb2.LookupResponse:
+    return respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value=pool_id))
+
+
+PARENTS = {"below the root": ("/maps", "/"), "below a pool": ("/eng/maps", "/eng"), "slash": ("/eng/maps/", "/eng")}
+
+
+@pytest.mark.parametrize(("path", "parent"), PARENTS.values(), ids=PARENTS.keys())
+def test_create_looks_up_the_parent(run: Run, api: FakeApi, config: Path, path: str, parent: str) -> None:
+    """The parent is what the path says in front of the pool's name."""
+    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers["respools.CreateResourcePool"] = [
+        respool_pb2.CreateResponse(result=peloton_pb2.ResourcePoolID(value="new"))
+    ]
+    result = run("respool", "create", path, config)
+    assert (0, f"Resource Pool new created at {path.rstrip('/')}\n") == (result.exit_code, result.stdout)
+    lookup, create = api.requests("respools.LookupResourcePoolID")[0], api.requests("respools.CreateResourcePool")[0]
+    assert (parent, "p", "maps") == (lookup.path.value, create.config.parent.value, create.config.name)
+
+
+WRONG_FILES = {
+    "name": (CONFIG, "/eng/search", "resource pool name in path:search and config:maps don't match"),
+    "parent": (CONFIG + "parent: {value: p}\n", "/eng/maps", "parent should not be supplied in the config"),
+}
+
+
+@pytest.mark.parametrize(("text", "path", "expected"), WRONG_FILES.values(), ids=WRONG_FILES.keys())
+@pytest.mark.parametrize("verb", ["create", "update"])
+def test_files_that_contradict_the_path(
+    run: Run, api: FakeApi, tmp_path: Path, verb: str, text: str, path: str, expected: str
+) -> None:
+    """The path alone says where a pool is."""
+    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    (tmp_path / "pool.yaml").write_text(text)
+    result = run("respool", verb, path, tmp_path / "pool.yaml")
+    assert (1, f"{expected}\n") == (result.exit_code, result.stderr)
+
+
+def test_create_below_an_unknown_parent(run: Run, api: FakeApi, config: Path) -> None:
+    """The missing parent is named."""
+    response = respool_pb2.LookupResponse()
+    response.error.notFound.message = "resource pool not found"
+    api.answers["respools.LookupResourcePoolID"] = [response]
+    result = run("respool", "create", "/eng/maps", config)
+    expected = "unable to find resource pool ID for parent:/eng: resource pool not found\n"
+    assert (1, expected) == (result.exit_code, result.stderr)
+
+
+REFUSALS = {
+    "create, exists": (
+        "create", "CreateResourcePool", respool_pb2.CreateResponse.Error(
+            alreadyExists=respool_pb2.ResourcePoolAlreadyExists(message="taken")),
+        "Resource Pool at /maps already exists: taken",
+    ),
+    "create, config": (
+        "create", "CreateResourcePool", respool_pb2.CreateResponse.Error(
+            invalidResourcePoolConfig=respool_pb2.InvalidResourcePoolConfig(message="no {kind}")),
+        "Invalid resource pool config: no {kind}",
+    ),
+    "update, unknown": (
+        "update", "UpdateResourcePool", respool_pb2.UpdateResponse.Error(
+            notFound=respool_pb2.ResourcePoolNotFound(message="gone")),
+        "Resource Pool p not found: gone",
+    ),
+    "update, config": (
+        "update", "UpdateResourcePool", respool_pb2.UpdateResponse.Error(
+            invalidResourcePoolConfig=respool_pb2.InvalidResourcePoolConfig(message="negative")),
+        "Invalid resource pool config: negative",
+    ),
+    "delete, unknown": (
+        "delete", "DeleteResourcePool", respool_pb2.DeleteResponse.Error(
+            notFound=respool_pb2.ResourcePoolPathNotFound(message="gone")),
+        "Resource Pool /maps not found: gone",
+    ),
+    "delete, busy": (
+        "delete", "DeleteResourcePool", respool_pb2.DeleteResponse.Error(
+            isBusy=respool_pb2.ResourcePoolIsBusy(message="2 cpus")),
+        "Resource Pool /maps is busy: 2 cpus",
+    ),
+    "delete, parent": (
+        "delete", "DeleteResourcePool", respool_pb2.DeleteResponse.Error(
+            isNotLeaf=respool_pb2.ResourcePoolIsNotLeaf(message="has children")),
+        "Resource Pool /maps is not a leaf: has children",
+    ),
+    "delete, storage": (
+        "delete", "DeleteResourcePool", respool_pb2.DeleteResponse.Error(
+            notDeleted=respool_pb2.ResourcePoolNotDeleted(message="disk full")),
+        "Resource Pool /maps was not deleted: disk full",
+    ),
+    "get": (
+        "get", "GetResourcePool", respool_pb2.GetResponse.Error(
+            notFound=respool_pb2.ResourcePoolNotFound(message="gone")),
+        "Resource Pool /maps not found: gone",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "method", "error", "text"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_errors_in_responses(
+    run: Run, api: FakeApi, config: Path, verb: str, method: str, error: object, text: str
+) -> None:
+    """Each error inside a response is one line on standard error and exit code 1."""
+    kind = getattr(respool_pb2, method.removesuffix("ResourcePool") + "Response")
+    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers[f"respools.{method}"] = [kind(error=error)]
+    result = run("respool", verb, "/maps", *([config] if verb in ("create", "update") else []))
+    assert (1, "", f"{text}\n") == (result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.mark.parametrize(("flags", "reply", "forced"), [("", "", [False]), ("-f", "y\n", [True]), ("-f", "\n", []),
+                                                        ("-f", "no\n", []), ("-f -y", "", [True])])  # fmt: skip
+def test_update_asks_before_forcing(
+    run: Run, api: FakeApi, config: Path, flags: str, reply: str, forced: list[bool]
+) -> None:
+    """--force asks, and everything but yes means no."""
+    api.answers["respools.LookupResourcePoolID"] = [found("p")]
+    api.answers["respools.UpdateResourcePool"] = [respool_pb2.UpdateResponse()]
+    result = run("respool", "update", "/maps", config, *flags.split(), text=reply)
+    sent = [request.Force for request in api.requests("respools.UpdateResourcePool")]
+    assert (0 if forced else 1, forced) == (result.exit_code, sent)
+
+
+def pools() -> respool_pb2.QueryResponse:
+    response = respool_pb2.QueryResponse()
+    for path in ("/eng/maps", "/", "/eng"):
+        pool = response.resourcePools.add(path=respool_pb2.ResourcePoolPath(value=path))
+        pool.config.resources.add(kind="cpu", reservation=1.5, limit=4, share=1)
+        pool.usage.add(kind="cpu", allocation=0.25)
+    return response
+
+
+LIST = """\
+Path       Kind  Reservation  Limit  Share  Allocation  Slack
+/          cpu   1.5          4      1      0.25        0
+/eng       cpu   1.5          4      1      0.25        0
+/eng/maps  cpu   1.5          4      1      0.25        0
+"""
+
+
+def test_list_shows_the_tree_in_order(run: Run, api: FakeApi) -> None:
+    """Parents stand before their children, each kind of resource in its own line."""
+    api.answers["respools.Query"] = [pools()]
+    assert LIST == run("respool list").stdout
+
+
+DUMPS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "yaml": ("respool dump", yaml.safe_load),
+    "yml": ("respool dump --format yml", yaml.safe_load),
+    "json": ("respool dump --format json", json.loads),
+    "-j": ("-j respool dump", json.loads),
+}
+
+
+@pytest.mark.parametrize("name", list(DUMPS))
+def test_dump_is_a_list_that_programs_read(run: Run, api: FakeApi, name: str) -> None:
+    """YAML and JSON hold the same list of pools."""
+    line, load = DUMPS[name]
+    api.answers["respools.Query"] = [pools()]
+    assert ["/", "/eng", "/eng/maps"] == [pool["path"]["value"] for pool in load(run(line).stdout)]
+
+
+def test_get_without_a_path_is_the_root(run: Run, api: FakeApi) -> None:
+    """The root is known by its id and not looked up."""
+    api.answers["respools.GetResourcePool"] = [respool_pb2.GetResponse(poolinfo=pools().resourcePools[1])]
+    assert "path:\n  value: /\n" in run("respool get").stdout
+    assert "root" == api.requests("respools.GetResourcePool")[0].id.value
+
+
+def test_delete_says_so(run: Run, api: FakeApi) -> None:
+    """The pool is named by its path, as it was given."""
+    api.answers["respools.DeleteResourcePool"] = [respool_pb2.DeleteResponse()]
+    assert "Resource Pool /eng/maps is deleted\n" == run("respool delete /eng/maps").stdout
+
+
+HOSTS = """\
+Hostname  IP        State     HostPool
+host-1    10.0.0.1  UP        default
+host-2    10.0.0.2  DRAINING
+"""
+
+
+def test_host_query(run: Run, api: FakeApi) -> None:
+    """Hosts are sorted by name; states are sent by their numbers."""
+    response = host_svc_pb2.QueryHostsResponse()
+    response.host_infos.add(hostname="host-2", ip="10.0.0.2", state=host_pb2.HOST_STATE_DRAINING)
+    response.host_infos.add(hostname="host-1", ip="10.0.0.1", state=host_pb2.HOST_STATE_UP, current_pool="default")
+    api.answers["hosts.QueryHosts"] = [response, host_svc_pb2.QueryHostsResponse()]
+    assert HOSTS == run("host query -s UP,HOST_STATE_DRAINING").stdout
+    assert "No hosts found\n" == run("host query").stdout
+    assert [[2, 3], []] == [list(request.host_states) for request in api.requests("hosts.QueryHosts")]

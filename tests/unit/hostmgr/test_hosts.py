@@ -1,0 +1,215 @@
+"""Hosts, offers and leases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import HostLabel, PodShape, Strategy
+from peloton.model.resources import Resources
+from services.hostmgr.hosts import HOSTS_PER_LEASE_MAX, HostPool
+
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+OTHER = JobId("00000000-0000-4000-8000-000000000002")
+THIRD = JobId("00000000-0000-4000-8000-000000000003")
+LEASE_S = 30.0
+
+
+def offer(
+    name: str, cpus: float = 4.0, mem: float = 2048, revocable: float = 0, rack: str = "a", number: int = 1
+) -> dict[str, Any]:
+    resources: list[dict[str, Any]] = [
+        {"name": "cpus", "type": "SCALAR", "scalar": {"value": cpus}},
+        {"name": "mem", "type": "SCALAR", "scalar": {"value": mem}},
+        {"name": "disk", "type": "SCALAR", "scalar": {"value": 20_000}},
+        {"name": "ports", "type": "RANGES", "ranges": {"range": [{"begin": 31_000, "end": 31_009}]}},
+    ]
+    if revocable:
+        resources.append({"name": "cpus", "type": "SCALAR", "scalar": {"value": revocable}, "revocable": {}})
+    return {
+        "id": {"value": f"{name}-O{number}"},
+        "agent_id": {"value": f"{name}-S"},
+        "hostname": name,
+        "resources": resources,
+        "attributes": [{"name": "rack", "type": "TEXT", "text": {"value": rack}}],
+    }
+
+
+def pool_with(*offers: dict[str, Any]) -> HostPool:
+    pool = HostPool(LEASE_S)
+    pool.add_offers(offers)
+    return pool
+
+
+def shape(cpu: float = 1.0, **rest: Any) -> PodShape:
+    return PodShape(Resources.of(cpu, 32), **rest)
+
+
+def leased(pool: HostPool, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
+    return [h.hostname for h in pool.acquire(job, [(wanted, count)], now_s).hosts]
+
+
+def test_a_job_holds_one_lease() -> None:
+    """When the answer to a placement got lost, its next one finds the same hosts, the lost lease is void."""
+    pool = pool_with(offer("h1"))
+    lost = pool.acquire(JOB, [(shape(), 1)], 0.0)
+
+    again = pool.acquire(JOB, [(shape(), 1)], 1.0)
+
+    assert ["h1"] == [h.hostname for h in again.hosts]
+    assert {} == pool.claim(lost.lease_id, [Hostname("h1")])
+
+
+def test_a_lease_takes_no_more_hosts_than_the_pods_need() -> None:
+    """Six one-cpu pods fit on two of three four-cpu hosts."""
+    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+
+    assert leased(pool, shape(), 6) == ["h1", "h2"]
+
+
+def test_spread_takes_one_host_per_pod() -> None:
+    """Spreading three small pods asks for three hosts although one would hold them."""
+    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+
+    assert leased(pool, shape(0.1, strategy=Strategy.SPREAD_JOB), 3) == ["h1", "h2", "h3"]
+
+
+def test_two_leases_never_share_a_host() -> None:
+    """A leased host is invisible to the next placement until the lease ends."""
+    pool = pool_with(offer("h1"), offer("h2"))
+
+    first, second, third = (leased(pool, shape(), 4, job=job) for job in (JOB, OTHER, THIRD))
+
+    assert (["h1"], ["h2"], []) == (first, second, third)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rule"),
+    [
+        (shape(5.0), "not enough resources"),
+        (shape(1.0, port_count=11), "not enough ports"),
+        (shape(1.0, constraint=HostLabel("rack", "b")), "constraint"),
+        (shape(1.0, revocable=True), "not enough resources"),
+    ],
+)
+def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) -> None:
+    """An empty lease says which rule rejected how many hosts."""
+    pool = pool_with(offer("h1"), offer("h2"))
+
+    lease = pool.acquire(JOB, [(wanted, 1)], 0.0)
+
+    assert ({rule: 2}, ()) == (lease.rejected, lease.hosts)
+
+
+def test_revocable_pods_use_revocable_cpu() -> None:
+    """The cpu of a revocable pod comes from the revocable part; its memory from the ordinary one."""
+    pool = pool_with(offer("h1", cpus=1.0, revocable=4.0))
+
+    assert leased(pool, shape(3.0, revocable=True), 1) == ["h1"]
+
+
+def test_a_job_that_got_too_little_is_told_when_offers_come() -> None:
+    """The job is named once by the next offers, and not again."""
+    pool = pool_with(offer("h1"))
+
+    leased(pool, shape(), 5)
+
+    assert {JOB} == pool.add_offers([offer("h2")])
+    assert set() == pool.add_offers([offer("h3")])
+
+
+def test_a_job_that_got_enough_is_left_alone() -> None:
+    """Offers wake nobody who does not wait."""
+    pool = pool_with(offer("h1"))
+
+    leased(pool, shape(), 4)
+
+    assert set() == pool.add_offers([offer("h2")])
+
+
+def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
+    """Giving a lease back makes its hosts READY and wakes the job that found none."""
+    pool = pool_with(offer("h1"))
+    lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
+    pool.acquire(OTHER, [(shape(), 1)], 0.0)
+
+    assert {OTHER} == pool.release(lease.lease_id)
+    assert leased(pool, shape(), 1) == ["h1"]
+
+
+def test_a_lease_ends_by_itself() -> None:
+    """Hosts of a holder that died come back when the lease is over, and a late launch gets nothing."""
+    pool = pool_with(offer("h1"))
+    late = pool.acquire(JOB, [(shape(), 1)], 0.0)
+
+    assert leased(pool, shape(), 1, LEASE_S - 1, job=OTHER) == []
+    assert leased(pool, shape(), 1, LEASE_S, job=OTHER) == ["h1"]
+    assert {} == pool.claim(late.lease_id, [Hostname("h1")])
+
+
+def test_a_launch_consumes_all_offers_of_its_hosts_and_frees_the_others() -> None:
+    """What is left of a launched host comes back as a new offer of Mesos; untouched hosts are READY at once."""
+    pool = pool_with(offer("h1"), offer("h2"))
+    lease = pool.acquire(JOB, [(shape(), 8)], 0.0)
+
+    claims = pool.claim(lease.lease_id, [Hostname("h1")])
+
+    assert [("h1", ("h1-O1",))] == [(c.hostname, c.offer_ids) for c in claims.values()]
+    assert leased(pool, shape(), 8) == ["h2"]
+
+
+def test_a_second_launch_under_one_lease_gets_nothing() -> None:
+    """A lease is used up by its launch."""
+    pool = pool_with(offer("h1"))
+    lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
+    pool.claim(lease.lease_id, [Hostname("h1")])
+
+    assert {} == pool.claim(lease.lease_id, [Hostname("h1")])
+
+
+def test_offers_of_one_host_add_up() -> None:
+    """Two offers of a host are one pot."""
+    pool = pool_with(offer("h1", cpus=2.0), offer("h1", cpus=2.0, number=2))
+
+    lease = pool.acquire(JOB, [(shape(4.0), 1)], 0.0)
+
+    assert [Resources(4_000, 4_096, 40_000)] == [h.free for h in lease.hosts]
+
+
+def test_a_rescinded_offer_is_gone() -> None:
+    """Its resources are not leased any more."""
+    pool = pool_with(offer("h1"))
+
+    pool.remove_offer("h1-O1")
+
+    assert leased(pool, shape(), 1) == []
+
+
+def test_losing_the_subscription_forgets_every_offer_and_lease() -> None:
+    """A lease from before the loss claims nothing afterwards, even when the host is offered again."""
+    pool = pool_with(offer("h1"))
+    lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
+
+    pool.forget_offers()
+    pool.add_offers([offer("h1", number=2)])
+
+    assert {} == pool.claim(lease.lease_id, [Hostname("h1")])
+
+
+def test_a_host_that_comes_back_as_a_new_agent_starts_afresh() -> None:
+    """Offers of the old agent id are not mixed with those of the new one."""
+    pool = pool_with(offer("h1"))
+    again = offer("h1", cpus=1.0, number=2) | {"agent_id": {"value": "h1-S2"}}
+
+    pool.add_offers([again])
+
+    assert [1_000] == [h.free.cpu_milli for h in pool.acquire(JOB, [(shape(0.5), 1)], 0.0).hosts]
+
+
+def test_a_lease_is_bounded() -> None:
+    """However many pods are wanted, one lease holds at most HOSTS_PER_LEASE_MAX hosts."""
+    pool = pool_with(*(offer(f"h{i:05}") for i in range(HOSTS_PER_LEASE_MAX + 5)))
+
+    assert HOSTS_PER_LEASE_MAX == len(leased(pool, shape(4.0), 5_000))

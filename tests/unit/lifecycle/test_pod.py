@@ -1,0 +1,225 @@
+"""What a host's report does to a pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from peloton.lifecycle.pod import (
+    DUPLICATE_ID_MESSAGE,
+    HEALTH_CHECK_REASON,
+    INVALID_TASK_REASON,
+    LEGAL,
+    Applied,
+    Ignored,
+    Orphan,
+    Outcome,
+    apply_status,
+    counts_as_failure,
+    parse_termination,
+)
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobType
+from peloton.model.pod import (
+    ON_HOST,
+    TERMINAL,
+    HealthState,
+    PodRecord,
+    PodState,
+    PodStatus,
+    Termination,
+    TerminationReason,
+)
+
+JOB = JobId("11111111-2222-3333-4444-555555555555")
+SECOND = 1_000_000_000
+REPORTED = (
+    PodState.LAUNCHED,
+    PodState.STARTING,
+    PodState.RUNNING,
+    PodState.SUCCEEDED,
+    PodState.FAILED,
+    PodState.LOST,
+    PodState.KILLED,
+)
+
+
+def a_pod(state: PodState = PodState.RUNNING, **changes: object) -> PodRecord:
+    pod = PodRecord(
+        job_id=JOB,
+        instance_id=3,
+        run_id=2,
+        state=state,
+        goal=PodState.SUCCEEDED,
+        config_version=1,
+        desired_config_version=1,
+        desired_run_id=2,
+        host="host",
+        started_ns=10 * SECOND,
+    )
+    return replace(pod, **changes)  # type: ignore[arg-type]
+
+
+def a_status(state: PodState, **changes: object) -> PodStatus:
+    status = PodStatus(PodId(JOB, 3, 2), state, 15 * SECOND, host="host", agent_id="agent")
+    return replace(status, **changes)  # type: ignore[arg-type]
+
+
+def applied(pod: PodRecord, status: PodStatus, job_type: JobType = JobType.BATCH) -> Applied:
+    outcome = apply_status(pod, status, job_type)
+    assert isinstance(outcome, Applied), outcome
+    return outcome
+
+
+@pytest.mark.parametrize("state", list(PodState))
+@pytest.mark.parametrize("reported", REPORTED)
+def test_every_pair_of_states_has_the_outcome_of_the_table(state: PodState, reported: PodState) -> None:
+    """A report changes a pod exactly where the table says so; what was not launched, or has ended, is an orphan."""
+    outcome: Outcome = apply_status(a_pod(state), a_status(reported), JobType.BATCH)
+
+    if reported in LEGAL.get(state, ()):
+        assert isinstance(outcome, Applied)
+    elif state in ON_HOST or reported in TERMINAL:
+        assert isinstance(outcome, Ignored)
+    else:
+        assert isinstance(outcome, Orphan)
+
+
+@pytest.mark.parametrize(("reported", "expected"), [(PodState.RUNNING, Orphan), (PodState.FAILED, Ignored)])
+def test_another_run_is_an_orphan_while_it_lives(reported: PodState, expected: type) -> None:
+    """A report of a run that is not the current one, or of an unknown pod, asks for a kill unless it ended."""
+    older = a_status(reported, pod_id=PodId(JOB, 3, 1))
+
+    assert isinstance(apply_status(a_pod(), older, JobType.BATCH), expected)
+    assert isinstance(apply_status(None, older, JobType.BATCH), expected)
+
+
+def test_first_running_report_starts_the_clock() -> None:
+    """The start time is that of the first RUNNING report, and the reason is cleared."""
+    launched = a_pod(PodState.LAUNCHED, started_ns=0, reason="REASON_UPDATE_OFFER", revision=4)
+
+    pod = applied(launched, a_status(PodState.RUNNING, message="up", reason="REASON_OTHER")).pod
+
+    assert (PodState.RUNNING, 15 * SECOND, "up", "", 5) == (
+        pod.state,
+        pod.started_ns,
+        pod.message,
+        pod.reason,
+        pod.revision,
+    )
+
+
+def test_a_failed_command_tells_its_exit_code() -> None:
+    """FAILED keeps message and reason, counts a failure, and the exit code is read from the message."""
+    message = "Command exited with status 7"
+    outcome = applied(a_pod(), a_status(PodState.FAILED, message=message, reason="REASON_COMMAND_EXECUTOR_FAILED"))
+
+    assert outcome.ended
+    pod = outcome.pod
+    assert Termination(TerminationReason.FAILED, 7, "") == pod.termination
+    assert (1, message, "REASON_COMMAND_EXECUTOR_FAILED") == (pod.failure_count, pod.message, pod.reason)
+    assert HealthState.INVALID == pod.health
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "signal"),
+    [
+        ("Command exited with status 137", 137, ""),
+        ("Command terminated with signal Segmentation fault", 0, "Segmentation fault"),
+        ("Container terminated with signal Broken pipe", 0, "Broken pipe"),
+        ("said: Command exited with status 1", 0, ""),
+        ("Command exited with status 99999999999", 2**32 - 1, ""),
+        ("", 0, ""),
+    ],
+)
+def test_termination_is_read_from_the_message(message: str, code: int, signal: str) -> None:
+    """The exit code stands at the beginning, the signal after its mark."""
+    assert Termination(TerminationReason.FAILED, code, signal) == parse_termination(message)
+
+
+def test_a_duplicate_launch_refused_by_the_master_is_no_failure() -> None:
+    """A second launch of a run fails with a duplicate id: the first one goes on."""
+    status = a_status(PodState.FAILED, message=f"{DUPLICATE_ID_MESSAGE} on agent", reason=INVALID_TASK_REASON)
+
+    assert isinstance(apply_status(a_pod(), status, JobType.BATCH), Ignored)
+
+
+def test_lost_while_wanted_stays_lost() -> None:
+    """LOST keeps its reason, and is no failure."""
+    pod = applied(a_pod(), a_status(PodState.LOST, message="agent gone", reason="REASON_SLAVE_REMOVED")).pod
+
+    assert (PodState.LOST, "Task LOST: agent gone", "REASON_SLAVE_REMOVED") == (pod.state, pod.message, pod.reason)
+    assert 0 == pod.failure_count
+
+
+def test_lost_while_being_killed_is_killed() -> None:
+    """The loss of a pod that was to end is its end."""
+    pod = applied(a_pod(PodState.KILLING, goal=PodState.KILLED), a_status(PodState.LOST, message="agent gone")).pod
+
+    assert (PodState.KILLED, "Stopped task LOST event: agent gone") == (pod.state, pod.message)
+
+
+@pytest.mark.parametrize(
+    ("state", "lost"), [(PodState.LAUNCHED, True), (PodState.STARTING, False), (PodState.RUNNING, False)]
+)
+def test_a_launch_is_lost_when_nothing_of_it_started(state: PodState, lost: bool) -> None:
+    """Only a run that was never STARTING or RUNNING counts as a lost launch."""
+    assert lost == applied(a_pod(state), a_status(PodState.LOST)).launch_lost
+
+
+def test_running_time_is_summed_for_batch_jobs() -> None:
+    """Each finished run adds its running time; a service's stays zero, as does that of a run never started."""
+    status = a_status(PodState.SUCCEEDED)
+
+    assert 12.5 == applied(a_pod(run_seconds=7.5), status).pod.run_seconds
+    assert 0.0 == applied(a_pod(), status, JobType.SERVICE).pod.run_seconds
+    assert 0.0 == applied(a_pod(PodState.LAUNCHED, started_ns=0), status).pod.run_seconds
+    assert 0.0 == applied(a_pod(started_ns=99 * SECOND), status).pod.run_seconds
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "counts"),
+    [
+        (PodState.FAILED, {}, True),
+        (PodState.LOST, {}, False),
+        (PodState.SUCCEEDED, {}, False),
+        (PodState.SUCCEEDED, {"goal": PodState.RUNNING}, True),
+        (PodState.KILLED, {}, True),
+        (PodState.KILLED, {"goal": PodState.KILLED}, False),
+        (PodState.FAILED, {"desired_config_version": 2}, False),
+        (PodState.KILLED, {"desired_run_id": 3}, False),
+    ],
+)
+def test_failures_are_counted_by_rule(state: PodState, changes: dict[str, object], counts: bool) -> None:
+    """Ends that were asked for, or that make room for a newer run, use up no attempt."""
+    assert counts == counts_as_failure(a_pod(**changes), state)
+
+
+def test_health_reports_are_news_only_when_health_changes() -> None:
+    """A repeated RUNNING report is a duplicate unless it tells a change of health."""
+    sick = a_status(PodState.RUNNING, reason=HEALTH_CHECK_REASON, healthy=False)
+    well = replace(sick, healthy=True)
+    unknown = a_pod(health=HealthState.HEALTH_UNKNOWN)
+
+    first = applied(unknown, sick).pod
+    assert (HealthState.UNHEALTHY, HEALTH_CHECK_REASON) == (first.health, first.reason)
+    assert isinstance(apply_status(first, sick, JobType.SERVICE), Ignored)
+    assert HealthState.HEALTHY == applied(first, well).pod.health
+    assert isinstance(apply_status(unknown, replace(sick, healthy=None), JobType.SERVICE), Ignored)
+    assert isinstance(apply_status(unknown, replace(sick, reason=""), JobType.SERVICE), Ignored)
+
+
+def test_the_reason_for_a_kill_outlives_it() -> None:
+    """A run that was told to end keeps the reason for which it was."""
+    told = a_pod(
+        PodState.KILLING,
+        goal=PodState.KILLED,
+        reason="Deadline exceeded",
+        termination=Termination(TerminationReason.DEADLINE_TIMEOUT_EXCEEDED),
+    )
+
+    pod = applied(told, a_status(PodState.KILLED, message="Command terminated")).pod
+
+    assert "Deadline exceeded" == pod.reason
+    assert told.termination == pod.termination

@@ -1,0 +1,71 @@
+"""The hosts file: what it accepts, and texts that name file, host, rule and numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.minicluster.hosts import HostFileError, HostSpec, default_hosts, load_hosts, simulated_hosts
+
+
+def test_default_hosts_are_the_three_of_the_original() -> None:
+    """Three hosts of 4 cpus, 2048 MB, 20000 MB and 4 revocable cpus each."""
+    hosts = default_hosts()
+
+    assert ["peloton-mesos-agent0", "peloton-mesos-agent1", "peloton-mesos-agent2"] == [host.name for host in hosts]
+    assert {(4.0, 2048.0, 20000.0, 4.0)} == {(host.cpus, host.mem, host.disk, host.revocable_cpus) for host in hosts}
+
+
+def test_simulated_hosts_are_numbered() -> None:
+    """sim-00000 and on."""
+    assert ["sim-00000", "sim-00001"] == [host.name for host in simulated_hosts(2)]
+    with pytest.raises(ValueError, match="between 1 and 200000, got 0"):
+        simulated_hosts(0)
+
+
+def test_a_file_gives_hosts(tmp_path: Path) -> None:
+    """Every field of a host can be given; the rest keep their defaults."""
+    path = tmp_path / "hosts.yaml"
+    path.write_text(
+        "- {name: a, cpus: 8, mem: 100, gpus: 2, ports: [31000-31999, 5000], attributes: {rack: r1, n: 3}}\n"
+    )
+
+    (host,) = load_hosts(path)
+
+    expected = HostSpec(
+        "a", 8.0, 100.0, gpus=2, ports=((5000, 5000), (31000, 31999)), attributes={"rack": "r1", "n": 3.0}
+    )
+    assert expected == host
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected a list of at least one host, got nothing"),
+        ("{a: [", "not valid YAML"),
+        ("- 3", "entry 0: expected a mapping, got a int"),
+        ("- {cpus: 1}", "entry 0: name must be a non-empty text without '/', got None"),
+        ("- {name: a}\n- {name: a}", "host 'a': name is used by entries 0 and 1"),
+        ("- {name: a, cpu: 1}", "host 'a': unknown field 'cpu'; the fields are name, cpus"),
+        ("- {name: a, mem: -5}", "host 'a': mem must be a number from 0, got -5"),
+        ("- {name: a, gpus: 1.5}", "host 'a': gpus must be a whole number, got 1.5"),
+        ("- {name: a, ports: [9-5]}", "host 'a': port range 9-5 must rise and stay within 1-65535"),
+        ("- {name: a, ports: [1-70000]}", "host 'a': port range 1-70000 must rise and stay within 1-65535"),
+        ("- {name: a, ports: [1-9, 5-6]}", "host 'a': port ranges 1-9 and 5-6 overlap"),
+        ("- {name: a, attributes: {x: [1]}}", r"host 'a': attribute 'x' must be a text or a number, got \[1\]"),
+    ],
+)
+def test_a_bad_file_names_its_fault(tmp_path: Path, text: str, message: str) -> None:
+    """The text begins with the file and says host, rule and numbers."""
+    path = tmp_path / "hosts.yaml"
+    path.write_text(text)
+
+    with pytest.raises(HostFileError, match=f"^{path}: .*{message}"):
+        load_hosts(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """No traceback from open()."""
+    with pytest.raises(HostFileError, match=r"none\.yaml: cannot be read: No such file"):
+        load_hosts(tmp_path / "none.yaml")

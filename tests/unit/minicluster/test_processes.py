@@ -1,0 +1,368 @@
+"""Tasks as real processes: exits, signals, kills, sandboxes, checks, limits, agents that die and return."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.minicluster.processes import Processes
+from services.minicluster.server import Minicluster
+from tests.unit.minicluster.conftest import Start
+from tests.unit.minicluster.scheduler import WAIT_S, Scheduler, request, scalar, task_info
+
+
+def sandbox(cluster: Minicluster, scheduler: Scheduler, info: dict[str, Any]) -> Path:
+    agent_id, task_id = info["agent_id"]["value"], info["task_id"]["value"]
+    frameworks = cluster.settings.data_dir / "slaves" / agent_id / "frameworks"
+    return frameworks / scheduler.framework_id / "executors" / task_id / "runs" / "latest"
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while alive(pid):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "message"),
+    [
+        ("true", "TASK_FINISHED", "Command exited with status 0"),
+        ("exit 3", "TASK_FAILED", "Command exited with status 3"),
+        ("kill -SEGV $$", "TASK_FAILED", "Command terminated with signal Segmentation fault"),
+        ({"shell": False, "value": "/no/such/binary"}, "TASK_FAILED", "Command exited with status 1"),
+        (
+            {"shell": False, "value": "/bin/sh", "arguments": ["sh", "-c", "exit 4"]},
+            "TASK_FAILED",
+            "Command exited with status 4",
+        ),
+    ],
+)
+async def test_exit_is_told_in_the_words_of_mesos(start: Start, command: Any, state: str, message: str) -> None:
+    """STARTING, RUNNING, then the end with its message, all from the executor."""
+    _, scheduler = await start()
+    await scheduler.launch("t", command)
+
+    status = await scheduler.status("t", "TASK_FINISHED", "TASK_FAILED")
+
+    assert (state, message, "SOURCE_EXECUTOR") == (status["state"], status["message"], status["source"])
+    assert ["TASK_STARTING", "TASK_RUNNING", state] == scheduler.states("t")
+
+
+async def test_sandbox_and_environment(start: Start) -> None:
+    """stdout and stderr are files of the sandbox, and the task knows where it runs."""
+    cluster, scheduler = await start()
+    command = {
+        "value": "echo $MESOS_TASK_ID $MINE; pwd -P; echo $MESOS_SANDBOX; echo bad >&2",
+        "environment": {"variables": [{"name": "MINE", "value": "yes"}]},
+    }
+    info = await scheduler.launch("t", command)
+    await scheduler.status("t", "TASK_FINISHED")
+    directory = sandbox(cluster, scheduler, info)
+
+    first, where, told = (directory / "stdout").read_text().splitlines()
+    assert "t yes" == first
+    assert str(directory.resolve()) == where == told
+    assert "bad\n" == (directory / "stderr").read_text()
+
+
+async def test_agent_serves_its_files(start: Start) -> None:
+    """browse, read and download below the sandbox; nothing else of the machine."""
+    cluster, scheduler = await start()
+    info = await scheduler.launch("t", "printf 0123456789")
+    await scheduler.status("t", "TASK_FINISHED")
+    directory = sandbox(cluster, scheduler, info).resolve()
+    port = next(iter(cluster.master.agents.by_name.values())).port
+
+    status, rows = await request(port, "GET", f"/files/browse?path={directory}")
+    assert (200, {"stdout": 10, "stderr": 0}) == (status, {Path(row["path"]).name: row["size"] for row in rows})
+    assert (200, {"data": "3456", "offset": 3}) == await request(
+        port, "GET", f"/slave(1)/files/read?path={directory}/stdout&offset=3&length=4"
+    )
+    assert (200, "0123456789") == await request(port, "GET", f"/files/download?path={directory}/stdout")
+    assert 404 == (await request(port, "GET", "/files/read?path=/etc/passwd&offset=0"))[0]
+    status, state = await request(port, "GET", "/state")
+    assert (200, "a0") == (status, state["hostname"])
+    assert str(directory) == state["frameworks"][0]["completed_executors"][0]["directory"]
+
+
+async def test_kill_waits_for_the_grace_period(start: Start) -> None:
+    """A task that ignores SIGTERM gets SIGKILL afterwards; its whole group dies."""
+    cluster, scheduler = await start()
+    info = await scheduler.launch("t", 'trap "" TERM; sleep 1000 & echo $! > child; while :; do sleep 0.05; done')
+    running = await scheduler.status("t", "TASK_RUNNING")
+    child = sandbox(cluster, scheduler, info) / "child"
+    async with asyncio.timeout(WAIT_S):
+        while not child.exists() or not child.read_text():
+            await asyncio.sleep(0.01)
+    began = asyncio.get_running_loop().time()
+    await scheduler.call("KILL", {"task_id": {"value": "t"}})
+
+    status = await scheduler.status("t", "TASK_KILLED")
+
+    assert "Command terminated with signal Killed" == status["message"]
+    assert asyncio.get_running_loop().time() - began >= cluster.settings.kill_grace_s
+    await gone(running["container_status"]["executor_pid"])
+    await gone(int(child.read_text()))
+
+
+async def test_kill_of_an_obedient_task_is_quick(start: Start) -> None:
+    """SIGTERM is enough, whatever exit code the task then chooses."""
+    _, scheduler = await start(kill_grace_s=60.0)
+    await scheduler.launch("t", 'trap "exit 5" TERM; echo ready; while :; do sleep 0.02; done')
+    await scheduler.status("t", "TASK_RUNNING")
+    await asyncio.sleep(0.1)
+    await scheduler.call("KILL", {"task_id": {"value": "t"}})
+
+    assert "Command exited with status 5" == (await scheduler.status("t", "TASK_KILLED"))["message"]
+
+
+async def test_ports_outside_the_offer_are_refused(start: Start) -> None:
+    """The error shows what was asked and what there is; ports inside work."""
+    _, scheduler = await start()
+    offer = await scheduler.offer()
+    wrong = task_info("wrong", offer["agent_id"]["value"], "true")
+    right = task_info("right", offer["agent_id"]["value"], "true")
+    for info, port in ((wrong, 99), (right, 31001)):
+        ports = {"name": "ports", "type": "RANGES", "ranges": {"range": [{"begin": port, "end": port}]}}
+        info["resources"].append(ports)
+    await scheduler.accept(offer, wrong, right)
+
+    status = await scheduler.status("wrong", "TASK_ERROR")
+    assert "ports(allocated: *):[99-99] required by task and its executor is more than available" in status["message"]
+    await scheduler.status("right", "TASK_FINISHED")
+
+
+async def test_failing_health_check_kills_the_task(start: Start) -> None:
+    """Each failure is told, the last one kills."""
+    _, scheduler = await start()
+    check = {
+        "type": "COMMAND", "command": {"value": "exit 1"}, "delay_seconds": 0, "interval_seconds": 0.02,
+        "grace_period_seconds": 0, "consecutive_failures": 2,
+    }  # fmt: skip
+    await scheduler.launch("t", "sleep 1000", health_check=check)
+
+    status = await scheduler.status("t", "TASK_KILLED")
+
+    assert status["healthy"] is False
+    expected = ["TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_RUNNING", "TASK_KILLING", "TASK_KILLED"]
+    assert expected == scheduler.states("t")
+
+
+async def test_http_health_check(start: Start) -> None:
+    """A server that answers is healthy."""
+    _, scheduler = await start()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    check = {"type": "HTTP", "http": {"port": port, "path": "/"}, "delay_seconds": 0, "interval_seconds": 0.05}
+    server = f"{sys.executable} -m http.server --bind 127.0.0.1 {port}"
+    await scheduler.launch("t", server, health_check=check, mem=512)
+
+    status = await scheduler.wait(lambda event: event.get("update", {}).get("status", {}).get("healthy") is True)
+
+    assert "TASK_RUNNING" == status["update"]["status"]["state"]
+
+
+async def test_too_much_memory_fails_the_task(start: Start) -> None:
+    """The reason and the numbers are those of a container limitation."""
+    _, scheduler = await start(limits_interval_s=0.05)
+    await scheduler.launch("t", f'exec {sys.executable} -c "x = bytearray(150_000_000); input()" < /dev/zero', mem=64)
+
+    status = await scheduler.status("t", "TASK_FAILED")
+
+    assert ("SOURCE_AGENT", "REASON_CONTAINER_LIMITATION_MEMORY") == (status["source"], status["reason"])
+    assert status["message"].startswith("Memory limit exceeded: Requested: 64MB Maximum Used: ")
+
+
+async def test_uris_are_copied_and_unpacked(start: Start, tmp_path: Path) -> None:
+    """file:// and plain paths; archives are extracted, and what is missing fails the launch."""
+    (tmp_path / "inner").write_text("packed")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "inner", "inner")
+    (tmp_path / "plain").write_text("plain")
+    _, scheduler = await start()
+    uris = [{"value": str(tmp_path / "a.tar.gz")}, {"value": f"file://{tmp_path}/plain", "executable": True}]
+    await scheduler.launch("t", {"value": "test -x plain && grep packed inner", "uris": uris})
+    await scheduler.status("t", "TASK_FINISHED")
+
+    await scheduler.launch("u", {"value": "true", "uris": [{"value": "/no/such/file"}]})
+    status = await scheduler.status("u", "TASK_FAILED")
+    assert "REASON_CONTAINER_LAUNCH_FAILED" == status["reason"]
+    assert "Failed to launch container: Failed to fetch all URIs for container '" in status["message"]
+
+
+async def test_max_completion_time(start: Start) -> None:
+    """The task fails with the reason, its message is that of the signal."""
+    _, scheduler = await start()
+    await scheduler.launch("t", "sleep 1000", max_completion_time={"nanoseconds": 100_000_000})
+
+    status = await scheduler.status("t", "TASK_FAILED")
+
+    assert "REASON_MAX_COMPLETION_TIME_REACHED" == status["reason"]
+    assert "Command terminated with signal Terminated" == status["message"]
+
+
+async def test_a_docker_image_runs_as_a_process(start: Start) -> None:
+    """By default the image is ignored."""
+    _, scheduler = await start()
+    await scheduler.launch("t", "true", container={"type": "DOCKER", "docker": {"image": "x"}})
+
+    await scheduler.status("t", "TASK_FINISHED")
+
+
+async def test_persistent_volume_outlives_its_task(start: Start) -> None:
+    """RESERVE, CREATE and LAUNCH in one ACCEPT; the next task reads the file."""
+    _, scheduler = await start(("MULTI_ROLE", "PARTITION_AWARE", "RESERVATION_REFINEMENT"), roles=["web"])
+    offer = await scheduler.offer()
+    reserved = {**scalar("disk", 10), "reservations": [{"type": "DYNAMIC", "role": "web"}]}
+    volume = {**reserved, "disk": {"persistence": {"id": "v"}, "volume": {"mode": "RW", "container_path": "data"}}}
+    writer = task_info("w", offer["agent_id"]["value"], "echo kept > data/f")
+    reader = task_info("r", offer["agent_id"]["value"], "grep kept data/f")
+    for info in (writer, reader):
+        info["resources"].append(volume)
+    operations = [
+        {"type": "RESERVE", "reserve": {"resources": [reserved]}},
+        {"type": "CREATE", "create": {"volumes": [volume]}},
+        {"type": "LAUNCH", "launch": {"task_infos": [writer]}},
+    ]
+    await scheduler.call("ACCEPT", {"offer_ids": [offer["id"]], "operations": operations})
+    await scheduler.status("w", "TASK_FINISHED")
+
+    def has_volume(event: dict[str, Any]) -> bool:
+        return any("disk" in row for offer in event.get("offers", {}).get("offers", ()) for row in offer["resources"])
+
+    await scheduler.wait(has_volume)
+    offers = [offer for event in scheduler.events if event["type"] == "OFFERS" for offer in event["offers"]["offers"]]
+    launch = {"type": "LAUNCH", "launch": {"task_infos": [reader]}}
+    await scheduler.call("ACCEPT", {"offer_ids": [offer["id"] for offer in offers], "operations": [launch]})
+
+    await scheduler.status("r", "TASK_FINISHED")
+
+
+async def test_killed_agent_loses_its_tasks_and_returns(start: Start) -> None:
+    """RESCIND at once, TASK_UNREACHABLE and FAILURE after the timeout; on return the task has failed."""
+    cluster, scheduler = await start(agent_timeout_s=0.3)
+    await scheduler.launch("t", "sleep 1000")
+    pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
+    await scheduler.offer()
+
+    status, row = await request(cluster.port, "POST", "/minicluster/agents/a0/stop", {"now": True})
+    assert (200, "DISCONNECTED") == (status, row["state"])
+    await scheduler.wait(lambda event: event["type"] == "RESCIND")
+    await gone(pid)
+    assert "health check timed out" == (await scheduler.status("t", "TASK_UNREACHABLE"))["message"]
+    await scheduler.wait(lambda event: event["type"] == "FAILURE")
+
+    assert 200 == (await request(cluster.port, "POST", "/minicluster/agents/a0/start"))[0]
+    failed = await scheduler.status("t", "TASK_FAILED")
+    assert failed["reason"] in ("REASON_EXECUTOR_TERMINATED", "REASON_AGENT_REREGISTERED")
+    scheduler.events.clear()
+    await scheduler.offer()
+
+
+async def test_stopped_agent_keeps_its_tasks(start: Start) -> None:
+    """Without `now` the processes run on and come back as they were."""
+    cluster, scheduler = await start(agent_timeout_s=0.2)
+    await scheduler.launch("t", "sleep 1000")
+    pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
+    await request(cluster.port, "POST", "/minicluster/agents/a0/stop", {})
+    await scheduler.status("t", "TASK_UNREACHABLE")
+    assert alive(pid)
+    scheduler.events.clear()
+    await request(cluster.port, "POST", "/minicluster/agents/a0/start")
+
+    status = await scheduler.status("t", "TASK_RUNNING")
+
+    assert "Unreachable agent re-reregistered" == status["message"]
+
+
+async def test_drills_answer_in_clear_text(start: Start) -> None:
+    """Unknown hosts are answered with the known ones."""
+    cluster, _ = await start(hosts=2)
+
+    assert (404, "Unknown agent 'x'; the agents are a0, a1") == await request(
+        cluster.port, "POST", "/minicluster/agents/x/stop"
+    )
+    _, rows = await request(cluster.port, "GET", "/minicluster/agents")
+    assert [("a0", "ACTIVE"), ("a1", "ACTIVE")] == [(row["name"], row["state"]) for row in rows["agents"]]
+    assert 409 == (await request(cluster.port, "POST", "/minicluster/agents/a0/start"))[0]
+
+
+async def test_no_process_survives_stop(start: Start) -> None:
+    """Orderly stop kills every group."""
+    cluster, scheduler = await start()
+    await scheduler.launch("t", 'trap "" TERM; while :; do sleep 0.05; done')
+    pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
+    await scheduler.close()
+    await cluster.stop()
+
+    assert not alive(pid)
+
+
+async def test_no_process_survives_a_killed_minicluster(tmp_path: Path) -> None:
+    """kill -9 of the whole minicluster: its watchdog kills the groups, also children that left no parent."""
+    arguments = [sys.executable, "-m", "services.minicluster", "--port", "0", "--data", str(tmp_path / "d")]
+    server = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        port = int((await asyncio.to_thread(server.stdout.readline)).rsplit(":", 1)[1])
+        scheduler = Scheduler(port)
+        await scheduler.subscribe()
+        await scheduler.launch("t", "sleep 1000 & sleep 1000; true")
+        pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
+        await scheduler.close()
+    finally:
+        server.kill()
+        server.wait()
+        if server.stdout is not None:
+            server.stdout.close()
+
+    await gone(pid)
+    async with asyncio.timeout(WAIT_S):
+        while any(session == pid for session in _sessions()):
+            await asyncio.sleep(0.02)
+
+
+def _sessions() -> list[int]:
+    rows = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                rows.append(int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[3]))
+            except OSError:
+                continue
+    return rows
+
+
+async def test_sweep_kills_what_a_predecessor_left(tmp_path: Path) -> None:
+    """Only processes of that data directory, by the mark in their environment."""
+    environment = {**os.environ, "MINICLUSTER_DATA": str(tmp_path)}
+    ours = subprocess.Popen(["sleep", "1000"], start_new_session=True, env=environment)
+    foreign = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    (tmp_path / "process-groups").write_text(f"+ {ours.pid}\n+ {foreign.pid}\n")
+    processes = Processes(tmp_path)
+    try:
+        processes.start(asyncio.get_running_loop())
+
+        assert -signal.SIGKILL == ours.wait(WAIT_S)
+        assert foreign.poll() is None
+    finally:
+        foreign.kill()
+        foreign.wait()
+        await processes.close()

@@ -1,0 +1,264 @@
+"""The admission loop against a real store: what is committed, what is told to whom, and what survives errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from peloton.errors import InvalidArgument, NotFound
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.recovery import rebuild
+from tests.unit.resmgr.world import FAST, World, facts, fast
+
+PENDING, READY, KILLED, INITIALIZED = PodState.PENDING, PodState.READY, PodState.KILLED, PodState.INITIALIZED
+
+
+@asynccontextmanager
+async def running(world: World, settings: LoopSettings = FAST) -> AsyncIterator[AdmissionLoop]:
+    loop = world.loop(settings)
+    await loop.start()
+    try:
+        yield loop
+    finally:
+        await loop.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_pods_are_admitted_and_the_job_is_told(world: World) -> None:
+    """Queued pods become READY in storage as far as the pool allows, and the job's workflow is woken."""
+    job = world.job(world.pool("p", 10, 10), 15)
+
+    async with running(world) as loop:
+        assert await loop.enqueue(job, 100) == 15
+        await until(lambda: job in world.lifecycles.woken)
+
+        assert world.states(job) == {READY: list(range(10)), PENDING: list(range(10, 15))}
+        assert [str(w.reason) for w in loop.state.explain(job).waiting] == [
+            "cpu 1 wanted, 0 left of the pool limit of /p: 10"
+        ]
+        loop.state.validate()
+
+
+async def test_enqueue_is_idempotent(world: World) -> None:
+    """A second call finds nothing left to queue."""
+    job = world.job(world.pool("p", 1, 1), 3)
+
+    async with running(world) as loop:
+        assert await loop.enqueue(job, 2) == 2
+        assert await loop.enqueue(job, 2) == 1
+        assert await loop.enqueue(job, 2) == 0
+
+
+async def test_ended_pods_make_room(world: World) -> None:
+    """What ends is read from the status log, and its room goes to the next in line."""
+    job = world.job(world.pool("p", 2, 2), 4)
+
+    async with running(world) as loop:
+        await loop.enqueue(job, 4)
+        await until(lambda: world.states(job).get(READY) == [0, 1])
+        world.finish(job, [0])
+        await until(lambda: world.states(job).get(READY) == [1, 2])
+
+        assert loop.state.accounts.non_slack[1].tolist() == [2000, 0, 0, 0]
+
+
+async def test_new_run_is_queued_after_the_old_one_is_released(world: World) -> None:
+    """A lost pod gets a new run and comes back through the queue; nothing is counted twice."""
+    job = world.job(world.pool("p", 2, 2), 2)
+
+    async with running(world, fast(cycle_period_s=0.2)) as loop:
+        await loop.enqueue(job, 2)
+        await until(lambda: world.states(job) == {READY: [0, 1]})
+        world.finish(job, [0], PodState.LOST)
+        world.settle(job)
+        assert world.states(job) == {INITIALIZED: [0], READY: [1]}
+        assert await loop.enqueue(job, 2) == 1
+        await until(lambda: world.states(job) == {READY: [0, 1]})
+
+        loop.state.validate()
+        assert loop.state.accounts.non_slack[1].tolist() == [2000, 0, 0, 0]
+
+
+async def test_kill_ends_queued_and_admitted_pods(world: World) -> None:
+    """Pods whose goal is KILLED leave the queue or give their room back; others take it."""
+    pool = world.pool("p", 2, 2)
+    job, other = world.job(pool, 4), world.job(pool, 2)
+
+    async with running(world) as loop:
+        await loop.enqueue(job, 4)
+        await loop.enqueue(other, 4)
+        await until(lambda: world.states(job).get(READY) == [0, 1])
+        world.kill_job(job)
+        assert await loop.kill_queued(job) == 4
+        await until(lambda: world.states(other) == {READY: [0, 1]})
+
+        assert world.states(job) == {KILLED: [0, 1, 2, 3]}
+        assert job not in loop.state.jobs
+        loop.state.validate()
+
+
+async def test_survivors_of_a_gang_keep_their_place(world: World) -> None:
+    """A gang that loses a member in the queue is admitted as single pods."""
+    pool = world.pool("p", 3, 3)
+    gang = world.job(pool, 5, gang=3)
+
+    async with running(world, fast(admitted_pods_max=1)) as loop:
+        world.hosts.answer = (Resources.of_capacity(2), Resources())
+        await until(lambda: loop.state.capacity == Resources.of_capacity(2))
+        await loop.enqueue(gang, 5)
+        await until(lambda: bool(loop.state.explain(gang).waiting))
+        world.want_killed(gang, 1, 1)
+        assert await loop.kill_queued(gang) == 1
+        loop.state.validate()
+        await until(lambda: len(world.states(gang).get(READY, [])) == 2)
+
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+
+
+async def test_capacity_is_needed_and_kept(world: World) -> None:
+    """Nothing is admitted before a host manager has answered; when it falls silent the last answer holds."""
+    job = world.job(world.pool("p", 2, 2), 3)
+    answer, world.hosts.answer = world.hosts.answer, None
+
+    async with running(world) as loop:
+        await loop.enqueue(job, 3)
+        await loop.run_cycle()
+        assert world.states(job) == {PENDING: [0, 1, 2]}
+
+        world.hosts.answer = answer
+        await until(lambda: world.states(job) == {READY: [0, 1], PENDING: [2]})
+        world.hosts.answer = None
+        world.finish(job, [0])
+        await until(lambda: world.states(job).get(READY) == [1, 2])
+
+
+async def test_priority_and_order_survive_a_restart(world: World) -> None:
+    """A new resource manager has the same queues in the same order, and goes on."""
+    pool = world.pool("p", 2, 2)
+    jobs = [world.job(pool, 3, priority=priority) for priority in (0, 2, 1)]
+
+    async with running(world) as loop:
+        world.hosts.answer = None
+        for job in jobs:
+            await loop.enqueue(job, 3)
+        before = facts(loop.state)
+    world.hosts.answer = (Resources.of_capacity(4), Resources())
+
+    async with running(world) as loop:
+        assert facts(rebuild(world.gateway)).keys() == before.keys()
+        await until(lambda: sum(len(world.states(job).get(READY, [])) for job in jobs) == 2)
+        assert world.states(jobs[1]).get(READY) == [0, 1]
+
+
+async def test_unknown_job_and_pools(world: World) -> None:
+    """Refusals name the job and the pool, and change nothing."""
+    parent = world.pool("p", 2, 2)
+    world.pool("child", 1, 1, parent)
+    on_parent, nowhere = world.job(parent, 1), world.job(RespoolId("b1b1b1b1-0000-4000-8000-000000000000"), 1)
+    unknown = JobId("a1a1a1a1-0000-4000-8000-000000000000")
+
+    async with running(world) as loop:
+        with pytest.raises(NotFound, match=f"job {unknown} not found"):
+            await loop.enqueue(unknown, 1)
+        with pytest.raises(NotFound, match=f"resource pool b1b1b1b1-.* of job {nowhere} not found"):
+            await loop.enqueue(nowhere, 1)
+        with pytest.raises(InvalidArgument, match=f"resource pool /p of job {on_parent} is not a leaf"):
+            await loop.enqueue(on_parent, 1)
+
+    assert world.states(on_parent) == {INITIALIZED: [0]}
+
+
+class Faulty:
+    """The gateway, but the next call of one method is carried out and then reported as failed."""
+
+    def __init__(self, world: World, method: str) -> None:
+        self._gateway, self._method, self.is_armed = world.gateway, method, True
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._gateway, name)
+        if name != self._method or not self.is_armed:
+            return real
+
+        def fails(*arguments: Any) -> Any:
+            self.is_armed = False
+            real(*arguments)
+            raise ConnectionError("the answer was lost")
+
+        return fails
+
+
+@pytest.mark.parametrize("method", ["mark_ready", "status_log"])
+async def test_a_lost_answer_in_the_cycle_changes_nothing(world: World, method: str) -> None:
+    """A commit whose answer is lost is read back from storage; the loop goes on."""
+    job = world.job(world.pool("p", 2, 2), 3)
+    loop = AdmissionLoop(Faulty(world, method), world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
+    await loop.start()
+    try:
+        await until(lambda: not loop.state.is_busy)
+        with_error = asyncio.gather(loop.enqueue(job, 3), return_exceptions=True)
+        await with_error
+        await until(lambda: world.states(job) == {READY: [0, 1], PENDING: [2]})
+        world.finish(job, [0])
+        await until(lambda: world.states(job).get(READY) == [1, 2])
+        loop.state.validate()
+    finally:
+        await loop.stop()
+
+
+@pytest.mark.parametrize("method", ["mark_pending", "kill_queued"])
+async def test_a_lost_answer_to_a_call_is_found_out(world: World, method: str) -> None:
+    """The caller gets the error, tries again, and everything is counted once."""
+    job = world.job(world.pool("p", 2, 2), 3)
+    faulty = Faulty(world, method)
+    loop = AdmissionLoop(faulty, world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
+    await loop.start()
+    try:
+        await asyncio.gather(loop.enqueue(job, 3), return_exceptions=True)
+        await loop.enqueue(job, 3)
+        await until(lambda: world.states(job) == {READY: [0, 1], PENDING: [2]})
+        world.kill_job(job)
+        await asyncio.gather(loop.kill_queued(job), return_exceptions=True)
+        await loop.kill_queued(job)
+        assert world.states(job) == {KILLED: [0, 1, 2]}
+        assert not faulty.is_armed
+        assert not loop.state.is_busy
+        loop.state.validate()
+    finally:
+        await loop.stop()
+
+
+async def test_a_caller_that_gives_up_does_not_split_a_commit(world: World) -> None:
+    """Cancelling a call between storage and memory leaves both alike."""
+    job = world.job(world.pool("p", 1, 1), 3)
+    world.hosts.answer = None
+
+    async with running(world) as loop:
+        call = asyncio.create_task(loop.enqueue(job, 3))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await until(lambda: loop.state.is_busy)
+
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+
+
+async def test_bounded_cycles_go_round(world: World) -> None:
+    """With a bound of two pods a cycle every pool gets its turn."""
+    jobs = [world.job(world.pool(name, 5, 5), 5) for name in "abc"]
+
+    async with running(world, fast(admitted_pods_max=2)) as loop:
+        for job in jobs:
+            await loop.enqueue(job, 5)
+        await until(lambda: all(world.states(job) == {READY: [0, 1, 2, 3, 4]} for job in jobs))

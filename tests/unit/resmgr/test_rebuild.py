@@ -1,0 +1,144 @@
+"""Whatever happens, in whatever order: memory stays consistent, and a rebuild from storage equals it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from peloton.scheduling.cycle import plan_cycle
+from services.resmgr.recovery import rebuild
+from services.resmgr.state import ResmgrState
+from services.storage.gateway import Gateway
+from tests.unit.resmgr.world import World, facts
+
+PICK = st.integers(0, 1000)
+
+
+class ResmgrMachine(RuleBasedStateMachine):
+    """The loop's own order of steps (store, then apply), one step at a time, without the loop."""
+
+    store: Path
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        shutil.copy(self.store, self.folder.name)
+        self.world = World(Gateway(f"sqlite:///{self.folder.name}/store.db"))
+        self.pools: list[RespoolId] = [self.world.pool("a", 3, 6), self.world.pool("b", 2, 4)]
+        self.jobs: list[JobId] = []
+        self.state: ResmgrState = rebuild(self.world.gateway)
+        self.state.set_capacity(Resources.of_capacity(8), Resources())
+
+    def teardown(self) -> None:
+        self.world.gateway.close()
+        self.folder.cleanup()
+
+    def _job(self, pick: int) -> JobId | None:
+        return self.jobs[pick % len(self.jobs)] if self.jobs else None
+
+    @rule(
+        pick=PICK,
+        count=st.integers(1, 7),
+        gang=st.sampled_from([0, 0, 2, 4]),
+        cpus=st.lists(st.sampled_from([0.5, 1, 2]), max_size=3),
+        priority=st.integers(0, 1),
+        preemptible=st.booleans(),
+    )
+    def create(self, pick: int, count: int, gang: int, cpus: list[float], priority: int, preemptible: bool) -> None:
+        pool = self.pools[pick % len(self.pools)]
+        gang, cpus = min(gang, count), cpus[:count]
+        self.jobs.append(self.world.job(pool, count, gang=gang, priority=priority, cpus=cpus, preemptible=preemptible))
+
+    @rule(pick=PICK, limit=st.integers(1, 6))
+    def enqueue(self, pick: int, limit: int) -> None:
+        job_id = self._job(pick)
+        job = self.world.gateway.job(job_id) if job_id else None
+        if job is None or job_id is None:
+            return
+        gateway, seq = self.world.gateway, self.state.next_seq
+        ranges = gateway.queueable(job_id, limit)
+        gateway.mark_pending(job_id, ranges, seq)
+        self.read_log()
+        if ranges:
+            shapes = gateway.shape_ranges(job_id, job.config_version, 0, job.instance_count)
+            self.state.enqueue(job, shapes, ranges, seq)
+
+    @rule(pod_limit=st.integers(1, 9))
+    def admit(self, pod_limit: int) -> None:
+        plan = plan_cycle(self.state.snapshot(pod_limit))
+        items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
+        marked = self.world.gateway.mark_ready(items)
+
+        assert marked == sum(count for _, _, count in items)
+        self.state.apply(plan.admission)
+        self.state.note(plan)
+
+    @rule(pick=PICK, start=st.integers(0, 5), count=st.integers(1, 4))
+    def kill(self, pick: int, start: int, count: int) -> None:
+        job_id = self._job(pick)
+        if job_id:
+            self.world.want_killed(job_id, start, count)
+            killed = self.world.gateway.kill_queued(job_id, 1)
+            self.state.kill(job_id, [(at, length) for at, length, _ in killed])
+
+    @rule(
+        pick=PICK,
+        instances=st.lists(st.integers(0, 6), max_size=4),
+        state=st.sampled_from([PodState.SUCCEEDED, PodState.LOST]),
+    )
+    def finish(self, pick: int, instances: list[int], state: PodState) -> None:
+        job_id = self._job(pick)
+        if job_id:
+            self.world.finish(job_id, sorted(set(instances)), state)
+            self.world.settle(job_id)
+
+    @rule()
+    def read_log(self) -> None:
+        self.state.log(self.world.gateway.status_log(self.state.log_cursor, 1000))
+
+    @rule(reservation=st.integers(0, 3))
+    def change_pools(self, reservation: int) -> None:
+        pool_id = self.world.pool("c", reservation, 4)
+        if pool_id not in self.pools:
+            self.pools.append(pool_id)
+        self.state.put_pool(next(spec for spec, _ in self.world.gateway.pools() if spec.respool_id == pool_id))
+
+    @invariant()
+    def is_consistent(self) -> None:
+        self.state.validate()
+        for quantity in (self.state.accounts.non_slack, self.state.accounts.demand):
+            assert (quantity >= 0).all()
+        held = self.state.tree.roll_up(self.state.accounts.non_slack)
+        assert (held[1:] <= self.state.tree.limit[1:]).all()
+        assert held[0, 0] <= np.int64(8000)
+
+    @invariant()
+    def equals_a_rebuild(self) -> None:
+        self.state.log(self.world.gateway.status_log(self.state.log_cursor, 1000))
+        fresh = rebuild(self.world.gateway)
+
+        fresh.validate()
+        assert facts(fresh) == facts(self.state)
+
+
+@pytest.mark.timeout(600)
+def test_rebuilt_state_equals_the_state_before(empty_store: Path) -> None:
+    """After every step of a random history the rebuilt state equals memory: queues with their order, and accounts."""
+    machine = type("Machine", (ResmgrMachine,), {"store": empty_store})
+
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

@@ -1,0 +1,363 @@
+"""The resource manager over gRPC: pools as clients of the original know them, and the workers' calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.service_names import RESOURCE_MANAGER
+from peloton.api.v0.peloton_pb2 import ResourcePoolID
+from peloton.api.v0.respool import respool_pb2 as pb
+from peloton.api.v0.short_names import respool_pb2_grpc
+from peloton.errors import NotFound, Unavailable
+from peloton.model.ids import ROOT_POOL_ID, JobId
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from peloton.ports import ResourceManager
+from services.resmgr.client import ResourceManagerClient
+from services.resmgr.server import ResmgrServer, serve
+from tests.unit.resmgr.test_loop import until
+from tests.unit.resmgr.world import FAST, World, pool_config
+
+Manager: TypeAlias = "respool_pb2_grpc.ResourceManagerAsyncStub"
+
+
+@pytest.fixture
+async def server(world: World) -> AsyncIterator[ResmgrServer]:
+    found = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
+    yield found
+    await found.stop()
+
+
+@pytest.fixture
+async def manager(server: ResmgrServer) -> AsyncIterator[Manager]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield respool_pb2_grpc.ResourceManagerStub(channel)  # type: ignore[misc]
+
+
+async def create(manager: Manager, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID) -> str:
+    answer = await manager.CreateResourcePool(pb.CreateRequest(config=pool_config(name, reservation, limit, parent)))
+    assert not answer.HasField("error"), answer
+    return answer.result.value
+
+
+async def refusal(manager: Manager, config: pb.ResourcePoolConfig) -> str:
+    """The message with which a create is refused."""
+    answer = await manager.CreateResourcePool(pb.CreateRequest(config=config))
+    return answer.error.alreadyExists.message or answer.error.invalidResourcePoolConfig.message
+
+
+async def update(
+    manager: Manager, pool: str, config: pb.ResourcePoolConfig, force: bool = False
+) -> pb.UpdateResponse.Error:
+    request = pb.UpdateRequest(id=ResourcePoolID(value=pool), config=config, Force=force)
+    return (await manager.UpdateResourcePool(request)).error
+
+
+async def lookup(manager: Manager, path: str) -> pb.LookupResponse:
+    return await manager.LookupResourcePoolID(pb.LookupRequest(path=pb.ResourcePoolPath(value=path)))
+
+
+async def delete(manager: Manager, path: str) -> pb.DeleteResponse.Error:
+    return (await manager.DeleteResourcePool(pb.DeleteRequest(path=pb.ResourcePoolPath(value=path)))).error
+
+
+async def get(manager: Manager, pool: str = "", children: bool = False) -> pb.GetResponse:
+    pool_id = ResourcePoolID(value=pool) if pool else None
+    return await manager.GetResourcePool(pb.GetRequest(id=pool_id, includeChildPools=children))
+
+
+# -- questions ------------------------------------------------------------------------------------------------------
+
+
+async def test_nested_pools_are_found_by_path(manager: Manager) -> None:
+    """Paths are names joined by slashes; one slash at the end is tolerated."""
+    eng = await create(manager, "eng", 10, 50)
+    maps = await create(manager, "maps", 5, 50, eng)
+
+    assert [(await lookup(manager, path)).id.value for path in ("/", "/eng", "/eng/maps", "/eng/maps/")] == [
+        ROOT_POOL_ID,
+        eng,
+        maps,
+        maps,
+    ]
+    assert (await lookup(manager, "/maps")).error.notFound.message == "resource pool not found"
+    assert (await lookup(manager, "")).error.invalidPath.message == "path cannot be empty"
+    assert (await lookup(manager, "eng")).error.invalidPath.message == "path should begin with /"
+    nothing = await manager.LookupResourcePoolID(pb.LookupRequest())
+    assert nothing.error.invalidPath.message == "path cannot be nil"
+
+
+async def test_missing_kinds_are_filled_in(manager: Manager) -> None:
+    """A kind that the user leaves out has reservation 0, limit 0 and share 1; the policy is PriorityFIFO."""
+    pool = await create(manager, "p", 10, 50)
+
+    config = (await get(manager, pool)).poolinfo.config
+
+    assert [(r.kind, r.reservation, r.limit, r.share) for r in config.resources] == [
+        ("cpu", 10, 50, 1),
+        ("gpu", 0, 0, 1),
+        ("memory", 0, 0, 1),
+        ("disk", 0, 0, 1),
+    ]
+    assert config.policy == pb.PriorityFIFO
+
+
+async def test_root_is_the_cluster(manager: Manager) -> None:
+    """Without an id the root is returned: its reservation and limit are the capacity of the cluster."""
+    eng = await create(manager, "eng", 10, 50)
+
+    answer = await get(manager, children=True)
+
+    root = answer.poolinfo
+    assert (root.id.value, root.path.value, root.parent.value) == (ROOT_POOL_ID, "/", "")
+    assert [child.value for child in root.children] == [eng]
+    assert [child.path.value for child in answer.childPools] == ["/eng"]
+    assert [(r.kind, r.reservation, r.limit) for r in root.config.resources] == [
+        ("cpu", 100, 100),
+        ("gpu", 0, 0),
+        ("memory", 100_000, 100_000),
+        ("disk", 100_000, 100_000),
+    ]
+
+
+async def test_usage_is_reported(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """Allocation appears per kind, in cores, on the pool and on those above it."""
+    pool = await create(manager, "p", 10, 50)
+    job = world.job(pool, 3, cpu=1.5)  # type: ignore[arg-type]
+    await server.loop.enqueue(job, 3)
+    await until(lambda: len(world.states(job).get(PodState.READY, [])) == 3)
+
+    pools = (await manager.Query(pb.QueryRequest())).resourcePools
+
+    assert [p.path.value for p in pools] == ["/", "/p"]
+    for found in pools:
+        assert [(u.kind, u.allocation, u.slack) for u in found.usage] == [
+            ("cpu", 4.5, 0),
+            ("gpu", 0, 0),
+            ("memory", 0, 0),
+            ("disk", 0, 0),
+        ]
+
+
+async def test_unknown_pool(manager: Manager) -> None:
+    """Get and update of an unknown id say so."""
+    assert (await get(manager, "nope")).error.notFound.message == "resource pool not found"
+    assert (await update(manager, "nope", pool_config("x", 1, 1))).notFound.message == "resource pool not found"
+
+
+async def test_all_names_are_served(server: ResmgrServer) -> None:
+    """Every spelling of the service's name answers."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        for name in RESOURCE_MANAGER:
+            call = channel.unary_unary(
+                f"/{name}/Query",
+                request_serializer=pb.QueryRequest.SerializeToString,
+                response_deserializer=pb.QueryResponse.FromString,
+            )
+            assert len((await call(pb.QueryRequest())).resourcePools) == 1
+
+
+# -- changes --------------------------------------------------------------------------------------------------------
+
+
+def _config(**changes: object) -> pb.ResourcePoolConfig:
+    return pool_config("p", 10, 50, **changes)  # type: ignore[arg-type]
+
+
+def _with(*resources: pb.ResourceConfig) -> pb.ResourcePoolConfig:
+    config = pb.ResourcePoolConfig(name="p", parent=ResourcePoolID(value=ROOT_POOL_ID))
+    config.resources.extend(resources)
+    return config
+
+
+R = pb.ResourceConfig
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (_with(R(kind="fpga")), "resource pool config has unknown resource type fpga"),
+        (
+            _with(R(kind="cpu"), R(kind="cpu")),
+            "resource pool config has multiple configurations for resource type cpu",
+        ),
+        (
+            _with(R(kind="cpu", reservation=-1)),
+            "resource pool config resource values can not be negative cpu: Reservation -1",
+        ),
+        (_with(R(kind="gpu", share=-0.5)), "resource pool config resource values can not be negative gpu: Share -0.5"),
+        (_with(R(kind="cpu", reservation=20, limit=10.5)), "resource cpu, reservation 20 exceeds limit 10.5"),
+        (_config(parent="nope"), "resource pool parent ID: nope not found"),
+        (_with(R(kind="cpu", limit=101)), "resource cpu, limit 101 exceeds parent limit 100"),
+        (
+            _with(R(kind="cpu", reservation=95, limit=96)),
+            "Aggregated child reservation 105 of kind `cpu` exceed parent `root` reservations 100",
+        ),
+        (
+            _config(controllerLimit=pb.ControllerLimit(maxPercent=101)),
+            "controller limit, max percent cannot be more than 100",
+        ),
+        (pool_config("first", 0, 1), "resource pool:first already exists"),
+        (pool_config("a/b", 0, 1), "resource pool name 'a/b' must not be empty or contain '/'"),
+    ],
+)
+async def test_refused_configurations(manager: Manager, config: pb.ResourcePoolConfig, message: str) -> None:
+    """Each rule refuses in the original's words (the last two rows: ours for what it let pass), and nothing is made."""
+    await create(manager, "first", 10, 50)
+
+    assert await refusal(manager, config) == message
+    assert len((await manager.Query(pb.QueryRequest())).resourcePools) == 2
+
+
+async def test_missing_parts(manager: Manager) -> None:
+    """Requests without a configuration or an id are refused, and nobody overrides the root."""
+    empty = await manager.CreateResourcePool(pb.CreateRequest())
+
+    assert empty.error.invalidResourcePoolConfig.message == "resource pool config cannot be <nil>"
+    for request, message in (
+        (pb.UpdateRequest(config=_config()), "resource pool ID cannot be <nil>"),
+        (pb.UpdateRequest(id=ResourcePoolID(value="x")), "resource pool config cannot be <nil>"),
+        (pb.UpdateRequest(id=ResourcePoolID(value="root"), config=_config()), "cannot override root"),
+    ):
+        answer = await manager.UpdateResourcePool(request)
+        assert answer.error.invalidResourcePoolConfig.message == message
+
+
+async def test_update(manager: Manager) -> None:
+    """An update counts a pool's own old reservation out; it keeps parents above children, and pools where they are."""
+    eng = await create(manager, "eng", 60, 80)
+    ops = await create(manager, "ops", 40, 80)
+    maps = await create(manager, "maps", 30, 70, eng)
+
+    def message(error: pb.UpdateResponse.Error) -> str:
+        return error.invalidResourcePoolConfig.message
+
+    assert message(await update(manager, eng, pool_config("eng", 50, 80))) == ""
+    assert message(await update(manager, eng, pool_config("eng", 61, 80))) == (
+        "Aggregated child reservation 101 of kind `cpu` exceed parent `root` reservations 100"
+    )
+    assert message(await update(manager, eng, pool_config("eng", 20, 80))) == (
+        "resource cpu, reservation 20 is less than 30 of the child pools"
+    )
+    assert message(await update(manager, eng, pool_config("eng", 50, 60))) == (
+        "resource cpu, limit 60 is less than 70 of child maps"
+    )
+    assert message(await update(manager, maps, pool_config("maps", 30, 70, ops))) == (
+        f"parent override not allowed, actual {eng}, override {ops}"
+    )
+    assert message(await update(manager, maps, pool_config("maps", 30, 70, maps))) == (
+        f"resource pool ID: {maps} and parent ID: {maps} cannot be same"
+    )
+    assert message(await update(manager, ops, pool_config("eng", 1, 1))) == "resource pool:eng already exists"
+
+
+async def test_forced_update_skips_the_rules(manager: Manager) -> None:
+    """Force changes a pool whatever the numbers."""
+    pool = await create(manager, "p", 10, 50)
+
+    assert not (await update(manager, pool, pool_config("p", 500, 600), force=True)).ListFields()
+    assert (await get(manager, pool)).poolinfo.config.resources[0].limit == 600
+
+
+async def test_busy_pools(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """A pool that has gangs can neither be deleted nor become a parent."""
+    pool = await create(manager, "p", 1, 1)
+    job = world.job(pool, 2)  # type: ignore[arg-type]
+    await server.loop.enqueue(job, 2)
+
+    assert (await delete(manager, "/p")).isBusy.message == "resource pool is busy"
+    assert await refusal(manager, pool_config("child", 1, 1, pool)) == (
+        "resource pool /p has allocation or demand, so it cannot get child pools"
+    )
+
+    world.kill_job(job)
+    await server.loop.kill_queued(job)
+    assert not (await delete(manager, "/p")).ListFields()
+
+
+async def test_delete(manager: Manager, world: World) -> None:
+    """Only idle leaves are deleted; other paths get the original's errors."""
+    eng = await create(manager, "eng", 10, 50)
+    await create(manager, "maps", 5, 50, eng)
+
+    assert (await delete(manager, "/eng")).isNotLeaf.message == "resource pool is not leaf"
+    assert (await delete(manager, "/nope")).notFound.message == "resource pool not found"
+    assert (await delete(manager, "eng")).notFound.message == "resource pool not found"
+    assert (await delete(manager, "/")).isNotLeaf.message == "resource pool is not leaf"
+    assert not (await delete(manager, "/eng/maps")).ListFields()
+    assert not (await delete(manager, "/eng")).ListFields()
+    assert (await delete(manager, "/")).HasField("notDeleted")
+    assert world.gateway.pools() == []
+
+
+async def test_pools_survive_a_restart(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """A new resource manager serves the same tree."""
+    eng = await create(manager, "eng", 10, 50)
+    await create(manager, "maps", 5, 50, eng)
+    before = (await manager.Query(pb.QueryRequest())).resourcePools
+    await server.stop()
+
+    again = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
+    try:
+        await until(lambda: again.loop.state.capacity is not None)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{again.port}") as channel:
+            after = (await respool_pb2_grpc.ResourceManagerStub(channel).Query(pb.QueryRequest())).resourcePools
+    finally:
+        await again.stop()
+
+    assert list(after) == list(before)
+
+
+async def test_create_waits_for_the_cluster(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """As long as no host manager has answered nobody knows what fits: UNAVAILABLE, try again."""
+    answer, world.hosts.answer = world.hosts.answer, None
+    server.loop.state.capacity = None
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await create(manager, "p", 1, 1)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert caught.value.details() == ("the capacity of the cluster is not known yet: no host manager leads at present")
+
+    world.hosts.answer = answer
+    await create(manager, "p", 1, 1)
+
+
+# -- workers --------------------------------------------------------------------------------------------------------
+
+
+async def test_client(world: World, server: ResmgrServer) -> None:
+    """The workers' client queues, kills and notes through the wire, and errors come back as ours."""
+    job = world.job(world.pool("p", 1, 1), 3)
+    server.loop.state.put_pool(world.gateway.pools()[0][0])
+    channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")
+    client: ResourceManager = ResourceManagerClient(lambda: channel)
+    unknown = JobId("a1a1a1a1-0000-4000-8000-000000000000")
+    try:
+        assert await asyncio.to_thread(client.enqueue, job, 2) == 2
+        await asyncio.to_thread(client.note_unplaced, job, 1, "no host offered")
+        explanation = server.loop.state.explain(job)
+        assert (explanation.unplaced_count, explanation.unplaced_reason) == (1, "no host offered")
+        world.kill_job(job)
+        assert await asyncio.to_thread(client.kill_queued, job) == 2
+        with pytest.raises(NotFound, match=f"resource manager: job {unknown} not found"):
+            await asyncio.to_thread(client.enqueue, unknown, 1)
+        await server.stop()
+        with pytest.raises(Unavailable):
+            await asyncio.to_thread(client.enqueue, job, 1)
+    finally:
+        channel.close()
+
+
+async def test_capacity_change_moves_the_root(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """New hosts show up in the root without a restart."""
+    world.hosts.answer = (Resources.of_capacity(200), Resources())
+
+    await until(lambda: server.loop.state.capacity == Resources.of_capacity(200))
+
+    assert (await get(manager)).poolinfo.config.resources[0].limit == 200

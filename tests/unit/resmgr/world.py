@@ -1,0 +1,158 @@
+"""A cluster for tests of the resource manager: a real gateway on SQLite, pools, jobs, and hosts that obey at once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from peloton.api.convert import new_job_record
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import Unavailable
+from peloton.model.ids import ROOT_POOL_ID, JobId, PodId, RespoolId
+from peloton.model.job import JobState
+from peloton.model.pod import PodState, PodStatus
+from peloton.model.resources import Resources
+from services.resmgr.accounts import COLUMNS
+from services.resmgr.ledger import IS_ALLOCATED, PENDING
+from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.pools import pool_spec, with_defaults
+from services.resmgr.state import ResmgrState
+from services.storage import migrate
+from services.storage.gateway import Gateway
+
+FAST = LoopSettings(cycle_period_s=0.01, entitlement_period_s=0.05, capacity_period_s=0.05, retry_period_s=0.02)
+
+
+def open_gateway(folder: Path) -> Gateway:
+    url = f"sqlite:///{folder / 'store.db'}"
+    migrate.upgrade(url)
+    return Gateway(url)
+
+
+@dataclass
+class RecordedLifecycles:
+    """``ports.Lifecycles`` that remembers whom it woke."""
+
+    woken: list[JobId] = field(default_factory=list)
+
+    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+        self.woken += job_ids
+
+
+@dataclass
+class FixedCapacity:
+    """``CapacitySource`` with an answer that tests may change; None: nobody answers."""
+
+    answer: tuple[Resources, Resources] | None = (Resources.of_capacity(100, 100_000, 100_000), Resources())
+
+    def capacity(self) -> tuple[Resources, Resources]:
+        if self.answer is None:
+            raise Unavailable("no host manager leads at present")
+        return self.answer
+
+
+def pool_config(
+    name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID, **more: object
+) -> respool_pb2.ResourcePoolConfig:
+    config = respool_pb2.ResourcePoolConfig(name=name, **more)  # type: ignore[arg-type]
+    config.parent.value = parent
+    config.resources.add(kind="cpu", reservation=reservation, limit=limit, share=1)
+    return config
+
+
+@dataclass
+class World:
+    gateway: Gateway
+    lifecycles: RecordedLifecycles = field(default_factory=RecordedLifecycles)
+    hosts: FixedCapacity = field(default_factory=FixedCapacity)
+    now_ns: int = 1
+
+    def loop(self, settings: LoopSettings = FAST) -> AdmissionLoop:
+        return AdmissionLoop(self.gateway, self.lifecycles, self.hosts, settings)
+
+    def pool(self, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID) -> RespoolId:
+        config = with_defaults(pool_config(name, reservation, limit, parent))
+        pool_id = RespoolId(str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{parent}/{name}")))
+        self.gateway.put_pool(pool_spec(pool_id, config), config)
+        return pool_id
+
+    def job(
+        self,
+        pool_id: RespoolId,
+        count: int,
+        cpu: float = 1,
+        gang: int = 0,
+        priority: int = 0,
+        cpus: Sequence[float] = (),
+        preemptible: bool = True,
+    ) -> JobId:
+        """A stored job whose pods are INITIALIZED. ``cpus`` gives the first pods amounts of their own."""
+        config = job_pb2.JobConfig(name="job", type=job_pb2.BATCH, instanceCount=count)
+        config.respoolID.value = pool_id
+        config.sla.priority, config.sla.preemptible = priority, preemptible
+        config.sla.minimumRunningInstances = gang
+        config.defaultConfig.resource.cpuLimit = cpu
+        for instance, own in enumerate(cpus):
+            config.instanceConfig[instance].CopyFrom(
+                task_pb2.TaskConfig(resource=task_pb2.ResourceConfig(cpuLimit=own))
+            )
+        job_id = JobId(str(uuid.uuid4()))
+        self.gateway.create_job(new_job_record(job_id, config, self.now_ns), config, self.now_ns)
+        self.gateway.create_pods(job_id, lambda _: None)
+        return job_id
+
+    def states(self, job_id: JobId) -> dict[PodState, list[int]]:
+        found: dict[PodState, list[int]] = {}
+        for pod in self.gateway.pods(job_id, 0, 10_000):
+            found.setdefault(pod.state, []).append(pod.instance_id)
+        return found
+
+    def finish(self, job_id: JobId, instances: Iterable[int], state: PodState = PodState.SUCCEEDED) -> None:
+        """READY pods run somewhere and end."""
+        pods = {pod.instance_id: pod for pod in self.gateway.pods(job_id, 0, 10_000)}
+        chosen = [pods[i] for i in instances if i in pods and pods[i].state is PodState.READY]
+        rows = [(pod.instance_id, pod.desired_run_id, "h1", "a1", {}) for pod in chosen]
+        taken = self.gateway.mark_launched(job_id, rows, self.now_ns)
+        ended = [PodId(job_id, pod.instance_id, pod.desired_run_id) for pod in chosen if pod.instance_id in taken]
+        self.gateway.apply_status([PodStatus(pod, state, self.now_ns, "h1", "a1") for pod in ended])
+
+    def want_killed(self, job_id: JobId, start: int, count: int) -> None:
+        self.gateway.set_pod_goals(job_id, [(start, count)], PodState.KILLED, self.now_ns, "stop")
+
+    def kill_job(self, job_id: JobId) -> None:
+        self.gateway.set_job_goal(job_id, JobState.KILLED, self.now_ns)
+
+    def settle(self, job_id: JobId) -> None:
+        self.now_ns += 10**12
+        while self.gateway.settle(job_id, self.now_ns).settle_again:
+            pass
+
+
+def facts(state: ResmgrState) -> dict[str, object]:
+    """Everything of a state that must survive a rebuild, in comparable form."""
+    jobs = {}
+    for job_id, ledger in state.jobs.items():
+        jobs[job_id] = (
+            np.flatnonzero(ledger.states == PENDING).tolist(),
+            np.flatnonzero(IS_ALLOCATED[ledger.states]).tolist(),
+            ledger.pool_id,
+            ledger.priority,
+            ledger.gang_size,
+        )
+    return {
+        "pools": state.pools,
+        "queues": state.waiting.pools,
+        "jobs": jobs,
+        "accounts": {name: getattr(state.accounts, name).tolist() for name in COLUMNS},
+        "log_cursor": state.log_cursor,
+    }
+
+
+def fast(**changes: float) -> LoopSettings:
+    return replace(FAST, **changes)  # type: ignore[arg-type]

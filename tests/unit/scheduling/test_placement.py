@@ -1,0 +1,269 @@
+"""Placement: what fits goes somewhere sensible, nothing is overcommitted, and the rest is told why."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peloton.model.host import HostLease, LeasedHost, PlacementBatch, ReadyGang
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.resources import Resources
+from peloton.ports import Placer
+from peloton.scheduling.placement import FirstFitPlacer, place
+
+JOB = JobId("job")
+
+
+def host(
+    name: str,
+    cpu: float = 4,
+    memory: float = 1000,
+    *,
+    gpu: float = 0,
+    revocable_cpu: float = 0,
+    ports: tuple[tuple[int, int], ...] = (),
+    labels: tuple[tuple[str, str], ...] = (),
+) -> LeasedHost:
+    free = Resources.of_capacity(cpu, memory, 1000, gpu)
+    return LeasedHost(Hostname(name), free, Resources.of_capacity(revocable_cpu), ports, labels)
+
+
+def shape(cpu: float = 1, memory: float = 10, constraint: Constraint | None = None, **more: object) -> PodShape:
+    return PodShape(Resources.of(cpu, memory), constraint=constraint, **more)  # type: ignore[arg-type]
+
+
+def singles(of: PodShape, count: int, start: int = 0) -> list[ReadyGang]:
+    return [ReadyGang(of, ((start + i, 1),)) for i in range(count)]
+
+
+def gang(of: PodShape, size: int, start: int = 0) -> ReadyGang:
+    return ReadyGang(of, tuple((start + i, 1) for i in range(size)))
+
+
+def lease(*hosts: LeasedHost, **rejected: int) -> HostLease:
+    return HostLease("lease", hosts, dict(rejected))
+
+
+def where(batch: PlacementBatch) -> dict[str, list[int]]:
+    return {p.hostname: [pod.instance_id for pod in p.pods] for p in batch.placements}
+
+
+def test_is_a_placer() -> None:
+    """The class has the port's shape."""
+    placer: Placer = FirstFitPlacer()
+
+    assert placer.place(JOB, [], lease()) == PlacementBatch(JOB, "lease")
+
+
+def test_pack_fills_hosts_in_order() -> None:
+    """Small pods share the first host until it is full."""
+    batch = place(JOB, singles(shape(), 6), lease(host("h1"), host("h2"), host("h3")))
+
+    assert where(batch) == {"h1": [0, 1, 2, 3], "h2": [4, 5]}
+    assert (batch.unplaced_count, batch.reason) == (0, "")
+
+
+def test_spread_gives_each_host_one() -> None:
+    """Three pods on three hosts: one each; a fourth begins the next round."""
+    spread = shape(strategy=Strategy.SPREAD_JOB)
+    hosts = lease(host("h1"), host("h2"), host("h3"))
+
+    assert where(place(JOB, singles(spread, 3), hosts)) == {"h1": [0], "h2": [1], "h3": [2]}
+    assert where(place(JOB, singles(spread, 4), hosts)) == {"h1": [0, 3], "h2": [1], "h3": [2]}
+
+
+def test_spread_counts_pods_of_other_shapes() -> None:
+    """Pods of one job are spread even if each has a shape of its own."""
+    gangs = [g for i in range(3) for g in singles(shape(1 + i / 10, strategy=Strategy.SPREAD_JOB), 1, i)]
+
+    assert where(place(JOB, gangs, lease(host("h1"), host("h2"), host("h3")))) == {"h1": [0], "h2": [1], "h3": [2]}
+
+
+def test_gangs_are_whole() -> None:
+    """A gang with room for all but one places none, and leaves the room to others."""
+    batch = place(JOB, [gang(shape(), 9), *singles(shape(), 2, 20)], lease(host("h1"), host("h2")))
+
+    assert where(batch) == {"h1": [20, 21]}
+    assert batch.unplaced_count == 9
+    assert batch.reason == "gang of 9 without a host (2 hosts: room for 8 of the gang's 9 pods)"
+
+
+def test_reasons_count_hosts_by_rule() -> None:
+    """The reason names each rule with its numbers and the hosts that fail it."""
+    hosts = [host(f"full{i}", cpu=2 + i / 2) for i in range(2)]
+    hosts += [host("other-rack", cpu=9, labels=(("rack", "b"),))]
+    wanted = shape(4, constraint=HostLabel("rack", "a"))
+    hosts = [LeasedHost(h.hostname, h.free, h.revocable, (), h.labels or (("rack", "a"),)) for h in hosts]
+
+    batch = place(JOB, singles(wanted, 2), lease(*hosts, maintenance=3))
+
+    assert batch.reason == (
+        "2 pods without a host (1 host: label rack=a; 2 hosts: cpu 4.0 wanted, at most 2.5 free; 3 hosts: maintenance)"
+    )
+
+
+def test_empty_lease() -> None:
+    """Without hosts nothing is placed, and the reason says so."""
+    batch = place(JOB, singles(shape(), 1), lease())
+
+    assert (batch.unplaced_count, batch.reason) == (1, "1 pod without a host (no host offered)")
+
+
+def test_ports_are_dealt_in_ascending_order() -> None:
+    """Dynamic ports come from the host's ranges, lowest first, and never twice."""
+    hosts = lease(host("h1", ports=((31005, 31006), (31000, 31002))))
+
+    batch = place(JOB, singles(shape(port_count=2), 3), hosts)
+
+    assert [pod.ports for pod in batch.placements[0].pods] == [(31000, 31001), (31002, 31005)]
+    assert batch.reason == "1 pod without a host (1 host: 2 ports wanted, at most 1 free)"
+
+
+def test_revocable_uses_revocable_cpu() -> None:
+    """Revocable pods take revocable cpu and ordinary memory; others never touch revocable cpu."""
+    hosts = lease(host("h1", cpu=1, memory=30, revocable_cpu=2))
+
+    batch = place(JOB, [*singles(shape(revocable=True), 3), *singles(shape(), 2, 10)], hosts)
+
+    assert where(batch) == {"h1": [0, 1, 10]}
+    assert batch.reason == (
+        "1 pod without a host (1 host: revocable cpu 1.0 wanted, at most 0.0 free); "
+        "1 pod without a host (1 host: cpu 1.0 wanted, at most 0.0 free)"
+    )
+
+
+def test_exclusive_hosts() -> None:
+    """A host with the exclusive label takes only pods whose constraint mentions it."""
+    hosts = lease(host("gpu1", labels=(("peloton/exclusive", "ml"),)), host("h1", cpu=1))
+    asks = shape(constraint=HostLabel("peloton/exclusive", "ml"))
+
+    assert where(place(JOB, singles(asks, 1), hosts)) == {"gpu1": [0]}
+    plain = place(JOB, singles(shape(), 2), hosts)
+    assert where(plain) == {"h1": [0]}
+    assert plain.reason == (
+        "1 pod without a host (1 host: kept for pods that ask for peloton/exclusive; "
+        "1 host: cpu 1.0 wanted, at most 0.0 free)"
+    )
+
+
+def test_hostname_is_a_label() -> None:
+    """A constraint on hostname needs no attribute of that name."""
+    batch = place(JOB, singles(shape(constraint=HostLabel("hostname", "h2")), 1), lease(host("h1"), host("h2")))
+
+    assert where(batch) == {"h2": [0]}
+
+
+def test_pod_limit_per_host() -> None:
+    """Fewer than n pods with a label on a host: the batch's own pods count."""
+    two = shape(0.1, constraint=PodLabel("app", "web", "<", 2))
+
+    batch = place(JOB, singles(two, 7), lease(host("h1"), host("h2"), host("h3")))
+
+    assert where(batch) == {"h1": [0, 1], "h2": [2, 3], "h3": [4, 5]}
+    assert batch.reason == "1 pod without a host (3 hosts: pods with app=web < 2)"
+
+
+def test_pod_labels_count_over_shapes() -> None:
+    """Pods of another shape with the same label count too."""
+    one = PodLabel("app", "web", "<", 1)
+    gangs = [*singles(shape(1, constraint=one), 1), *singles(shape(2, constraint=one), 2, 10)]
+
+    assert where(place(JOB, gangs, lease(host("h1"), host("h2")))) == {"h1": [0], "h2": [10]}
+
+
+LABELS = st.sampled_from([("rack", "a"), ("rack", "b"), ("disk", "ssd")])
+HOSTS = st.builds(
+    lambda cpu, memory, slack, ports, labels: (cpu, memory, slack, ports, labels),
+    st.integers(0, 6),
+    st.integers(0, 60),
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.lists(LABELS, max_size=2, unique=True),
+)
+LEAVES = st.one_of(
+    st.builds(lambda label, c, n: HostLabel(*label, c, n), LABELS, st.sampled_from("<=>"), st.integers(0, 2)),
+    st.builds(lambda c, n: PodLabel("app", "x", c, n), st.sampled_from("<="), st.integers(0, 3)),
+)
+CONSTRAINTS = st.one_of(
+    st.none(),
+    LEAVES,
+    st.builds(lambda parts: AllOf(tuple(parts)), st.lists(LEAVES, max_size=3)),
+    st.builds(lambda parts: AnyOf(tuple(parts)), st.lists(LEAVES, max_size=3)),
+)
+SHAPES = st.builds(
+    lambda cpu, memory, ports, revocable, strategy, constraint: PodShape(
+        Resources.of(cpu, memory), ports, revocable, strategy=strategy, constraint=constraint
+    ),
+    st.integers(0, 3),
+    st.integers(0, 20),
+    st.integers(0, 2),
+    st.booleans(),
+    st.sampled_from(Strategy),
+    CONSTRAINTS,
+)
+
+
+def _lease(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]]) -> HostLease:
+    return lease(
+        *(
+            host(
+                f"h{i}",
+                cpu,
+                memory,
+                revocable_cpu=slack,
+                ports=((100, 99 + ports),) if ports else (),
+                labels=tuple(labels),
+            )
+            for i, (cpu, memory, slack, ports, labels) in enumerate(hosts)
+        )
+    )
+
+
+@given(st.lists(HOSTS, max_size=5), st.lists(st.tuples(SHAPES, st.integers(1, 4), st.booleans()), max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_never_overcommits(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]], wanted: list[object]) -> None:
+    """Whatever is asked: hosts keep to what they have, gangs stay whole, ports are theirs and unique, runs repeat."""
+    offered = _lease(hosts)
+    gangs: list[ReadyGang] = []
+    for number, (of, count, is_gang) in enumerate(wanted):  # type: ignore[misc]
+        start = number * 10
+        gangs += [gang(of, count, start)] if is_gang else singles(of, count, start)
+    shapes = {instance: g.shape for g in gangs for instance, _ in g.pods}
+
+    batch = place(JOB, gangs, offered)
+
+    assert batch == place(JOB, gangs, offered)
+    placed = [pod.instance_id for p in batch.placements for pod in p.pods]
+    assert max(Counter(placed).values(), default=1) == 1
+    assert batch.unplaced_count == len(shapes) - len(placed)
+    assert (batch.reason == "") == (batch.unplaced_count == 0)
+    for g in gangs:
+        assert len({instance for instance, _ in g.pods} & set(placed)) in (0, len(g.pods))
+    by_name = {h.hostname: h for h in offered.hosts}
+    for placement in batch.placements:
+        there, at = by_name[placement.hostname], [(shapes[pod.instance_id], pod) for pod in placement.pods]
+        physical = sum((s.resources for s, _ in at), Resources())
+        slack = sum(s.resources.cpu_milli for s, _ in at if s.revocable)
+        assert (physical - Resources(slack)).fits_in(there.free)
+        assert slack <= there.revocable.cpu_milli
+        ports = [port for _, pod in at for port in pod.ports]
+        assert len(ports) == len(set(ports)) == sum(s.port_count for s, _ in at)
+        assert all(any(low <= port <= high for low, high in there.ports) for port in ports)
+
+
+@given(st.lists(HOSTS, max_size=6), st.tuples(st.integers(1, 3), st.integers(1, 20)), st.integers(1, 20), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_single_pods_of_one_shape_are_placed_to_the_last(
+    hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]], need: tuple[int, int], count: int, is_spread: bool
+) -> None:
+    """Never fewer than possible."""
+    cpu, memory = need
+    strategy = Strategy.SPREAD_JOB if is_spread else Strategy.PACK_HOST
+    possible = sum(min(c // cpu, m // memory) for c, m, _, _, _ in hosts)
+
+    batch = place(JOB, singles(shape(cpu, memory, strategy=strategy), count), _lease(hosts))
+
+    assert batch.placed_count == min(possible, count)

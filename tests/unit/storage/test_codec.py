@@ -1,0 +1,64 @@
+"""What storage keeps in blobs and small texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.model.pod import AllOf, AnyOf, HealthState, HostLabel, PodLabel, PodShape, PodState, Strategy
+from peloton.model.resources import Resources
+from services.storage.codec import (
+    InstanceFacts,
+    counts_from_text,
+    counts_to_text,
+    facts_from_text,
+    facts_to_text,
+    pack,
+    unpack,
+)
+from services.storage.store import as_ranges, chunks
+
+
+@pytest.mark.parametrize("data", [b"", b"config", b"x" * 100_000])
+def test_blobs_are_unpacked_as_they_were(data: bytes) -> None:
+    """What is packed comes back, and what repeats itself is kept small."""
+    assert data == unpack(pack(data))
+    assert len(pack(data)) < 100
+
+
+def test_blobs_of_another_format_are_refused() -> None:
+    """The first byte says how a blob is packed; an unknown one is not guessed at."""
+    with pytest.raises(ValueError, match="unknown format"):
+        unpack(b"\x02rest")
+
+
+def test_facts_of_a_configuration_are_kept() -> None:
+    """Shape, retries, health and grace survive, constraints as a tree."""
+    rule = AllOf(
+        (HostLabel("rack", "1", "=", 2), AnyOf((PodLabel("job", "x", "<", 1), HostLabel("zone", "z", ">", 0))))
+    )
+    shape = PodShape(Resources(1, 2, 3, 4), 5, True, True, True, Strategy.SPREAD_JOB, rule)
+    facts = InstanceFacts("worker", shape, 6, HealthState.HEALTH_UNKNOWN, 7)
+    plain = InstanceFacts("", PodShape(Resources()), 0, HealthState.DISABLED, 30)
+
+    assert [facts, plain] == [facts_from_text(facts_to_text(f)) for f in (facts, plain)]
+    assert facts_from_text(facts_to_text(facts)) is facts_from_text(facts_to_text(facts))
+
+
+def test_counts_leave_out_zeros() -> None:
+    """States without pods are not kept."""
+    text = counts_to_text({PodState.RUNNING: 2, PodState.FAILED: 0})
+
+    assert {PodState.RUNNING: 2} == counts_from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("instances", "expected"), [([], []), ([5], [(5, 1)]), ([0, 1, 2, 4, 6, 7], [(0, 3), (4, 1), (6, 2)])]
+)
+def test_rising_instances_become_ranges(instances: list[int], expected: list[tuple[int, int]]) -> None:
+    """Neighbours share a range."""
+    assert expected == as_ranges(instances)
+
+
+def test_ranges_are_cut_to_size() -> None:
+    """No transaction is longer than it may be."""
+    assert [(0, 4), (4, 4), (8, 2), (20, 1)] == list(chunks([(0, 10), (20, 1), (30, 0)], 4))

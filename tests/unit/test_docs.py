@@ -1,0 +1,220 @@
+"""The documents say what is there: settings, commands, decisions, dependencies, targets, links, words."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from cli.main import peloton
+from cli.reference import context, installed_commands
+from services.settings import PREFIX, Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+ADR = DOCS / "adr"
+ADR_HEADINGS = ["Context", "Decision", "Alternatives", "Consequences", "How we test it"]
+CHANGE_HEADINGS = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Upgrading"]
+HIDDEN = {".venv", ".git", "tests"}
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def documents() -> list[Path]:
+    found = [path for path in sorted(ROOT.rglob("*.md")) if not HIDDEN & set(path.relative_to(ROOT).parts)]
+    return [path for path in found if not any(part.endswith("_cache") for part in path.parts)]
+
+
+def decisions() -> list[Path]:
+    return sorted(ADR.glob("[0-9]*.md"))
+
+
+def table(path: Path, first: str) -> list[list[str]]:
+    """Cells of the rows of the Markdown table whose header begins with ``first``."""
+    lines = iter(text(path).splitlines())
+    rows: list[list[str]] = []
+    for line in lines:
+        if line.startswith(f"| {first} |"):
+            next(lines)
+            for row in lines:
+                if not row.startswith("|"):
+                    return rows
+                rows.append([cell.strip() for cell in row.strip("|").split("|")])
+    return rows
+
+
+def default_of(field: Field[object]) -> object:
+    return field.default if field.default is not MISSING else None
+
+
+# Settings, commands, targets.
+
+
+def test_every_setting_is_documented() -> None:
+    """operations.md has a row for each setting, in their order, and for nothing else."""
+    rows = [row[0] for row in table(DOCS / "operations.md", "variable")]
+
+    assert [f"`{PREFIX}{field.name.upper()}`" for field in fields(Settings)] == rows
+
+
+@pytest.mark.parametrize("field", fields(Settings), ids=lambda field: field.name)
+def test_the_documented_default_is_the_real_one(field: Field[object]) -> None:
+    """The default in operations.md is that of the code; every setting has a help text there and here."""
+    row = next(r for r in table(DOCS / "operations.md", "variable") if r[0] == f"`{PREFIX}{field.name.upper()}`")
+    default = default_of(field)
+
+    assert field.metadata["help"]
+    assert row[2]
+    if default is not None:
+        assert ("empty" if default == "" else f"`{default}`") == row[1]
+
+
+def test_no_document_names_an_unknown_setting() -> None:
+    """Each PELOTON_ variable in a document is a setting, or one of those that commands, tests, pods and hosts have."""
+    known = {PREFIX + field.name.upper() for field in fields(Settings)}
+    others = {"PELOTON_ADDRESS", "PELOTON_TEST_MESOS", "PELOTON_SIMULATE_SECONDS"}
+    others |= {"PELOTON_JOB_ID", "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID"}
+    named = {(path.name, name) for path in documents() for name in re.findall(r"\bPELOTON_[A-Z_]+\b", text(path))}
+
+    assert [(where, name) for where, name in sorted(named) if name not in known | others] == []
+
+
+def test_every_command_is_in_the_reference() -> None:
+    """docs/cli.md has a section for each command."""
+    sections = set(re.findall(r"^#+ `(.+)`$", text(DOCS / "cli.md"), re.MULTILINE))
+    commands = [path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))]
+
+    assert [command for command in commands if command not in sections] == []
+
+
+def test_every_target_that_is_named_exists_and_is_explained() -> None:
+    """Each ``make X`` in a document is a target of the Makefile, and each target is in CONTRIBUTING.md."""
+    targets = set(re.findall(r"^([a-z]+):.*## ", text(ROOT / "Makefile"), re.MULTILINE))
+    named = {name for path in documents() for name in re.findall(r"(?:`|^)make ([a-z]+)\b", text(path), re.MULTILINE)}
+    explained = set(re.findall(r"`make ([a-z]+)`", text(ROOT / "CONTRIBUTING.md")))
+
+    assert named - targets == set()
+    assert targets - explained - {"help"} == set()
+
+
+# Decisions.
+
+
+def test_decisions_are_numbered_and_listed() -> None:
+    """Decisions are numbered without gaps, and each is in the list with its title."""
+    titles = {path.name: text(path).splitlines()[0] for path in decisions()}
+    rows = table(ADR / "README.md", "no.")
+    listed = {target: f"# {row[0].split(']')[0][1:]}. {row[1]}" for row in rows for target in LINK.findall(row[0])}
+
+    assert [int(path.name[:4]) for path in decisions()] == list(range(1, len(decisions()) + 1))
+    assert titles == listed
+
+
+@pytest.mark.parametrize("path", decisions(), ids=lambda path: path.stem)
+def test_a_decision_has_all_its_parts(path: Path) -> None:
+    """Each decision has the five headings, each with something under it."""
+    parts = re.split(r"^## (.+)$", text(path), flags=re.MULTILINE)
+
+    assert parts[1::2] == ADR_HEADINGS
+    assert all(body.strip() for body in parts[2::2])
+
+
+def requirements() -> Iterator[str]:
+    project = tomllib.loads(text(ROOT / "pyproject.toml"))
+    groups = project["project"].get("optional-dependencies", {}).values()
+    lines = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*groups)]
+    for line in lines:
+        found = re.match(r"[A-Za-z0-9._-]+", line)
+        assert found is not None
+        yield found.group()
+
+
+def test_every_dependency_has_its_reason() -> None:
+    """The decision about dependencies has a line for each requirement of pyproject.toml."""
+    page = text(ADR / "0009-dependencies.md")
+
+    assert [name for name in requirements() if f"`{name}`" not in page] == []
+
+
+# Links, words, headings.
+
+
+def anchors(path: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", text(path)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(path: Path) -> None:
+    """Each link of a document to a file or heading of this repository resolves."""
+    broken = []
+    for target in LINK.findall(FENCE.sub("", text(path))):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+
+    assert broken == []
+
+
+def test_every_document_can_be_found() -> None:
+    """Each page in docs/ is linked from the README or from the list of decisions."""
+    linked = set()
+    for path in (ROOT / "README.md", ADR / "README.md"):
+        linked |= {(path.parent / target).resolve() for target in LINK.findall(text(path)) if "://" not in target}
+
+    assert [str(path.relative_to(ROOT)) for path in sorted(DOCS.rglob("*.md")) if path.resolve() not in linked] == []
+
+
+@cache
+def code() -> str:
+    files = [p for folder in ("peloton", "services", "workflows", "cli") for p in (ROOT / folder).rglob("*.py")]
+    return "\n".join(text(path) for path in files if not path.stem.endswith(("_pb2", "_pb2_grpc")))
+
+
+def test_glossary_terms_are_used() -> None:
+    """Each name that the glossary gives for a term occurs in the code, and each term in another document."""
+    rows = table(DOCS / "glossary.md", "term")
+    others = " ".join(text(path).lower() for path in documents() if path.name != "glossary.md")
+    names = [name for row in rows for name in re.findall(r"`([^`]+)`", row[2]) if name != "job update"]
+    terms = [term.strip() for row in rows for term in row[0].split(",")]
+
+    assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", code())] == []
+    assert [term for term in terms if not re.search(rf"\b{re.escape(term)}", others)] == []
+
+
+def test_the_glossary_has_each_term_once() -> None:
+    """No term has two meanings."""
+    terms = [row[0] for row in table(DOCS / "glossary.md", "term")]
+
+    assert sorted(set(terms)) == sorted(terms)
+
+
+def test_the_change_log_has_its_headings() -> None:
+    """The unreleased changes stand under the fixed headings, in their order."""
+    unreleased = text(ROOT / "CHANGELOG.md").split("## Unreleased")[1].split("\n## ")[0]
+
+    assert re.findall(r"^### (.+)$", unreleased, re.MULTILINE) == CHANGE_HEADINGS
+
+
+def test_the_license_is_the_one_that_is_declared() -> None:
+    """LICENSE holds the Apache License 2.0, as pyproject.toml says."""
+    project = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]
+    license_text = text(ROOT / "LICENSE")
+
+    assert project["license"] == "Apache-2.0"
+    assert "Apache License\n                           Version 2.0, January 2004" in license_text
+    assert "END OF TERMS AND CONDITIONS" in license_text

@@ -1,0 +1,88 @@
+"""How our packages live beside others in one environment."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+PACKAGES = ("peloton", "workflows", "activities", "services", "cli")
+DISTRIBUTION = "peloton-temporal"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nobody_else_ships_our_package(package: str) -> None:
+    """Our top-level packages have common names; no other installed distribution has a package of the same name."""
+    owners = set(metadata.packages_distributions().get(package, []))
+
+    assert owners - {DISTRIBUTION} == set()
+
+
+def test_the_stand_in_is_the_installed_http_parser() -> None:
+    """pymesos gets our http_parser: the released one cannot be compiled any more."""
+    assert metadata.version("http-parser").endswith("+httptools")
+    assert set(metadata.packages_distributions()["http_parser"]) == {"http-parser"}
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_driver_leaves_ctrl_c_alone() -> None:
+    """Importing our driver imports pymesos, and SIGINT and the log handlers stay as they were."""
+    code = """if True:
+        import logging, signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        import services.hostmgr.mesos.driver
+        kept = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        print("pymesos" in sys.modules, kept, logging.getLogger("pymesos").handlers)
+    """
+
+    assert run(code) == "True True []\n"
+
+
+def test_pymesos_takes_ctrl_c_when_it_is_imported_alone() -> None:
+    """The reason for the care: without our driver, pymesos takes SIGINT for itself."""
+    code = """if True:
+        import signal, warnings
+        warnings.simplefilter("ignore")
+        import pymesos
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+    """
+
+    assert run(code) == "False\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "kill"), reason="signals are sent by os.kill")
+def test_ctrl_c_ends_a_process_that_uses_the_driver() -> None:
+    """A process that imported our driver ends at SIGINT as Python's own default ends it."""
+    code = "import services.hostmgr.mesos.driver, os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in done.stderr
+
+
+def loaded_by(statement: str) -> set[str]:
+    names = run(f"{statement}\nimport sys; print(sorted({{name.partition('.')[0] for name in sys.modules}}))")
+    return set(ast.literal_eval(names))
+
+
+def test_a_worker_can_load_workflows_without_the_heavy_packages() -> None:
+    """Importing a workflow loads neither numpy nor storage, so its sandbox has nothing to trip over."""
+    assert loaded_by("import workflows.job") & {"numpy", "sqlalchemy", "sqlmodel", "services"} == set()
+
+
+def test_the_command_line_starts_light() -> None:
+    """``peloton --help`` loads click only: no gRPC, storage, Temporal or numpy."""
+    heavy = {"grpc", "google", "sqlalchemy", "sqlmodel", "temporalio", "numpy", "rich", "services"}
+
+    assert loaded_by("import cli.main") & heavy == set()

@@ -1,0 +1,159 @@
+"""The house rules hold: imports, sizes, names, clocks, paths. A broken one is named as ``file:line: rule``."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tidy import (
+    ALLOWED_CALLS,
+    BANNED_CALLS_IN,
+    FUNCTION_LINES_MAX,
+    MAY,
+    PACKAGES,
+    ROOT,
+    TEXT_ENDINGS,
+    TEXT_NAMES,
+    banned_call_faults,
+    docstring_faults,
+    files,
+    import_faults,
+    is_below,
+    is_migration,
+    name_faults,
+    name_of,
+    path_faults,
+    python_files,
+    reachable,
+    size_faults,
+    tree_of,
+)
+
+
+def none(faults: list[str]) -> None:
+    assert not faults, "\n" + "\n".join(faults)
+
+
+def test_imports_follow_the_table() -> None:
+    """Every import in our packages is allowed by the import table."""
+    none([fault for path in python_files(*PACKAGES) for fault in import_faults(path, tree_of(path))])
+
+
+def test_the_import_table_has_no_dead_rows() -> None:
+    """Every row of the import table is about modules that exist."""
+    modules = [name_of(path) for path in python_files(*PACKAGES) if path.name != "__init__.py"]
+    assert [row for row in MAY if not any(is_below(module, row) for module in modules)] == []
+
+
+@pytest.mark.parametrize("package", ["numpy", "sqlalchemy", "sqlmodel", "grpc", "google", "pymesos", "services"])
+def test_a_workflow_cannot_reach(package: str) -> None:
+    """Nothing that a workflow imports leads to a package that its sandbox must not load."""
+    found = reachable([name_of(path) for path in python_files("workflows")])
+    none(
+        [
+            f"{module.replace('.', '/')}.py:1: workflows reach {name}"
+            for name, module in found.items()
+            if is_below(name, package)
+        ]
+    )
+
+
+def test_files_and_functions_are_short() -> None:
+    """No hand-written file or function is longer than one can hold in mind."""
+    faults: list[str] = []
+    for path in python_files():
+        if not is_migration(path):
+            faults += size_faults(path, tree_of(path), len((ROOT / path).read_text(encoding="utf-8").splitlines()))
+    none(faults)
+
+
+def test_package_files_are_empty() -> None:
+    """Importing a package loads nothing: every ``__init__.py`` of ours is empty."""
+    found = [path for path in files(*PACKAGES, "tests") if path.name == "__init__.py"]
+    none([f"{path}:1: __init__.py is empty" for path in found if (ROOT / path).stat().st_size])
+
+
+def test_no_module_is_called_after_nothing() -> None:
+    """No module or folder has a name under which anything could be filed."""
+    none([fault for path in python_files() for fault in name_faults(path)])
+
+
+def test_the_inside_has_no_clock() -> None:
+    """Time, chance and environment reach the inside and the workflows as arguments only."""
+    none([fault for path in python_files(*BANNED_CALLS_IN) for fault in banned_call_faults(path, tree_of(path))])
+
+
+def test_exceptions_to_the_clock_rule_are_used() -> None:
+    """Every exception to the rule about time and chance still has its reason in the code."""
+    unused = [key for key in ALLOWED_CALLS if key[1] not in (ROOT / key[0]).read_text(encoding="utf-8")]
+    assert unused == []
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    """A clone works wherever it lies: no text file of the repository names somebody's folder."""
+    texts = [path for path in files() if path.suffix in TEXT_ENDINGS or path.name in TEXT_NAMES]
+    none([fault for path in texts for fault in path_faults(path, (ROOT / path).read_text(encoding="utf-8"))])
+
+
+def test_every_test_says_what_it_shows() -> None:
+    """Each test function has a docstring: the fact that it shows."""
+    none([fault for path in python_files("tests") for fault in docstring_faults(path, tree_of(path))])
+
+
+# The rules themselves.
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fault"),
+    [
+        ("peloton/lifecycle/x.py", "import numpy", "peloton.lifecycle may not import numpy"),
+        (
+            "peloton/model/x.py",
+            "from peloton.lifecycle import goal",
+            "peloton.model may not import peloton.lifecycle.goal",
+        ),
+        ("workflows/x.py", "def f():\n  import services.temporal", "workflows may not import services.temporal"),
+        ("services/api/x.py", "import sqlalchemy.orm", "services.api may not import sqlalchemy.orm"),
+        ("services/hostmgr/x.py", "import pymesos", "services.hostmgr may not import pymesos"),
+        (
+            "services/api/x.py",
+            "from services.hostmgr import hosts",
+            "services.api may not import services.hostmgr.hosts",
+        ),
+        ("cli/job.py", "from services import runtime", "cli may not import services.runtime"),
+        ("peloton/scheduling/x.py", "from ..api import merge", "peloton.scheduling may not import peloton.api.merge"),
+    ],
+)
+def test_the_import_rule_notices(path: str, source: str, fault: str) -> None:
+    """An import against the table is found, inside functions and by relative name too."""
+    found = [text.partition(": ")[2] for text in import_faults(Path(path), ast.parse(source))]
+    assert found == [fault]
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("import time\ntime.time()", 1),
+        ("from time import time_ns as now\nclock = now", 1),
+        ("import datetime as d\nd.datetime.now()", 1),
+        ("from datetime import datetime\ndatetime.now(tz=None)", 1),
+        ("import random\nrandom.choice([1])", 1),
+        ("from datetime import timedelta\ntimedelta(seconds=1)", 0),
+        ("from temporalio import workflow\nworkflow.now()", 0),
+    ],
+)
+def test_the_clock_rule_notices(source: str, count: int) -> None:
+    """A clock or a die is found under any name it is imported as, and Temporal's own clock is not meant."""
+    assert len(list(banned_call_faults(Path("workflows/x.py"), ast.parse(source)))) == count
+
+
+def test_the_other_rules_notice() -> None:
+    """Too long a function, a nameless module and somebody's folder are found with their line."""
+    long = "\n\ndef f():\n" + "    pass\n" * FUNCTION_LINES_MAX
+    folder = "".join(["/", "root", "/x"])
+
+    assert [f.partition(": ")[0] for f in size_faults(Path("a.py"), ast.parse(long), 3)] == ["a.py:3"]
+    assert [f.partition(": ")[0] for f in name_faults(Path("services/helpers/a.py"))] == ["services/helpers/a.py:1"]
+    assert [f.partition(": ")[0] for f in path_faults(Path("a.md"), f"\nsee {folder}")] == ["a.md:2"]

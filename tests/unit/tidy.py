@@ -1,0 +1,271 @@
+"""The rules of the house that a machine can check: each yields its findings as ``file:line: rule``."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("peloton", "workflows", "activities", "services", "cli")
+SKIPPED_FOLDERS = {".git", ".venv", "__pycache__", ".hypothesis"}
+SKIPPED_AT_THE_TOP = {"data", "dist", "build"}
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+
+@dataclass(frozen=True)
+class May:
+    """What a package may import: our modules by prefix (itself always), and third parties by top-level name."""
+
+    ours: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+_INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
+_STORED = ("services.storage.gateway", "services.storage.queries")
+_CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
+_CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
+
+# The longest prefix of a module's name decides. An arrow that is not here is never drawn: see docs/architecture.md.
+MAY: dict[str, May] = {
+    # The inside: it only thinks.
+    "peloton.model": May(),
+    "peloton.errors": May(),
+    "peloton.ports": May(("peloton.model",)),
+    "peloton.lifecycle": May(("peloton.model",)),
+    "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
+    "peloton.api": May(("peloton.model", "peloton.errors"), ("google", "grpc", "grpc_tools", "yaml")),
+    # The shell, driven by Temporal.
+    "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
+    "activities": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports"), ("temporalio",)),
+    # The shell, in processes. A service reaches another one through its client, and storage through the gateway.
+    "services.settings": May(("peloton.errors",)),
+    "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
+    "services.leader": May(("peloton.errors",), ("grpc",)),
+    "services.telemetry": May(("services.settings",), ("opentelemetry",)),
+    "services.temporal": May(("peloton.model", "workflows"), ("temporalio",)),
+    "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
+    "services.api": May(
+        (*_INSIDE, *_STORED, "services.grpc_errors"),
+        ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
+    ),
+    "services.resmgr": May(
+        (*_INSIDE, *_STORED, "peloton.scheduling", "services.grpc_errors"),
+        ("google", "grpc", "numpy", "opentelemetry"),
+    ),
+    "services.hostmgr": May((*_INSIDE, *_STORED, "services.grpc_errors"), ("google", "grpc", "opentelemetry")),
+    "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr"), ("google", "httptools", "orjson", "pymesos")),
+    "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
+    "services.minicluster": May((), ("httptools", "orjson", "yaml")),
+    "services.local": May(
+        ("peloton.api", "peloton.errors", "services.minicluster.hosts", "services.storage.migrate"), ("grpc",)
+    ),
+    "services.runtime": May(
+        (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
+    ),
+    # The command line talks to the API; only the commands that run processes know services.
+    "cli": May(_CLI, _CLI_OTHERS),
+    "cli.up": May((*_CLI, "services.local"), _CLI_OTHERS),
+    "cli.local": May((*_CLI, "services.local"), _CLI_OTHERS),
+    "cli.demo": May((*_CLI, "services.local"), _CLI_OTHERS),
+    "cli.serve": May((*_CLI, "services.runtime"), _CLI_OTHERS),
+}
+
+# The inside and the workflows have no clock and no chance of their own: whoever calls them passes both in.
+BANNED_CALLS = re.compile(
+    r"^(datetime\.(datetime|date)\.(now|utcnow|today)|time\.(?!struct_time)\w+|random\.\w+|secrets\.\w+|uuid\.uuid[14]"
+    r"|os\.(urandom|environ|getenv|environb)|threading\.\w+|logging\.\w+|asyncio\.(sleep|create_task|wait))$"
+)
+BANNED_CALLS_IN = ("peloton", "workflows")
+ALLOWED_CALLS = {
+    ("peloton/model/ids.py", "uuid.uuid4"): "a new job id; no decision depends on it, and no workflow calls it",
+}
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
+# Written in two pieces, so that this file does not break its own rule.
+MACHINE_PATH = re.compile(r"(?<![\w.})/])/(?:" + "work|" + "root" + r")/\w|/home/\w+/(?!\.)|/" + "Users/")
+TEXT_ENDINGS = {
+    ".py",
+    ".md",
+    ".toml",
+    ".yml",
+    ".yaml",
+    ".txt",
+    ".proto",
+    ".sh",
+    ".ini",
+    ".cfg",
+    ".json",
+    ".mako",
+    ".svg",
+}
+TEXT_NAMES = {"Makefile", "Dockerfile", ".gitignore", ".dockerignore", "run"}
+
+
+def name_of(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_generated(path: Path) -> bool:
+    return path.stem.endswith(("_pb2", "_pb2_grpc"))
+
+
+def is_migration(path: Path) -> bool:
+    """Frozen once it is released: it may be as long as the tables it makes."""
+    return "migrations" in path.parts
+
+
+@cache
+def files(*folders: str) -> tuple[Path, ...]:
+    """Relative paths of all files below these folders of the repository, or of all of it."""
+    found = []
+    for folder in folders or ("",):
+        for path in sorted((ROOT / folder).rglob("*")):
+            parts = path.relative_to(ROOT).parts
+            hidden = any(p in SKIPPED_FOLDERS or p.endswith((".egg-info", "_cache")) for p in parts)
+            if path.is_file() and not hidden and parts[0] not in SKIPPED_AT_THE_TOP:
+                found.append(path.relative_to(ROOT))
+    return tuple(found)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
+
+
+def python_files(*folders: str) -> list[Path]:
+    return [path for path in files(*folders) if path.suffix == ".py" and not is_generated(path)]
+
+
+# Imports.
+
+
+def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, wherever in the file; a submodule by its own name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if node.level:
+                source = ".".join([*module.split(".")[: -node.level], *filter(None, [source])])
+            for alias in node.names:
+                whole = f"{source}.{alias.name}"
+                yield node.lineno, whole if is_module(whole) else source
+
+
+def is_module(name: str) -> bool:
+    path = ROOT / Path(*name.split("."))
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def owner_of(module: str) -> str:
+    """The entry of the table that decides for a module."""
+    fitting = [prefix for prefix in MAY if is_below(module, prefix)]
+    assert fitting, f"{module} is in no row of the import table"
+    return max(fitting, key=len)
+
+
+def is_below(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(f"{prefix}.")
+
+
+def import_faults(path: Path, tree: ast.AST) -> Iterator[str]:
+    module = name_of(path)
+    if path.name == "__init__.py":
+        return  # it is empty, which is a rule of its own
+    own = owner_of(module)
+    may = MAY[own]
+    for line, name in dict.fromkeys(imports(tree, module)):
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names:
+            continue
+        if top not in PACKAGES:
+            allowed = top in may.others
+        else:
+            allowed = is_below(name, own) or any(is_below(name, prefix) for prefix in may.ours)
+        if not allowed:
+            yield f"{path}:{line}: {own} may not import {name}"
+
+
+def reachable(start: list[str]) -> dict[str, str]:
+    """Every name that importing these modules imports, with one module that imports it."""
+    found = dict.fromkeys(start, "")
+    waiting = list(start)
+    while waiting:
+        module = waiting.pop()
+        path = Path(*module.split(".")).with_suffix(".py")
+        if not (ROOT / path).is_file():
+            continue
+        for _, name in imports(tree_of(path), module):
+            if name not in found:
+                found[name] = module
+                waiting.append(name)
+    return found
+
+
+# Sizes, names, calls, texts.
+
+
+def size_faults(path: Path, tree: ast.Module, line_count: int) -> Iterator[str]:
+    if line_count > FILE_LINES_MAX:
+        yield f"{path}:{line_count}: a file has at most {FILE_LINES_MAX} lines"
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > FUNCTION_LINES_MAX:
+                yield f"{path}:{node.lineno}: {node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def name_faults(path: Path) -> Iterator[str]:
+    for part in path.with_suffix("").parts:
+        if part in BANNED_NAMES:
+            yield f"{path}:1: nothing is called {part!r}: name what it is about"
+
+
+def banned_call_faults(path: Path, tree: ast.Module) -> Iterator[str]:
+    if path.parts[0] not in BANNED_CALLS_IN:
+        return
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            aliases |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            aliases |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    for node in ast.walk(tree):
+        name = dotted(node, aliases)
+        if name and BANNED_CALLS.match(name) and (path.as_posix(), name) not in ALLOWED_CALLS:
+            yield f"{path}:{node.lineno}: {name} in {path.parts[0]}/: time and chance are passed in"  # type: ignore[attr-defined]
+
+
+def dotted(node: ast.AST, aliases: dict[str, str]) -> str:
+    """``a.b.c`` of an expression, its first name resolved through the imports; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id, "")
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value, aliases)
+        return f"{owner}.{node.attr}" if owner else ""
+    return ""
+
+
+def path_faults(path: Path, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if found := MACHINE_PATH.search(line):
+            yield f"{path}:{number}: {found.group()!r} is a path of one machine"
+
+
+def tests_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
+            yield node
+
+
+def docstring_faults(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in tests_of(tree):
+        if not ast.get_docstring(node):
+            yield f"{path}:{node.lineno}: {node.name} does not say which fact it shows"

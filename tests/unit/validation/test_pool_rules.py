@@ -1,0 +1,110 @@
+"""Which pools take jobs, and what bounds a pod on the way to the root."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.json_format import ParseDict
+
+from peloton.api.v0.job import job_pb2
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED, Resources
+from peloton.model.respool import PoolResource, PoolSpec
+from services.api.pool_rules import PoolBounds, gang_faults, pod_faults, pool_bounds, pool_fault
+
+
+def pool(pool_id: str, parent: str, cpu: int, memory: int = 1000) -> PoolSpec:
+    amounts = {"cpu": cpu, "memory": memory, "disk": 1000, "gpu": 0}
+    resources = tuple(PoolResource(kind, 0, amounts[kind], 1) for kind in RESOURCE_KINDS)
+    return PoolSpec(RespoolId(pool_id), RespoolId(parent), pool_id, resources)
+
+
+POOLS = [
+    pool(ROOT_POOL_ID, "", UNLIMITED, UNLIMITED),
+    pool("eng", ROOT_POOL_ID, 8_000, 500),
+    pool("maps", "eng", 12_000, 400),
+    pool("ads", ROOT_POOL_ID, 4_000),
+]
+
+SUBMISSIONS = {
+    "leaf": ("maps", ""),
+    "no pool": ("", "resource pool ID is null"),
+    "root": ("root", "cannot submit jobs to the `root` resource pool"),
+    "unknown": ("sales", "resource pool not found"),
+    "inner": ("eng", "cannot submit jobs to a non leaf resource pool"),
+}
+
+
+@pytest.mark.parametrize("name", SUBMISSIONS)
+def test_submission(name: str) -> None:
+    """Jobs go to known leaves; every other pool is refused with the text that clients know."""
+    respool_id, text = SUBMISSIONS[name]
+
+    assert text == pool_fault(respool_id, POOLS)
+
+
+def test_tightest_limit_counts() -> None:
+    """Each kind is bounded by the tightest pool on the path, the nearest one when several are equal."""
+    bounds = pool_bounds("maps", POOLS, None)
+
+    assert (
+        PoolBounds((8_000, 400, 1000, 0), ("/eng", "/eng/maps", "/eng/maps", "/eng/maps"), (0,) * 4, "/eng/maps")
+        == bounds
+    )
+
+
+def test_root_is_bounded_by_the_cluster() -> None:
+    """The root's limit is the cluster's capacity as far as it is known."""
+    bounds = pool_bounds("maps", POOLS, Resources(2_000, 4_096, 10, 0))
+
+    assert PoolBounds((2_000, 400, 10, 0), ("/", "/eng/maps", "/", "/eng/maps"), (0,) * 4, "/eng/maps") == bounds
+
+
+def test_circle_of_pools_ends() -> None:
+    """Broken parents do not hang the answer."""
+    circle = [pool("a", "b", 1), pool("b", "a", 2)]
+
+    assert pool_bounds("a", circle, None).limits[0] == 1
+
+
+UNPREEMPTIBLE = {
+    "inside the reservation": ({}, (1_000, 64, 0, 0), []),
+    "beyond the reservation": ({}, (500, 64, 0, 0), ["cpu 1, reservation of resource pool /eng/maps is 0.5"]),
+    "preemptible job": ({"sla": {"preemptible": True}}, (0, 0, 0, 0), []),
+    "revocable job": ({"sla": {"revocable": True}}, (0, 0, 0, 0), []),
+    "preemptible pod of another job": (
+        {"defaultConfig": {"preemptionPolicy": {"type": "TYPE_PREEMPTIBLE"}}},
+        (0, 0, 0, 0),
+        [],
+    ),
+    "unpreemptible pod of a preemptible job": (
+        {"sla": {"preemptible": True}, "defaultConfig": {"preemptionPolicy": {"type": "TYPE_NON_PREEMPTIBLE"}}},
+        (1_000, 32, 0, 0),
+        ["memory 64, reservation of resource pool /eng/maps is 32"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNPREEMPTIBLE)
+def test_pods_that_may_not_be_preempted_fit_the_reservation(name: str) -> None:
+    """They run inside the reservation only: one that is larger would wait for ever, and is refused with both numbers."""
+    fields, reservations, said = UNPREEMPTIBLE[name]
+    config = ParseDict(fields, job_pb2.JobConfig(instanceCount=2))
+    config.defaultConfig.resource.cpuLimit = 1
+    config.defaultConfig.resource.memLimitMb = 64
+    bounds = PoolBounds((UNLIMITED,) * 4, ("/",) * 4, reservations, "/eng/maps")
+
+    texts = list(pod_faults(config, {}, range(2), 0, bounds))
+
+    start, end = "instance 0 is not preemptible and asks ", " (set sla.preemptible, or raise the reservation)"
+    assert [f"{start}{text}{end}" for text in said] == texts
+
+
+def test_a_gang_is_bounded() -> None:
+    """A gang larger than one placement can name is refused with both numbers."""
+    config = job_pb2.JobConfig(instanceCount=20_000)
+    config.sla.minimumRunningInstances = 10_001
+    config.sla.preemptible = True
+
+    texts = list(gang_faults(config, {}, PoolBounds((UNLIMITED,) * 4, ("/",) * 4)))
+
+    assert ["the gang of instances 0-10000 has 10001 members, at most 10000 can start together"] == texts

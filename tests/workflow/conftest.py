@@ -1,0 +1,32 @@
+"""One dev server per test process, on a free port, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+
+from services.temporal import SEARCH_ATTRIBUTES
+
+TEMPORAL = Path(sys.executable).parent / "temporal"
+
+
+@pytest.fixture(scope="session")
+def temporal_address() -> Iterator[str]:
+    environment = asyncio.run(
+        WorkflowEnvironment.start_local(
+            dev_server_existing_path=str(TEMPORAL), search_attributes=SEARCH_ATTRIBUTES, dev_server_log_level="error"
+        )
+    )
+    yield environment.client.service_client.config.target_host
+    asyncio.run(environment.shutdown())
+
+
+@pytest.fixture
+async def client(temporal_address: str) -> Client:
+    return await Client.connect(temporal_address)

@@ -1,0 +1,274 @@
+"""The ports of a job's life on a ``Cluster``.
+
+These are little implementations with checks, not mocks: a pod id that starts twice, or a host that takes more than it
+has, raises at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from peloton.errors import NotFound, Unavailable
+from peloton.lifecycle import deadline
+from peloton.lifecycle.job import admit_count, roll_up
+from peloton.model.host import HostLease, LaunchResult, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang
+from peloton.model.ids import Hostname, JobId
+from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
+from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodShape, PodState
+from peloton.model.resources import Resources
+from tests.workflow.cluster import Cluster, Job
+
+SHAPE = PodShape(Resources(cpu_milli=1_000))
+SETTLE_PODS_MAX = 1_000
+CREATE_CHUNK = 1_000
+LEASE_S = 30.0
+
+
+class _Port:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def _call(method: M) -> M:
+    """A port's call: counted, one at a time, and failing as the test planned."""
+
+    @wraps(method)
+    def wrapper(self: _Port, *args: Any, **kwargs: Any) -> Any:
+        cluster, name = self.cluster, method.__name__
+        with cluster.lock:
+            cluster.calls[name] += 1
+            if cluster.outages[name] > 0:
+                cluster.outages[name] -= 1
+                raise Unavailable(f"{name}: connection refused")
+            result = method(self, *args, **kwargs)
+            cluster.peak_scheduled = max(cluster.peak_scheduled, _scheduled(cluster))
+            if cluster.lost_replies[name] > 0:
+                cluster.lost_replies[name] -= 1
+                raise Unavailable(f"{name}: connection lost")
+            return result
+
+    return cast(M, wrapper)
+
+
+def _scheduled(cluster: Cluster) -> int:
+    return sum(
+        p.state not in TERMINAL and p.state is not PodState.INITIALIZED
+        for j in cluster.jobs.values()
+        if j.record.sla.maximum_running_instances
+        for p in j.pods.values()
+    )
+
+
+class FakeRecords(_Port):
+    def job(self, job_id: JobId) -> JobRecord | None:
+        with self.cluster.lock:
+            job = self.cluster.jobs.get(job_id)
+            return job.record if job else None
+
+    @_call
+    def create_pods(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
+        job = self._known(job_id)
+        for start in range(0, job.record.instance_count, CREATE_CHUNK):
+            for i in range(start, min(start + CREATE_CHUNK, job.record.instance_count)):
+                goal = PodState.KILLED if job.record.goal is JobState.KILLED else PodState.SUCCEEDED
+                new = PodRecord(
+                    job_id, i, 1, PodState.INITIALIZED, goal, 1, 1, desired_run_id=1, max_failures=job.max_failures
+                )
+                job.pods.setdefault(i, new)
+            on_chunk(len(job.pods))
+            self.cluster.on_chunk(len(job.pods))
+        return len(job.pods)
+
+    @_call
+    def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
+        job = self._known(job_id)
+        if job.record.state in JOB_TERMINAL:
+            return JobProgress(job.record.state, self.cluster.counts(job_id))
+        now_ns = self.cluster.clock.now_ns()
+        again = self._change_pods(job, now_ns)
+        counts = Counter(p.state for p in job.pods.values())
+        resting = Counter(PodState.INITIALIZED if i in job.due else p.state for i, p in job.pods.items())
+        job.record = replace(job.record, state=roll_up(job.record, resting), pod_counts=dict(counts))
+        texts = {state.value: count for state, count in counts.items()}
+        if job.record.state in JOB_TERMINAL:
+            return JobProgress(job.record.state, texts)
+        wanted = [p for p in job.pods.values() if p.goal is not PodState.KILLED]
+        waiting = sum(p.state is PodState.INITIALIZED for p in wanted)
+        gang_waiting = sum(p.state is PodState.INITIALIZED and p.instance_id < job.record.gang_size for p in wanted)
+        running = [p.started_ns for p in wanted if p.state is PodState.RUNNING]
+        return JobProgress(
+            job.record.state,
+            texts,
+            missing_count=max(0, job.record.instance_count - len(job.pods)),
+            admit_count=admit_count(job.record, counts, waiting, gang_waiting),
+            ready_count=sum(p.state is PodState.READY for p in wanted),
+            kill_count=sum(
+                p.goal is PodState.KILLED
+                and p.state not in TERMINAL
+                and p.state not in (PodState.INITIALIZED, PodState.KILLING)
+                for p in job.pods.values()
+            ),
+            settle_again=again,
+            deadline_s=deadline.wait_s(job.record, min(running, default=0), now_ns),
+        )
+
+    def _change_pods(self, job: Job, now_ns: int) -> bool:
+        """New runs, ends of pods that no queue knows, and deadlines; returns whether more is left to do."""
+        due = sorted(job.due)[:SETTLE_PODS_MAX]
+        for i in due:
+            pod = job.pods[i]
+            job.pods[i] = replace(
+                pod, run_id=pod.run_id + 1, desired_run_id=pod.run_id + 1, state=PodState.INITIALIZED, host="",
+                started_ns=0, reason="",
+            )  # fmt: skip
+        job.due.difference_update(due)
+        cutoff = deadline.cutoff_ns(job.record, now_ns)
+        for i, pod in job.pods.items():
+            if pod.state is PodState.INITIALIZED and pod.goal is PodState.KILLED:
+                job.pods[i] = replace(pod, state=PodState.KILLED)
+            elif cutoff is not None and pod.state is PodState.RUNNING and pod.started_ns < cutoff:
+                job.pods[i] = replace(pod, goal=PodState.KILLED, message=deadline.DEADLINE_REASON)
+        return bool(job.due)
+
+    @_call
+    def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
+        job = self._known(job_id)
+        ready = [p for p in job.pods.values() if p.state is PodState.READY and p.goal is not PodState.KILLED]
+        gang = [p for p in ready if p.instance_id < job.record.gang_size]
+        if job.record.gang_size > 1 and len(gang) == job.record.gang_size:
+            return [ReadyGang(SHAPE, tuple((p.instance_id, p.run_id) for p in gang))]
+        return [ReadyGang(SHAPE, ((p.instance_id, p.run_id),)) for p in ready[:limit]]
+
+    def _known(self, job_id: JobId) -> Job:
+        if job_id not in self.cluster.jobs:
+            raise NotFound(f"job {job_id} not found")
+        return self.cluster.jobs[job_id]
+
+
+class FakeResourceManager(_Port):
+    @_call
+    def enqueue(self, job_id: JobId, limit: int) -> int:
+        job = self.cluster.jobs[job_id]
+        chosen = [
+            p for p in job.pods.values() if p.state is PodState.INITIALIZED and p.goal is not PodState.KILLED
+        ][:limit]  # fmt: skip
+        for pod in chosen:
+            job.pods[pod.instance_id] = replace(pod, state=PodState.PENDING)
+        self.cluster.clock.after(self.cluster.admission_s, self.cluster.admit)
+        return len(chosen)
+
+    @_call
+    def kill_queued(self, job_id: JobId) -> int:
+        job = self.cluster.jobs[job_id]
+        chosen = [
+            p for p in job.pods.values() if p.goal is PodState.KILLED and p.state in (PodState.PENDING, PodState.READY)
+        ]
+        for pod in chosen:
+            job.pods[pod.instance_id] = replace(pod, state=PodState.KILLED)
+        return len(chosen)
+
+    @_call
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+        self.cluster.unplaced[job_id] = (count, reason)
+
+
+class FakeHostManager(_Port):
+    @_call
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
+        missing = sum(count for _, count in gangs)
+        self.cluster.leases_made += 1
+        lease_id, hosts, busy = f"lease{self.cluster.leases_made}", [], 0
+        for name, host in self.cluster.hosts.items():
+            if missing <= 0:
+                break
+            if host.lease_id or not host.free:
+                busy += 1
+                continue
+            host.lease_id = lease_id
+            missing -= host.free
+            hosts.append(LeasedHost(name, Resources(cpu_milli=host.free * 1_000), Resources()))
+        if missing > 0:
+            self.cluster.waiting_for_hosts.add(job_id)
+        self.cluster.clock.after(LEASE_S, lambda: self._free(lease_id))
+        return HostLease(lease_id, tuple(hosts), {"busy": busy} if busy else {})
+
+    @_call
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        job, launched, asked = self.cluster.jobs[job_id], [], 0
+        if self.cluster.lost_leases:
+            self.cluster.lost_leases -= 1
+            self._free(lease_id)
+        for placement in placements:
+            host = self.cluster.hosts[placement.hostname]
+            asked += len(placement.pods)
+            if host.lease_id != lease_id:
+                continue
+            for placed in placement.pods:
+                pod = job.pods[placed.instance_id]
+                if pod.state is PodState.READY and pod.run_id == placed.run_id and pod.goal is not PodState.KILLED:
+                    self._launch_one(job, pod, placement.hostname)
+                    launched.append(pod.pod_id)
+        self._free(lease_id)
+        if launched:
+            self.cluster.start(launched)
+        return LaunchResult(len(launched), asked - len(launched))
+
+    def _launch_one(self, job: Job, pod: PodRecord, hostname: Hostname) -> None:
+        assert pod.pod_id not in self.cluster.launched, f"{pod.pod_id} launched twice"
+        host = self.cluster.hosts[hostname]
+        assert host.free > 0, f"{hostname} has no slot for {pod.pod_id}"
+        host.free -= 1
+        self.cluster.launched[pod.pod_id] = hostname
+        job.pods[pod.instance_id] = replace(pod, state=PodState.LAUNCHED, host=hostname)
+
+    @_call
+    def release(self, lease_id: str) -> None:
+        self._free(lease_id)
+
+    def _free(self, lease_id: str) -> None:
+        for host in self.cluster.hosts.values():
+            if host.lease_id == lease_id:
+                host.lease_id = ""
+
+    @_call
+    def kill_running(self, job_id: JobId) -> int:
+        if self.cluster.ignored_kills:
+            self.cluster.ignored_kills -= 1
+            return 0
+        job = self.cluster.jobs[job_id]
+        chosen = [
+            p
+            for p in job.pods.values()
+            if p.goal is PodState.KILLED and p.state in ON_HOST and p.state is not PodState.KILLING
+        ]
+        for pod in chosen:
+            job.pods[pod.instance_id] = replace(pod, state=PodState.KILLING)
+        ids = [p.pod_id for p in chosen]
+        self.cluster.clock.after(self.cluster.kill_s, lambda: self.cluster.report(ids, lambda _: PodState.KILLED))
+        return len(chosen)
+
+
+class FakePlacer(_Port):
+    """First fit, gangs whole."""
+
+    @_call
+    def place(self, job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
+        free = [host.hostname for host in lease.hosts for _ in range(host.free.cpu_milli // 1_000)]
+        placed: dict[Hostname, list[PlacedPod]] = {}
+        unplaced = 0
+        for gang in gangs:
+            if len(gang.pods) > len(free):
+                unplaced += len(gang.pods)
+                continue
+            for instance_id, run_id in gang.pods:
+                placed.setdefault(free.pop(), []).append(PlacedPod(instance_id, run_id))
+        reason = f"no host has a free slot for {unplaced} pods" if unplaced else ""
+        placements = tuple(Placement(host, tuple(pods)) for host, pods in placed.items())
+        return PlacementBatch(job_id, lease.lease_id, placements, unplaced, reason)

@@ -1,0 +1,144 @@
+"""Records ``histories/*.json.gz`` on a dev server: ``python -m tests.workflow.record_histories``.
+
+Each recipe's docstring says what the history shows. A file is one run of one workflow; a job that continued as new
+has several. Record again when a workflow is meant to behave differently for jobs that already run, which is only
+right while there are none; otherwise add recipes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+
+from peloton.model.ids import JobId, PodId, job_workflow_id
+from peloton.model.job import SlaSpec
+from peloton.model.pod import PodState
+from services.temporal import SEARCH_ATTRIBUTES
+from tests.workflow.conftest import TEMPORAL
+from tests.workflow.server import histories_of, server_story, wait_until
+from workflows.policies import Policies
+
+FOLDER = Path(__file__).parent / "histories"
+
+Recipe = Callable[[Client], Awaitable[JobId]]
+
+
+async def job_succeeded(client: Client) -> JobId:
+    """Ten pods, hosts for all: create, queue, place, launch, run, end."""
+    async with server_story(client) as story:
+        job = await story.submit(10)
+        await story.result(job)
+    return job
+
+
+async def job_retried_in_waves(client: Client) -> JobId:
+    """25 pods, ten at a time, five of which fail once; several runs by continue-as-new."""
+
+    def ending(pod: PodId) -> PodState:
+        return PodState.FAILED if pod.instance_id < 5 and pod.run_id == 1 else PodState.SUCCEEDED
+
+    async with server_story(client, admitted_max=10, ending=ending) as story:
+        job = await story.submit(25, max_failures=2, policies=Policies(history_events_max=100))
+        await story.result(job)
+    return job
+
+
+async def job_waited_for_hosts(client: Client) -> JobId:
+    """No hosts at first: placements that find nothing, growing timers, then a signal and launches."""
+    async with server_story(client, hosts=0) as story:
+        job = await story.submit(10)
+        await wait_until(lambda: story.cluster.calls["note_unplaced"] >= 3, "three placements without hosts")
+        story.cluster.add_hosts(1)
+        await story.result(job)
+    return job
+
+
+async def job_killed(client: Client) -> JobId:
+    """Killed with ten pods on hosts and 25 in the queue."""
+    async with server_story(client, admitted_max=10, run_s=60.0) as story:
+        job = await story.submit(35)
+        await story.pods(job, "RUNNING", 10)
+        story.cluster.kill(job)
+        await story.result(job)
+    return job
+
+
+async def job_past_deadline(client: Client) -> JobId:
+    """Five pods that run longer than the job allows; the timer ends them."""
+    async with server_story(client, run_s=60.0) as story:
+        job = await story.submit(5, sla=SlaSpec(max_running_time_s=1))
+        await story.result(job)
+    return job
+
+
+async def job_with_failing_calls(client: Client) -> JobId:
+    """Every kind of call fails once, some after they acted: a launch whose answer was lost is waited out."""
+    async with server_story(client) as story:
+        story.cluster.outages.update(create_pods=1, enqueue=1, acquire_hosts=1)
+        story.cluster.lost_replies.update(settle=1, launch=1)
+        job = await story.submit(10)
+        await story.result(job)
+    return job
+
+
+async def job_unknown(client: Client) -> JobId:
+    """A job that is not stored: the workflow fails."""
+    async with server_story(client) as story:
+        record = story.add_job(1)
+        story.cluster.jobs.clear()
+        await story.start(record)
+        await wait_until(lambda: story.cluster.calls["settle"] > 0, "the call that fails")
+    return record.job_id
+
+
+RECIPES: tuple[Recipe, ...] = (
+    job_succeeded,
+    job_retried_in_waves,
+    job_waited_for_hosts,
+    job_killed,
+    job_past_deadline,
+    job_with_failing_calls,
+    job_unknown,
+)
+
+
+def scrubbed(node: Any) -> Any:
+    """Without stack traces, which tell of the machine."""
+    if isinstance(node, dict):
+        return {key: scrubbed(value) for key, value in node.items() if key != "stackTrace"}
+    return [scrubbed(value) for value in node] if isinstance(node, list) else node
+
+
+async def record() -> dict[str, dict[str, Any]]:
+    """File name -> history."""
+    recorded: dict[str, dict[str, Any]] = {}
+    environment = await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(TEMPORAL), search_attributes=SEARCH_ATTRIBUTES, identity="recorder"
+    )
+    async with environment:
+        for recipe in RECIPES:
+            job = await recipe(environment.client)
+            for number, history in enumerate(await histories_of(environment.client, job_workflow_id(job)), 1):
+                recorded[f"{recipe.__name__}-{number}.json.gz"] = scrubbed(history.to_json_dict())
+    return recorded
+
+
+def write(recorded: dict[str, dict[str, Any]]) -> None:
+    """Replace what the folder has."""
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.glob("*.json.gz"):
+        old.unlink()
+    for name, history in recorded.items():
+        (FOLDER / name).write_bytes(gzip.compress(json.dumps(history, indent=1).encode(), mtime=0))
+        print(f"{name}: {len(history['events'])} events")
+
+
+if __name__ == "__main__":
+    write(asyncio.run(record()))

@@ -1,0 +1,137 @@
+"""The same stories on a real Temporal dev server, in real time: sandboxed workflows, threads, signals by the waker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
+from temporalio.worker import Replayer, Worker
+
+from peloton.model.ids import JobId, job_workflow_id, new_job_id
+from peloton.model.job import JobRecord, SlaSpec
+from services.temporal import JobWaker, start_job
+from services.worker.sandbox import workflow_runner
+from services.worker.worker import build_worker
+from tests.workflow.cluster import Cluster
+from tests.workflow.fakes import FakeRecords
+from tests.workflow.stories import ports_on
+from workflows.job import JobResult, JobWorkflow
+from workflows.policies import Policies
+
+PATIENCE_S = 20.0
+"""Longer than anything takes here, shorter than a person waits."""
+
+
+class RealClock:
+    """Real time for a ``Cluster``, on the loop that makes it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def now_ns(self) -> int:
+        return time.time_ns()
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, act)
+
+
+async def wait_until(fact: Callable[[], bool], what: str) -> None:
+    """Look until ``fact`` holds; an error that says ``what`` did not happen."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not fact():
+        assert time.monotonic() < deadline_s, f"not in {PATIENCE_S} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+def replayer() -> Replayer:
+    """As the worker runs workflows: its sandbox, its converter."""
+    return Replayer(workflows=[JobWorkflow], workflow_runner=workflow_runner())
+
+
+async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
+    """Of all runs, the first one first. Follows the chain instead of the visibility store, which lags behind."""
+    handle = client.get_workflow_handle(workflow_id)
+    described = await handle.describe()
+    run_id: str | None = described.raw_description.workflow_execution_info.first_run_id
+    found = []
+    while run_id:
+        history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+        found.append(history)
+        last = history.events[-1]
+        run_id = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+    return found
+
+
+class ServerStory:
+    """Jobs on a fake cluster, their workflows on a real server. Made by ``server_story``."""
+
+    def __init__(self, client: Client, **cluster: Any) -> None:
+        defaults = {"admission_s": 0.01, "start_s": 0.05, "run_s": 0.1, "kill_s": 0.05}
+        self.client = client
+        self.cluster = Cluster(RealClock(), **(defaults | cluster))
+        self.task_queue = f"test-{uuid.uuid4()}"
+        self.policies = Policies(look_again_s=PATIENCE_S / 2, retry_s=0.2, retry_max_s=1.0)
+        self.worker: Worker | None = None
+        self.started: list[str] = []
+
+    async def start_worker(self) -> None:
+        self.worker = build_worker(self.client, ports_on(self.cluster), self.task_queue)
+        self._running = asyncio.create_task(self.worker.run())
+
+    async def stop_worker(self) -> None:
+        if self.worker is not None:
+            await self.worker.shutdown()
+            await self._running
+            self.worker = None
+
+    def add_job(self, pods: int, *, sla: SlaSpec | None = None, max_failures: int = 0) -> JobRecord:
+        return self.cluster.submit(new_job_id(), pods, sla=sla, max_failures=max_failures)
+
+    async def submit(self, pods: int, *, policies: Policies | None = None, **job: Any) -> JobId:
+        record = self.add_job(pods, **job)
+        await self.start(record, policies)
+        return record.job_id
+
+    async def start(self, record: JobRecord, policies: Policies | None = None) -> None:
+        self.started.append(job_workflow_id(record.job_id))
+        await start_job(self.client, record, policies or self.policies, self.task_queue)
+
+    def handle(self, job_id: JobId) -> WorkflowHandle[JobWorkflow, JobResult]:
+        return self.client.get_workflow_handle_for(JobWorkflow.run, job_workflow_id(job_id))
+
+    async def result(self, job_id: JobId) -> tuple[str, dict[str, int]]:
+        async with asyncio.timeout(PATIENCE_S):
+            result = await self.handle(job_id).result()
+        self.cluster.validate()
+        return result.state, result.counts
+
+    async def pods(self, job_id: JobId, state: str, count: int) -> None:
+        await wait_until(lambda: self.cluster.counts(job_id).get(state, 0) >= count, f"{count} pods {state}")
+
+    async def replay_all(self) -> None:
+        """Every history that this story made replays."""
+        for workflow_id in self.started:
+            for history in await histories_of(self.client, workflow_id):
+                await replayer().replay_workflow(history)
+
+
+@asynccontextmanager
+async def server_story(client: Client, *, task_queue: str = "", **cluster: Any) -> AsyncIterator[ServerStory]:
+    """A story with a worker and a waker; at its end all its histories are replayed and nothing is left running."""
+    story = ServerStory(client, **cluster)
+    story.task_queue = task_queue or story.task_queue
+    waker = JobWaker(client, FakeRecords(story.cluster).job, story.policies, interval_s=0.05)
+    story.cluster.lifecycles = waker
+    await story.start_worker()
+    try:
+        yield story
+        await story.replay_all()
+    finally:
+        story.cluster.lifecycles = None
+        await waker.close()
+        await story.stop_worker()

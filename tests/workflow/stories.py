@@ -1,0 +1,66 @@
+"""Stories of jobs on a fake cluster: ``story(hosts=4).submit(10).run()`` in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.model.ids import JobId
+from peloton.model.job import SlaSpec
+from services.worker.worker import WorkerPorts, activities_on
+from tests.workflow.cluster import Cluster
+from tests.workflow.fakes import FakeHostManager, FakePlacer, FakeRecords, FakeResourceManager
+from tests.workflow.virtual import LOCAL_S, Virtual, VirtualClock
+from workflows.job import JobInput, JobWorkflow
+from workflows.policies import Policies
+
+JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
+
+
+def ports_on(cluster: Cluster) -> WorkerPorts:
+    return WorkerPorts(
+        FakeRecords(cluster), FakeResourceManager(cluster), FakeHostManager(cluster), FakePlacer(cluster)
+    )
+
+
+class Story:
+    """One job, one cluster, one workflow, one clock."""
+
+    def __init__(self, *, local_s: float = LOCAL_S, **cluster: Any) -> None:
+        self.clock = VirtualClock()
+        self.cluster = Cluster(self.clock, **cluster)
+        activities = activities_on(ports_on(self.cluster), self.clock.now_ns)
+        self.workflow = Virtual(self.clock, JobWorkflow, activities, signal="changed", local_s=local_s)
+        self.cluster.lifecycles = self.workflow
+
+    def submit(
+        self, pods: int, *, sla: SlaSpec | None = None, max_failures: int = 0, policies: Policies | None = None
+    ) -> Story:
+        job = self.cluster.submit(JOB, pods, sla=sla, max_failures=max_failures)
+        self.workflow.start(JobInput(job.job_id, job.name, policies or Policies()))
+        return self
+
+    def run(self) -> tuple[str, dict[str, int]]:
+        """To the end; returns the job's state and the counts of its pods, and checks the cluster's books."""
+        result = self.workflow.run()
+        assert self.workflow.failure is None, self.workflow.failure
+        self.cluster.validate()
+        assert result.counts == self.counts
+        return result.state, result.counts
+
+    def run_until_pods(self, state: str, count: int) -> Story:
+        self.workflow.run(until=lambda: self.counts.get(state, 0) >= count)
+        return self
+
+    def run_for(self, seconds: float) -> Story:
+        end_s = self.clock.elapsed_s + seconds
+        self.clock.after(seconds, lambda: None)
+        self.workflow.run(until=lambda: self.clock.elapsed_s >= end_s)
+        return self
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.cluster.counts(JOB)
+
+    @property
+    def status(self) -> dict[str, str]:
+        return dict(self.workflow.query("status"))

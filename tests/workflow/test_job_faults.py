@@ -1,0 +1,74 @@
+"""A failure of every activity call of a job's life, one at a time: the job still ends well, and no pod starts twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.model.ids import PodId
+from peloton.model.pod import PodState
+from tests.workflow.stories import JOB, Story
+from tests.workflow.virtual import Fault
+from workflows.policies import Policies
+
+SLACK_S = 65.0
+"""What one failure may cost: a lease that nobody knows of has to end, and the pause in which it does is the longest."""
+
+
+def life() -> Story:
+    """15 pods in batches of 4 on 2 hosts of 3, admitted 9 at a time; one fails once; small histories."""
+
+    def ending(pod: PodId) -> PodState:
+        return PodState.FAILED if (pod.instance_id, pod.run_id) == (7, 1) else PodState.SUCCEEDED
+
+    policies = Policies(place_pods_max=4, admit_pods_max=10, history_events_max=120)
+    return Story(hosts=2, slots=3, admitted_max=9, ending=ending).submit(15, max_failures=2, policies=policies)
+
+
+def killed_life() -> Story:
+    story = life().run_until_pods("RUNNING", 6)
+    story.cluster.kill(JOB)
+    return story
+
+
+def call_count(story: Story) -> int:
+    story.run()
+    return len(story.workflow.calls)
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_every_call_of_a_life_fails_once(fault: Fault) -> None:
+    """Whichever call fails, the job succeeds and takes little longer."""
+    usual = life()
+    calls = call_count(usual)
+
+    for index in range(calls):
+        story = life()
+        story.workflow.faults[index] = fault
+        assert ("SUCCEEDED", {"SUCCEEDED": 15}) == story.run(), f"call {index}: {story.workflow.calls[index]}"
+        assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S, f"call {index}"
+        assert {PodId(JOB, i, 1) for i in range(15)} | {PodId(JOB, 7, 2)} == set(story.cluster.launched)
+    assert calls > 30
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_every_call_of_a_killed_life_fails_once(fault: Fault) -> None:
+    """Whichever call fails after a kill, every pod ends and nothing more is launched than before."""
+    usual = killed_life()
+    before = len(usual.workflow.calls)
+    calls = call_count(usual)
+
+    for index in range(before, calls):
+        story = killed_life()
+        story.workflow.faults[index] = fault
+        assert "KILLED" == story.run()[0], f"call {index}: {story.workflow.calls[index]}"
+        assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S, f"call {index}"
+    assert calls > before
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_many_calls_fail(fault: Fault) -> None:
+    """Even when the first attempt of every third call fails, the job ends well."""
+    story = life()
+    story.workflow.faults = dict.fromkeys(range(0, 10_000, 3), fault)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 15}) == story.run()

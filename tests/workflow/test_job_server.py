@@ -1,0 +1,141 @@
+"""The core stories on a real Temporal dev server, with the sandbox; each replays its own histories at its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from peloton.model.ids import PodId, job_workflow_id
+from peloton.model.job import SlaSpec
+from peloton.model.pod import PodState
+from services.temporal import JOB_ID, JOB_POOL, JOB_TYPE
+from tests.workflow.server import histories_of, server_story, wait_until
+from tests.workflow.stories import Story
+from workflows.job import JOB_STATE
+from workflows.policies import Policies
+
+
+async def test_job_succeeds(client: Client) -> None:
+    """A job of 10 pods and one of 1,000 run side by side and succeed; a summary tells them apart in the UI."""
+    async with server_story(client, hosts=101) as story:
+        small, large = await story.submit(10), await story.submit(1_000)
+        summary = await (await story.handle(small).describe()).static_summary()
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 10}) == await story.result(small)
+        assert ("SUCCEEDED", {"SUCCEEDED": 1_000}) == await story.result(large)
+        assert "BATCH job train, 10 instances" == summary
+        assert 1_010 == len(story.cluster.launched)
+
+
+async def test_virtual_time_counts_events_like_the_server(client: Client) -> None:
+    """The same story takes as many events on the server as in virtual time, up to how wake-ups fall together."""
+    virtual = Story(hosts=1, run_s=1.0, start_s=0.6)
+    await asyncio.to_thread(lambda: virtual.submit(10).run())  # virtual time has an event loop of its own
+    async with server_story(client, hosts=1, run_s=1.0, start_s=0.6, admission_s=0.1) as story:
+        job = await story.submit(10)
+        await story.result(job)
+        (history,) = await histories_of(client, job_workflow_id(job))
+
+    assert abs(virtual.workflow.events - len(history.events)) <= 8
+
+
+async def test_retries_and_waves(client: Client) -> None:
+    """Pods that fail run again, in a pool that admits 10 at a time, over several runs of the workflow."""
+
+    def ending(pod: PodId) -> PodState:
+        return PodState.FAILED if pod.instance_id < 5 and pod.run_id == 1 else PodState.SUCCEEDED
+
+    async with server_story(client, admitted_max=10, ending=ending) as story:
+        policies = Policies(history_events_max=60, look_again_s=5.0)
+        job = await story.submit(25, max_failures=2, policies=policies)
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 25}) == await story.result(job)
+        assert 30 == len(story.cluster.launched)
+        assert len(await histories_of(client, job_workflow_id(job))) > 1
+
+
+async def test_hosts_come_later(client: Client) -> None:
+    """A job without hosts says what it waits for, and starts when hosts come."""
+    async with server_story(client, hosts=0) as story:
+        job = await story.submit(10)
+        await wait_until(lambda: story.cluster.calls["note_unplaced"] >= 2, "second placement")
+        status = await story.handle(job).query("status")
+        story.cluster.add_hosts(1)
+
+        assert {"state": "PENDING", "waiting_for": "no host has a free slot for 10 pods"} == status
+        assert ("SUCCEEDED", {"SUCCEEDED": 10}) == await story.result(job)
+
+
+async def test_kill(client: Client) -> None:
+    """Running pods end on hosts, queued ones in the queue, and nothing starts afterwards."""
+    async with server_story(client, admitted_max=10, run_s=60.0) as story:
+        job = await story.submit(35)
+        await story.pods(job, "RUNNING", 10)
+        story.cluster.kill(job)
+
+        assert ("KILLED", {"KILLED": 35}) == await story.result(job)
+        assert 10 == len(story.cluster.launched)
+
+
+async def test_deadline(client: Client) -> None:
+    """Nobody needs to tell the workflow that pods run too long."""
+    async with server_story(client, run_s=60.0) as story:
+        job = await story.submit(5, sla=SlaSpec(max_running_time_s=1))
+
+        assert ("KILLED", {"KILLED": 5}) == await story.result(job)
+
+
+async def test_dependencies_fail(client: Client) -> None:
+    """Calls that fail, before or after they act, are repeated; no pod starts twice."""
+    async with server_story(client, admitted_max=10) as story:
+        story.cluster.outages.update(create_pods=1, settle=1, acquire_hosts=1)
+        story.cluster.lost_replies.update(enqueue=1, settle=1, launch=1)
+        job = await story.submit(15)
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 15}) == await story.result(job)
+        assert 15 == len(story.cluster.launched)
+
+
+async def test_worker_is_replaced(client: Client) -> None:
+    """A job goes on with a new worker that has never seen it: from its history alone."""
+    async with server_story(client, admitted_max=10, run_s=0.3) as story:
+        job = await story.submit(25)
+        await story.pods(job, "RUNNING", 10)
+        await story.stop_worker()
+        await story.pods(job, "SUCCEEDED", 10)
+        await story.start_worker()
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 25}) == await story.result(job)
+        assert 25 == len(story.cluster.launched)
+
+
+async def test_start_is_idempotent(client: Client) -> None:
+    """Starting a job again while it runs changes nothing."""
+    async with server_story(client, hosts=0) as story:
+        record = story.add_job(10)
+        await asyncio.gather(*(story.start(record) for _ in range(3)))
+        await wait_until(lambda: story.cluster.calls["place"] >= 1, "placement")
+        await story.start(record)
+        story.cluster.add_hosts(1)
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 10}) == await story.result(record.job_id)
+        assert 1 == story.cluster.calls["create_pods"]
+        story.started = [job_workflow_id(record.job_id)]
+
+
+async def test_search_attributes(client: Client) -> None:
+    """Jobs are found in Temporal by id, pool, type and state, also after continue-as-new."""
+    async with server_story(client, admitted_max=10, run_s=0.2) as story:
+        job = await story.submit(25, policies=Policies(history_events_max=40, look_again_s=5.0))
+        await story.result(job)
+        query = f"{JOB_ID.name} = '{job}' AND {JOB_STATE.name} = 'SUCCEEDED' AND ExecutionStatus = 'Completed'"
+        async with asyncio.timeout(10):
+            while not (found := [w async for w in client.list_workflows(query)]):
+                await asyncio.sleep(0.05)
+
+        (last,) = found
+        assert job_workflow_id(job) == last.id
+        assert "pool" == last.typed_search_attributes[JOB_POOL]
+        assert "BATCH" == last.typed_search_attributes[JOB_TYPE]
+        assert WorkflowExecutionStatus.COMPLETED is last.status

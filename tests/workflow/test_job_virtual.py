@@ -1,0 +1,358 @@
+"""Whole lives of batch jobs in virtual time: the real workflow and activities on a fake cluster."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from peloton.model.ids import PodId
+from peloton.model.job import SlaSpec
+from peloton.model.pod import PodState
+from tests.workflow.fakes import SETTLE_PODS_MAX
+from tests.workflow.stories import JOB, Story
+from tests.workflow.virtual import TASK_HEARTBEAT_S, Stuck
+from workflows.job import JobInput
+from workflows.policies import Policies
+
+HOUR_S = 3600.0
+
+
+def fail_all(_: PodId) -> PodState:
+    return PodState.FAILED
+
+
+def fail_first_runs(count: int, runs: int) -> object:
+    """Instances below ``count`` fail in their first ``runs`` runs."""
+
+    def ending(pod: PodId) -> PodState:
+        return PodState.FAILED if pod.instance_id < count and pod.run_id <= runs else PodState.SUCCEEDED
+
+    return ending
+
+
+def promised_events(story: Story) -> int:
+    """What the docstring of the workflow says for a job of one run."""
+    calls, wakes = Counter(story.workflow.calls), story.workflow.wakes
+    state_changes = len(story.workflow.shown_states) - 1
+    vain = calls["place"] - calls["launch"]  # placements that found no host
+    return 14 + 7 * wakes + state_changes + 6 * calls["enqueue"] + 13 * calls["launch"] + 6 * vain
+
+
+@pytest.mark.parametrize(("pods", "events_max"), [(1, 56), (10, 56), (5_000, 108)])
+def test_job_succeeds(pods: int, events_max: int) -> None:
+    """A job that fits on the cluster succeeds with few events, and each pod is launched once."""
+    story = Story(hosts=500).submit(pods)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": pods}) == story.run()
+    assert {PodId(JOB, i, 1) for i in range(pods)} == set(story.cluster.launched)
+    assert ["INITIALIZED", "PENDING", "RUNNING", "SUCCEEDED"] == story.workflow.shown_states
+    assert story.workflow.events <= min(events_max, promised_events(story))
+
+
+def test_retries_until_success() -> None:
+    """Failed pods run again until they succeed, the others do not."""
+    story = Story(ending=fail_first_runs(3, 2)).submit(10, max_failures=3)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert [3] * 3 + [1] * 7 == [pod.run_id for pod in story.cluster.jobs[JOB].pods.values()]
+
+
+def test_retries_end_at_max_failures() -> None:
+    """A pod that always fails rests after its max failures, and the job fails."""
+    story = Story(ending=fail_all).submit(2, max_failures=3)
+
+    assert ("FAILED", {"FAILED": 2}) == story.run()
+    assert {PodId(JOB, i, run) for i in range(2) for run in (1, 2, 3)} == set(story.cluster.launched)
+
+
+def test_more_retries_than_one_settle_takes() -> None:
+    """Ended pods beyond the bound of one settle are settled by the next, at once, without another signal."""
+    pods = 2 * SETTLE_PODS_MAX + 1
+    story = Story(hosts=300, ending=fail_first_runs(pods, 1)).submit(pods, max_failures=2).run_until_pods("RUNNING", 1)
+    story.workflow.signals_lost = True
+    story.run_until_pods("FAILED", pods)
+    story.workflow.signal_now()
+    story.run_for(1)
+
+    assert set() == story.cluster.jobs[JOB].due
+    assert ("SUCCEEDED", {"SUCCEEDED": pods}) == story.run()
+
+
+def test_admission_in_waves() -> None:
+    """A pool with room for 10 pods runs a job of 35 in four waves."""
+    story = Story(admitted_max=10).submit(35)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 35}) == story.run()
+    assert 4 * 60 < story.workflow.ended_at_s < 4 * 65
+
+
+def test_queueing_in_bounded_calls() -> None:
+    """More pods than one call queues are queued by several, without waiting."""
+    story = Story(hosts=10, admission_s=30).submit(95, policies=Policies(admit_pods_max=10)).run_for(5)
+
+    assert 10 == story.workflow.calls.count("enqueue")
+    assert ("SUCCEEDED", {"SUCCEEDED": 95}) == story.run()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_hosts_come_after_an_hour(told: bool) -> None:
+    """A job waits for hosts with growing pauses; when they come it goes on, told or not."""
+    story = Story(hosts=0).submit(10).run_for(HOUR_S)
+    status = story.status
+    looks = story.workflow.calls.count("place")
+    story.cluster.add_hosts(1, tell=told)
+
+    assert {"state": "PENDING", "waiting_for": "no host has a free slot for 10 pods"} == status
+    assert (10, "no host has a free slot for 10 pods") == story.cluster.unplaced[JOB]
+    assert looks <= HOUR_S / 30 + 6
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert story.workflow.ended_at_s < HOUR_S + 62 + (0 if told else 30)
+
+
+def test_kill_while_waiting_for_hosts() -> None:
+    """A job without hosts that is killed ends at once, with nothing launched."""
+    story = Story(hosts=0).submit(10).run_for(60)
+    story.cluster.kill(JOB)
+
+    assert ("KILLED", {"KILLED": 10}) == story.run()
+    assert {} == story.cluster.launched
+    assert story.workflow.ended_at_s < 62
+
+
+def test_kill_while_queued() -> None:
+    """Pods that no pool admits end when the job is killed."""
+    story = Story(admitted_max=0).submit(10).run_for(60)
+    story.cluster.kill(JOB)
+
+    assert ("KILLED", {"KILLED": 10}) == story.run()
+
+
+def test_kill_while_running() -> None:
+    """Running pods are ended on their hosts, waiting ones in the queue."""
+    story = Story(admitted_max=10).submit(35).run_until_pods("RUNNING", 10)
+    story.cluster.kill(JOB)
+
+    assert ("KILLED", {"KILLED": 35}) == story.run()
+    assert 10 == len(story.cluster.launched)
+    assert "KILLING" in story.workflow.shown_states
+
+
+def test_kill_after_some_succeeded() -> None:
+    """Pods that had succeeded stay so when the job is killed."""
+    story = Story(admitted_max=10).submit(35).run_until_pods("SUCCEEDED", 10)
+    story.cluster.kill(JOB)
+
+    assert ("KILLED", {"SUCCEEDED": 10, "KILLED": 25}) == story.run()
+
+
+def test_kill_during_creation() -> None:
+    """A job killed while its pods are created ends KILLED, without a pod in a queue."""
+    story = Story()
+    story.cluster.on_chunk = lambda count: story.cluster.kill(JOB) if count == 1_000 else None
+    story.submit(2_500)
+
+    assert ("KILLED", {"KILLED": 2_500}) == story.run()
+    assert "enqueue" not in story.workflow.calls
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+def test_growth(state: str) -> None:
+    """A job that gets more instances while it waits or runs creates and runs them too, and no other twice."""
+    story = Story(admitted_max=10).submit(10).run_until_pods(state, 10)
+    story.cluster.grow(JOB, 25)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 25}) == story.run()
+    assert {PodId(JOB, i, 1) for i in range(25)} == set(story.cluster.launched)
+
+
+def test_host_manager_that_kills_nothing() -> None:
+    """When no kill takes effect, the workflow asks again with pauses, not in a tight loop."""
+    story = Story(run_s=HOUR_S).submit(10).run_until_pods("RUNNING", 10)
+    story.cluster.kill(JOB)
+    story.cluster.ignored_kills = 20
+    story.run_for(50)
+
+    assert story.cluster.calls["kill_running"] <= 6
+    assert "KILLED" == story.run()[0]
+
+
+@pytest.mark.parametrize("copies", [2, 5])
+def test_duplicate_signals(copies: int) -> None:
+    """A signal told several times costs little and changes nothing."""
+    story = Story(admitted_max=10)
+    story.workflow.signal_copies = copies
+    story.submit(35)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 35}) == story.run()
+
+
+def test_all_signals_lost() -> None:
+    """Without any signal the job still ends; each step costs at most the time to look again."""
+    story = Story()
+    story.workflow.signals_lost = True
+    story.submit(10, policies=Policies(look_again_s=300))
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert story.workflow.ended_at_s < 3 * 300
+
+
+def test_signal_during_a_slow_look() -> None:
+    """A change that is told while storage is being read is looked at afterwards, not forgotten."""
+    story = Story(local_s=TASK_HEARTBEAT_S + 1, run_s=2.0).submit(10, policies=Policies(look_again_s=10_000))
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert story.workflow.ended_at_s < 100
+
+
+@pytest.mark.parametrize(("losses", "launches_max", "extra_s"), [(1, 2, 3), (100, 12, 240)])
+def test_lost_leases(losses: int, launches_max: int, extra_s: float) -> None:
+    """Pods whose lease was lost between placement and launch are placed again, with pauses when it goes on."""
+    story = Story()
+    story.cluster.lost_leases = losses
+    story.submit(10).run_for(extra_s)
+    story.cluster.lost_leases = 0
+
+    assert story.workflow.calls.count("launch") <= launches_max
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert story.workflow.ended_at_s < extra_s + 95
+
+
+def test_gang_waits_for_room_for_all() -> None:
+    """A gang larger than a placement's limit is placed whole, once it fits whole."""
+    story = Story(hosts=1, slots=10)
+    story.submit(15, sla=SlaSpec(minimum_running_instances=15), policies=Policies(place_pods_max=5)).run_for(60)
+    launched_before = len(story.cluster.launched)
+    story.cluster.add_hosts(1)
+
+    assert 0 == launched_before
+    assert ("SUCCEEDED", {"SUCCEEDED": 15}) == story.run()
+    assert 1 == story.workflow.calls.count("launch")
+    assert story.workflow.ended_at_s < 60 + 62  # nobody had to wait for the end of a lease that placed nothing
+
+
+def test_max_running_instances() -> None:
+    """Never more pods are on their way than the job's maximum of running instances."""
+    story = Story().submit(35, sla=SlaSpec(maximum_running_instances=10))
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 35}) == story.run()
+    assert 10 == story.cluster.peak_scheduled
+
+
+def test_deadline() -> None:
+    """Pods that run longer than the job allows are killed then, without anybody telling the workflow."""
+    story = Story(run_s=10 * HOUR_S).submit(10, sla=SlaSpec(max_running_time_s=120))
+
+    assert ("KILLED", {"KILLED": 10}) == story.run()
+    assert 120 < story.workflow.ended_at_s < 125
+
+
+def test_continue_as_new() -> None:
+    """A job whose history gets long goes on in new runs, none of them much longer than the bound."""
+    bound = 60
+    story = Story(admitted_max=10, ending=fail_first_runs(5, 1))
+    story.submit(95, max_failures=2, policies=Policies(history_events_max=bound))
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 95}) == story.run()
+    assert len(story.workflow.runs) > 3
+    assert 1 == story.workflow.calls.count("create_pods")
+    assert max(run.events for run in story.workflow.runs) < bound + 40
+
+
+def test_continue_as_new_between_launches() -> None:
+    """Many pods admitted at once do not make one run longer than the bound: the next run places the rest."""
+    bound = 100
+    story = Story(hosts=100).submit(1_000, policies=Policies(place_pods_max=20, history_events_max=bound))
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 1_000}) == story.run()
+    assert story.workflow.ended_at_s < 64
+    assert max(run.events for run in story.workflow.runs) < bound + 40
+
+
+def test_absurdly_small_history_bound() -> None:
+    """Every run moves the job on, however small the bound."""
+    story = Story().submit(30, policies=Policies(place_pods_max=10, history_events_max=1))
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 30}) == story.run()
+
+
+def test_unknown_job_fails() -> None:
+    """The workflow of a job that is not stored fails with the reason instead of asking for ever."""
+    story = Story()
+    story.workflow.start(JobInput(JOB))
+    story.workflow.run()
+
+    assert story.workflow.failure is not None
+    assert "NOT_FOUND" == story.workflow.failure.cause.application_failure_info.type
+    assert f"job {JOB} not found" == story.workflow.failure.cause.message
+    assert 1 == story.workflow.attempts["settle"]
+
+
+def test_dependency_away_for_an_hour() -> None:
+    """A dependency that is down is asked again every few seconds at most, and the job goes on when it is back."""
+    story = Story()
+    story.cluster.outages["acquire_hosts"] = 700
+    story.submit(10)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert HOUR_S * 0.9 < story.workflow.ended_at_s < HOUR_S * 1.1
+
+
+def test_placement_does_not_wait_for_the_resource_manager() -> None:
+    """That the reason of unplaced pods cannot be noted does not stop the placement of others."""
+    story = Story(hosts=1)
+    story.cluster.outages["note_unplaced"] = 1_000
+    story.submit(15)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 15}) == story.run()
+    assert story.workflow.ended_at_s < 2 * 62
+
+
+def test_status_and_details() -> None:
+    """A query and the details in the Temporal UI tell the state and the pods of each state."""
+    story = Story(admitted_max=10, ending=fail_first_runs(1, 9)).submit(35).run_until_pods("SUCCEEDED", 19)
+    story.run_for(5)
+
+    assert {"state": "RUNNING", "waiting_for": ""} == story.status
+    assert (
+        "**RUNNING**: 19 of 35 pods succeeded\n- PENDING: 5\n- RUNNING: 10\n- SUCCEEDED: 19\n- FAILED: 1"
+        == story.workflow.current_details
+    )
+
+
+@pytest.mark.parametrize(("pods", "hosts"), [(1_000, 100), (3_000, 30)])
+def test_history_budget(pods: int, hosts: int) -> None:
+    """The history stays within what the workflow's docstring promises, also when pods wait for hosts."""
+    story = Story(hosts=hosts).submit(pods)
+    story.run()
+
+    assert story.workflow.events <= promised_events(story)
+    assert story.workflow.calls.count("launch") <= pods / 1_000 + pods / (hosts * 10)
+
+
+def test_payloads_are_bounded() -> None:
+    """A placement of the largest usual batch is far below the 2 MB that Temporal takes."""
+    story = Story(hosts=100).submit(1_000)
+    story.run()
+
+    largest = max(len(command) for run in story.workflow.runs for _, told in run.told for command in told)
+    assert largest < 100_000
+
+
+def test_result_is_plain() -> None:
+    """The result that the Temporal UI shows is readable."""
+    story = Story().submit(3)
+    story.run()
+
+    assert {"state": "SUCCEEDED", "counts": {"SUCCEEDED": 3}} == json.loads(json.dumps(vars(story.workflow.result)))
+
+
+def test_nothing_left_to_happen_is_noticed() -> None:
+    """The virtual clock itself: a workflow that waits for nothing that will come is an error, not an endless loop."""
+    story = Story()
+    story.workflow.start(JobInput(story.cluster.submit(JOB, 1).job_id))
+    story.workflow.on_call["create_pods"] = story.clock.stop
+
+    with pytest.raises(Stuck):
+        story.workflow.run()

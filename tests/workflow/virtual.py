@@ -1,0 +1,400 @@
+"""Runs the real workflow code in virtual time, without a server.
+
+The only file that touches internals of the SDK: activations and commands are the protos that its core exchanges with
+Python. It keeps the core's rules that matter here: one workflow task at a time, signals wait while a task is open,
+retries of activities leave no event, local activities run inside the task. When a run ends, everything that it was told
+is told to a second instance, which must answer with the same commands.
+
+``Virtual.events`` counts the events that a server would have written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import ActivityFailureInfo, Failure
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_commands import WorkflowCommand
+from temporalio.common import Priority, RetryPolicy, TypedSearchAttributes
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance
+from temporalio.worker._workflow_instance import WorkflowInstanceDetails
+
+from peloton.model.ids import JobId
+
+CONVERTER = DataConverter.default
+START_NS = 1_800_000_000 * 10**9
+TASK_S, ACTIVITY_S, LOCAL_S = 0.005, 0.01, 0.002
+TASK_HEARTBEAT_S = 4.0
+"""A task that waits for a local activity longer than this reports, and takes what came in meanwhile."""
+
+
+class Fault(Enum):
+    REFUSED = "the call fails before it acts"
+    REPLY_LOST = "the call acts, and its answer is lost"
+
+
+class Stuck(AssertionError):
+    """Nothing will ever happen again, and the workflow has not ended."""
+
+
+class VirtualClock:
+    """A heap of what happens when; ties in the order of asking."""
+
+    def __init__(self) -> None:
+        self._now_ns = START_NS
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    @property
+    def elapsed_s(self) -> float:
+        return (self._now_ns - START_NS) / 1e9
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (self._now_ns + round(delay_s * 1e9), next(self._order), act))
+
+    def step(self) -> bool:
+        """Do the next thing; False when there is none."""
+        if not self._heap:
+            return False
+        self._now_ns, _, act = heapq.heappop(self._heap)
+        act()
+        return True
+
+    def stop(self) -> None:
+        """Forget all that was to happen."""
+        self._heap.clear()
+
+
+@dataclass
+class Run:
+    """One run of the workflow: continue-as-new starts the next."""
+
+    run_id: str
+    instance: WorkflowInstance
+    events: int = 1  # its start
+    told: list[tuple[bytes, list[bytes]]] = field(default_factory=list)  # activation, commands
+    inbox: list[WorkflowActivationJob] = field(default_factory=list)
+    timers: set[int] = field(default_factory=set)
+    local_open: int = 0
+    task_due: bool = False
+    ended: bool = False
+
+
+class Virtual:
+    """One workflow on a virtual clock. Implements ``ports.Lifecycles`` for the job that it owns."""
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        kind: type,
+        activities: Sequence[Callable[..., Any]],
+        *,
+        signal: str,
+        signal_delay_s: float = 0.25,
+        local_s: float = LOCAL_S,
+    ) -> None:
+        self.clock, self._defn = clock, workflow._Definition.must_from_class(kind)
+        self._activities = {activity._Definition.must_from_callable(a).name: a for a in activities}
+        self._signal, self._signal_delay_s, self._local_s = signal, signal_delay_s, local_s
+        self.signals_lost = False
+        self.signal_copies = 1
+        self._signal_due = False
+        self.faults: dict[int, Fault] = {}  # index of an activity call, in the order of the workflow's asking
+        self.on_call: dict[str, Callable[[], None]] = {}  # done once, when the workflow asks for that activity
+        self.calls: list[str] = []
+        self.attempts: Counter[str] = Counter()
+        self.commands: Counter[str] = Counter()
+        self.wakes = 0
+        self.shown_states: list[str] = []
+        self.runs: list[Run] = []
+        self.result: Any = None
+        self.failure: Failure | None = None
+        self.ended_at_s = 0.0
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.runs) and self.runs[-1].ended
+
+    @property
+    def events(self) -> int:
+        return sum(run.events for run in self.runs)
+
+    # What a test does.
+
+    def start(self, input: Any) -> None:
+        self._start_run(CONVERTER.payload_converter.to_payloads([input]))
+
+    def run(self, until: Callable[[], bool] = lambda: False, limit_s: float = 100 * 3600.0) -> Any:
+        """Let time pass until the workflow ends, or ``until`` holds; returns the result of a workflow that ended."""
+        while not self.ended and not until():
+            if not self.clock.step():
+                raise Stuck(f"after {self.clock.elapsed_s} s: {self.query('status')}")
+            assert self.clock.elapsed_s < limit_s, f"not done after {limit_s} s: {self.query('status')}"
+        return self.result
+
+    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+        """Coalesced like the real one's."""
+        if not self._signal_due and not self.signals_lost:
+            self._signal_due = True
+            self.clock.after(self._signal_delay_s, self._deliver_signal)
+
+    def signal_now(self) -> None:
+        if self.ended:
+            return
+        job = WorkflowActivationJob()
+        job.signal_workflow.signal_name = self._signal
+        job.signal_workflow.originating_event_id = self.runs[-1].events + 1
+        self._tell(self.runs[-1], job, events=1)
+        self.wakes += 1
+
+    def query(self, name: str, kind: type = dict) -> Any:
+        run = self.runs[-1]
+        job = WorkflowActivationJob()
+        job.query_workflow.query_id, job.query_workflow.query_type = "q", name
+        answer = run.instance.activate(self._activation(run, [job])).successful.commands[0].respond_to_query
+        assert answer.HasField("succeeded"), answer
+        return CONVERTER.payload_converter.from_payloads([answer.succeeded.response], [kind])[0]
+
+    @property
+    def current_details(self) -> str:
+        return str(self.query("__temporal_workflow_metadata", WorkflowMetadata).current_details)
+
+    # Runs and their tasks.
+
+    def _deliver_signal(self) -> None:
+        self._signal_due = False
+        for _ in range(self.signal_copies):
+            self.signal_now()
+
+    def _start_run(self, arguments: Iterable[Payload]) -> None:
+        run_id = f"run{len(self.runs) + 1}"
+        run = Run(run_id, self._new_instance(run_id))
+        self.runs.append(run)
+        job = WorkflowActivationJob()
+        job.initialize_workflow.workflow_type = self._defn.name or ""
+        job.initialize_workflow.workflow_id = "job/virtual"
+        job.initialize_workflow.arguments.extend(arguments)
+        job.initialize_workflow.randomness_seed = 1
+        self._tell(run, job)
+
+    def _new_instance(self, run_id: str) -> WorkflowInstance:
+        started = datetime.fromtimestamp(self.clock.now_ns() / 1e9, UTC)
+        info = workflow.Info(
+            attempt=1, continued_run_id=None, cron_schedule=None, execution_timeout=None, first_execution_run_id="run1",
+            headers={}, namespace="virtual", original_execution_run_id=run_id, parent=None, root=None,
+            priority=Priority.default, raw_memo={}, retry_policy=None, run_id=run_id, run_timeout=None,
+            search_attributes={}, start_time=started, task_queue="virtual", task_timeout=timedelta(seconds=5),
+            typed_search_attributes=TypedSearchAttributes.empty, workflow_id="job/virtual",
+            workflow_start_time=started, workflow_type=self._defn.name or "",
+        )  # fmt: skip
+        details = WorkflowInstanceDetails(
+            payload_converter_factory=CONVERTER.payload_converter_class,
+            failure_converter_class=CONVERTER.failure_converter_class,
+            interceptor_classes=[],
+            defn=self._defn,
+            info=info,
+            randomness_seed=1,
+            extern_functions={"__temporal_assert_local_activity_valid": self._assert_known},
+            disable_eager_activity_execution=True,
+            worker_level_failure_exception_types=[],
+            patch_activation_callback=None,
+            last_completion_result=CONVERTER.payload_converter.to_payloads_wrapper([]),
+            last_failure=None,
+        )
+
+        async def create() -> WorkflowInstance:  # wants a running loop, and leaves nothing on it
+            return UnsandboxedWorkflowRunner().create_instance(details)
+
+        return asyncio.run(create())
+
+    def _assert_known(self, name: str) -> None:
+        assert name in self._activities, f"no such activity: {name}"
+
+    def _tell(self, run: Run, job: WorkflowActivationJob, *, events: int = 0) -> None:
+        """Something for the next workflow task."""
+        if run.ended:
+            return
+        run.inbox.append(job)
+        run.events += events
+        if not run.task_due and (not run.local_open or self._local_s > TASK_HEARTBEAT_S):
+            run.task_due = True
+            self.clock.after(TASK_S, lambda: self._task(run))
+
+    def _task(self, run: Run) -> None:
+        run.task_due = False
+        if run.ended or not run.inbox:
+            return
+        jobs, run.inbox = run.inbox, []
+        run.events += 2  # scheduled, started
+        self._activate(run, jobs)
+        run.events += 1  # completed
+
+    def _activate(self, run: Run, jobs: list[WorkflowActivationJob]) -> None:
+        told = self._activation(run, jobs)
+        completion = run.instance.activate(told)
+        assert completion.HasField("successful"), completion.failed.failure
+        commands = list(completion.successful.commands)
+        run.told.append((told.SerializeToString(), [c.SerializeToString(deterministic=True) for c in commands]))
+        for command in commands:
+            name = command.WhichOneof("variant")
+            assert name is not None
+            self.commands[name] += 1
+            getattr(self, f"_do_{name}")(run, command)
+
+    def _activation(self, run: Run, jobs: list[WorkflowActivationJob]) -> WorkflowActivation:
+        told = WorkflowActivation(run_id=run.run_id, history_length=run.events, jobs=jobs)
+        told.timestamp.FromNanoseconds(self.clock.now_ns())
+        return told
+
+    # Commands.
+
+    def _do_start_timer(self, run: Run, command: WorkflowCommand) -> None:
+        seq, delay = command.start_timer.seq, command.start_timer.start_to_fire_timeout
+        run.timers.add(seq)
+        run.events += 1
+        self.clock.after(delay.ToTimedelta().total_seconds(), lambda: self._fire(run, seq))
+
+    def _fire(self, run: Run, seq: int) -> None:
+        if seq in run.timers and not run.ended:
+            run.timers.remove(seq)
+            self.wakes += 1
+            job = WorkflowActivationJob()
+            job.fire_timer.seq = seq
+            self._tell(run, job, events=1)
+
+    def _do_cancel_timer(self, run: Run, command: WorkflowCommand) -> None:
+        run.timers.discard(command.cancel_timer.seq)
+        run.events += 1
+
+    def _do_upsert_workflow_search_attributes(self, run: Run, command: WorkflowCommand) -> None:
+        fields = command.upsert_workflow_search_attributes.search_attributes.indexed_fields
+        self.shown_states.append(CONVERTER.payload_converter.from_payloads([fields["PelotonState"]])[0])
+        run.events += 1
+
+    def _do_schedule_activity(self, run: Run, command: WorkflowCommand) -> None:
+        asked = command.schedule_activity
+        index = self._note_call(asked.activity_type)
+        assert asked.HasField("start_to_close_timeout")
+        assert command.user_metadata.HasField("summary"), f"{asked.activity_type} has no summary"
+        run.events += 1
+        self.clock.after(ACTIVITY_S, lambda: self._attempt(run, asked, index, 1))
+        self.on_call.pop(asked.activity_type, lambda: None)()
+
+    def _do_schedule_local_activity(self, run: Run, command: WorkflowCommand) -> None:
+        asked = command.schedule_local_activity
+        index = self._note_call(asked.activity_type)
+        run.local_open += 1
+        self._attempt(run, asked, index, 1)
+
+    def _do_complete_workflow_execution(self, run: Run, command: WorkflowCommand) -> None:
+        payload = command.complete_workflow_execution.result
+        (self.result,) = CONVERTER.payload_converter.from_payloads([payload], [self._defn.ret_type or object])
+        self._end(run)
+
+    def _do_fail_workflow_execution(self, run: Run, command: WorkflowCommand) -> None:
+        self.failure = command.fail_workflow_execution.failure
+        self._end(run)
+
+    def _do_continue_as_new_workflow_execution(self, run: Run, command: WorkflowCommand) -> None:
+        left, run.inbox = run.inbox, []
+        self._end(run)
+        self._start_run(command.continue_as_new_workflow_execution.arguments)
+        for job in left:
+            if job.HasField("signal_workflow"):
+                self._tell(self.runs[-1], job, events=1)
+
+    def _end(self, run: Run) -> None:
+        run.ended = True
+        run.events += 1
+        self.ended_at_s = self.clock.elapsed_s
+        if all(job.HasField("signal_workflow") for job in run.inbox):
+            self._tell_again(run)
+
+    def _tell_again(self, run: Run) -> None:
+        """Replay: the same activations, the same commands."""
+        instance = self._new_instance(run.run_id)
+        for told, expected in run.told:
+            activation = WorkflowActivation.FromString(told)
+            activation.is_replaying = True
+            commands = instance.activate(activation).successful.commands
+            assert expected == [c.SerializeToString(deterministic=True) for c in commands]
+
+    # Activities.
+
+    def _note_call(self, name: str) -> int:
+        self.calls.append(name)
+        return len(self.calls) - 1
+
+    def _attempt(self, run: Run, asked: Any, index: int, attempt: int) -> None:
+        """One attempt; ``asked`` is the command of an activity or of a local one."""
+        is_local = not hasattr(asked, "task_queue")
+        self.attempts[asked.activity_type] += 1
+        fault = self.faults.pop(index, None) if attempt == 1 else None
+        error: ApplicationError | None = None
+        try:
+            if fault is Fault.REFUSED:
+                raise ApplicationError(fault.value, type="UNAVAILABLE")
+            result = self._perform(asked)
+            if fault is Fault.REPLY_LOST:
+                raise ApplicationError(fault.value, type="UNAVAILABLE")
+        except ApplicationError as raised:
+            error = raised
+        delay_s = self._local_s if is_local else 0.0
+        if error is not None and not error.non_retryable:
+            retry = RetryPolicy.from_proto(asked.retry_policy)
+            pause_s = retry.initial_interval.total_seconds() * retry.backoff_coefficient ** (attempt - 1)
+            pause_s = min(pause_s, (retry.maximum_interval or timedelta(hours=1)).total_seconds())
+            self.clock.after(delay_s + pause_s, lambda: self._attempt(run, asked, index, attempt + 1))
+            return
+        job = WorkflowActivationJob()
+        job.resolve_activity.seq, job.resolve_activity.is_local = asked.seq, is_local
+        if error is None:
+            job.resolve_activity.result.completed.result.CopyFrom(result)
+        else:
+            job.resolve_activity.result.failed.failure.CopyFrom(self._activity_failure(asked, error))
+        if is_local:
+            self.clock.after(delay_s, lambda: self._resolve_local(run, job))
+        else:
+            self._tell(run, job, events=2)  # started, completed
+
+    def _resolve_local(self, run: Run, job: WorkflowActivationJob) -> None:
+        run.local_open -= 1
+        run.events += 1  # its marker
+        if run.ended:
+            return
+        self._activate(run, [job])
+        if run.inbox and not run.task_due and not run.ended:
+            run.task_due = True
+            self.clock.after(TASK_S, lambda: self._task(run))
+
+    def _perform(self, asked: Any) -> Payload:
+        """Run the real activity; arguments and result go through the real converter."""
+        act = self._activities[asked.activity_type]
+        defn = activity._Definition.must_from_callable(act)
+        arguments = CONVERTER.payload_converter.from_payloads(asked.arguments, defn.arg_types)
+        result = ActivityEnvironment().run(act, *arguments)
+        return CONVERTER.payload_converter.to_payloads([result])[0]
+
+    def _activity_failure(self, asked: Any, error: ApplicationError) -> Failure:
+        cause = Failure()
+        CONVERTER.failure_converter.to_failure(error, CONVERTER.payload_converter, cause)
+        info = ActivityFailureInfo(activity_id=asked.activity_id)
+        info.activity_type.name = asked.activity_type
+        return Failure(message="Activity task failed", cause=cause, activity_failure_info=info)

@@ -1,0 +1,202 @@
+"""The life of a batch job.
+
+    [ settle -> create pods -> kill -> admit -> place and launch -> wait for change ]* -> finished
+
+``settle`` gives ended pods their next run and rolls up the job's state; the rest creates missing pods (all of them in
+the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY pods onto hosts, unwanted pods to
+their end. Signals say only that something changed; what changed is read from storage, so lost, repeated and reordered
+signals do no harm.
+
+History: 14 events to start and end a job, 7 per wake-up and 1 more when the job's state changed, 6 per 10,000 pods
+queued, 13 per 1,000 pods launched; wake-ups are coalesced by the senders (see ``services/temporal.py``).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+
+with workflow.unsafe.imports_passed_through():
+    from activities.admission import AdmissionActivities
+    from activities.launch import LaunchActivities
+    from activities.placement import PlacementActivities
+    from activities.records import RecordsActivities
+    from peloton.lifecycle.progress import details
+    from peloton.model.job import JobProgress, JobState
+    from workflows.policies import (
+        CREATE_PODS_CALL,
+        KILL_CALL,
+        LAUNCH_CALL,
+        PLACEMENT_CALL,
+        RECORDS_CALL,
+        RESMGR_CALL,
+        Policies,
+    )
+
+JOB_STATE = SearchAttributeKey.for_keyword("PelotonState")
+
+
+@dataclass(frozen=True)
+class JobLife:
+    """Exactly what continue-as-new carries."""
+
+    shown_state: str = ""
+
+
+@dataclass(frozen=True)
+class JobInput:
+    job_id: str
+    name: str = ""
+    policies: Policies = field(default_factory=Policies)
+    life: JobLife = field(default_factory=JobLife)
+
+
+@dataclass(frozen=True)
+class JobResult:
+    state: str
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@workflow.defn(name="Job")
+class JobWorkflow:
+    @workflow.init
+    def __init__(self, input: JobInput) -> None:
+        self.job_id = input.job_id
+        self.policies = input.policies
+        self.life = input.life
+        self.changed_noted = False
+        self.progress = JobProgress(JobState.INITIALIZED)
+        self.waiting_for = "creation of its pods"
+        self.retry_s = 0.0  # until the next look, when a step could not move anything; 0 = every step did
+        self.last_retry_s = 0.0
+
+    @workflow.run
+    async def run(self, input: JobInput) -> JobResult:
+        while not (await self.settle()).is_finished:
+            await self.create_pods()
+            await self.kill()
+            await self.admit()
+            await self.place_and_launch()
+            await self.wait_for_change()
+            self.continue_as_new_when_long(input)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return JobResult(self.progress.state.value, self.progress.counts)
+
+    @workflow.signal
+    def changed(self) -> None:
+        """Something about the job changed: its goal, its spec, its pods, or what it waited for."""
+        self.changed_noted = True
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        return {"state": self.progress.state.value, "waiting_for": self.waiting_for}
+
+    # Steps, in the order of the story.
+
+    async def settle(self) -> JobProgress:
+        self.changed_noted = False
+        self.last_retry_s, self.retry_s = self.retry_s, 0.0
+        self.progress = await workflow.execute_local_activity_method(
+            RecordsActivities.settle, self.job_id, **RECORDS_CALL
+        )
+        self.show()
+        return self.progress
+
+    async def create_pods(self) -> None:
+        """At the start, and again when the spec has grown."""
+        if not self.progress.missing_count:
+            return
+        await workflow.execute_activity_method(
+            RecordsActivities.create_pods,
+            self.job_id,
+            summary=f"create {self.progress.missing_count} pods",
+            **CREATE_PODS_CALL,
+        )
+        self.changed_noted = True
+
+    async def kill(self) -> None:
+        if not self.progress.kill_count:
+            return
+        summary = f"kill {self.progress.kill_count} pods"
+        ended = await workflow.execute_activity_method(
+            AdmissionActivities.kill_queued, self.job_id, summary=summary, **RESMGR_CALL
+        )
+        told = await workflow.execute_activity_method(
+            LaunchActivities.kill_running, self.job_id, summary=summary, **KILL_CALL
+        )
+        if ended or told:
+            self.changed_noted = True  # what was killed in a queue has ended already
+        else:
+            self.look_again_soon()
+
+    async def admit(self) -> None:
+        if not self.progress.admit_count:
+            return
+        limit = min(self.progress.admit_count, self.policies.admit_pods_max)
+        queued = await workflow.execute_activity_method(
+            AdmissionActivities.enqueue, args=[self.job_id, limit], summary=f"queue {limit} pods", **RESMGR_CALL
+        )
+        if not queued:
+            self.look_again_soon()
+        elif limit < self.progress.admit_count:
+            self.changed_noted = True
+
+    async def place_and_launch(self) -> None:
+        """One batch per turn, so that what ends meanwhile is settled before the next."""
+        if not self.progress.ready_count:
+            return
+        batch = await workflow.execute_activity_method(
+            PlacementActivities.place,
+            args=[self.job_id, self.policies.place_pods_max],
+            summary=f"place up to {min(self.progress.ready_count, self.policies.place_pods_max)} pods",
+            **PLACEMENT_CALL,
+        )
+        if not batch.placements:
+            self.waiting_for = batch.reason
+            self.look_again_soon()
+            return
+        launch = await workflow.execute_activity_method(
+            LaunchActivities.launch, batch, summary=f"launch {batch.placed_count} pods", **LAUNCH_CALL
+        )
+        moved = launch.launched_count + launch.failed_count
+        if not moved:  # the lease was lost, or an earlier attempt did it and its answer was lost
+            self.waiting_for = "hosts: the lease of those found was lost"
+            self.look_again_soon()
+        elif moved < self.progress.ready_count:
+            self.changed_noted = True
+
+    async def wait_for_change(self) -> None:
+        if self.changed_noted or self.progress.settle_again:
+            return
+        waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
+        patience_s = min(seconds for seconds in waits if seconds > 0)
+        with suppress(TimeoutError):  # the time to look again has come
+            await workflow.wait_condition(lambda: self.changed_noted, timeout=timedelta(seconds=patience_s))
+
+    # Platform chores.
+
+    def look_again_soon(self) -> None:
+        """Nobody tells us when a step that moved nothing would move something: wait longer each time."""
+        doubled = self.last_retry_s * 2 or self.policies.retry_s
+        self.retry_s = min(doubled, self.policies.retry_max_s)
+
+    def show(self) -> None:
+        self.waiting_for = ""
+        workflow.set_current_details(details(self.progress))
+        if self.progress.state.value != self.life.shown_state:
+            self.life = replace(self.life, shown_state=self.progress.state.value)
+            workflow.upsert_search_attributes([JOB_STATE.value_set(self.progress.state.value)])
+
+    @property
+    def is_long(self) -> bool:
+        info = workflow.info()
+        too_many = info.get_current_history_length() >= self.policies.history_events_max
+        return too_many or info.is_continue_as_new_suggested()
+
+    def continue_as_new_when_long(self, input: JobInput) -> None:
+        if self.is_long:
+            workflow.continue_as_new(replace(input, life=self.life))

@@ -1,0 +1,54 @@
+"""Every timeout, retry policy and bound of our workflows, named after the dependency it protects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypedDict
+
+from temporalio.common import RetryPolicy
+
+
+@dataclass(frozen=True)
+class Policies:
+    """Numbers that differ between installations. A job keeps those it was started with."""
+
+    place_pods_max: int = 1_000  # pods per placement and per launch
+    admit_pods_max: int = 10_000  # pods per enqueue call
+    history_events_max: int = 2_000  # continue as new with the first step that ends beyond
+    retry_s: float = 2.0  # first wait after a step that moved nothing, as when no host fits; doubles
+    retry_max_s: float = 30.0
+    look_again_s: float = 300.0  # a lost signal costs at most this
+
+
+class CallOptions(TypedDict, total=False):
+    """Keyword arguments of ``workflow.execute_activity``."""
+
+    start_to_close_timeout: timedelta
+    schedule_to_close_timeout: timedelta
+    heartbeat_timeout: timedelta
+    retry_policy: RetryPolicy
+
+
+class LocalCallOptions(TypedDict, total=False):
+    """Keyword arguments of ``workflow.execute_local_activity``."""
+
+    start_to_close_timeout: timedelta
+    retry_policy: RetryPolicy
+
+
+_PATIENT = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=5),
+)
+"""No bound on attempts: a dependency that is down comes back, and the job must go on then."""
+
+CREATE_PODS_CALL = CallOptions(
+    start_to_close_timeout=timedelta(minutes=30), heartbeat_timeout=timedelta(seconds=10), retry_policy=_PATIENT
+)
+RECORDS_CALL = LocalCallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
+RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
+PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
+LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
+KILL_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
