@@ -99,8 +99,11 @@ class Agents:
         """An unreachable agent returned with its tasks: they are as they were."""
         for task in list((agent.tasks or {}).values()):
             framework = task.framework
-            if framework.unreachable.pop(task.id, None) is None:
+            if framework.id not in self._master.live:
+                self._master.abandon(task)
                 continue
+            # The list of unreachable tasks is bounded, the agent's own is not.
+            framework.unreachable.pop(task.id, None)
             framework.tasks[task.id] = task
             state = task.reported
             # The agent's own list does not know what the master called the task meanwhile.

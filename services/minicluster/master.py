@@ -128,8 +128,19 @@ class Master:
             self.forget(task)
             if runner is not None:
                 runner.kill(None)
+        for task in list(framework.unreachable.values()):
+            self.abandon(task)
+        framework.unreachable.clear()
         self.groups.drop(framework)
         self.operations.drop(framework)
+
+    def abandon(self, task: Task) -> None:
+        """The task of a removed framework on an agent that was away: its process ends, nobody is told."""
+        runner = task.runner
+        self.updates.forget(task)
+        self.forget(task)
+        if runner is not None:
+            runner.kill(0.0)
 
     def _removed_with(self, framework: Framework, task: Task) -> None:
         """Nobody is sent this update; it only shows in the lists and on the operator stream."""

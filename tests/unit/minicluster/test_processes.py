@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from services.minicluster.processes import Processes
+from services.minicluster.resources import CPUS, parse
 from services.minicluster.server import Minicluster
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, Scheduler, request, scalar, task_info
@@ -290,6 +291,23 @@ async def test_stopped_agent_keeps_its_tasks(start: Start) -> None:
     status = await scheduler.status("t", "TASK_RUNNING")
 
     assert "Unreachable agent re-reregistered" == status["message"]
+
+
+async def test_teardown_ends_tasks_of_an_unreachable_agent(start: Start) -> None:
+    """No process of a removed framework lives on behind a partition."""
+    cluster, scheduler = await start(agent_timeout_s=0.1)
+    await scheduler.launch("t", "sleep 1000")
+    pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
+    await request(cluster.port, "POST", "/minicluster/agents/a0/stop")
+    await scheduler.status("t", "TASK_UNREACHABLE")
+    await scheduler.call("TEARDOWN")
+
+    await gone(pid)
+    await request(cluster.port, "POST", "/minicluster/agents/a0/start")
+    again = Scheduler(cluster.port)
+    await again.subscribe()
+    assert 4.0 == parse((await again.offer())["resources"])[CPUS] / 1000
+    await again.close()
 
 
 async def test_drills_answer_in_clear_text(start: Start) -> None:

@@ -86,7 +86,7 @@ UNPREEMPTIBLE = {
 
 @pytest.mark.parametrize("name", UNPREEMPTIBLE)
 def test_pods_that_may_not_be_preempted_fit_the_reservation(name: str) -> None:
-    """They run inside the reservation only: one that is larger would wait for ever, and is refused with both numbers."""
+    """They run inside the reservation only: a larger one would wait for ever, and is refused with both numbers."""
     fields, reservations, said = UNPREEMPTIBLE[name]
     config = ParseDict(fields, job_pb2.JobConfig(instanceCount=2))
     config.defaultConfig.resource.cpuLimit = 1

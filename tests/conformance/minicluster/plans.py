@@ -1,0 +1,97 @@
+"""How each recording is replayed, and which parts are left out and why."""
+
+from __future__ import annotations
+
+from tests.conformance.minicluster.plan import Hook, Plan
+from tests.conformance.minicluster.replayer import Replay
+
+
+def _lost(host: str, frozen: bool = False) -> Hook:
+    async def act(replay: Replay) -> None:
+        replay.cluster.master.agents.lost(replay.agent(host), frozen=frozen)
+
+    return act
+
+
+def _back(host: str, after_s: float) -> Hook:
+    async def act(replay: Replay) -> None:
+        replay.later(after_s, replay.cluster.master.agents.register, replay.agent(host))
+
+    return act
+
+
+def _lost_and_back(host: str, after_s: float, crash: str | None = None) -> Hook:
+    async def act(replay: Replay) -> None:
+        agents = replay.cluster.master.agents
+        agents.lost(replay.agent(host))
+        if crash is not None:
+            replay.crash(crash)
+        replay.later(after_s, agents.register, replay.agent(host))
+
+    return act
+
+
+def _crash(task_id: str) -> Hook:
+    async def act(replay: Replay) -> None:
+        replay.crash(task_id)
+
+    return act
+
+
+def _unregister(host: str) -> Hook:
+    async def act(replay: Replay) -> None:
+        agents = replay.cluster.master.agents
+        agents.unregister(replay.agent(host))
+
+    return act
+
+
+async def _rescind_all(replay: Replay) -> None:
+    for offer in list(replay.cluster.master.offers.outstanding.values()):
+        replay.cluster.master.offers.rescind(offer)
+
+
+PLANS = {
+    "01": Plan("01", scale=6.0, absent=(448,)),
+    "02": Plan("02", scale=4.0, any_agent=((90, 153),)),
+    "03": Plan("03", scale=4.0),
+    "04": Plan("04", scale=6.0),
+    "05": Plan("05", scale=5.0, hooks={249: _crash("exk"), 262: _crash("tk")}),
+    "06": Plan("06", scale=4.0, skip=((110, 142),)),
+    "07": Plan("07", scale=4.0, absent=(204,), hooks={183: _lost("agent1.local"), 187: _back("agent1.local", 3.6)}),
+    "08": Plan("08", scale=4.0, absent=(195,), hooks={212: _lost_and_back("agent1.local", 1.0)}),
+    "09": Plan("09", scale=3.0, skip=((208, 222),)),
+    "10": Plan(
+        "10_agent_failure_fast",
+        scale=3.0,
+        phase=0.21,
+        tidy=True,
+        absent=(177,),
+        settings={"agent_timeout_s": 4.9},
+        hosts=("agent2.local", "agent1.local", "agent3.local"),
+        hooks={
+            87: _lost("agent1.local"),
+            120: _back("agent1.local", 2.1),
+            141: _lost("agent2.local", frozen=True),
+            149: _back("agent2.local", 0.8),
+            166: _lost_and_back("agent3.local", 4.5),
+            170: _lost_and_back("agent3.local", 3.6, crash="pa3"),
+            199: _unregister("agent3.local"),
+        },
+        skip=((206, 227),),
+    ),
+    "12": Plan("12", scale=3.0, skip=((111, 113),)),
+    "13": Plan(
+        "13",
+        scale=3.0,
+        absent=(192,),
+        hooks={106: _rescind_all},
+        skip=((82, 82), (85, 98), (102, 103), (105, 118), (186, 187)),
+    ),
+    "14": Plan(
+        "14",
+        scale=3.0,
+        settings={"offer_timeout_s": 3.0, "allocation_interval_s": 0.5},
+        skip=((13, 63), (72, 93)),
+    ),
+}

@@ -1,0 +1,399 @@
+"""Re-sends a recording's calls to a minicluster, at scaled pace, and compares what comes back.
+
+Recorded names (framework, offer, agent, stream ids, uuids) are bound to the actual ones when the event that
+introduces them arrives. Events are compared one to one per stream and subject (the task, the offer, the operation),
+because the order between different subjects is not fixed in a real cluster either. Offers are compared as amounts
+per agent: whether two halves of an agent come in one offer or two depends on the phase of the allocation tick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from services.minicluster.model import Agent
+from services.minicluster.resources import parse
+from services.minicluster.server import Minicluster
+from services.minicluster.settings import MiniclusterSettings
+from tests.conformance.minicluster.binding import Bindings
+from tests.conformance.minicluster.client import DATE, Stream, call, exchange
+from tests.conformance.minicluster.matching import (
+    ANYWHERE,
+    HeldOffer,
+    Subscription,
+    brief,
+    cover,
+    introduces,
+    strings,
+    subject,
+)
+from tests.conformance.minicluster.normalise import Normaliser, difference
+from tests.conformance.minicluster.plan import Found, Plan, recorded_host
+from tests.conformance.minicluster.recording import Recording
+
+# Real seconds an event may be late before it counts as missing.
+LATE_S = 2.5
+# Real seconds a call waits for older events that it does not need itself.
+SHORT_S = 0.4
+# Recorded seconds: a call's own effects may stand that far before the line of its answer.
+CAUSED_S = 0.12
+_IGNORED_HEADERS = frozenset(("Date", "Content-Length", "Connection", "Transfer-Encoding"))
+
+# Lines that say what came, not what was sent.
+_EXPECTED = frozenset(("event", "stream_end_chunk", "stream_closed", "stream_response", "stream_body"))
+
+
+class Replay:
+    def __init__(self, recording: Recording, plan: Plan, data_dir: Path) -> None:
+        self.recording = recording
+        self.plan = plan
+        names = plan.hosts or tuple(recording.hosts)
+        settings = MiniclusterSettings(
+            data_dir=data_dir,
+            hosts=tuple(recorded_host(name) for name in names),
+            containers_as_processes=False,
+            switch_user=True,
+            time_scale=plan.scale,
+            **{"executor_start_s": 0.2, **plan.settings},
+        )
+        self.cluster = Minicluster(settings)
+        self.found: list[Found] = []
+        self._streams: dict[str, Subscription] = {}
+        self._bindings = Bindings(plan.scale, str(self.cluster.settings.data_dir))
+        self._pending: list[dict[str, Any]] = []
+        self._changed = asyncio.Event()
+        self._theirs = Normaliser({}, {})
+        self._ours = Normaliser({}, {})
+
+    # what hooks use
+
+    def agent(self, host: str) -> Agent:
+        return self.cluster.master.agents.by_name[host]
+
+    def later(self, seconds: float, function: Callable[..., None], *args: Any) -> None:
+        """After that many recorded seconds."""
+        self.cluster.clock.call_later(seconds, function, *args)
+
+    def crash(self, task_id: str) -> None:
+        """kill -9 of the task's executor."""
+        tasks = [task for one in self.cluster.master.live.values() for task in one.tasks.values() if task.id == task_id]
+        if tasks:
+            tasks[0].runner.crash()
+        else:
+            self.found.append(Found(0, "hook", "crash", task_id, "<no such task>"))
+
+    # the walk
+
+    async def run(self) -> list[Found]:
+        await self.cluster.start()
+        self._started = self.cluster.clock.now()
+        try:
+            self._names()
+            await self._walk()
+            await self._settle(self._pending, LATE_S)
+            self._leftovers()
+        finally:
+            for subscription in self._streams.values():
+                await subscription.stream.close()
+            await self.cluster.stop()
+        return self.found
+
+    def _names(self) -> None:
+        master = self.cluster.master
+        recording = self.recording
+        for id_, host in recording.agents.items():
+            agent = master.agents.by_name.get(host)
+            if agent is not None:
+                self._bindings.names[id_] = agent.id
+            self._theirs.strings[id_] = f"<{host}>"
+        for id_ in recording.master_ids:
+            self._bindings.names[id_] = master.id
+            self._theirs.strings[id_] = "M"
+        self._theirs.ports = recording.ports
+        self._ours.strings = {agent.id: f"<{name}>" for name, agent in master.agents.by_name.items()}
+        self._ours.strings[master.id] = "M"
+        self._ours.strings[str(self.cluster.settings.data_dir)] = "<work_dir>"
+        self._ours.ports = {agent.port: name for name, agent in master.agents.by_name.items()}
+        self._ours.ports[self.cluster.port] = "master"
+
+    def _skipped(self, seq: int) -> bool:
+        return any(first <= seq <= last for first, last in self.plan.skip)
+
+    async def _walk(self) -> None:
+        loop = asyncio.get_running_loop()
+        lines = self.recording.lines
+        origin = lines[0]["t"]
+        await self._align(origin)
+        start = loop.time()
+        for line in lines:
+            seq = line["seq"]
+            hook = self.plan.hooks.get(seq)
+            if hook is None and (self._skipped(seq) or line["kind"] == "note"):
+                continue
+            if line.get("_early"):
+                continue
+            if seq in self.plan.absent:
+                self._add(line, line["kind"], brief(line), "<missing>")
+                continue
+            expected = line["kind"] in _EXPECTED
+            if expected and hook is None:
+                self._pending.append(line)
+                continue
+            due = start + (line["t"] - origin) / self.plan.scale
+            delay = due - loop.time()
+            if delay > 0:
+                await asyncio.sleep(delay)
+            await self._before(line)
+            if hook is not None:
+                await hook(self)
+            if expected:
+                self._pending.append(line)
+            elif not self._skipped(seq):
+                await self._act(line)
+            # When we are late keep the recorded distances, in whole ticks so that the phase stays.
+            tick = self.cluster.settings.allocation_interval_s / self.plan.scale
+            late = loop.time() - due
+            if late > 0.25 * tick:
+                start += math.ceil(late / tick) * tick
+
+    async def _align(self, origin: float) -> None:
+        """Begin at the recorded distance from an allocation tick: it decides what is offered together."""
+        tick = self.cluster.settings.allocation_interval_s
+        passed = self.cluster.clock.now() - self._started
+        phase = self.recording.phase(tick) if self.plan.phase is None else self.plan.phase
+        delay = (origin - phase - passed) % tick
+        await asyncio.sleep(delay / self.plan.scale)
+
+    async def _before(self, line: dict[str, Any]) -> None:
+        """Wait for the events the call needs, and shortly for those it may itself cause."""
+        names = set(strings(line.get("request")))
+        needed = [event for event in self._pending if event.get("_calls", 0) > 0 or names & introduces(event)]
+        await self._settle(needed, LATE_S, drop=True)
+        # What came well before the call was not caused by it.
+        older = [event for event in self._pending if event["t"] < line["t"] - CAUSED_S]
+        await self._settle(older, SHORT_S)
+        await self._settle(self._pending, 0.0)
+        for event in self._pending:
+            event["_calls"] = event.get("_calls", 0) + 1
+
+    async def _settle(self, lines: list[dict[str, Any]], timeout_s: float, drop: bool = False) -> None:
+        """Match recorded events with actual ones until all are matched or time is up."""
+        waiting = list(lines)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            self._changed.clear()
+            waiting = [line for line in waiting if not self._match(line)]
+            left = end - loop.time()
+            if not waiting or left <= 0:
+                break
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                continue
+        matched = {id(line) for line in lines} - {id(line) for line in waiting}
+        if drop or timeout_s == LATE_S:
+            for line in waiting:
+                self._add(line, line["kind"], brief(line), "<missing>")
+            matched |= {id(line) for line in waiting}
+        self._pending = [line for line in self._pending if id(line) not in matched]
+
+    # acting
+
+    async def _act(self, line: dict[str, Any]) -> None:
+        kind = line["kind"]
+        if kind == "stream_request":
+            await self._subscribe(line)
+        elif kind == "client_closes_stream":
+            await self._close(line)
+        elif kind == "call":
+            await self._call(line)
+        elif kind == "raw_exchange":
+            await self._raw(line)
+
+    async def _close(self, line: dict[str, Any]) -> None:
+        """The script's reader still saw what arrived up to the end of the connection: wait for that first."""
+        name = line["stream"]
+        for later in self.recording.lines[line["seq"] :]:
+            if later.get("stream") == name and later["kind"] == "event":
+                self._pending.append(later)
+                later["_early"] = True
+            elif later.get("stream") == name:
+                break
+        mine = [event for event in self._pending if event.get("stream") == name and event["kind"] == "event"]
+        await self._settle(mine, LATE_S)
+        await self._streams[name].stream.close()
+
+    def _port(self, line: dict[str, Any]) -> int:
+        name = self.recording.ports.get(line["port"], "master")
+        return self.cluster.port if name == "master" else self.cluster.master.agents.by_name[name].port
+
+    def _spent(self, offer_id: str) -> None:
+        """An offer that was answered or rescinded holds nothing any more."""
+        for subscription in self._streams.values():
+            for held in subscription.offers.values():
+                for item in held:
+                    if item.id == offer_id:
+                        item.remaining = {}
+
+    async def _subscribe(self, line: dict[str, Any]) -> None:
+        name = line["stream"]
+        old = self._streams.get(name)
+        if old is not None:
+            await old.stream.close()
+        subscription = Subscription(Stream(lambda event: self._arrived(subscription, event)))
+        self._streams[name] = subscription
+        body = self._bindings.body(line["request"])
+        await subscription.stream.open(self._port(line), line["path"], self._bindings.headers(line), body)
+        self._changed.set()
+
+    async def _call(self, line: dict[str, Any]) -> None:
+        names = self._bindings
+        path = names.query(line["path"]) if "/var/lib" in line["path"] else names.path(line["path"])
+        body = names.body(line["request"])
+        answer = await call(self._port(line), line["method"], path, names.headers(line), body)
+        recorded_headers = {k: v for k, v in line["response_headers"].items() if k not in _IGNORED_HEADERS}
+        actual_headers = {k: v for k, v in answer.headers.items() if k not in _IGNORED_HEADERS}
+        recorded = {
+            "status": line["status"],
+            "headers": self._theirs.value(recorded_headers),
+            "body": self._theirs.value(line["response"]),
+        }
+        actual = {
+            "status": answer.status,
+            "headers": self._ours.value(actual_headers),
+            "body": self._ours.value(answer.value),
+        }
+        self._compare(line, recorded, actual)
+        request = line["request"]
+        for item in strings(self._bindings.translate(request)):
+            self._spent(item)
+        if self.plan.tidy and isinstance(request, dict) and request.get("type") == "SUPPRESS":
+            await self._give_back(line)
+
+    async def _give_back(self, line: dict[str, Any]) -> None:
+        headers = self._bindings.headers(line)
+        ids = []
+        for subscription in self._streams.values():
+            if subscription.stream.headers.get("Mesos-Stream-Id") == headers.get("Mesos-Stream-Id"):
+                for held in subscription.offers.values():
+                    ids += [{"value": item.id} for item in held if item.remaining == parse(item.offer["resources"])]
+        body = {"offer_ids": ids, "filters": {"refuse_seconds": 0}}
+        decline = {"type": "DECLINE", "framework_id": line["request"]["framework_id"], "decline": body}
+        await call(self._port(line), "POST", line["path"], headers, orjson.dumps(self._bindings.translate(decline)))
+        for item in ids:
+            self._spent(item["value"])
+
+    async def _raw(self, line: dict[str, Any]) -> None:
+        """Exact bytes there and back; only the date may differ."""
+        sent = line["request"]
+        answer = await exchange(self.cluster.port, sent.encode("latin-1"))
+        recorded = DATE.sub("Date: #", line["raw_response"])
+        self._compare(line, {"raw": recorded}, {"raw": DATE.sub("Date: #", answer.decode("latin-1"))})
+
+    # events
+
+    def _arrived(self, subscription: Subscription, event: Any) -> None:
+        if event is not None:
+            if event["type"] == "OFFERS":
+                for offer in event["offers"]["offers"]:
+                    held = HeldOffer(offer["id"]["value"], offer, parse(offer["resources"]))
+                    subscription.offers.setdefault(offer["hostname"], []).append(held)
+            else:
+                if event["type"] == "RESCIND":
+                    self._spent(event["rescind"]["offer_id"]["value"])
+                key = subject(event, self._ours)
+                subscription.events.setdefault(key, deque()).append(event)
+        self._changed.set()
+
+    def _match(self, line: dict[str, Any]) -> bool:
+        """Try to find the actual counterpart of a recorded line; compares and binds names when found."""
+        subscription = self._streams.get(line["stream"])
+        if subscription is None:
+            return False
+        kind = line["kind"]
+        stream = subscription.stream
+        if kind == "stream_response":
+            return self._match_response(line, stream)
+        if kind == "stream_body":
+            self._compare(line, {"body": self._theirs.value(line["body"])}, {"body": stream.body.decode()})
+            return True
+        if kind == "stream_end_chunk":
+            return stream.ended
+        if kind == "stream_closed":
+            return stream.closed or stream.status != 200
+        event = line["event"]
+        if event["type"] == "OFFERS":
+            return self._match_offers(line, subscription)
+        if event["type"] == "RESCIND":
+            return self._match_rescind(event, subscription)
+        queue = subscription.events.get(subject(event, self._theirs))
+        if not queue:
+            return False
+        actual = queue.popleft()
+        self._bindings.bind(event, actual)
+        self._compare(line, self._theirs.value(event), self._ours.value(actual))
+        return True
+
+    def _match_response(self, line: dict[str, Any], stream: Stream) -> bool:
+        headers = dict(item.split(": ", 1) for item in line["raw_headers"][1:])
+        if "Mesos-Stream-Id" in headers and "Mesos-Stream-Id" in stream.headers:
+            self._bindings.names[headers["Mesos-Stream-Id"]] = stream.headers["Mesos-Stream-Id"]
+        recorded = {"status": line["status"], "headers": list(headers), "length": headers.get("Content-Length")}
+        actual = {
+            "status": stream.status,
+            "headers": list(stream.headers),
+            "length": stream.headers.get("Content-Length"),
+        }
+        self._compare(line, recorded, actual)
+        return True
+
+    def _match_offers(self, line: dict[str, Any], subscription: Subscription) -> bool:
+        """True once everything offered in the recording is on offer here; the rest of the offer must be equal."""
+        done = line.setdefault("_done", set())
+        anywhere = any(first <= line["seq"] <= last for first, last in self.plan.any_agent)
+        for index, offer in enumerate(line["event"]["offers"]["offers"]):
+            if index in done:
+                continue
+            taking = cover(offer, subscription.offers, anywhere)
+            if taking is None:
+                return False
+            self._bindings.offers[offer["id"]["value"]] = [item.id for item in taking]
+            self._bindings.names[offer["id"]["value"]] = taking[0].id
+            left_out = {"resources"} | (ANYWHERE if anywhere else set())
+            theirs = {key: value for key, value in offer.items() if key not in left_out}
+            ours = {key: value for key, value in taking[0].offer.items() if key not in left_out}
+            self._compare(line, self._theirs.value(theirs), self._ours.value(ours))
+            done.add(index)
+        return True
+
+    def _match_rescind(self, event: dict[str, Any], subscription: Subscription) -> bool:
+        """All actual offers behind the recorded one must be rescinded; one may stand behind two recorded ones."""
+        ids = self._bindings.offers.get(event["rescind"]["offer_id"]["value"])
+        if ids is None:
+            return False
+        queues = [subscription.events.get(("RESCIND", id_)) for id_ in ids]
+        return all(queues)
+
+    def _leftovers(self) -> None:
+        """Events nobody expected. Offers and heartbeats are bounded by time, not by the recording."""
+        for name, subscription in self._streams.items():
+            for key, queue in subscription.events.items():
+                if key[0] in ("HEARTBEAT", "RESCIND"):
+                    continue
+                for event in queue:
+                    self.found.append(Found(0, name, "unexpected", "<absent>", self._ours.value(event)))
+
+    def _compare(self, line: dict[str, Any], recorded: Any, actual: Any) -> None:
+        for path, left, right in difference(recorded, actual):
+            self._add(line, path, left, right)
+
+    def _add(self, line: dict[str, Any], path: str, recorded: Any, actual: Any) -> None:
+        where = line.get("label") or line.get("stream") or f"{line.get('method')} {line.get('path')}"
+        self.found.append(Found(line["seq"], str(where), path, recorded, actual))
