@@ -70,8 +70,7 @@ async def test_ended_pods_make_room(world: World) -> None:
         await until(lambda: world.states(job).get(READY) == [0, 1])
         world.finish(job, [0])
         await until(lambda: world.states(job).get(READY) == [1, 2])
-
-        assert loop.state.accounts.non_slack[1].tolist() == [2000, 0, 0, 0]
+        await until(lambda: loop.state.accounts.non_slack[1].tolist() == [2000, 0, 0, 0])  # memory follows the commit
 
 
 async def test_new_run_is_queued_after_the_old_one_is_released(world: World) -> None:
@@ -87,8 +86,8 @@ async def test_new_run_is_queued_after_the_old_one_is_released(world: World) -> 
         assert await loop.enqueue(job, 2) == 1
         await until(lambda: world.states(job) == {READY: [0, 1]})
 
+        await until(lambda: loop.state.accounts.non_slack[1].tolist() == [2000, 0, 0, 0])
         loop.state.validate()
-        assert loop.state.accounts.non_slack[1].tolist() == [2000, 0, 0, 0]
 
 
 async def test_kill_ends_queued_and_admitted_pods(world: World) -> None:
@@ -124,7 +123,7 @@ async def test_survivors_of_a_gang_keep_their_place(world: World) -> None:
         loop.state.validate()
         await until(lambda: len(world.states(gang).get(READY, [])) == 2)
 
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))
 
 
 async def test_capacity_is_needed_and_kept(world: World) -> None:
@@ -251,7 +250,7 @@ async def test_a_caller_that_gives_up_does_not_split_a_commit(world: World) -> N
         await asyncio.gather(call, return_exceptions=True)
         await until(lambda: loop.state.is_busy)
 
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))
 
 
 async def test_bounded_cycles_go_round(world: World) -> None:
