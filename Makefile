@@ -39,7 +39,7 @@ check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 	@$(BIN)/pytest -q -n 2 tests/unit tests/workflow
 
 test: check ## everything: make check, conformance, end to end, faults
-	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/conformance tests/e2e tests/simulation
+	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/conformance tests/e2e
 
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .
