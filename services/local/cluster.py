@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import socket
 import sys
@@ -23,6 +24,9 @@ ROLES = ("hostmgr", "resmgr", "api", "worker")
 READY_PATIENCE_S = 120.0
 TEMPORAL_UI_PORT = 8233
 AGENT_TIMEOUT_S = 5.0
+PORTS_TRIED = 50
+OWN_PORTS = range(20_000, 31_000)
+"""Below the ports of outgoing connections, and beside those that hosts offer to pods."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,11 @@ class LocalCluster:
         self.report = report
         self.is_temporary = settings.data_dir is None
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
-        self.port = settings.port or free_port()
-        self.temporal_port = free_port()
-        self.ui_port = TEMPORAL_UI_PORT if _is_free(TEMPORAL_UI_PORT) else free_port()
-        self.mesos = settings.mesos or f"127.0.0.1:{free_port()}"
+        port, self.temporal_port, ui_port, mesos_port = free_ports(4)
+        self.port = settings.port or port
+        # A cluster on the usual ports shows its Web UI at the usual place too; others keep out of its way.
+        self.ui_port = TEMPORAL_UI_PORT if settings.port and _is_free(TEMPORAL_UI_PORT) else ui_port
+        self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         self.parts: dict[str, Part] = {}
 
     @property
@@ -166,6 +171,8 @@ class LocalCluster:
         from peloton.api.v0.respool import respool_pb2
         from peloton.api.v0.short_names import respool_pb2_grpc
 
+        if not _answers(self.temporal_port):
+            return "Temporal"
         with grpc.insecure_channel(self.address) as channel:
             try:
                 hosts = host_svc_pb2_grpc.HostServiceStub(channel).QueryHosts(
@@ -199,10 +206,19 @@ def temporal_binary() -> str:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on. Not of those the kernel deals to outgoing connections: while a server that was
+    killed is away, a neighbour could get its port, or a client that tries to reach it could connect to itself."""
+    found = [port for port in random.sample(OWN_PORTS, PORTS_TRIED) if _is_free(port)]
+    if len(found) < count:
+        raise Unavailable(f"no {count} free ports between {OWN_PORTS.start} and {OWN_PORTS.stop - 1}")
+    return found[:count]
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 def _is_free(port: int) -> bool:
