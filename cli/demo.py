@@ -64,7 +64,7 @@ def _run_job(cluster: LocalCluster) -> bool:
     say("To look around for longer, run `peloton up` and, in another terminal:")
     say("  .venv/bin/peloton respool create /tutorial examples/tutorial/pool.yaml")
     say("  .venv/bin/peloton job create /tutorial examples/tutorial/hello.yaml --watch")
-    say("  .venv/bin/peloton job query;  .venv/bin/peloton task list JOB;  .venv/bin/peloton task logs -f JOB 0")
+    say("  .venv/bin/peloton job query;  .venv/bin/peloton task list JOB;  .venv/bin/peloton task logs JOB 0 -f")
     say("  .venv/bin/peloton local status    (and stop, start, restart: failure drills)")
     say(f"The Temporal Web UI shows each job's workflow: {cluster.ui_url} while the cluster runs.")
     return ok

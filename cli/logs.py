@@ -74,7 +74,7 @@ def logs(settings: Settings, job_id: str, instance: int, task_id: str, follow: b
     \b
     Examples:
       peloton task logs JOB 0
-      peloton task logs -f JOB 0
+      peloton task logs JOB 0 -f
       peloton task logs JOB 0 --filename stderr --follow
       peloton task logs JOB 0 JOB-0-1
     """

@@ -132,8 +132,10 @@ class Cluster:
 
     def validate(self) -> None:
         """Slots are used by exactly the pods that are on hosts."""
-        used = Counter(Hostname(p.host) for j in self.jobs.values() for p in j.pods.values() if p.state in ON_HOST)
-        assert {name: self.slots - host.free for name, host in self.hosts.items()} == {h: used[h] for h in self.hosts}
+        with self.lock:
+            used = Counter(Hostname(p.host) for j in self.jobs.values() for p in j.pods.values() if p.state in ON_HOST)
+            taken = {name: self.slots - host.free for name, host in self.hosts.items()}
+        assert taken == {name: used[name] for name in taken}
 
     # What the parts of the cluster do by themselves.
 
