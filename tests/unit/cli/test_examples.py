@@ -1,5 +1,6 @@
 """The examples load, and every command line in help, reference and tutorial is one that the commands accept."""
 
+import inspect
 import re
 import shlex
 from collections.abc import Iterator
@@ -67,7 +68,8 @@ def shell_blocks(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def help_lines() -> Iterator[str]:
     for _, command, _ in reference.installed_commands(peloton, reference.context(peloton, "peloton")):
-        yield from (line.strip() for line in (command.help or "").splitlines() if line.startswith("  peloton "))
+        lines = inspect.cleandoc(command.help or "").splitlines()  # Python before 3.13 keeps the indentation
+        yield from (line.strip() for line in lines if line.startswith("  peloton "))
 
 
 TUTORIAL_LINES = [line for _, lines in shell_blocks(TUTORIAL) for line in lines if line.startswith("peloton ")]
