@@ -1,0 +1,46 @@
+"""Ids: what is accepted, what is refused, and that formatting and parsing agree."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.model.ids import JobId, PodId, PodName, job_workflow_id, parse_job_id
+
+JOB = JobId("91b1b8e5-2ba8-11e7-bc23-0242ac11000d")
+
+
+@given(instance=st.integers(0, 2**32 - 1), run=st.integers(0, 2**63))
+def test_a_pod_id_survives_the_way_through_text(instance: int, run: int) -> None:
+    """What is written is read back."""
+    pod_id = PodId(JOB, instance, run)
+
+    assert pod_id == PodId.parse(str(pod_id))
+    assert PodName(JOB, instance) == PodName.parse(str(PodName(JOB, instance)))
+
+
+@pytest.mark.parametrize("text", ["", str(JOB), f"{JOB}-1", f"{JOB}-1-2-3", f"{JOB}-x-1", f"{JOB}-{2**32}-1"])
+def test_a_malformed_pod_id_is_refused(text: str) -> None:
+    """Seven pieces, the last two numbers."""
+    with pytest.raises(ValueError):  # noqa: PT011 - the texts differ by piece
+        PodId.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "1", f"{JOB}", f"{JOB}-", f"{JOB}--1", f"{JOB}-{2**32}", f"{JOB}-٣"])
+def test_a_malformed_pod_name_is_refused(text: str) -> None:
+    """A job id, a dash, and an instance number in ASCII digits."""
+    with pytest.raises(ValueError):  # noqa: PT011
+        PodName.parse(text)
+
+
+def test_job_ids_are_canonical() -> None:
+    """Upper case and braces mean the same job; anything else is refused."""
+    assert parse_job_id("{91B1B8E5-2BA8-11E7-BC23-0242AC11000D}") == JOB
+    with pytest.raises(ValueError, match="badly formed"):
+        parse_job_id("job-1")
+
+
+def test_a_job_has_one_workflow() -> None:
+    """The workflow's id follows from the job's."""
+    assert f"job/{JOB}" == job_workflow_id(JOB)

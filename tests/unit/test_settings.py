@@ -1,0 +1,28 @@
+"""Settings come from the environment, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.errors import InvalidArgument
+from services.settings import Settings, load
+
+
+def test_the_environment_sets_fields_by_their_names() -> None:
+    """PELOTON_ and the name in capitals; numbers become numbers, the rest keeps its default."""
+    settings = load({"PELOTON_PORT": "6000", "PELOTON_LEADER_TTL_S": "2.5", "PELOTON_MESOS": "m:1", "OTHER": "x"})
+
+    assert (6000, 2.5, "m:1") == (settings.port, settings.leader_ttl_s, settings.mesos)
+    assert Settings().temporal == settings.temporal
+
+
+def test_a_value_of_the_wrong_kind_names_the_variable() -> None:
+    """The text says which variable, which value, and what is wanted."""
+    with pytest.raises(InvalidArgument, match=r"PELOTON_PORT='http': want a number"):
+        load({"PELOTON_PORT": "http"})
+
+
+def test_the_advertised_host_is_the_one_listened_on_unless_set() -> None:
+    """In a container they differ."""
+    assert "127.0.0.1" == load({}).advertised
+    assert "api-1" == load({"PELOTON_ADVERTISE": "api-1", "PELOTON_HOST": "0.0.0.0"}).advertised
