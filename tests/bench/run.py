@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from peloton.api.v0.job import job_pb2
 from peloton.model.ids import job_workflow_id
 from services.local.cluster import LocalSettings
 from tests.e2e.local import Cluster, shell
@@ -113,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", nargs="*", choices=[[], *CASES], help="cases to run; none: all")
     for name in parser.parse_args().case or CASES:
-        print(json.dumps({"case": name, **CASES[name](), "api_version": job_pb2.DESCRIPTOR.package}), flush=True)
+        print(json.dumps({"case": name, **CASES[name]()}), flush=True)
 
 
 if __name__ == "__main__":
