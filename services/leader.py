@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 RENEWALS_PER_TTL = 4
 LOOKUP_CACHE_S = 1.0
+CHANNELS_MAX = 16
+"""Every new leader may have a new address; the oldest ones are long gone."""
 MESSAGE_BYTES_MAX = 256 << 20
 
 
@@ -41,6 +43,8 @@ class LeaderElection:
         self._ttl_s = ttl_s
         self._address = ""  # a leader that does not serve yet cannot be found
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._renewed_s = 0.0  # on the monotonic clock: when the last successful attempt began
+        self._turn = asyncio.Lock()  # a renewal with the old address must not overtake an announcement
 
     async def win(self) -> None:
         """Return when this process leads."""
@@ -60,25 +64,37 @@ class LeaderElection:
 
     async def hold(self) -> None:
         """Renew until leadership is lost; then raise Unavailable. The process must stop acting as leader at once."""
-        renewed_s = time.monotonic()
-        while time.monotonic() - renewed_s < self._ttl_s * (1 - 1 / RENEWALS_PER_TTL):
-            await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
-            started_s = time.monotonic()
+        while (left_s := self._safe_s()) > 0:
+            await asyncio.sleep(min(self._ttl_s / RENEWALS_PER_TTL, left_s))
             try:
-                if not await self._try():
+                # Storage that does not answer must not keep us from noticing that the lease runs out.
+                if not await asyncio.wait_for(self._try(), max(self._safe_s(), 0.0)):
                     break
-                renewed_s = started_s
             except Exception as error:
-                log.warning("%s: lease not renewed: %s", self._role, error)
+                log.warning("%s: lease not renewed: %s", self._role, str(error) or type(error).__name__)
         raise Unavailable(f"{self._role}: leadership lost")
 
     async def resign(self) -> None:
-        await asyncio.to_thread(self._leases.release_lease, self._role, self._owner)
+        """Let the next one lead at once. When storage is away, the lease runs out by itself."""
+        release = asyncio.to_thread(self._leases.release_lease, self._role, self._owner)
+        try:
+            await asyncio.wait_for(release, self._ttl_s)
+        except Exception as error:
+            log.warning("%s: lease not released: %s", self._role, str(error) or type(error).__name__)
+
+    def _safe_s(self) -> float:
+        """Seconds for which nobody else can lead, with a margin."""
+        return self._renewed_s + self._ttl_s * (1 - 1 / RENEWALS_PER_TTL) - time.monotonic()
 
     async def _try(self) -> bool:
-        return await asyncio.to_thread(
-            self._leases.acquire_lease, self._role, self._owner, self._address, self._ttl_s, time.time()
-        )
+        async with self._turn:
+            started_s = time.monotonic()
+            won = await asyncio.to_thread(
+                self._leases.acquire_lease, self._role, self._owner, self._address, self._ttl_s, time.time()
+            )
+            if won:
+                self._renewed_s = started_s
+            return won
 
 
 class LeaderChannels:
@@ -88,7 +104,7 @@ class LeaderChannels:
         self._leases = leases
         self._lock = threading.Lock()
         self._found: dict[str, tuple[float, str | None]] = {}
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[str, grpc.Channel] = {}  # the last used last
 
     def leader(self, role: str) -> str | None:
         with self._lock:
@@ -106,6 +122,8 @@ class LeaderChannels:
                 raise Unavailable(f"no {role} leads at present")
             with self._lock:
                 if address not in self._channels:
+                    while len(self._channels) >= CHANNELS_MAX:
+                        self._channels.pop(next(iter(self._channels))).close()
                     self._channels[address] = grpc.insecure_channel(
                         address,
                         options=[
@@ -114,7 +132,8 @@ class LeaderChannels:
                             ("grpc.max_reconnect_backoff_ms", 1000),
                         ],
                     )
-                return self._channels[address]
+                channel = self._channels[address] = self._channels.pop(address)
+                return channel
 
         return find
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
@@ -168,19 +169,28 @@ class Leading:
 
 
 async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
-    """Stand by, lead, and resign. Losing the lease raises: the process ends, and comes back as a standby."""
+    """Stand by, lead, and resign."""
     election = LeaderElection(shared.gateway, role, shared.settings.leader_ttl_s)
     if await _first(election.win(), stop):
         return
     holding = asyncio.create_task(election.hold(), name=f"{role} lease")
+    holding.add_done_callback(_end_with_the_lease)
     try:
         leading = await lead()
         await election.announce(f"{shared.settings.advertised}:{leading.port}")
-        await _first(holding, stop)
-        await leading.end()
+        await stop.wait()
+        await leading.end()  # the lease is renewed until nothing of ours acts any more
     finally:
         holding.cancel()
         await election.resign()
+
+
+def _end_with_the_lease(holding: asyncio.Task[None]) -> None:
+    """A leader that lost its lease ends at once, whatever its threads are doing: another one may lead already."""
+    if not holding.cancelled():
+        log.error("%s; this process ends", holding.exception())
+        logging.shutdown()
+        os._exit(1)
 
 
 async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:

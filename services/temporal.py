@@ -45,7 +45,6 @@ SIGNALS_IN_FLIGHT_MAX = 50
 RPC_TIMEOUT = timedelta(seconds=10)
 RETRY_S = 1.0
 """Between attempts to wake a job."""
-RETRY_S = 1.0
 
 
 async def connect(address: str, namespace: str) -> Client:

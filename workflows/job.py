@@ -122,11 +122,11 @@ class JobWorkflow:
         if not self.progress.kill_count:
             return
         summary = f"kill {self.progress.kill_count} pods"
-        ended = await workflow.execute_activity_method(
-            AdmissionActivities.kill_queued, self.job_id, summary=summary, **RESMGR_CALL
-        )
         told = await workflow.execute_activity_method(
             LaunchActivities.kill_running, self.job_id, summary=summary, **KILL_CALL
+        )
+        ended = await workflow.execute_activity_method(
+            AdmissionActivities.kill_queued, self.job_id, summary=summary, **RESMGR_CALL
         )
         if ended or told:
             self.changed_noted = True  # what was killed in a queue has ended already

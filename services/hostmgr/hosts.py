@@ -17,7 +17,7 @@ from peloton.model.host import Host, HostLease, HostState, LeasedHost
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
-from services.hostmgr.mesos.resources import Json, OfferedResources
+from services.hostmgr.mesos.resources import Json, OfferedResources, needed
 
 HOSTS_PER_LEASE_MAX = 1_000
 WAITING_JOBS_MAX = 10_000
@@ -97,6 +97,9 @@ class HostPool:
     def set_agents(self, agents: Iterable[Agent]) -> None:
         with self._lock:
             self._agents = {a.hostname: a for a in agents}
+            gone = [n for n, h in self._hosts.items() if not h.offers and not h.lease_id and n not in self._agents]
+            for hostname in gone:
+                del self._hosts[hostname]
 
     def add_offers(self, offers: Sequence[Json]) -> set[JobId]:
         """Take new offers in; returns the jobs that waited for hosts."""
@@ -106,6 +109,8 @@ class HostPool:
                 host = self._hosts.get(hostname)
                 agent_id = offer["agent_id"]["value"]
                 if host is None or host.agent_id != agent_id:
+                    for stale_id in host.offers if host else ():
+                        self._host_of_offer.pop(stale_id, None)
                     host = _HostOffers(hostname, agent_id, labels_of(hostname, offer.get("attributes", ())))
                     self._hosts[hostname] = host
                 host.offers[offer["id"]["value"]] = offer
@@ -254,7 +259,7 @@ def _offered(host: _HostOffers, shape: PodShape) -> Resources:
 def _unfit(host: _HostOffers, shape: PodShape) -> str:
     if not host.offers:
         return "nothing on offer"
-    if not shape.resources.fits_in(_offered(host, shape)):
+    if not needed(shape.resources).fits_in(_offered(host, shape)):
         return "not enough resources"
     if shape.port_count and sum(end - begin + 1 for begin, end in host.ports) < shape.port_count:
         return "not enough ports"
@@ -266,7 +271,7 @@ def _unfit(host: _HostOffers, shape: PodShape) -> str:
 def _room(host: _HostOffers, shape: PodShape) -> int:
     """How many pods of the shape fit; at least one, as it has been found fit."""
     offered = _offered(host, shape)
-    rooms = [have // need for have, need in zip(offered, shape.resources, strict=True) if need > 0]
+    rooms = [have // need for have, need in zip(offered, needed(shape.resources), strict=True) if need > 0]
     if shape.port_count:
         rooms.append(sum(end - begin + 1 for begin, end in host.ports) // shape.port_count)
     return min(rooms, default=1_000_000)

@@ -6,12 +6,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from peloton.errors import NotFound, Unavailable
 from peloton.model.host import HostLease, LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.ports import Lifecycles
 from services.hostmgr.hosts import Claim, HostPool
@@ -20,6 +24,7 @@ from services.hostmgr.mesos.codec import TaskTemplate, agents_of, pod_status
 from services.hostmgr.mesos.driver import Disconnected, Driver, local_address
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
+from services.hostmgr.reconcile import InFlight, Look, ReconcileSchedule
 from services.hostmgr.statuses import StatusCommitter
 from services.hostmgr.templates import TemplateCache
 from services.storage.gateway import Gateway
@@ -27,7 +32,6 @@ from services.storage.gateway import Gateway
 log = logging.getLogger(__name__)
 
 AGENTS_PERIOD_S = 10.0
-RECONCILE_PERIOD_S = 1_800.0
 KILL_BATCH = 1_000
 FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
 REJECTED = "REASON_HOST_REJECT_OFFER"
@@ -52,11 +56,16 @@ class HostManagerCore:
         self._lifecycles = lifecycles
         self.pool = HostPool(settings.lease_s)
         self._templates = TemplateCache(gateway, settings.cluster)
-        self._statuses = StatusCommitter(self._commit, self._acknowledge, self._kill_orphans, self._translate)
+        self._statuses = StatusCommitter(
+            self._commit, self._acknowledge, self._kill_orphans, self._translate, missed=self._look_anew
+        )
         self._driver: Driver | None = None
         self._stopping = threading.Event()
         self._look_now = threading.Event()
-        self._reconcile_wanted = True
+        self._reconciling = ReconcileSchedule()
+        self._unsaved_framework_id = ""
+        self._in_flight = InFlight()
+        self._unused_offers: deque[str] = deque()  # claimed, and not known to have come back to Mesos
         self._chores = threading.Thread(target=self._run_chores, name="host chores", daemon=True)
 
     # Life.
@@ -80,22 +89,24 @@ class HostManagerCore:
         self._chores.start()
 
     def stop(self) -> None:
+        """Statuses first, while they can still be acknowledged."""
         self._stopping.set()
         self._look_now.set()
-        self.driver.stop()
-        self._chores.join()
         self._statuses.stop()
+        self.driver.stop()
+        self.driver.join()
+        self._chores.join()
 
     @property
     def driver(self) -> Driver:
         assert self._driver is not None, "the host manager has not been started"
         return self._driver
 
-    # Callbacks of the driver, on its thread.
+    # Callbacks of the driver, on its thread: none of them waits for storage or for Mesos.
 
     def registered(self, driver: Driver, framework_id: Json, master: Json) -> None:
         log.info("subscribed to Mesos at %(hostname)s:%(port)s as %(id)s", {**master, "id": framework_id["value"]})
-        self._gateway.set_framework_id(self._settings.cluster, framework_id["value"])
+        self._unsaved_framework_id = framework_id["value"]
         self._look_anew()
 
     def reregistered(self, driver: Driver, master: Json) -> None:
@@ -104,6 +115,7 @@ class HostManagerCore:
 
     def disconnected(self, driver: Driver) -> None:
         self.pool.forget_offers()
+        self._unused_offers.clear()
 
     def resourceOffers(self, driver: Driver, offers: list[Json]) -> None:
         self._lifecycles.jobs_changed(self.pool.add_offers(offers))
@@ -126,14 +138,23 @@ class HostManagerCore:
     def processHeartBeat(self, driver: Driver) -> None:
         """The driver watches the stream itself."""
 
+    def inverseOffers(self, driver: Driver, offers: list[Json]) -> None:
+        """Maintenance is not answered yet: the operator decides when the host goes."""
+
+    def inverseOfferRescinded(self, driver: Driver, offer_id: Json) -> None:
+        """As above."""
+
+    def frameworkMessage(self, driver: Driver, executor_id: Json, agent_id: Json, message: str) -> None:
+        """No executor of ours sends any."""
+
     def error(self, driver: Driver, message: str) -> None:
         log.error("Mesos refuses the framework: %s", message)
         if message == "Framework has been removed":
             # Its pods are gone with it: a new framework, and reconciliation finds out what is lost.
-            driver._framework.pop("id", None)
+            driver.forget_framework()
 
-    def _look_anew(self) -> None:
-        self._reconcile_wanted = True
+    def _look_anew(self, look: Look = Look.ALL) -> None:
+        self._reconciling.want(look)
         self._look_now.set()
 
     # Leases and launches.
@@ -147,12 +168,32 @@ class HostManagerCore:
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         """Commit, then tell Mesos. Pods that an earlier call committed are refused here, so nothing starts twice;
         pods that Mesos does not take after the commit are stored as LOST and get a new run."""
+        if self._unsaved_framework_id:
+            raise Unavailable("the framework id is not stored yet: a successor could not find what is launched now")
         job = self._gateway.job(job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
         claims = self.pool.claim(lease_id, [p.hostname for p in placements])
         usable = [p for p in placements if p.hostname in claims]
-        templates = self._templates.of_job(job, [pod.instance_id for p in usable for pod in p.pods])
+        pods = [PodId(job_id, pod.instance_id, pod.run_id) for p in usable for pod in p.pods]
+        try:
+            with self._in_flight.launching(pods):
+                taken, failed = self._launch(job, usable, claims)
+        except Exception as error:
+            # Not known what was committed and what arrived. Mesos ignores a DECLINE of offers that were used.
+            self._give_back([offer_id for claim in claims.values() for offer_id in claim.offer_ids])
+            self._look_anew(Look.UNSETTLED)
+            if isinstance(error, OSError):
+                raise Unavailable(f"not known whether Mesos took the launch: {error}") from error
+            raise
+        total = sum(len(p.pods) for p in placements)
+        return LaunchResult(len(taken) - len(failed), total - len(taken), len(failed))
+
+    def _launch(
+        self, job: JobRecord, placements: Sequence[Placement], claims: dict[Hostname, Claim]
+    ) -> tuple[set[int], list[PodId]]:
+        """Instances that were committed, and of those the pods that Mesos did not get."""
+        templates = self._templates.of_job(job, [pod.instance_id for p in placements for pod in p.pods])
         rows = [
             (
                 pod.instance_id,
@@ -161,13 +202,11 @@ class HostManagerCore:
                 claims[p.hostname].agent_id,
                 templates[pod.instance_id].ports(pod.ports),
             )
-            for p in usable
+            for p in placements
             for pod in p.pods
         ]
-        taken = self._gateway.mark_launched(job_id, rows, time.time_ns()) if rows else set()
-        failed = self._accept(job_id, usable, claims, templates, taken)
-        total = sum(len(p.pods) for p in placements)
-        return LaunchResult(len(taken) - len(failed), total - len(taken), len(failed))
+        taken = self._gateway.mark_launched(job.job_id, rows, time.time_ns()) if rows else set()
+        return taken, self._accept(job.job_id, placements, claims, templates, taken)
 
     def _accept(
         self,
@@ -197,18 +236,26 @@ class HostManagerCore:
                 pods.append(pod_id)
             calls.append(_accept_call(claim.offer_ids, tasks))
             pods_of_call.append(pods)
-        try:
-            refusals: Sequence[MesosRefusal | None] = self.driver.send_all(calls)
-        except (Disconnected, OSError) as error:
-            # Not known what arrived: the new runs replace these, and whatever did start is killed as an orphan.
-            refusals = [MesosRefusal(0, str(error))] * len(calls)
-        for pods, refusal in zip(pods_of_call, refusals, strict=True):
+        for placement, pods, refusal in zip(placements, pods_of_call, self._send_accepts(calls), strict=True):
             if refusal:
                 failed += [(pod_id, str(refusal)) for pod_id in pods]
+                self._give_back(claims[placement.hostname].offer_ids)
         if failed:
             now_ns = time.time_ns()
             self._commit([PodStatus(p, PodState.LOST, now_ns, message=m, reason=REJECTED) for p, m in failed])
         return [pod_id for pod_id, _ in failed]
+
+    def _send_accepts(self, calls: Sequence[Json]) -> Sequence[MesosRefusal | None]:
+        try:
+            return self.driver.send_all(calls)
+        except Disconnected as error:
+            return [MesosRefusal(0, str(error))] * len(calls)
+        # An OSError goes on to our caller: not known what arrived, so reconciliation decides. Were the pods called
+        # LOST here, one that runs, and has said so already, would run on beside its next run.
+
+    def _give_back(self, offer_ids: Sequence[str]) -> None:
+        self._unused_offers.extend(offer_ids)
+        self._look_now.set()
 
     # Kills.
 
@@ -230,10 +277,12 @@ class HostManagerCore:
         if not calls:
             return
         try:
-            self.driver.send_all(calls)
+            faults: list[Exception] = [refusal for refusal in self.driver.send_all(calls) if refusal]
         except (Disconnected, OSError) as error:
+            faults = [error]
+        if faults:
             self._look_anew()
-            raise Unavailable(f"{len(calls)} pods not killed yet: {error}") from error
+            raise Unavailable(f"{len(calls)} pods not killed yet: {faults[0]}") from faults[0]
 
     def _kill_orphans(self, orphans: list[PodId]) -> None:
         log.info("killing %d runs that nobody wants any more", len(orphans))
@@ -271,20 +320,20 @@ class HostManagerCore:
         except (Disconnected, OSError) as error:
             log.info("%d acknowledgements not sent: %s; the updates come again", len(calls), error)
 
-    # Chores: agents, reconciliation.
+    # Chores: the framework id, offers to give back, agents, reconciliation.
 
     def _run_chores(self) -> None:
-        next_reconcile_s = 0.0
         while not self._stopping.is_set():
             self._look_now.clear()
             if self.driver.connected:
+                self._attempt("framework id", self._save_framework_id)
+                self._attempt("offers", self._return_offers)
                 self._attempt("agents", self._refresh_agents)
-                if self._reconcile_wanted or time.monotonic() >= next_reconcile_s:
-                    self._reconcile_wanted = False
-                    if not self._attempt("reconciliation", self._reconcile):
-                        self._reconcile_wanted = True
-                    next_reconcile_s = time.monotonic() + RECONCILE_PERIOD_S
-            self._look_now.wait(1.0 if self._reconcile_wanted else AGENTS_PERIOD_S)
+                look = self._reconciling.take(time.monotonic())
+                if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
+                    self._reconciling.want(look)
+            is_behind = self._reconciling.is_wanted or self._unsaved_framework_id or self._unused_offers
+            self._look_now.wait(1.0 if is_behind else AGENTS_PERIOD_S)
             self._stopping.wait(0.2)  # offers of many new agents ask for one look, not for many
 
     def _attempt(self, what: str, chore: Callable[[], None]) -> bool:
@@ -296,20 +345,48 @@ class HostManagerCore:
             return False
         return True
 
+    def _save_framework_id(self) -> None:
+        if unsaved := self._unsaved_framework_id:
+            self._gateway.set_framework_id(self._settings.cluster, unsaved)
+            if self._unsaved_framework_id == unsaved:
+                self._unsaved_framework_id = ""
+
+    def _return_offers(self) -> None:
+        offer_ids: list[str] = []
+        with suppress(IndexError):
+            while True:
+                offer_ids.append(self._unused_offers.popleft())
+        if offer_ids:
+            try:
+                self.driver.send_all([_accept_call(offer_ids, [])])
+            except (Disconnected, OSError):
+                self._unused_offers.extend(offer_ids)
+                raise
+
     def _refresh_agents(self) -> None:
         self.pool.set_agents(agents_of(operator.call(self.driver.master, {"type": "GET_AGENTS"})))
 
-    def _reconcile(self) -> None:
-        """Ask Mesos about every pod that storage believes on a host, tell it again what must end, and wake all
-        active jobs: their wake-ups may have died with our predecessor."""
+    def _reconcile(self, look: Look) -> None:
+        """Ask Mesos about the pods that storage believes on hosts, and tell it again what must end. A look at
+        everything wakes all active jobs too: their wake-ups may have died with our predecessor."""
         again: list[Kill] = []
         for page in self._gateway.pods_on_hosts():
-            tasks = [{"task_id": {"value": str(pod_id)}, "agent_id": {"value": agent}} for pod_id, _, agent, _ in page]
-            self.driver.send_all([{"type": "RECONCILE", "reconcile": {"tasks": tasks}}])
-            again += [(pod, host, agent, 0) for pod, host, agent, state in page if state is PodState.KILLING]
-        self.driver.send_all([{"type": "RECONCILE", "reconcile": {"tasks": []}}])
+            asked = self._in_flight.landed([row for row in page if look.covers(row[3])])
+            tasks = [{"task_id": {"value": str(pod_id)}, "agent_id": {"value": agent}} for pod_id, _, agent, _ in asked]
+            if tasks:
+                self._ask(tasks)
+            again += [(pod, host, agent, 0) for pod, host, agent, state in asked if state is PodState.KILLING]
+        if look is Look.ALL:
+            self._ask([])
         self._kill(again)
-        self._lifecycles.jobs_changed(self._gateway.active_job_ids())
+        if look is Look.ALL:
+            self._lifecycles.jobs_changed(self._gateway.active_job_ids())
+
+    def _ask(self, tasks: list[Json]) -> None:
+        """Without tasks: about everything that Mesos knows of us."""
+        for refusal in self.driver.send_all([{"type": "RECONCILE", "reconcile": {"tasks": tasks}}]):
+            if refusal:
+                raise refusal
 
 
 def _accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:

@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from peloton.model.ids import PodId
 from peloton.model.pod import PodStatus
@@ -33,19 +34,29 @@ class StatusCommitter:
         acknowledge: Callable[[list[Json]], None],
         kill_orphans: Callable[[list[PodId]], None],
         translate: Callable[[Json], PodStatus | None],
+        missed: Callable[[], None] = lambda: None,
+        patience_s: float = 1.0,
     ) -> None:
+        """``missed`` is told that an update is lost which Mesos sends only once: the master's own have no uuid.
+        ``patience_s`` passes after a batch that failed."""
         self._commit = commit
         self._acknowledge = acknowledge
         self._kill_orphans = kill_orphans
         self._translate = translate
+        self._missed = missed
+        self._patience_s = patience_s
         self._updates: queue.Queue[Json | None] = queue.Queue(QUEUE_MAX)
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="status committer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._updates.put(None)
+        """Commit what waits, unless storage is away: then Mesos sends it to whoever leads next."""
+        self._stopping.set()
+        with suppress(queue.Full):  # then the thread is not waiting, and sees that it is to stop
+            self._updates.put_nowait(None)
         self._thread.join()
 
     def add(self, status: Json) -> None:
@@ -53,16 +64,21 @@ class StatusCommitter:
             self._updates.put_nowait(status)
         except queue.Full:
             log.warning("%d status updates wait already: one is left to Mesos to send again", QUEUE_MAX)
+            if not status.get("uuid"):
+                self._missed()
 
     def _run(self) -> None:
         while True:
             batch, is_last = self._gather()
-            if batch:
-                try:
+            is_last |= self._stopping.is_set() and self._updates.empty()
+            try:
+                if batch:
                     self._process(batch)
-                except Exception:
-                    log.exception("%d status updates not committed: Mesos sends them again", len(batch))
-                    time.sleep(1.0)  # storage is away; the queue is bounded, and so is the patience of nobody
+            except Exception:
+                log.exception("%d status updates not committed: Mesos sends them again", len(batch))
+                if not all(update.get("uuid") for update in batch):
+                    self._missed()
+                is_last |= self._stopping.wait(self._patience_s)  # storage is away; the queue is bounded
             if is_last:
                 return
 

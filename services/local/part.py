@@ -100,6 +100,9 @@ class Part:
             delay_s = min(delay_s * 2, RESTART_MAX_S)
             if self.is_wanted:
                 await self._spawn()
+            if not self.is_wanted and self.is_running:  # a stop that came while it started
+                self.process.kill()
+                await self.process.wait()
 
     async def _pump(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict
 
 from peloton.api.v0.task import task_pb2
 from peloton.model.host import PlacedPod
-from peloton.model.ids import JobId, PodId
+from peloton.model.ids import JobId, PodId, parse_job_id
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
@@ -37,6 +37,7 @@ def pod_status(status: Json, host: str) -> PodStatus | None:
     state = _STATES.get(status["state"])
     try:
         pod_id = PodId.parse(status["task_id"]["value"])
+        parse_job_id(pod_id.job_id)
     except ValueError:
         return None
     if state is None:

@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS_MAX = 5
 BACKOFF_MAX_S = 5.0
+SUPERSEDED_WAIT_S = 15.0
+"""How long to stay away when another process has subscribed as our framework: it leads, and we are about to learn
+so, or it is gone by then. Coming back at once would throw it out in turn."""
+SUPERSEDED = "Framework failed over"
 Json = dict[str, Any]
 
 
@@ -58,7 +62,11 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         # failover=True: a crash or a stop of ours never tears the framework down.
         super().__init__(scheduler, framework, master, failover=True, implicit_acknowledgements=False)
         self._heartbeat_s = 15.0
+        self._failures = 0  # in a row, until a subscription succeeds
+        self._not_before_s = 0.0
         self._pipe: Pipe | None = None
+        self._pipe_stream_id = ""
+        self._pipe_losses = 0
         self._pipe_lock = threading.Lock()
 
     # The event stream: replaces Process._run.
@@ -68,28 +76,21 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         wakeup = self._wakeup_fds[0]
         selector.register(wakeup, selectors.EVENT_READ)
         stream: EventStream | None = None
-        not_before, failures = 0.0, 0
         try:
             while self._is_wanted():
                 if stream is not None and self._new_master != self._master:
                     self._drop(stream, selector, "the master changed")
                     stream = None
                 self._master = self._new_master
-                if stream is None and self._master and time.monotonic() >= not_before:
+                if stream is None and self._master and time.monotonic() >= self._not_before_s:
                     stream = self._open(selector)
-                    failures = failures + 1 if stream is None else failures
-                    not_before = time.monotonic() + _backoff_s(failures)
                 for key, _ in selector.select(0.5):
                     if key.fd == wakeup:
                         os.read(wakeup, 4096)
-                    elif stream is not None:
-                        why = self._read(stream)
-                        failures = 0 if self.stream_id else failures
-                        if why:
-                            self._drop(stream, selector, why)
-                            stream = None
-                            failures += 1
-                            not_before = time.monotonic() + _backoff_s(failures)
+                    elif stream is not None and (why := self._read(stream)):
+                        self._drop(stream, selector, why)
+                        stream = None
+                        self._step_back()
                 if stream is not None and stream.silent_s() > MISSED_HEARTBEATS_MAX * self._heartbeat_s:
                     self._drop(stream, selector, "no heartbeat")
                     stream = None
@@ -97,6 +98,7 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
             if stream is not None:
                 self._drop(stream, selector, "stopped")
             selector.close()
+            self._close_pipe()
             with self._lock:
                 for fd in self._wakeup_fds:
                     os.close(fd)
@@ -110,28 +112,39 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
     def _open(self, selector: selectors.BaseSelector) -> EventStream | None:
         try:
             stream = EventStream(self._master or "", self.gen_request())
-        except OSError as error:
+        except (OSError, ValueError) as error:
             log.warning("Mesos master %s not reached: %s", self._master, error)
+            self._step_back()
             return None
         selector.register(stream.sock, selectors.EVENT_READ)
         return stream
+
+    def _step_back(self) -> None:
+        """Wait a little longer each time; and without a detector the way to the leader begins at the master that we
+        were told of, whoever it redirected us to before."""
+        self._failures += 1
+        self._not_before_s = max(self._not_before_s, time.monotonic() + _backoff_s(self._failures))
+        if self.detector is None and "://" not in self.master_uri and self._new_master == self._master:
+            self._new_master = self.master_uri if ":" in self.master_uri else f"{self.master_uri}:5050"
 
     def _read(self, stream: EventStream) -> str:
         """Handle what has arrived; returns why the stream is over, or nothing."""
         try:
             records, is_open = stream.read()
+            events = [orjson.loads(record) for record in records]
         except Exception as error:
             return f"broken stream: {error}"
         if self.stream_id is None and stream.status:
             if stream.status == 307:
                 target = stream.headers.get("location", "")
-                self.change_master(urlparse(target).netloc or target)
-                return "redirected to the leading master"
+                if leader := urlparse(target).netloc or target:
+                    self.change_master(leader)
+                return f"redirected to the leading master {leader}"
             if stream.status != 200:
                 return f"HTTP {stream.status} {stream.error.decode(errors='replace')}" if not is_open else ""
             self.stream_id = stream.headers.get("mesos-stream-id", "")
-        for record in records:
-            self._call(self.on_event, orjson.loads(record))
+        for event in events:
+            self._call(self.on_event, event)
         return "" if is_open else "closed by the master"
 
     def _drop(self, stream: EventStream, selector: selectors.BaseSelector, why: str) -> None:
@@ -148,8 +161,18 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
             log.exception("a Mesos callback failed")
 
     def on_subscribed(self, info: Json) -> None:
+        self._failures = 0
         self._heartbeat_s = float(info.get("heartbeat_interval_seconds", 15.0))
         super().on_subscribed(info)
+
+    def on_error(self, event: Json) -> None:
+        if event.get("message") == SUPERSEDED:
+            self._not_before_s = time.monotonic() + SUPERSEDED_WAIT_S
+        super().on_error(event)
+
+    def forget_framework(self) -> None:
+        """Subscribe as a new framework the next time: the master has removed this one."""
+        self._framework.pop("id", None)
 
     def stop(self, failover: bool = True) -> None:
         super().stop(failover=True)
@@ -165,20 +188,43 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
 
         Raises Disconnected when nothing was sent, OSError when it is not known what arrived.
         """
-        stream_id, master = self.stream_id, self._master
+        stream_id, master, losses = self.stream_id, self._master, self._pipe_losses
         if not stream_id or not master:
             raise Disconnected(f"not subscribed to Mesos at {master}")
         framework_id = {"value": self.framework_id}
         bodies = [orjson.dumps({"framework_id": framework_id, **call}) for call in calls]
         with self._pipe_lock:
-            if self._pipe is None or self._pipe.address != master:
-                self._pipe = Pipe(master)
+            # Who waited behind a master that hangs does not wait for it in turn.
+            if losses != self._pipe_losses or stream_id != self.stream_id:
+                raise Disconnected(f"the connection to Mesos at {master} was lost meanwhile")
+            pipe = self._pipe_to(master, stream_id)
             try:
-                return self._pipe.post(bodies, stream_id)
+                return pipe.post(bodies, stream_id)
             except OSError:
-                self._pipe.close()
-                self._pipe = None
+                self._lose_pipe()
                 raise
+
+    def _pipe_to(self, master: str, stream_id: str) -> Pipe:
+        """The connection of this subscription: one from before may lead to a master that is gone."""
+        if self._pipe is None or self._pipe_stream_id != stream_id:
+            self._lose_pipe(count=False)
+            try:
+                self._pipe = Pipe(master)
+            except OSError as error:
+                self._lose_pipe()
+                raise Disconnected(f"Mesos master {master} not reached: {error}") from error
+            self._pipe_stream_id = stream_id
+        return self._pipe
+
+    def _lose_pipe(self, count: bool = True) -> None:
+        self._pipe_losses += count
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+
+    def _close_pipe(self) -> None:
+        with self._pipe_lock:
+            self._lose_pipe()
 
     def _send(self, body: Json, path: str = "", method: str = "POST", headers: Json | None = None) -> Json:
         """All of pymesos's own calls pass here."""
@@ -189,12 +235,12 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
 
 
 def _backoff_s(failures: int) -> float:
-    return min(BACKOFF_MAX_S, 0.1 * 2**failures) * random.uniform(0.5, 1.0) if failures else 0.0
+    return min(BACKOFF_MAX_S, 0.1 * 2.0 ** min(failures, 10)) * random.uniform(0.5, 1.0) if failures else 0.0
 
 
 def local_address(master: str) -> str:
     """The address of this machine on the way to the master; behind ZooKeeper it is not known yet: the host name."""
     if "://" not in master:
-        with suppress(OSError), connect(master) as sock:
+        with suppress(OSError, ValueError), connect(master) as sock:
             return str(sock.getsockname()[0])
     return socket.gethostname()

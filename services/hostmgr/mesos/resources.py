@@ -14,6 +14,11 @@ LEAST_CPU_MILLI = 10
 """Mesos refuses a task without resources; a pod that asks for none takes this much."""
 
 
+def needed(asked: Resources) -> Resources:
+    """What a pod that asks for this much takes."""
+    return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
+
+
 @dataclass(slots=True)
 class OfferedResources:
     """A mutable pot of offered resources of one host, from any number of offers."""
@@ -29,7 +34,7 @@ class OfferedResources:
             if entry["type"] == "SCALAR" and name in _KINDS:
                 amount = round(entry["scalar"]["value"] * 1000)
                 self.scalars.append((name, "revocable" in entry, amount, entry))
-            elif name == "ports":
+            elif name == "ports" and entry.get("ranges", {}).get("range"):
                 self.port_entries.append(entry)
 
     def total(self, revocable: bool) -> Resources:
@@ -45,8 +50,7 @@ class OfferedResources:
 
     def take(self, wanted: Resources, revocable: bool, ports: Iterable[int]) -> list[Json] | None:
         """Entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when it is not there."""
-        if not any(wanted):
-            wanted = Resources(cpu_milli=LEAST_CPU_MILLI)
+        wanted = needed(wanted)
         needs = {
             "cpus": wanted.cpu_milli,
             "mem": wanted.memory_mib * 1000,

@@ -12,6 +12,7 @@ READ_BYTES = 1 << 20
 CONNECT_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 15.0
 PIPELINE_BYTES_MAX = 1 << 20
+RECORD_HEAD_BYTES_MAX = 24
 PIPELINE_CALLS_MAX = 128
 """Requests in flight on the connection: more would fill both socket buffers and stop both sides."""
 
@@ -45,7 +46,11 @@ class EventStream:
         self._is_ended = False
         self._heard = time.monotonic()
         self.sock = connect(address)
-        self.sock.sendall(request)
+        try:
+            self.sock.sendall(request)
+        except OSError:
+            self.sock.close()
+            raise
         self.sock.setblocking(False)
 
     def close(self) -> None:
@@ -88,10 +93,16 @@ class EventStream:
         self._is_ended = True
 
     def _cut(self) -> None:
-        """A record is its length in decimal, a newline, and so many bytes."""
+        """A record is its length in decimal, a newline, and so many bytes. Raises ValueError for anything else."""
         position = 0
-        while (newline := self._pending.find(b"\n", position, position + 24)) >= 0:
-            end = newline + 1 + int(self._pending[position:newline])
+        while True:
+            newline = self._pending.find(b"\n", position, position + RECORD_HEAD_BYTES_MAX)
+            head = self._pending[position : newline if newline >= 0 else position + RECORD_HEAD_BYTES_MAX]
+            if len(head) == RECORD_HEAD_BYTES_MAX or (not head.isdigit() and (head or newline >= 0)):
+                raise ValueError(f"a record begins with {bytes(head)!r}")
+            if newline < 0:
+                break
+            end = newline + 1 + int(head)
             if end > len(self._pending):
                 break
             self._records.append(bytes(self._pending[newline + 1 : end]))

@@ -1,0 +1,65 @@
+"""A host manager on a Mesos cluster: emulated without processes, emulated with them, or the one that
+PELOTON_TEST_MESOS names (host:port of its master; the framework is torn down after each test)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.storage import migrate
+from tests.conformance.hostmgr.link import Link
+from tests.conformance.hostmgr.world import Emulated, World, wait
+
+MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    return path
+
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
+    """Makes a world; its settings are those of ``Emulated``."""
+    ends: list[Callable[[], None]] = []
+
+    def one(real_mesos: bool = False, lease_s: float = 30.0, **settings: Any) -> World:
+        shutil.copy(empty_database, tmp_path / "peloton.db")
+        cluster = None if real_mesos else Emulated(tmp_path / "minicluster", **settings)
+        host, _, port = MESOS.rpartition(":")
+        link = Link(cluster.target if cluster else (host, int(port)))
+        world = World(f"sqlite:///{tmp_path / 'peloton.db'}", link, cluster, lease_s)
+        ends.extend([world.close, link.close] + ([cluster.close] if cluster else []))
+        wait(lambda: world.core.driver.framework_id, "a subscription")
+        wait(lambda: world.gateway.framework_id("local"), "the framework id in storage")
+        return world
+
+    yield one
+    for end in ends:
+        end()
+
+
+@pytest.fixture
+def world(make: Make) -> World:
+    """Emulated, without processes."""
+    return make()
+
+
+@pytest.fixture(params=["simulated", "processes", "mesos"])
+def any_world(request: pytest.FixtureRequest, make: Make) -> World:
+    """Each of the three."""
+    if request.param == "mesos" and not MESOS:
+        pytest.skip("PELOTON_TEST_MESOS names no Mesos master")
+    if request.param == "mesos":
+        return make(real_mesos=True)
+    return make(simulate=request.param == "simulated")

@@ -1,0 +1,374 @@
+"""What breaks between storage and Mesos, and how it comes right."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.model.host import LaunchResult
+from peloton.model.ids import JobId, PodId, new_job_id
+from peloton.model.job import JobState
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from tests.conformance.hostmgr.world import LONG, Outage, World, wait
+
+KILLED, LAUNCHED, LOST, RUNNING = PodState.KILLED, PodState.LAUNCHED, PodState.LOST, PodState.RUNNING
+MASTER = {"hostname": "a new", "port": 5050}
+
+
+def relaunched(world: World, job: JobId) -> None:
+    """Settle gives the run that was lost its successor, and the successor runs."""
+    world.admit(job)
+    world.launch(world.place(job))
+    world.wait_states(job, {"RUNNING": 1})
+
+
+# The host manager dies.
+
+
+def test_pods_outlive_their_host_manager(any_world: World) -> None:
+    """The next leader takes the same framework; what runs keeps running, and can be killed."""
+    world = any_world
+    job = world.running(2)
+    before, framework_id = world.tasks(), world.core.driver.framework_id
+    world.core.stop()
+
+    world.lead()
+
+    world.wait_calls("SUBSCRIBE", after=1)
+    wait(lambda: world.core.driver.connected, "the subscription")
+    assert (framework_id, before) == (world.core.driver.framework_id, world.tasks())
+    assert {"RUNNING": 2} == world.states(job)
+    world.kill(job)
+    world.wait_states(job, {"KILLED": 2})
+
+
+def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> None:
+    """The host manager dies between its commit and the ACCEPT: the next one reconciles, and settle gives a new run."""
+    job = world.job()
+    batch = world.place(job)
+    world.core.stop()
+    world.gateway.mark_launched(job, [(0, 1, "h0", world.core.pool.hosts()[0].hostname, {})], 1)
+
+    world.lead()
+
+    world.wait_states(job, {"LOST": 1})
+    relaunched(world, job)
+    assert [(1, LAUNCHED), (1, LOST), (2, LAUNCHED), (2, RUNNING)] == world.history(job)
+    assert batch.job_id in world.wakes.jobs
+
+
+def test_a_kill_that_mesos_never_got_is_told_again(world: World) -> None:
+    """The host manager dies between marking a pod KILLING and the KILL: the next one sends it."""
+    job = world.running()
+    world.core.stop()
+    world.gateway.set_job_goal(job, JobState.KILLED, 1)
+    world.gateway.mark_killing(job, 10)
+
+    world.lead()
+
+    world.wait_states(job, {"KILLED": 1})
+
+
+def test_what_ended_meanwhile_is_learnt_by_the_next_leader(world: World) -> None:
+    """A pod that ends while nobody is subscribed is stored when somebody is."""
+    job = world.start(command="sleep 0.3")
+    world.wait_states(job, {"RUNNING": 1})
+    world.core.stop()
+
+    world.lead()
+
+    world.wait_states(job, {"SUCCEEDED": 1})
+
+
+def test_a_leader_that_was_replaced_stays_away(world: World) -> None:
+    """Two host managers: the older one does not take the subscription back from the newer one."""
+    older = world.core
+    newer = world.lead()
+
+    wait(lambda: newer.driver.connected and not older.driver.connected, "the newer one alone")
+    job = world.running()
+
+    assert 2 == world.link.calls.count("SUBSCRIBE")
+    assert {"RUNNING": 1} == world.states(job)
+
+
+def test_a_leader_that_was_replaced_launches_nothing(world: World) -> None:
+    """Its commit stands, Mesos does not take its ACCEPT: the pod is LOST for its successor to repeat."""
+    older = world.core
+    batch = world.place(world.job())
+    newer = threading.Event()
+
+    def replaced(_: JobId) -> None:
+        world.lead()
+        wait(lambda: world.core.driver.connected and not older.driver.connected, "the newer one")
+        newer.set()
+
+    world.gateway.on_launched = replaced
+
+    assert LaunchResult(0, 0, 1) == older.launch(batch.job_id, batch.lease_id, batch.placements)
+    assert newer.is_set()
+    relaunched(world, batch.job_id)
+
+
+# The connection breaks.
+
+
+def test_a_cut_connection_is_made_again(any_world: World) -> None:
+    """The driver subscribes again; a lease from before claims nothing; pods run on."""
+    world = any_world
+    job = world.running()
+    batch = world.place(world.job())
+
+    world.link.cut()
+
+    world.wait_calls("SUBSCRIBE", after=len(world.link.calls) - 1)
+    wait(lambda: world.core.driver.connected, "the subscription")
+    assert LaunchResult(0, 1) == world.launch(batch)
+    assert LaunchResult(1) == world.launch(world.place(batch.job_id))
+    assert {"RUNNING": 1} == world.states(job)
+
+
+def test_a_launch_while_mesos_is_away_is_lost_and_repeated(world: World) -> None:
+    """What was committed but not sent is LOST with the reason that gives it a new run in any case."""
+    batch = world.place(world.job())
+
+    def away(_: JobId) -> None:
+        world.link.down()
+        wait(lambda: not world.core.driver.connected, "the end of the subscription")
+
+    world.gateway.on_launched = away
+
+    assert LaunchResult(0, 0, 1) == world.launch(batch)
+    assert (LOST, "REASON_HOST_REJECT_OFFER") == (world.pod(batch.job_id).state, world.pod(batch.job_id).reason)
+    world.link.up()
+    relaunched(world, batch.job_id)
+
+
+def test_a_launch_whose_answer_is_lost_runs_once(any_world: World) -> None:
+    """Mesos took the ACCEPT but could not say so: the pod is not called lost, it runs, and nothing is repeated."""
+    world = any_world
+    batch = world.place(world.job())
+    world.link.lose_answer = "ACCEPT"
+
+    with pytest.raises(Unavailable, match="not known whether"):
+        world.launch(batch)
+
+    world.wait_states(batch.job_id, {"RUNNING": 1})
+    assert LaunchResult(0, 1) == world.launch(batch)
+    assert [1] == sorted({run for run, _ in world.history(batch.job_id)})
+    assert [str(PodId(batch.job_id, 0, 1))] == world.tasks()
+
+
+def test_a_launch_that_is_lost_on_its_way_is_repeated(any_world: World) -> None:
+    """Mesos never got the ACCEPT: it says so when it is asked, and the pod gets a new run on offers that came back."""
+    world = any_world
+    job = world.job()
+    batch = world.place(job)
+    world.link.lose_call = "ACCEPT"
+
+    with pytest.raises(Unavailable, match="not known whether"):
+        world.launch(batch)
+
+    world.wait_states(job, {"LOST": 1})
+    relaunched(world, job)
+    free = 3 * 4_000 - 1_000
+    wait(lambda: world._cluster is None or sum(h.free.cpu_milli for h in world.core.pool.hosts()) == free, "offers")
+
+
+def test_a_kill_that_is_lost_on_its_way_is_sent_again(any_world: World) -> None:
+    """The caller learns that it failed; reconciliation repeats it while the subscription lives on."""
+    world = any_world
+    job = world.running()
+    subscriptions = world.link.calls.count("SUBSCRIBE")
+    world.link.lose_call = "KILL"
+
+    with pytest.raises(Unavailable, match="not killed yet"):
+        world.kill(job)
+
+    world.wait_states(job, {"KILLED": 1})
+    assert subscriptions == world.link.calls.count("SUBSCRIBE")
+
+
+def test_an_acknowledgement_that_is_lost_is_sent_again(world: World) -> None:
+    """The agent repeats the update; it changes nothing in storage and is acknowledged."""
+    world.link.lose_call = "ACKNOWLEDGE"
+
+    job = world.start(command="true")
+
+    world.wait_states(job, {"SUCCEEDED": 1})
+    wait(lambda: not world.cluster.cluster.master.live[world.core.driver.framework_id].tasks, "acknowledgements")
+    assert 1 == [state for _, state in world.history(job)].count(RUNNING)
+
+
+def test_a_master_without_memory_loses_pods_but_takes_new_ones(world: World) -> None:
+    """A new master at the old address knows neither framework nor pods: they are LOST, and the next launch works."""
+    job = world.running()
+
+    world.restart_master()
+
+    world.wait_states(job, {"LOST": 1})
+    assert world.running()
+
+
+def test_a_removed_framework_comes_back_as_a_new_one(world: World) -> None:
+    """Its pods are gone with it, the new id is stored, and launches go on."""
+    job = world.running()
+    before = world.core.driver.framework_id
+
+    world.cluster.remove_frameworks()
+
+    wait(lambda: world.core.driver.framework_id not in (None, before), "another framework")
+    world.wait_states(job, {"LOST": 1})
+    wait(lambda: world.gateway.framework_id("local") == world.core.driver.framework_id, "its id in storage")
+    assert world.running()
+
+
+# Storage breaks.
+
+
+def test_nothing_is_launched_before_the_framework_id_is_stored(world: World) -> None:
+    """A successor could not find such pods: the launch is refused until storage has taken the id."""
+    world.gateway.framework_ids_to_fail = 3
+    world.cluster.remove_frameworks()
+    wait(lambda: world.gateway.framework_ids_to_fail < 3, "a new framework")
+    batch = world.place(world.job())
+
+    with pytest.raises(Unavailable, match="framework id is not stored"):
+        world.launch(batch)
+
+    wait(lambda: world.gateway.framework_id("local") == world.core.driver.framework_id, "its id in storage")
+    assert LaunchResult(1) == world.launch(world.place(batch.job_id))
+
+
+@pytest.mark.parametrize("when", ["launches_to_fail", "answers_to_fail"])
+def test_a_failed_commit_of_a_launch_costs_no_offer(when: str, world: World) -> None:
+    """Whether or not the pods were committed, the hosts come back; a commit that did happen is found to be lost."""
+    batch = world.place(world.job(12))
+    setattr(world.gateway, when, 1)
+
+    with pytest.raises(Outage):
+        world.launch(batch)
+
+    if when == "answers_to_fail":
+        world.wait_states(batch.job_id, {"LOST": 12})
+        world.admit(batch.job_id)
+    assert LaunchResult(12) == world.launch(world.place(batch.job_id))
+    world.wait_states(batch.job_id, {"RUNNING": 12})
+
+
+def test_news_that_mesos_tells_only_once_is_not_lost_with_its_commit(world: World) -> None:
+    """The master's own updates carry no uuid and are not repeated: after a failed commit we ask."""
+    job = world.running()
+    host = world.pod(job).host
+    world.gateway.commits_to_fail = 1
+
+    world.cluster.agent(host, "freeze")
+
+    wait(lambda: not world.gateway.commits_to_fail, "the failed commit")
+    world.wait_states(job, {"LOST": 1})
+
+
+# Hosts break.
+
+
+def test_pods_of_a_host_that_stays_away_are_lost(world: World) -> None:
+    """Mesos gives the agent up; the pod of a batch job without retries rests as LOST."""
+    job = world.running()
+
+    world.cluster.agent(world.pod(job).host, "stop")
+
+    world.wait_states(job, {"LOST": 1})
+    wait(lambda: len(world.core.pool.hosts()) == 2, "two hosts")
+
+
+def test_a_pod_that_comes_back_with_its_host_is_killed(world: World) -> None:
+    """It was called LOST when its agent was away: what returns is an orphan."""
+    job = world.running()
+    host = world.pod(job).host
+    world.cluster.agent(host, "freeze")
+    world.wait_states(job, {"LOST": 1})
+
+    world.cluster.agent(host, "start")
+
+    world.wait_calls("KILL")
+    wait(lambda: not world.tasks(), "the end of the orphan")
+    assert {"LOST": 1} == world.states(job)
+
+
+def test_a_run_that_nobody_wants_is_killed(any_world: World) -> None:
+    """A pod of a job that storage does not know is killed at its first report."""
+    world = any_world
+    stranger = PodId(new_job_id(), 0, 1)
+    batch = world.place(world.job())
+    (claim,) = world.core.pool.claim(batch.lease_id, [batch.placements[0].hostname]).values()
+    task = {
+        "name": "stranger",
+        "task_id": {"value": str(stranger)},
+        "agent_id": {"value": claim.agent_id},
+        "command": {"value": LONG},
+        "resources": claim.pot.take(Resources.of(0.1, 32), False, ()),
+    }
+    launch = {"type": "LAUNCH", "launch": {"task_infos": [task]}}
+    offers = [{"value": offer_id} for offer_id in claim.offer_ids]
+
+    world.core.driver.send_all([{"type": "ACCEPT", "accept": {"offer_ids": offers, "operations": [launch]}}])
+
+    world.wait_calls("KILL")
+    wait(lambda: not world.tasks(), "the end of the orphan")
+
+
+# Calls cross each other.
+
+
+def test_mesos_is_not_asked_about_a_launch_on_its_way(world: World) -> None:
+    """Reconciliation between the commit and the ACCEPT would call the pod lost: it leaves it out."""
+    batch = world.place(world.job())
+
+    def reconciled(_: JobId) -> None:
+        asked = len(world.link.calls)
+        world.core.reregistered(world.core.driver, MASTER)
+        world.wait_calls("RECONCILE", after=asked)
+
+    world.gateway.on_launched = reconciled
+
+    world.launch(batch)
+
+    world.wait_states(batch.job_id, {"RUNNING": 1})
+    assert [(1, LAUNCHED), (1, RUNNING)] == world.history(batch.job_id)
+
+
+def test_a_kill_that_overtakes_its_launch_wins(world: World) -> None:
+    """Mesos does not know the pod when the KILL arrives; what the ACCEPT starts afterwards is killed as an orphan."""
+    job = world.job()
+    batch = world.place(job)
+
+    def killed(_: JobId) -> None:
+        world.kill(job)
+        world.wait_states(job, {"KILLED": 1})
+
+    world.gateway.on_launched = killed
+
+    world.launch(batch)
+
+    wait(lambda: world.link.calls.count("KILL") == 2 and not world.tasks(), "the end of what was started")
+    assert {"KILLED": 1} == world.states(job)
+    assert KILLED is world.history(job)[-1][1]
+
+
+def test_more_pods_than_one_call_kills_are_killed_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call tells how many it told, until there are none left."""
+    monkeypatch.setattr("services.hostmgr.manager.KILL_BATCH", 5)
+    job = world.running(12)
+
+    assert [5, 5, 2, 0] == [world.kill(job), *(world.core.kill_running(job) for _ in range(3))]
+    world.wait_states(job, {"KILLED": 12})
+
+
+def test_an_unknown_lease_launches_nothing(world: World) -> None:
+    """Neither does giving it back disturb anybody."""
+    world.core.release("unknown")
+
+    assert LaunchResult(0, 0) == world.core.launch(world.job(), "unknown", ())

@@ -1,0 +1,283 @@
+"""A host manager, its storage and a Mesos cluster, and what tests do with them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from peloton.api.v0.job import job_pb2
+from peloton.model.host import HostLease, LaunchResult, PlacementBatch
+from peloton.model.ids import JobId
+from peloton.model.job import JobProgress, JobState
+from peloton.model.pod import PodRecord, PodShape, PodState
+from peloton.scheduling.placement import FirstFitPlacer
+from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+from services.hostmgr.mesos import operator
+from services.minicluster.hosts import HostSpec
+from services.minicluster.server import Minicluster
+from services.minicluster.settings import MiniclusterSettings
+from services.storage.gateway import Gateway, StatusOutcome
+from tests.conformance.hostmgr.link import Link
+from tests.conformance.storage import builders
+
+PATIENCE_S = 20.0
+LONG = "sleep 300"
+WAITING = frozenset({PodState.INITIALIZED, PodState.PENDING, PodState.READY})
+
+
+def wait(condition: Callable[[], Any], what: str) -> Any:
+    """The first true value of the condition."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline_s, f"still waiting for {what}"
+        threading.Event().wait(0.01)
+    return value
+
+
+class Emulated:
+    """A minicluster on a thread of its own."""
+
+    def __init__(self, folder: Path, *, simulate: bool = True, hosts: Iterable[HostSpec] = (), **more: Any) -> None:
+        self._settings = {
+            "data_dir": folder,
+            "hosts": tuple(hosts) or tuple(HostSpec(f"h{i}", revocable_cpus=4) for i in range(3)),
+            "simulate": simulate,
+            "allocation_interval_s": 0.05,
+            "executor_start_s": 0.0,
+            "agent_recovery_s": 0.0,
+            "agent_timeout_s": 0.2,
+            "update_retry_s": 0.5,
+            **more,
+        }
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.cluster = self._begin()
+
+    @property
+    def target(self) -> tuple[str, int]:
+        return "127.0.0.1", self.cluster.port
+
+    def _begin(self) -> Minicluster:
+        cluster = Minicluster(MiniclusterSettings(**self._settings))
+        self._do(cluster.start())
+        return cluster
+
+    def restart(self) -> None:
+        """A new master: another id, no memory, another port, new agents."""
+        self._do(self.cluster.stop())
+        self.cluster = self._begin()
+
+    def agent(self, name: str, action: str) -> None:
+        """stop: kill -9 with all its tasks; freeze: the network to it is gone, its tasks run on; start: it is back."""
+
+        async def act() -> None:
+            agents = self.cluster.master.agents
+            agent = agents.by_name[name]
+            if action == "start":
+                agents.register(agent)
+                return
+            agents.lost(agent)
+            if action == "stop":
+                agent.runtime.crash(list((agent.tasks or {}).values()))
+
+        self._do(act())
+
+    def remove_frameworks(self) -> None:
+        async def act() -> None:
+            for framework in list(self.cluster.master.live.values()):
+                self.cluster.master.frameworks.remove(framework)
+
+        self._do(act())
+
+    def close(self) -> None:
+        self._do(self.cluster.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _do(self, work: Any) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+
+class Outage(Exception):
+    """Storage is away."""
+
+
+class Storage(Gateway):
+    """A gateway that can fail, and that tells when a launch is committed."""
+
+    commits_to_fail = 0
+    framework_ids_to_fail = 0
+    launches_to_fail = 0  # before the commit
+    answers_to_fail = 0  # after it
+    on_launched: Callable[[JobId], None] | None = None
+
+    def apply_status(self, statuses: Any, cluster: str = "") -> StatusOutcome:
+        if self.commits_to_fail:
+            self.commits_to_fail -= 1
+            raise Outage("apply_status")
+        return super().apply_status(statuses, cluster)
+
+    def set_framework_id(self, cluster: str, framework_id: str) -> None:
+        if self.framework_ids_to_fail:
+            self.framework_ids_to_fail -= 1
+            raise Outage("set_framework_id")
+        super().set_framework_id(cluster, framework_id)
+
+    def mark_launched(self, job_id: JobId, rows: Any, now_ns: int) -> set[int]:
+        if self.launches_to_fail:
+            self.launches_to_fail -= 1
+            raise Outage("mark_launched")
+        taken = super().mark_launched(job_id, rows, now_ns)
+        if self.answers_to_fail:
+            self.answers_to_fail -= 1
+            raise Outage("mark_launched, after its commit")
+        if self.on_launched is not None:
+            told, self.on_launched = self.on_launched, None
+            told(job_id)
+        return taken
+
+
+class Wakes:
+    """Records who was woken."""
+
+    def __init__(self) -> None:
+        self.jobs: list[JobId] = []
+
+    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+        self.jobs += job_ids
+
+
+class World:
+    def __init__(self, url: str, link: Link, cluster: Emulated | None, lease_s: float = 30.0) -> None:
+        self.gateway = Storage(url)
+        self.link = link
+        self._cluster = cluster
+        self.wakes = Wakes()
+        self.cores: list[HostManagerCore] = []
+        self.lease_s = lease_s
+        self.core = self.lead()
+
+    @property
+    def cluster(self) -> Emulated:
+        assert self._cluster is not None, "this story needs an emulated cluster"
+        return self._cluster
+
+    def lead(self) -> HostManagerCore:
+        """A new leader."""
+        settings = HostManagerSettings(self.link.address, lease_s=self.lease_s)
+        self.core = HostManagerCore(settings, self.gateway, self.wakes)
+        self.core.start()
+        self.cores.append(self.core)
+        return self.core
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self.core.driver.send_all([{"type": "TEARDOWN"}])
+        for core in self.cores:
+            if not core.driver.aborted:
+                core.stop()
+        self.gateway.close()
+
+    # Jobs.
+
+    def job(self, count: int = 1, command: str = LONG, **task: Any) -> JobId:
+        """A job whose pods are READY."""
+        config: job_pb2.JobConfig = builders.a_config(count)
+        config.defaultConfig.command.value = command
+        config.defaultConfig.resource.cpuLimit = 1.0
+        for change in task.pop("changes", ()):
+            change(config.defaultConfig)
+        job_id = builders.create(self.gateway, config)
+        self.gateway.create_pods(job_id, lambda _: None)
+        self.admit(job_id)
+        return job_id
+
+    def admit(self, job_id: JobId) -> None:
+        self.settle(job_id)
+        builders.admit(self.gateway, job_id)
+
+    def settle(self, job_id: JobId) -> JobProgress:
+        return self.gateway.settle(job_id, time.time_ns())
+
+    def place(self, job_id: JobId, limit: int = 1_000) -> PlacementBatch:
+        """A placement of all READY pods, once there are offers for them."""
+
+        def tried() -> PlacementBatch | None:
+            gangs = self.gateway.ready_gangs(job_id, limit)
+            wanted: Counter[PodShape] = Counter()
+            for gang in gangs:
+                wanted[gang.shape] += len(gang.pods)
+            lease: HostLease = self.core.acquire_hosts(job_id, list(wanted.items()))
+            batch = FirstFitPlacer().place(job_id, gangs, lease)
+            if batch.placements and not batch.unplaced_count:
+                return batch
+            self.core.release(lease.lease_id)
+            return None
+
+        placed: PlacementBatch = wait(tried, f"hosts for job {job_id}")
+        return placed
+
+    def launch(self, batch: PlacementBatch) -> LaunchResult:
+        return self.core.launch(batch.job_id, batch.lease_id, batch.placements)
+
+    def start(self, count: int = 1, command: str = LONG, **task: Any) -> JobId:
+        """A job of which every pod is told to Mesos."""
+        job_id = self.job(count, command, **task)
+        assert self.launch(self.place(job_id)) == LaunchResult(count)
+        return job_id
+
+    def running(self, count: int = 1, **task: Any) -> JobId:
+        job_id = self.start(count, **task)
+        self.wait_states(job_id, {"RUNNING": count})
+        return job_id
+
+    def kill(self, job_id: JobId) -> int:
+        self.gateway.set_job_goal(job_id, JobState.KILLED, time.time_ns())
+        return self.core.kill_running(job_id)
+
+    # What became of them.
+
+    def pods(self, job_id: JobId) -> list[PodRecord]:
+        return builders.pods(self.gateway, job_id)
+
+    def pod(self, job_id: JobId) -> PodRecord:
+        return self.pods(job_id)[0]
+
+    def states(self, job_id: JobId) -> dict[str, int]:
+        return dict(Counter(pod.state.value for pod in self.pods(job_id)))
+
+    def wait_states(self, job_id: JobId, states: dict[str, int]) -> None:
+        wait(lambda: self.states(job_id) == states, f"{states}")
+
+    def history(self, job_id: JobId) -> list[tuple[int, PodState]]:
+        """Runs and states of instance 0, oldest first."""
+        events = self.gateway.pod_events(job_id, 0, None, 0)
+        return [(e.run_id, e.state) for e in reversed(events) if e.state not in WAITING]
+
+    def tasks(self) -> list[str]:
+        """Pods that the master believes alive."""
+        address = f"{self.link.target[0]}:{self.link.target[1]}"
+        answer = operator.call(address, {"type": "GET_TASKS"})["get_tasks"]
+        return sorted(
+            task["task_id"]["value"]
+            for task in answer.get("tasks", ())
+            if task["state"] in ("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING")
+        )
+
+    def wait_calls(self, type_: str, after: int = 0) -> None:
+        wait(lambda: type_ in self.link.calls[after:], f"a call {type_}")
+
+    def restart_master(self) -> None:
+        """The master comes back at the same address without memory of frameworks, tasks and agents."""
+        self.link.down()
+        self.cluster.restart()
+        self.link.target = self.cluster.target
+        self.link.up()

@@ -1,0 +1,259 @@
+"""Pods in Mesos's words, and Mesos's words about pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import ParseDict
+
+from peloton.api.convert import new_job_record
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.host import PlacedPod
+from peloton.model.ids import JobId, PodId
+from peloton.model.pod import PodState, PodStatus
+from peloton.model.resources import Resources
+from services.hostmgr.mesos.codec import TaskTemplate, agents_of, pod_status
+
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+NAME = f"{JOB}-3"
+RESOURCES = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 1.0}}]
+
+
+def template(task: dict[str, Any], **sla: Any) -> TaskTemplate:
+    config = ParseDict(task, task_pb2.TaskConfig())
+    job = job_pb2.JobConfig(name="train", owningTeam="maps", type=job_pb2.BATCH, instanceCount=4)
+    job.sla.revocable = sla.get("revocable", False)
+    return TaskTemplate(new_job_record(JOB, job, 1), "/eng/ml", "west", config)
+
+
+def info(task: dict[str, Any], ports: tuple[int, ...] = ()) -> dict[str, Any]:
+    return template(task).task_info(PlacedPod(3, 2, ports), "agent-1", RESOURCES)
+
+
+def pairs(entries: list[dict[str, str]], key: str) -> dict[str, str]:
+    return {entry[key]: entry["value"] for entry in entries}
+
+
+def environment(task: dict[str, Any], ports: tuple[int, ...] = ()) -> dict[str, str]:
+    return pairs(info(task, ports)["command"]["environment"]["variables"], "name")
+
+
+def labels(task: dict[str, Any]) -> dict[str, str]:
+    return pairs(info(task)["labels"]["labels"], "key")
+
+
+def test_a_task_is_named_after_its_run() -> None:
+    """The task id is the pod id; agent and resources are those of the placement."""
+    made = info({"command": {"value": "true"}})
+
+    assert {"value": f"{JOB}-3-2"} == made["task_id"]
+    assert ({"value": "agent-1"}, RESOURCES, JOB) == (made["agent_id"], made["resources"], made["name"])
+    assert "true" == made["command"]["value"]
+    assert {"container", "executor", "health_check", "discovery"}.isdisjoint(made)
+
+
+IDS = {"PELOTON_JOB_ID": JOB, "PELOTON_INSTANCE_ID": "3", "PELOTON_TASK_ID": NAME}
+
+
+@pytest.mark.parametrize(
+    ("task", "ports", "expected"),
+    [
+        ({}, (), {}),
+        ({"command": {"environment": {"variables": [{"name": "A", "value": "b"}]}}}, (), {"A": "b"}),
+        ({"ports": [{"name": "http", "envName": "HTTP"}]}, (31000,), {"HTTP": "31000"}),
+        ({"ports": [{"name": "http"}]}, (31000,), {}),
+        ({"ports": [{"name": "admin", "value": 8080, "envName": "ADMIN"}]}, (), {"ADMIN": "8080"}),
+        (
+            {
+                "ports": [
+                    {"name": "a", "envName": "A"},
+                    {"name": "s", "value": 80, "envName": "S"},
+                    {"name": "b", "envName": "B"},
+                ]
+            },
+            (31005, 31009),
+            {"A": "31005", "B": "31009", "S": "80"},
+        ),
+    ],
+)
+def test_the_environment(task: dict[str, Any], ports: tuple[int, ...], expected: dict[str, str]) -> None:
+    """The command's own variables, ours, and a variable per port that names one; dynamic ports in config order."""
+    assert {**IDS, **expected} == environment(task, ports)
+
+
+@pytest.mark.parametrize(
+    ("ports", "dealt", "stored", "discovered"),
+    [
+        ([], (), {}, None),
+        ([{"name": "http"}], (31000,), {"http": 31000}, [{"name": "http", "number": 31000}]),
+        ([{"name": "admin", "value": 80}], (), {}, [{"name": "admin", "number": 80}]),
+        (
+            [{"name": "admin", "value": 80}, {"name": "http"}],
+            (31000,),
+            {"http": 31000},
+            [{"name": "http", "number": 31000}, {"name": "admin", "number": 80}],
+        ),
+    ],
+)
+def test_ports(ports: list[Any], dealt: tuple[int, ...], stored: dict[str, int], discovered: list[Any] | None) -> None:
+    """Only dynamic ports are stored with the pod; all of them can be discovered from outside."""
+    assert stored == template({"ports": ports}).ports(dealt)
+    discovery = info({"ports": ports}, dealt).get("discovery")
+    if discovered is None:
+        assert discovery is None
+    else:
+        assert {"visibility": "EXTERNAL", "name": JOB, "ports": {"ports": discovered}} == discovery
+
+
+def test_ports_that_do_not_match_the_config_are_refused() -> None:
+    """A placement that dealt for another config is a fault, not a guess."""
+    with pytest.raises(ValueError, match="zip"):
+        template({"ports": [{"name": "http"}]}).ports(())
+
+
+def test_labels() -> None:
+    """A user's labels stay but those that look like ours; ours say whose pod it is."""
+    task = {"labels": [{"key": "stage", "value": "prod"}, {"key": "peloton.job_id", "value": "forged"}]}
+
+    assert {
+        "stage": "prod",
+        "peloton.cluster": "west",
+        "peloton.job_name": "train",
+        "peloton.job_owner": "maps",
+        "peloton.job_type": "BATCH",
+        "peloton.resource_pool": "/eng/ml",
+        "peloton.job_id": JOB,
+        "peloton.instance_id": "3",
+        "peloton.task_id": NAME,
+    } == labels(task)
+
+
+@pytest.mark.parametrize(("asked_s", "grace_s"), [(0, 30), (5, 5), (3600, 3600)])
+def test_the_kill_grace(asked_s: int, grace_s: int) -> None:
+    """30 seconds unless the config names its own."""
+    policy = info({"killGracePeriodSeconds": asked_s})["kill_policy"]
+
+    assert {"grace_period": {"nanoseconds": grace_s * 1_000_000_000}} == policy
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        (
+            {"type": "COMMAND", "commandCheck": {"command": "probe"}},
+            {"type": "COMMAND", "command": {"shell": True, "value": "probe"}}
+            | {"delay_seconds": 15, "interval_seconds": 10, "timeout_seconds": 20, "consecutive_failures": 3},
+        ),
+        (
+            {
+                "type": "HTTP",
+                "httpCheck": {"scheme": "http", "port": 8080, "path": "/health"},
+                "initialIntervalSecs": 1,
+                "intervalSecs": 2,
+                "timeoutSecs": 3,
+                "maxConsecutiveFailures": 4,
+            },
+            {"type": "HTTP", "http": {"scheme": "http", "port": 8080, "path": "/health"}}
+            | {"delay_seconds": 1, "interval_seconds": 2, "timeout_seconds": 3, "consecutive_failures": 4},
+        ),
+    ],
+)
+def test_health_checks(check: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Both kinds, with the defaults of the original."""
+    assert expected == info({"healthCheck": check})["health_check"]
+
+
+def test_a_container_is_passed_on_as_it_is() -> None:
+    """What the user wrote is what Mesos gets."""
+    container = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "busybox"}}}}
+
+    assert container == info({"container": container})["container"]
+
+
+def test_one_pod_does_not_show_in_the_next() -> None:
+    """A template is shared: what one pod adds is its own."""
+    shared = template({"command": {"environment": {"variables": [{"name": "A", "value": "b"}]}}})
+
+    first = shared.task_info(PlacedPod(1, 1), "agent-1", RESOURCES)
+    second = shared.task_info(PlacedPod(2, 1), "agent-2", RESOURCES)
+
+    assert len(first["command"]["environment"]["variables"]) == len(second["command"]["environment"]["variables"])
+    assert len(first["labels"]["labels"]) == len(second["labels"]["labels"])
+
+
+def test_a_job_or_a_pod_may_be_revocable() -> None:
+    """Either makes the pod run on slack; its resources are those of the config."""
+    asked = {"resource": {"cpuLimit": 1.5, "memLimitMb": 64}}
+
+    assert Resources(1_500, 64) == template(asked).resources
+    assert [False, True, True] == [
+        template(asked).revocable,
+        template(asked, revocable=True).revocable,
+        template({**asked, "revocable": True}).revocable,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("TASK_STAGING", PodState.LAUNCHED),
+        ("TASK_STARTING", PodState.STARTING),
+        ("TASK_RUNNING", PodState.RUNNING),
+        ("TASK_KILLING", PodState.RUNNING),
+        ("TASK_FINISHED", PodState.SUCCEEDED),
+        ("TASK_FAILED", PodState.FAILED),
+        ("TASK_ERROR", PodState.FAILED),
+        ("TASK_KILLED", PodState.KILLED),
+        ("TASK_LOST", PodState.LOST),
+    ],
+)
+def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None:
+    """All that a framework without partition awareness is told."""
+    status = {
+        "task_id": {"value": f"{JOB}-3-2"},
+        "state": state,
+        "timestamp": 1.5,
+        "agent_id": {"value": "agent-1"},
+        "message": "why",
+        "reason": "REASON_X",
+        "healthy": True,
+    }
+
+    known = PodStatus(PodId(JOB, 3, 2), expected, 1_500_000_000, "h1", "agent-1", "why", "REASON_X", True)
+    assert known == pod_status(status, "h1")
+
+
+@pytest.mark.parametrize(
+    ("task_id", "state"),
+    [
+        (f"{JOB}-3-2", "TASK_UNREACHABLE"),
+        (f"{JOB}-3-2", "TASK_UNKNOWN"),
+        ("someone-else", "TASK_RUNNING"),
+        (f"{JOB}-3", "TASK_RUNNING"),
+        (f"{JOB}-three-2", "TASK_RUNNING"),
+        ("a-b-c-d-e-3-2", "TASK_RUNNING"),
+        ("", "TASK_RUNNING"),
+    ],
+)
+def test_what_says_nothing_of_a_pod_of_ours_is_no_status(task_id: str, state: str) -> None:
+    """Storage never sees it: one such update in a batch would fail all the others."""
+    assert pod_status({"task_id": {"value": task_id}, "state": state}, "") is None
+
+
+def test_active_agents_have_totals_and_an_address() -> None:
+    """An agent that is away or deactivated offers nothing and counts for nothing."""
+    agent = {"id": {"value": "S0"}, "hostname": "h1", "resources": RESOURCES}
+    answer = {
+        "get_agents": {
+            "agents": [
+                {"agent_info": agent, "active": True, "pid": "slave(1)@10.0.0.1:5051", "total_resources": RESOURCES},
+                {"agent_info": {**agent, "hostname": "h2"}, "active": False, "pid": "slave(1)@10.0.0.2:5051"},
+            ]
+        }
+    }
+
+    assert [("S0", "h1", "10.0.0.1:5051", 1_000)] == [
+        (a.agent_id, a.hostname, a.address, a.capacity.cpu_milli) for a in agents_of(answer)
+    ]

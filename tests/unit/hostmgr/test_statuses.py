@@ -1,0 +1,214 @@
+"""The way from status updates to storage and back to Mesos."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from peloton.model.ids import JobId, PodId
+from peloton.model.pod import PodState, PodStatus
+from services.hostmgr import statuses
+from services.hostmgr.statuses import StatusCommitter
+
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+PATIENCE_S = 10.0
+
+
+def update(instance: int, uuid: str = "u", state: PodState = PodState.RUNNING) -> dict[str, Any]:
+    return {"instance": instance, "state": state} | ({"uuid": uuid} if uuid else {})
+
+
+class Recorder:
+    """What the committer did, in order; ``failures`` commits fail first."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, Any]] = []
+        self.failures = 0
+        self.orphans: list[PodId] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.changed = threading.Condition()
+
+    def commit(self, batch: Sequence[PodStatus]) -> list[PodId]:
+        self.gate.wait(PATIENCE_S)
+        if self.failures:
+            self.failures -= 1
+            self.note("failed", [s.pod_id.instance_id for s in batch])
+            raise RuntimeError("storage is away")
+        self.note("commit", [s.pod_id.instance_id for s in batch])
+        return self.orphans
+
+    def acknowledge(self, updates: list[dict[str, Any]]) -> None:
+        self.note("acknowledge", [u["instance"] for u in updates])
+
+    def kill(self, pods: list[PodId]) -> None:
+        self.note("kill", [p.instance_id for p in pods])
+
+    def missed(self) -> None:
+        self.note("missed", None)
+
+    def translate(self, status: dict[str, Any]) -> PodStatus | None:
+        return None if status["instance"] < 0 else PodStatus(PodId(JOB, status["instance"], 1), status["state"], 1)
+
+    def note(self, what: str, which: Any) -> None:
+        with self.changed:
+            self.log.append((what, which))
+            self.changed.notify_all()
+
+    def wait(self, holds: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(holds, PATIENCE_S), self.log
+
+    def all(self, what: str) -> list[int]:
+        return [instance for kind, which in self.log if kind == what for instance in which]
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def committer(recorder: Recorder) -> Iterator[StatusCommitter]:
+    made = StatusCommitter(
+        recorder.commit, recorder.acknowledge, recorder.kill, recorder.translate, recorder.missed, patience_s=0.0
+    )
+    made.start()
+    yield made
+    recorder.gate.set()
+    made.stop()
+
+
+def test_what_waits_is_committed_together_and_in_order(recorder: Recorder, committer: StatusCommitter) -> None:
+    """Updates that arrive during a commit are one batch of the next."""
+    recorder.gate.clear()
+    committer.add(update(0))
+    for instance in range(1, 50):
+        committer.add(update(instance))
+
+    recorder.gate.set()
+    recorder.wait(lambda: len(recorder.all("acknowledge")) == 50)
+
+    assert list(range(50)) == recorder.all("commit")
+    assert list(range(50)) == recorder.all("acknowledge")
+    assert len([kind for kind, _ in recorder.log if kind == "commit"]) <= 3
+
+
+def test_a_batch_is_bounded(recorder: Recorder, committer: StatusCommitter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait, one commit takes BATCH_MAX."""
+    monkeypatch.setattr(statuses, "BATCH_MAX", 10)
+
+    for instance in range(35):
+        committer.add(update(instance))
+    recorder.wait(lambda: len(recorder.all("acknowledge")) == 35)
+
+    assert all(len(which) <= 10 for kind, which in recorder.log if kind == "commit")
+
+
+def test_acknowledged_is_what_was_committed(recorder: Recorder, committer: StatusCommitter) -> None:
+    """An acknowledgement follows its commit."""
+    committer.add(update(1))
+
+    recorder.wait(lambda: len(recorder.log) == 2)
+
+    assert [("commit", [1]), ("acknowledge", [1])] == recorder.log
+
+
+def test_a_failed_commit_is_not_acknowledged(recorder: Recorder, committer: StatusCommitter) -> None:
+    """The update is left to Mesos to send again; what comes later goes on."""
+    recorder.failures = 1
+
+    committer.add(update(1))
+    recorder.wait(lambda: bool(recorder.log))
+    committer.add(update(2))
+    recorder.wait(lambda: 2 in recorder.all("acknowledge"))
+
+    assert [2] == recorder.all("acknowledge")
+    assert ("missed", None) not in recorder.log
+
+
+def test_a_failed_update_of_the_master_itself_is_missed(recorder: Recorder, committer: StatusCommitter) -> None:
+    """It has no uuid, so nobody sends it again: we have to ask."""
+    recorder.failures = 1
+
+    committer.add(update(1, uuid=""))
+
+    recorder.wait(lambda: ("missed", None) in recorder.log)
+
+
+def test_an_update_without_uuid_is_committed_but_not_acknowledged(
+    recorder: Recorder, committer: StatusCommitter
+) -> None:
+    """Only agents wait for acknowledgements."""
+    committer.add(update(1, uuid=""))
+    committer.add(update(2))
+
+    recorder.wait(lambda: bool(recorder.all("acknowledge")))
+
+    assert ([1, 2], [2]) == (recorder.all("commit"), recorder.all("acknowledge"))
+
+
+def test_a_status_of_nobody_is_acknowledged(recorder: Recorder, committer: StatusCommitter) -> None:
+    """An update that says nothing to storage would come again for ever."""
+    committer.add(update(-1))
+
+    recorder.wait(lambda: bool(recorder.all("acknowledge")))
+
+    assert [] == recorder.all("commit")
+
+
+def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, committer: StatusCommitter) -> None:
+    """Storage names the runs that nobody wants."""
+    recorder.orphans = [PodId(JOB, 7, 1)]
+
+    committer.add(update(7))
+
+    recorder.wait(lambda: len(recorder.log) == 3)
+    assert ["commit", "acknowledge", "kill"] == [kind for kind, _ in recorder.log]
+
+
+def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full queue drops: an agent's update comes again, for one of the master's own we have to ask."""
+    monkeypatch.setattr(statuses, "QUEUE_MAX", 2)
+    full = StatusCommitter(
+        recorder.commit, recorder.acknowledge, recorder.kill, recorder.translate, recorder.missed, patience_s=0.0
+    )
+
+    for instance in range(3):
+        full.add(update(instance))
+    assert [] == recorder.log
+    full.add(update(3, uuid=""))
+    assert [("missed", None)] == recorder.log
+
+    full.start()
+    full.stop()
+    assert [0, 1] == recorder.all("acknowledge")
+
+
+def test_stopping_commits_what_waits(recorder: Recorder, committer: StatusCommitter) -> None:
+    """Everything that came before the stop is committed and acknowledged when it returns."""
+    for instance in range(20):
+        committer.add(update(instance))
+
+    committer.stop()
+
+    assert list(range(20)) == recorder.all("acknowledge")
+
+
+def test_stopping_does_not_wait_for_storage(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With storage away the rest is left to the next leader."""
+    monkeypatch.setattr(statuses, "BATCH_MAX", 1)
+    recorder.failures = 1_000
+    stuck = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, recorder.translate, patience_s=60.0)
+    for instance in range(50):
+        stuck.add(update(instance))
+
+    stuck.start()
+    recorder.wait(lambda: bool(recorder.log))
+    stuck.stop()
+
+    assert [] == recorder.all("acknowledge")
+    assert len(recorder.log) < 5
