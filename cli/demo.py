@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -36,12 +37,15 @@ async def _demo(keep: bool) -> int:
     try:
         async with cluster:
             say(f"Ready after {time.monotonic() - started_s:.1f} s.\n")
-            succeeded = await asyncio.to_thread(_run_job, cluster)
+            succeeded = await _run_job(cluster)
             if keep:
                 say("The cluster runs until Ctrl-C.")
                 await asyncio.Event().wait()
-    except (PelotonError, asyncio.CancelledError) as error:
-        say(f"The demo failed: {error}" if str(error) else "Interrupted.")
+    except asyncio.CancelledError:
+        say("Interrupted; everything is stopped.")
+        return 130
+    except PelotonError as error:
+        say(f"The demo failed: {error}")
         return 1
     return 0 if succeeded else 1
 
@@ -50,7 +54,7 @@ def say(text: str) -> None:
     click.echo(text)
 
 
-def _run_job(cluster: LocalCluster) -> bool:
+async def _run_job(cluster: LocalCluster) -> bool:
     """Drive the command line as a user would: every step is a command that is shown."""
     pool, job = str(EXAMPLES / "pool.yaml"), str(EXAMPLES / "hello.yaml")
     steps = (
@@ -60,24 +64,31 @@ def _run_job(cluster: LocalCluster) -> bool:
         ["task", "logs", JOB_ID, "7"],
         ["host", "query"],
     )
-    ok = all(_cli(cluster, step) for step in steps)
+    for step in steps:
+        if not await _cli(cluster, step):
+            return False
     say("To look around for longer, run `peloton up` and, in another terminal:")
     say("  .venv/bin/peloton respool create /tutorial examples/tutorial/pool.yaml")
     say("  .venv/bin/peloton job create /tutorial examples/tutorial/hello.yaml --watch")
     say("  .venv/bin/peloton job query;  .venv/bin/peloton task list JOB;  .venv/bin/peloton task logs JOB 0 -f")
     say("  .venv/bin/peloton local status    (and stop, start, restart: failure drills)")
     say(f"The Temporal Web UI shows each job's workflow: {cluster.ui_url} while the cluster runs.")
-    return ok
-
-
-def _cli(cluster: LocalCluster, arguments: list[str]) -> bool:
-    from cli.main import peloton
-
-    shown = " ".join(argument.replace(f"{EXAMPLES.parent.parent}/", "") for argument in arguments)
-    click.echo(click.style(f"$ peloton {shown}", bold=True))
-    try:
-        peloton.main(["--address", cluster.address, *arguments], prog_name="peloton")
-    except SystemExit as end:
-        click.echo("")
-        return not end.code
     return True
+
+
+async def _cli(cluster: LocalCluster, arguments: list[str]) -> bool:
+    """One command as a process of its own, as a user would start it; returns whether it succeeded."""
+    shown = " ".join(argument.replace(f"{EXAMPLES.parent.parent}/", "") for argument in arguments)
+    say(click.style(f"$ peloton {shown}", bold=True))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cli.main", "--address", cluster.address, *arguments
+    )
+    try:
+        code = await process.wait()
+    except asyncio.CancelledError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise
+    say("")
+    return code == 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What the gRPC library itself says when nobody answers, as opposed to a server that answers UNAVAILABLE.
 CONNECTION_WORDS = (
     "failed to connect", "connection re", "connection aborted", "connection timed out", "socket closed", "recvmsg",
-    "dns resolution", "domain name", "goaway", "endpoint",
+    "dns resolution", "domain name", "goaway", "endpoint", "ipv4:", "ipv6:", "connections to all backends",
 )  # fmt: skip
 
 
@@ -70,5 +70,4 @@ def rpc_failure(error: grpc.Call, settings: Settings | None) -> str:
 
 
 def is_connection_failure(details: str) -> bool:
-    lowered = details.lower()
-    return any(word in lowered for word in CONNECTION_WORDS)
+    return details.lower().startswith(CONNECTION_WORDS)  # further on they may be what a server tells of others

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
+from peloton.errors import ERRORS, PelotonError
 from services.settings import Settings
 
 
@@ -16,10 +17,22 @@ def configure(settings: Settings, role: str) -> None:
         datefmt="%H:%M:%S",
         force=True,
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(without_expected_traces)
     for noisy in ("alembic", "temporalio.worker"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     if settings.otlp:
         _export_metrics(settings.otlp, role)
+
+
+def without_expected_traces(record: logging.LogRecord) -> bool:
+    """An expected refusal says all in its message; a stack trace is for what nobody expected. Stops no record."""
+    error = record.exc_info[1] if record.exc_info else None
+    is_expected = isinstance(error, PelotonError) or getattr(error, "type", None) in ERRORS
+    if is_expected:
+        record.msg, record.args = f"{record.getMessage()}: {error}", ()
+        record.exc_info = record.exc_text = None
+    return True
 
 
 def _export_metrics(endpoint: str, role: str) -> None:

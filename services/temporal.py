@@ -42,6 +42,7 @@ SEARCH_ATTRIBUTES = (JOB_ID, JOB_POOL, JOB_TYPE, JOB_STATE)
 WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
 """A worker that dies inside a workflow task is replaced after this."""
 SIGNALS_IN_FLIGHT_MAX = 50
+SUMMARY_NAME_MAX = 100
 RPC_TIMEOUT = timedelta(seconds=10)
 RETRY_S = 1.0
 """Between attempts to wake a job."""
@@ -68,16 +69,17 @@ async def register_search_attributes(client: Client) -> None:
 
 async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = TASK_QUEUE) -> None:
     """Make sure that the workflow of a job exists. Repeating it is harmless: the id is the mutex."""
+    name = (job.name or job.job_id)[:SUMMARY_NAME_MAX]
     await client.start_workflow(
         JobWorkflow.run,
-        JobInput(job.job_id, job.name, policies),
+        JobInput(job.job_id, policies),
         id=job_workflow_id(job.job_id),
         task_queue=task_queue,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         task_timeout=WORKFLOW_TASK_TIMEOUT,
         rpc_timeout=RPC_TIMEOUT,
-        static_summary=f"{job.type} job {job.name or job.job_id}, {job.instance_count} instances",
+        static_summary=f"{job.type} job {name}, {job.instance_count} instances",
         search_attributes=TypedSearchAttributes(
             [
                 SearchAttributePair(JOB_ID, job.job_id),

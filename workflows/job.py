@@ -50,7 +50,6 @@ class JobLife:
 @dataclass(frozen=True)
 class JobInput:
     job_id: str
-    name: str = ""
     policies: Policies = field(default_factory=Policies)
     life: JobLife = field(default_factory=JobLife)
 

@@ -14,6 +14,8 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 
 PORT_MAX = 65_535
+COMMAND_BYTES_MAX = 128 * 1024 - 1
+"""Linux refuses a longer argument of a program."""
 AMOUNT_MAX = 2.0**40
 """Largest amount of one kind that a pod may ask, in the wire's units: sums of a million pods stay within int64."""
 
@@ -72,6 +74,11 @@ def _ports(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 
 def _command(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    length = len(pod.command.value.encode())
+    if length > COMMAND_BYTES_MAX:
+        yield f"command has {length} bytes, a host takes at most {COMMAND_BYTES_MAX}"
+    if "\0" in pod.command.value:
+        yield "command contains NUL"
     for index, variable in enumerate(pod.command.environment.variables):
         if not variable.name:
             yield f"environment variable {index} of the command has no name"

@@ -20,6 +20,9 @@ from services.api.pool_rules import PoolBounds, gang_faults, pod_faults
 from services.api.task_rules import RULES, Carries, dynamic_port_fault, has_secret_volume, port_name_fault
 
 MAX_TASKS_PER_JOB = 100_000
+TEXT_MAX = 4_000
+"""Characters of a name, a description or a label: they travel with every answer about the job."""
+LABELS_MAX = 1_000
 MAX_FAILURES = 100
 """More retries than this are cut down to it, silently: existing clients rely on it."""
 
@@ -84,9 +87,17 @@ def _form_fault(config: job_pb2.JobConfig) -> str:
         return (
             f"Requested tasks: {config.instanceCount} for job is greater than supported: {MAX_TASKS_PER_JOB} tasks/job"
         )
-    for field in ("name", "owningTeam"):
-        if "\0" in getattr(config, field):
-            return f"{field} {getattr(config, field)!r} contains NUL"
+    for field in ("name", "owningTeam", "owner", "description"):
+        text = getattr(config, field)
+        if len(text) > TEXT_MAX:
+            return f"{field} has {len(text)} characters, at most {TEXT_MAX} are allowed"
+        if "\0" in text:
+            return f"{field} {text!r} contains NUL"
+    if len(config.labels) > LABELS_MAX:
+        return f"job has {len(config.labels)} labels, at most {LABELS_MAX} are allowed"
+    for label in config.labels:
+        if (length := len(label.key) + len(label.value)) > TEXT_MAX:
+            return f"label {label.key[:40]!r} has {length} characters, at most {TEXT_MAX} are allowed"
     if not config.IsInitialized():
         missing: list[str] = cast(Any, config).FindInitializationErrors()  # the stubs do not know it
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

@@ -32,7 +32,7 @@ class Wake:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await self._starter.start_job(job_id)
         except Exception as error:  # whatever the client of Temporal raises: the commit stands, and a repeat heals it
-            log.warning("workflow of job %s could not be started", job_id, exc_info=True)
+            log.warning("workflow of job %s could not be started: %s", job_id, error)
             self._lifecycles.jobs_changed([job_id])  # goes on trying
             raise Unavailable(
                 f"job {job_id} is stored but its workflow could not be started ({type(error).__name__}: {error}); "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import grpc
 
@@ -54,6 +56,7 @@ class LocalCluster:
         self.ui_port = TEMPORAL_UI_PORT if settings.port and _is_free(TEMPORAL_UI_PORT) else ui_port
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         self.parts: dict[str, Part] = {}
+        self._lock: IO[str] | None = None
 
     @property
     def address(self) -> str:
@@ -82,7 +85,9 @@ class LocalCluster:
         """Start everything and wait until a job could run. Raises Unavailable naming what is missing."""
         if self.settings.port and not _is_free(self.port):
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
+        self._host_count()  # a bad hosts file is told before anything starts
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
+        self._take_data_dir()
         self._describe_parts()
         await asyncio.gather(*(part.start() for name, part in self.parts.items() if name not in ROLES))
         await asyncio.to_thread(self._migrate)
@@ -94,6 +99,8 @@ class LocalCluster:
         with contextlib.suppress(KeyError):
             await asyncio.gather(*(self.parts[role].stop() for role in ROLES))
             await asyncio.gather(*(part.stop() for name, part in self.parts.items() if name not in ROLES))
+        if self._lock is not None:
+            self._lock.close()
         if self.is_temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -101,6 +108,19 @@ class LocalCluster:
         if name not in self.parts:
             raise InvalidArgument(f"no part {name!r}; there are {', '.join(self.parts)}")
         return self.parts[name]
+
+    def _take_data_dir(self) -> None:
+        """Two clusters in one folder would end each other's pods. The lock goes with the process that holds it."""
+        self._lock = (self.data_dir / "lock").open("a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.seek(0)
+            holder = self._lock.read().strip() or "unknown"
+            raise Unavailable(f"data folder {self.data_dir} is in use by the `peloton up` with pid {holder}") from None
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
 
     def _migrate(self) -> None:
         from services.storage.migrate import upgrade
@@ -190,11 +210,14 @@ class LocalCluster:
         return ""
 
     def _host_count(self) -> int:
-        from services.minicluster.hosts import default_hosts, load_hosts
+        from services.minicluster.hosts import HostFileError, default_hosts, load_hosts
 
         if self.settings.simulate or self.settings.mesos:
             return self.settings.simulate or 1
-        return len(load_hosts(self.settings.hosts_file) if self.settings.hosts_file else default_hosts())
+        try:
+            return len(load_hosts(self.settings.hosts_file) if self.settings.hosts_file else default_hosts())
+        except HostFileError as error:
+            raise InvalidArgument(str(error)) from error
 
 
 def temporal_binary() -> str:

@@ -55,10 +55,10 @@ def link_volumes(data_dir: Path, agent_id: str, resources: list[Json], directory
 
 
 def environment(task: Task, directory: Path, port_of_agent: int, host: str, command: Json) -> dict[str, str]:
-    """Our own environment without Mesos's variables, then Mesos's, then the command's."""
-    result = {
-        key: value for key, value in os.environ.items() if not key.startswith(("MESOS_", "LIBPROCESS_", "MINICLUSTER_"))
-    }
+    """Our own environment without Mesos's variables and without settings, which may hold passwords; then Mesos's, then
+    the command's."""
+    own = ("MESOS_", "LIBPROCESS_", "MINICLUSTER_", "PELOTON_")
+    result = {key: value for key, value in os.environ.items() if not key.startswith(own)}
     result.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     result.update(
         MESOS_SANDBOX=str(directory),

@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from services.storage.engine import Database
 
 _UPGRADE_LOCK = 7_305_012
@@ -19,7 +19,7 @@ _UPGRADE_LOCK = 7_305_012
 
 def upgrade(url: str) -> None:
     """Create or upgrade the schema. Safe to call from several processes at once."""
-    db = Database(url)
+    db = _open(url)
 
     def work(conn: sa.Connection) -> None:
         if not db.is_sqlite:
@@ -28,20 +28,27 @@ def upgrade(url: str) -> None:
 
     try:
         db.write(work)
+    except sa.exc.OperationalError as error:
+        raise _unreachable(url, error) from error
     finally:
         db.close()
 
 
 def check(url: str) -> None:
     """Raises Unavailable when the schema is not the one this program needs."""
-    db = Database(url)
+    db = _open(url)
     try:
         found = db.read(lambda conn: MigrationContext.configure(conn).get_current_revision())
+    except sa.exc.OperationalError as error:
+        raise _unreachable(url, error) from error
     finally:
         db.close()
     wanted = ScriptDirectory.from_config(configuration()).get_current_head()
     if found != wanted:
-        raise Unavailable(f"database schema is at {found or 'nothing'}, needed is {wanted}: run the migration first")
+        raise Unavailable(
+            f"schema of database {_shown(url)} is at {found or 'nothing'}, needed is {wanted}: migrate it first "
+            f"(peloton serve --migrate)"
+        )
 
 
 def configuration(conn: sa.Connection | None = None) -> Config:
@@ -50,3 +57,19 @@ def configuration(conn: sa.Connection | None = None) -> Config:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = conn
     return config
+
+
+def _open(url: str) -> Database:
+    try:
+        return Database(url)
+    except (sa.exc.ArgumentError, ImportError) as error:  # ArgumentError includes unknown dialects
+        raise InvalidArgument(f"database URL {url!r}: {error}") from error
+
+
+def _unreachable(url: str, error: sa.exc.OperationalError) -> Unavailable:
+    return Unavailable(f"database {_shown(url)} cannot be used: {' '.join(str(error.orig).split())}")
+
+
+def _shown(url: str) -> str:
+    """Without the password."""
+    return sa.make_url(url).render_as_string()

@@ -47,7 +47,7 @@ MAY: dict[str, May] = {
     "services.settings": May(("peloton.errors",)),
     "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
     "services.leader": May(("peloton.errors",), ("grpc",)),
-    "services.telemetry": May(("services.settings",), ("opentelemetry",)),
+    "services.telemetry": May(("peloton.errors", "services.settings"), ("opentelemetry",)),
     "services.temporal": May(("peloton.model", "workflows"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
     "services.api": May(

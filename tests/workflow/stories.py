@@ -36,7 +36,7 @@ class Story:
         self, pods: int, *, sla: SlaSpec | None = None, max_failures: int = 0, policies: Policies | None = None
     ) -> Story:
         job = self.cluster.submit(JOB, pods, sla=sla, max_failures=max_failures)
-        self.workflow.start(JobInput(job.job_id, job.name, policies or Policies()))
+        self.workflow.start(JobInput(job.job_id, policies or Policies()))
         return self
 
     def run(self) -> tuple[str, dict[str, int]]:

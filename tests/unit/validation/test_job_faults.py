@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from google.protobuf.json_format import ParseDict
 
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
@@ -346,3 +347,30 @@ def test_many_overrides_cost_little() -> None:
 
     assert job_faults(job, BOUNDS).message() == ""
     assert time.process_time() - started < 10
+
+
+BOUNDED = {
+    "name": ({"name": "x" * 4_001}, "name has 4001 characters, at most 4000 are allowed"),
+    "labels": ({"labels": [{"key": "k", "value": "v"}] * 1_001}, "job has 1001 labels, at most 1000 are allowed"),
+    "label": (
+        {"labels": [{"key": "k", "value": "v" * 4_000}]},
+        "label 'k' has 4001 characters, at most 4000 are allowed",
+    ),
+    "command": (
+        {"defaultConfig": {"command": {"value": "é" * 65_536}}},
+        "Invalid config for instance 0, command has 131072 bytes, a host takes at most 131071",
+    ),
+    "NUL": ({"defaultConfig": {"command": {"value": "a\0b"}}}, "Invalid config for instance 0, command contains NUL"),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_texts_are_bounded(name: str) -> None:
+    """What travels with every answer, or becomes an argument, has a greatest length; the fault tells both numbers."""
+    fields, text = BOUNDED[name]
+    config = job_pb2.JobConfig(instanceCount=1, type=job_pb2.BATCH)
+    config.defaultConfig.command.value = "true"
+
+    faults = job_faults(ParseDict(fields, config), None)
+
+    assert [text] == faults.lines()
