@@ -63,6 +63,7 @@ ROUGH = Chances(
     pool_changes=400,
     restarts=200,
     fails_per_run=0.1,
+    rejects_per_launch=0.02,
 )
 """Half of the cluster goes away, four times: then guarantees are more than there is."""
 

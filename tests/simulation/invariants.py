@@ -9,7 +9,7 @@ import numpy as np
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import Admission
+from peloton.scheduling.admission import Admission, GangRun
 from peloton.scheduling.cycle import Plan
 from peloton.scheduling.tree import CPU, Ints
 from services.resmgr.state import ResmgrState
@@ -86,19 +86,24 @@ def check_controllers(state: ResmgrState, before: Ints, after: Ints) -> None:
     )
 
 
-def check_order(state: ResmgrState, admission: Admission) -> None:
+def check_order(state: ResmgrState, records: Records, admission: Admission) -> None:
     """In each queue, who was admitted stood before everybody who waits and could ever fit."""
     last: dict[tuple[int, int], tuple[int, int, int]] = {}
     for chosen in admission.admitted:
-        key = (chosen.pool, chosen.run.queue)
-        last[key] = max(last.get(key, chosen.run.order), chosen.run.order)
+        key, order = (chosen.pool, chosen.run.queue), _place(records, chosen.run)
+        last[key] = max(last.get(key, order), order)
     for (row, kind), order in last.items():
         for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ()):
             if (run.job_id, run.start) in admission.passed_over:
                 continue
-            if run.order < order:
-                raise Broken(f"{run.job_id} {run.order} of {state.tree.paths[row]} was overtaken by {order}")
-            break
+            if _place(records, run) < order:
+                raise Broken(f"{run.job_id} of {state.tree.paths[row]} was overtaken: {_place(records, run)}, {order}")
+
+
+def _place(records: Records, run: GangRun) -> tuple[int, int, int]:
+    """Where the rows say that a run stands: priority, then the order of arrival."""
+    job = records.jobs[run.job_id]
+    return (-job.record.sla.priority, job.queue_seq[run.start], run.start)
 
 
 def check_falls_only(old: Ints, new: Ints) -> None:

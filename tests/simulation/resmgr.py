@@ -81,7 +81,7 @@ class SimulatedResmgr:
         invariants.check_accounts(self.state, self._books)
         invariants.check_admission(self.state, plan, before, self._books)
         invariants.check_controllers(self.state, before, self._books)
-        invariants.check_order(self.state, plan.admission)
+        invariants.check_order(self.state, self.records, plan.admission)
         self.is_dirty |= bool(jobs)
         return plan, jobs
 

@@ -14,7 +14,7 @@ from tests.simulation.day import ROUGH, USUAL, Day
 from tests.simulation.description import Size
 from tests.simulation.figures import report
 
-SMALL = Size(hosts=40, pools=12, pods=1_500, hours=3, step_s=10)
+SMALL = Size(hosts=40, pools=12, pods=1_000, hours=2, step_s=10)
 
 
 @pytest.mark.parametrize("seed", range(1, 3))
@@ -59,9 +59,9 @@ def test_the_table_has_a_row_for_each_kind_and_priority() -> None:
 
 def _first_failure() -> str:
     """What the first of a few days says that does not go well; empty when all of them do."""
-    for seed, chances in ((13, ROUGH), (1, ROUGH), (13, USUAL), (1, USUAL), (2, ROUGH)):
+    for seed in (13, *range(1, 11)):
         try:
-            Day(seed, SMALL, chances).run()
+            Day(seed, SMALL, ROUGH if seed % 2 else USUAL).run()
         except AssertionError as error:
             return str(error)
     return ""
@@ -73,7 +73,7 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> Non
     last = _first_failure().splitlines()[-1]
 
     assert last.startswith("seed 13, step ")
-    assert last.endswith("make sim SEED=13 HOSTS=40 POOLS=12 PODS=1500 HOURS=3 STEP_S=10 ROUGH=1")
+    assert last.endswith("make sim SEED=13 HOSTS=40 POOLS=12 PODS=1000 HOURS=2 STEP_S=10 ROUGH=1")
 
 
 @pytest.mark.parametrize(
