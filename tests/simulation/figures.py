@@ -77,7 +77,7 @@ def _lines(day: Day) -> Iterator[str]:
     counts, figures, size = day.counts, day.figures, day.size
     yield f"seed {day.seed}: {size.hosts} hosts, {size.pools} pools, {size.hours:g} hours, load {size.load:g}"
     yield f"  {counts.jobs} jobs with {counts.pods} pods in {counts.steps} steps, {day.resmgr.cycles} cycles"
-    yield f"  {counts.took_s:.1f} s; the last job ended at {counts.ended_s / 3600:.1f} h"
+    yield f"  {counts.took_s:.1f} s of processor time; the last job ended at {counts.ended_s / 3600:.1f} h"
     ended = ", ".join(f"{state} {count}" for state, count in sorted(counts.ended.items()))
     yield f"  jobs ended: {ended}"
     yield f"  pods: {counts.admitted_pods} admitted, {counts.launched} launched, {counts.rejected} refused by hosts, "
@@ -87,11 +87,12 @@ def _lines(day: Day) -> Iterator[str]:
     yield f"    restarts of the resource manager: {day.resmgr.restarts}"
     yield ""
     yield f"  {'kind':18}{'allocated':>10}{'peak':>8}{'on hosts':>10}{'peak':>8}   (part of the capacity)"
-    allocated, used = np.array(figures.allocated), np.array(figures.used)
+    nothing = [[0.0] * len(RESOURCE_KINDS)]  # the day was ended before its first sample
+    allocated, used = np.array(figures.allocated or nothing), np.array(figures.used or nothing)
     for number, kind in enumerate(RESOURCE_KINDS):
         a, u = allocated[:, number], used[:, number]
         yield f"  {kind:18}{a.mean():>10.1%}{a.max():>8.1%}{u.mean():>10.1%}{u.max():>8.1%}"
-    yield f"  pods in queues: {np.mean(figures.queued):.0f}, at most {max(figures.queued)}"
+    yield f"  pods in queues: {np.mean(figures.queued or [0]):.0f}, at most {max(figures.queued, default=0)}"
     if figures.fairness:
         jain = np.array(figures.fairness)
         yield f"  fairness (Jain, cpu): mean {jain.mean():.3f}, tenth percentile {np.percentile(jain, 10):.3f}, "
