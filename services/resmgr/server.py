@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import grpc.aio
 
 from peloton.api.private import resmgr_pb2_grpc
-from peloton.api.service_names import RESOURCE_MANAGER, add_under_all_names
+from peloton.api.service_names import EXPLAIN_SERVICE, RESOURCE_MANAGER, add_under_all_names
 from peloton.ports import Lifecycles
+from services.resmgr.explain_service import ExplainService
 from services.resmgr.loop import AdmissionLoop, LoopSettings
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.pool_service import PoolService
@@ -47,6 +48,7 @@ async def serve(
     server = grpc.aio.server(options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
+    add_under_all_names(server, ExplainService(loop, gateway), EXPLAIN_SERVICE)
     port = server.add_insecure_port(address)
     await server.start()
     PoolGauges(lambda: loop.state)
