@@ -45,7 +45,7 @@ def apart(job: JobRecord, counts: Mapping[PodState, int], unplaced: tuple[int, s
     if ready:
         _, reason = unplaced
         if reason:
-            yield Apart(Obstacle.NO_HOST, ready, f"admitted, without a host: {reason}", hosts=refusing_hosts(reason))
+            yield Apart(Obstacle.NO_HOST, ready, f"admitted, but {reason}", hosts=refusing_hosts(reason))
         else:
             yield Apart(Obstacle.SOON, ready, f"{_instances(ready)} admitted; a host is being looked for")
 

@@ -24,6 +24,7 @@ from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.model.ids import RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodState
+from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
 from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, story, wait_lines
@@ -197,15 +198,15 @@ def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterabl
     for row in sorted(now.waiting):
         if row != above and above not in now.tree.ancestors[row]:
             continue
-        found: dict[int, list[Wait]] = {}
+        found: dict[QueueKind, list[Wait]] = {}
         for wait in waits(now, plan, row):
-            found.setdefault(int(wait.run.queue), []).append(wait)
+            found.setdefault(wait.run.queue, []).append(wait)
         for kind, queue in sorted(found.items()):
             wait = next((one for one in queue if one.reason.kind and not one.reason.is_final), queue[0])
             who = holders(now, plan, wait, held)
             head = pb.QueueHead(
                 poolPath=now.tree.paths[row],
-                queue=pb.Queue.ValueType(kind),
+                queue=wire.QUEUES[kind],
                 gangCount=sum(one.gang_count for one in queue),
                 instanceCount=sum(one.gang_count * one.run.gang_size for one in queue),
                 head=wire.waiting_gangs(wait, who),

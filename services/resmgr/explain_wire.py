@@ -12,13 +12,14 @@ from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.scheduling.admission import GangRun, Reason, Rule
+from peloton.scheduling.admission import GangRun, QueueKind, Reason, Rule
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Loan, Wait, physical
 from peloton.scheduling.explain_job import Apart, Obstacle, reason_text
 from services.resmgr.pools import SHARE_UNITS, UNITS
 from services.resmgr.state import ResmgrState
 
+QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
 ADMITTED_MAX = 100
 """Jobs that a plan lists."""
 RULES = {
@@ -55,7 +56,7 @@ def waiting_gangs(wait: Wait, who: Sequence[Holder]) -> pb.WaitingGangs:
     return pb.WaitingGangs(
         jobId=JobID(value=run.job_id),
         poolPath=wait.pool_path,
-        queue=pb.Queue.ValueType(int(run.queue)),
+        queue=QUEUES[run.queue],
         firstInstance=wait.start,
         gangCount=wait.gang_count,
         gangSize=run.gang_size,

@@ -79,18 +79,20 @@ class _Queue:
 
 class _QueueEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Queue.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
-    QUEUE_NON_PREEMPTIBLE: _Queue.ValueType  # 0
-    QUEUE_CONTROLLER: _Queue.ValueType  # 1
-    QUEUE_REVOCABLE: _Queue.ValueType  # 2
-    QUEUE_ORDINARY: _Queue.ValueType  # 3
+    QUEUE_UNKNOWN: _Queue.ValueType  # 0
+    QUEUE_NON_PREEMPTIBLE: _Queue.ValueType  # 1
+    QUEUE_CONTROLLER: _Queue.ValueType  # 2
+    QUEUE_REVOCABLE: _Queue.ValueType  # 3
+    QUEUE_ORDINARY: _Queue.ValueType  # 4
 
 class Queue(_Queue, metaclass=_QueueEnumTypeWrapper):
     """The queues of a pool in the order in which they are served."""
 
-QUEUE_NON_PREEMPTIBLE: Queue.ValueType  # 0
-QUEUE_CONTROLLER: Queue.ValueType  # 1
-QUEUE_REVOCABLE: Queue.ValueType  # 2
-QUEUE_ORDINARY: Queue.ValueType  # 3
+QUEUE_UNKNOWN: Queue.ValueType  # 0
+QUEUE_NON_PREEMPTIBLE: Queue.ValueType  # 1
+QUEUE_CONTROLLER: Queue.ValueType  # 2
+QUEUE_REVOCABLE: Queue.ValueType  # 3
+QUEUE_ORDINARY: Queue.ValueType  # 4
 Global___Queue: _TypeAlias = Queue  # noqa: Y015
 
 @_typing.final
