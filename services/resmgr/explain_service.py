@@ -112,7 +112,7 @@ class ExplainService:
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, row)
         answer = pb.PoolWhyResponse(
-            pool=wire.PoolNodes(state, now, plan).node(row),
+            pool=wire.PoolNodes(now, plan).node(row),
             queues=[head for head, _ in found],
             borrowed=wire.loan_list(owed.borrowed),
             lenders=wire.loan_list(owed.lenders),
@@ -125,7 +125,8 @@ class ExplainService:
     @_refusing
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()
-        return pb.PoolTreeResponse(pools=wire.PoolNodes(state, *look(state)).in_order())
+        nodes = wire.PoolNodes(*look(state))  # copies: the rest needs no event loop
+        return pb.PoolTreeResponse(pools=await asyncio.to_thread(nodes.in_order))
 
     @_refusing
     async def PoolPlan(self, request: pb.PoolPlanRequest, context: Context) -> pb.PoolPlanResponse:

@@ -17,7 +17,6 @@ from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Loan, Wait, physical
 from peloton.scheduling.explain_job import Apart, Obstacle, reason_text
 from services.resmgr.pools import SHARE_UNITS, UNITS
-from services.resmgr.state import ResmgrState
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
 ADMITTED_MAX = 100
@@ -109,9 +108,9 @@ def loan_list(loans: Iterable[Loan]) -> list[pb.Loan]:
 class PoolNodes:
     """Pools with their amounts; those of inner pools are sums over their leaves."""
 
-    def __init__(self, state: ResmgrState, now: Snapshot, plan: Plan) -> None:
+    def __init__(self, now: Snapshot, plan: Plan) -> None:
         tree, usage = now.tree, now.usage
-        self._tree, self._state = tree, state
+        self._tree = tree
         slack = tree.roll_up(usage.slack)
         self._columns = {
             "reservation": tree.reservation.copy(),
