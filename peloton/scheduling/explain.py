@@ -120,9 +120,18 @@ def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Hol
         Rule.ENTITLEMENT: ("non_slack",),
     }.get(reason.rule, ("non_slack",) if kind == CPU else ("non_slack", "slack"))
     found = _jobs(held_in(wait.row), columns, kind, reason.pool_path)
-    if reason.rule is Rule.ENTITLEMENT and plan.entitlement.total[wait.row, kind] < tree.limit[wait.row, kind]:
-        found += tuple(pool for pool in _pools(now, others(tree, wait.row), kind) if pool.borrowed)
+    if reason.rule is Rule.ENTITLEMENT:
+        found += tuple(pool for pool in _pools(now, _rivals(now, plan, wait.row, kind), kind) if pool.borrowed)
     return found
+
+
+def _rivals(now: Snapshot, plan: Plan, row: int, kind: int) -> list[int]:
+    """Pools beside this one and above, up to the first that is entitled to its limit: nobody further away matters."""
+    tree, found, at = now.tree, list[int](), row
+    while at != 0 and plan.entitlement.total[at, kind] < tree.limit[at, kind]:
+        found += _siblings(tree, at)
+        at = int(tree.parent[at])
+    return sorted(found)
 
 
 def _jobs(jobs: Sequence[Held], columns: Sequence[str], kind: int, path: str) -> tuple[Holder, ...]:
@@ -149,12 +158,11 @@ def physical(now: Snapshot) -> Ints:
 
 def others(tree: PoolTree, row: int) -> list[int]:
     """Siblings of a pool and of each pool above it: subtrees that together are the rest of the tree."""
-    found: list[int] = []
-    for at in (row, *tree.ancestors[row]):
-        if at != 0:
-            siblings = np.flatnonzero(tree.parent == tree.parent[at]).tolist()
-            found += [sibling for sibling in siblings if sibling != at]
-    return sorted(found)
+    return sorted(sibling for at in (row, *tree.ancestors[row]) if at != 0 for sibling in _siblings(tree, at))
+
+
+def _siblings(tree: PoolTree, row: int) -> list[int]:
+    return [int(at) for at in np.flatnonzero(tree.parent == tree.parent[row]) if at != row]
 
 
 def _is_below(tree: PoolTree, row: int, above: int) -> bool:

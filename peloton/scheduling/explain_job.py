@@ -95,6 +95,8 @@ def wait_lines(wait: Wait, who: Sequence[Holder]) -> Iterator[str]:
 
 
 def reason_text(wait: Wait) -> str:
+    if wait.blocking and wait.reason.job_id == wait.run.job_id:
+        return f"waits behind other instances of the job; for them: {wait.blocking}"
     return f"{wait.reason}; that one: {wait.blocking}" if wait.blocking else str(wait.reason)
 
 

@@ -88,7 +88,10 @@ class ExplainService:
             waiting = _waiting(state, job, *look(state))
             besides = list(apart(job, counts, state.unplaced(job_id)))
         path = self._loop.state.path_of(job.respool_id)
-        lines = story(job, counts, waiting, besides, failures)
+        lines = list(story(job, counts, waiting, besides, failures))
+        more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
+        if len(waiting) == WAITING_MAX and more > 0:
+            lines.append(f"{more} more instances are in the queue")
         return pb.JobWhyResponse(
             jobId=JobID(value=job_id),
             name=job.name,
@@ -144,10 +147,10 @@ class ExplainService:
 
     @_refusing
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
-        state = await self._state()
         if not request.HasField("config"):
             raise InvalidArgument("job config cannot be <nil>")
-        job, shapes = planned_job(new_job_id(), request.config)
+        job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
+        state = await self._state()
         other, held_back = with_job(state, job, shapes)
         now, plan = look(other)
         mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job.job_id]

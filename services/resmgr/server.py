@@ -18,7 +18,8 @@ from services.resmgr.records import AdmissionRecords, CapacitySource
 from services.resmgr.servicer import AdmissionServicer
 
 DRAIN_S = 5.0
-OPTIONS = (("grpc.so_reuseport", 0),)
+MESSAGE_BYTES_MAX = 256 * 2**20  # as the api takes: the plan of a job carries its whole configuration
+OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX))
 
 
 @dataclass(frozen=True)

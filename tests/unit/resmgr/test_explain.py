@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -15,8 +16,10 @@ from peloton.api.v0.explain import explain_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig, ResourcePoolPath
-from peloton.model.ids import ROOT_POOL_ID, JobId
+from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from services.resmgr.pools import pool_spec, with_defaults
 from services.resmgr.server import ResmgrServer, serve
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import FAST, World, facts, pool_config
@@ -242,6 +245,29 @@ async def test_a_plan_of_a_job(world: World) -> None:
         "  1 instance held back: at most 5 may run at a time, 5 are queued or running",
     ]
     assert after == before
+
+
+async def test_plans_come_true(world: World) -> None:
+    """What was planned for a job and for a pool is what happens when they are created."""
+    pool = world.pool("p", 0, 9)
+    world.hosts.answer = (Resources.of_capacity(12, 1000, 1000), Resources())
+    other = pool_config("q", 6, 12)
+
+    async with asking(world) as asked:
+        await asked.queue(world.job(pool, 5))
+        planned_job = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(pool, 6, 1)))
+        job = world.job(pool, 6)
+        await asked.queue(job)
+        planned_pool = await asked.plan(other)
+        other_id = RespoolId(str(uuid.uuid4()))
+        asked.server.loop.state.put_pool(pool_spec(other_id, with_defaults(other)))
+        tree = (await asked.stub.PoolTree(pb.PoolTreeRequest())).pools
+
+    assert planned_job.admittedInstances == len(world.states(job)[PodState.READY]) == 4
+    found = {one.path: one.amounts[0].entitlement for one in tree}
+    changed = {one.poolPath: one.after for one in planned_pool.entitlements if one.kind == "cpu"}
+    assert found == {"/": 12, "/p": 9, **changed}
+    assert changed == {"/q": 3}
 
 
 async def test_a_plan_of_a_gang_with_overrides(world: World) -> None:

@@ -7,10 +7,13 @@ from dataclasses import replace
 from textwrap import dedent
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import PodState
+from peloton.scheduling.admission import Rule
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.explain import Held, holders, loans, waits
 from peloton.scheduling.explain_job import Obstacle, apart, headline, story, wait_lines
@@ -94,6 +97,24 @@ def controllers() -> str:
     return told(cluster, "/p", held("a", non_slack="2", controller="2"))
 
 
+def own_job() -> str:
+    cluster = Cluster(pool("/p", "2", "4")).holds("/p", "3")
+    return told(cluster.queue("/p", run("w", "2", seq=1), run("w", "1", seq=2, start=1)), "/p")
+
+
+def crowded_below() -> str:
+    """/e is entitled to its limit: what /far borrows would not help."""
+    cluster = Cluster(pool("/e", "4", "4"), pool("/e/a", "3", "4"), pool("/e/b", "1", "4"), pool("/far", "0", "9"))
+    cluster.holds("/e/b", "2").holds("/far", "9").holds("/e/a", "1")
+    return told(cluster.queue("/e/a", run("w", "3", seq=1)).queue("/e/b", run("v", "1", seq=2)), "/e/a")
+
+
+def slack() -> str:
+    cluster = Cluster(pool("/p", "2", "4"), slack_cpu=3).holds("/p", "2", "slack")
+    cluster.queue("/p", run("w", "2", revocable=True, seq=1))
+    return told(cluster, "/p", held("a", slack="2"), held("b", non_slack="1"))
+
+
 def no_gpu() -> str:
     cluster = Cluster(pool("/p", "2", "4/0/0/2"), capacity="10").queue("/p", run("w", "1/0/0/2", seq=1))
     return told(cluster, "/p")
@@ -151,6 +172,24 @@ SCENARIOS: dict[str, tuple[Callable[[], str], str]] = {
         instance 0 in the controller queue of /p, 0 gangs ahead: cpu 1 wanted, 0 left of the controller limit of /p: 2
           held by job a: cpu 2""",
     ),
+    "behind instances of the same job": (
+        own_job,
+        """\
+        instance 0 in the ordinary queue of /p, 0 gangs ahead: cpu 2 wanted, 1 left of the pool limit of /p: 4
+        instance 1 in the ordinary queue of /p, 1 gang ahead: waits behind other instances of the job; for them: cpu 2 wanted, 1 left of the pool limit of /p: 4""",  # noqa: E501
+    ),
+    "only those who can give way are named": (
+        crowded_below,
+        """\
+        instance 0 in the ordinary queue of /e/a, 0 gangs ahead: cpu 3 wanted, 2 left of the entitlement of /e/a: 3
+          held by pool /e/b: cpu 2 (1 above its reservation)""",
+    ),
+    "slack, and who runs on it": (
+        slack,
+        """\
+        instance 0 in the revocable queue of /p, 0 gangs ahead: cpu 2 wanted, 1 left of the slack entitlement of /p: 3
+          held by job a: cpu 2""",
+    ),
     "a kind that the cluster does not have": (
         no_gpu,
         """\
@@ -171,6 +210,34 @@ def test_what_is_told(name: str) -> None:
     tell, expected = SCENARIOS[name]
 
     assert tell() == dedent(expected)
+
+
+QUEUES = st.lists(
+    st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2), st.booleans()), max_size=8
+)
+
+
+@given(QUEUES, st.integers(0, 6))
+def test_every_waiting_gang_has_an_answer(queued: list[tuple[int, int, int, int, bool]], used: int) -> None:
+    """The gangs that are told of are those in the queue, in its order; those without a reason are the admitted ones."""
+    cluster = Cluster(pool("/p", "3", "8")).holds("/p", str(used))
+    runs = [
+        run(f"j{n}", str(cpu), count=count, size=size, priority=priority, seq=n, preemptible=preemptible)
+        for n, (cpu, count, size, priority, preemptible) in enumerate(queued)
+    ]
+    now = snapshot(cluster.queue("/p", *runs))
+    plan = plan_cycle(now)
+    row = cluster.tree.row[pool_id("/p")]
+
+    found = list(waits(now, plan, row))
+
+    for queue in now.waiting.get(row, {}).values():
+        mine = [wait for wait in found if wait.run in queue]
+        assert sum(wait.gang_count for wait in mine) == sum(one.gang_count for one in queue)
+        ahead = [wait.gangs_ahead for wait in mine]
+        assert ahead == [sum(wait.gang_count for wait in mine[:n]) for n in range(len(mine))]
+    going = sum(wait.gang_count for wait in found if wait.reason.rule is Rule.NO_CYCLE)
+    assert going == sum(chosen.gang_count for chosen in plan.admission.admitted)
 
 
 def test_loans() -> None:
