@@ -112,15 +112,14 @@ class Reason:
             return f"waits behind job {self.job_id}, of higher priority, in the queue of {self.pool_path}"
         if self.rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
             return "waits for the next admission cycle"
-        wanted, left, bound = (display(self.kind, amount) for amount in (self.wanted, self.left, self.bound))
+        wanted, left, bound = (shown_amount(self.kind, amount) for amount in (self.wanted, self.left, self.bound))
         who = f"gang of {self.gang_size}: " if self.gang_size > 1 else ""
         if self.is_final:
             return f"{who}{self.kind} {wanted} wanted, more than the {self.rule} of {self.pool_path}: {bound}"
         return f"{who}{self.kind} {wanted} wanted, {left} left of the {self.rule} of {self.pool_path}: {bound}"
 
 
-def display(kind: str, amount: int) -> str:
-    """An amount in small units as people read it."""
+def shown_amount(kind: str, amount: int) -> str:
     if amount >= UNLIMITED:
         return "unlimited"
     return f"{amount / 1000:g}" if kind in ("cpu", "gpu") else f"{amount} MiB"
