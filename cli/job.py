@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import job_query, job_stop, rolling
+from cli import job_query, job_stop, plan, rolling, why
 from cli.command import Group
 from cli.output import print_json_or, print_message
 from cli.params import POOL_PATH
@@ -232,5 +232,7 @@ for command in (
     rolling.rolling_restart,
     rolling.rolling_start,
     rolling.rolling_stop,
+    why.why_job,
+    plan.plan_job,
 ):
     job.add_command(command)

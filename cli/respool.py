@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import plan, pool_tree, why
 from cli.command import Group
 from cli.errors import Failed
 from cli.output import as_json, as_yaml, print_json_or, print_message, print_table
@@ -204,3 +205,7 @@ def number(value: float) -> str:
 def braced(path: str) -> str:
     """A path as a part of a text that will be formatted."""
     return path.replace("{", "{{").replace("}", "}}")
+
+
+for command in (pool_tree.tree, why.why_pool, plan.plan_pool):
+    respool.add_command(command)

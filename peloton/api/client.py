@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
@@ -72,6 +73,10 @@ class Client:
     @cached_property
     def respools(self) -> ResourceManagerStub:
         return ResourceManagerStub(self._channel(RESMGR))
+
+    @cached_property
+    def explain(self) -> ExplainServiceStub:
+        return ExplainServiceStub(self._channel(RESMGR))
 
     @cached_property
     def hosts(self) -> HostServiceStub:

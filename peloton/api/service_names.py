@@ -13,6 +13,7 @@ import grpc
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
 
+from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job.svc import job_svc_pb2
 from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.short_names import job_pb2 as short_job_pb2
@@ -36,6 +37,7 @@ RESOURCE_MANAGER = (
     "peloton.api.v0.respool.ResourceManager",
     "peloton.api.v0.respool.svc.ResourceManager",
 )
+EXPLAIN_SERVICE = ("peloton.api.v0.explain.ExplainService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
 DECLARED_IN = (
@@ -45,6 +47,7 @@ DECLARED_IN = (
     job_svc_pb2,
     respool_svc_pb2,
     task_svc_pb2,
+    explain_pb2,
 )
 
 

@@ -86,6 +86,7 @@ class Rule(StrEnum):
     POOL_LIMIT = "pool limit"
     CLUSTER_CAPACITY = "cluster capacity"
     HEAD_OF_LINE = "head of line"
+    PRIORITY = "priority"
     BATCH_BOUND = "batch bound"
     NO_CYCLE = "no cycle yet"
 
@@ -101,22 +102,24 @@ class Reason:
     left: int = 0
     bound: int = 0
     gang_size: int = 1
-    job_id: str = ""  # of the gang ahead, for HEAD_OF_LINE
+    job_id: str = ""  # of the gang ahead, for HEAD_OF_LINE and PRIORITY
     is_final: bool = False  # no wait helps: more than the pool may ever have
 
     def __str__(self) -> str:
         if self.rule is Rule.HEAD_OF_LINE:
             return f"waits behind job {self.job_id} in the queue of {self.pool_path}"
+        if self.rule is Rule.PRIORITY:
+            return f"waits behind job {self.job_id}, of higher priority, in the queue of {self.pool_path}"
         if self.rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
             return "waits for the next admission cycle"
-        wanted, left, bound = (_display(self.kind, amount) for amount in (self.wanted, self.left, self.bound))
+        wanted, left, bound = (shown_amount(self.kind, amount) for amount in (self.wanted, self.left, self.bound))
         who = f"gang of {self.gang_size}: " if self.gang_size > 1 else ""
         if self.is_final:
             return f"{who}{self.kind} {wanted} wanted, more than the {self.rule} of {self.pool_path}: {bound}"
         return f"{who}{self.kind} {wanted} wanted, {left} left of the {self.rule} of {self.pool_path}: {bound}"
 
 
-def _display(kind: str, amount: int) -> str:
+def shown_amount(kind: str, amount: int) -> str:
     if amount >= UNLIMITED:
         return "unlimited"
     return f"{amount / 1000:g}" if kind in ("cpu", "gpu") else f"{amount} MiB"

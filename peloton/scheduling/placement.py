@@ -10,6 +10,7 @@ labels that its own constraint names, which is what "at most n of my kind on a h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from peloton.scheduling.tree import CPU, Flags, Ints
 
 REASON_SHAPES_MAX = 3
 """Shapes whose hosts are explained in one reason; the rest is counted."""
+_REFUSAL = re.compile(r"(?:\(|; )(\d+) hosts?: (.+?)(?=; \d+ hosts?: |\)(?:; |$))")
 
 
 def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
@@ -245,6 +247,11 @@ def _explain(hosts: _Hosts, shape: PodShape, left: int, is_gang: bool, lease: Ho
     found.texts += [f"{count} host{'s' if count > 1 else ''}: {rule}" for rule, count in sorted(lease.rejected.items())]
     what = f"gang of {left}" if is_gang else f"{left} pod{'s' if left > 1 else ''}"
     return f"{what} without a host ({'; '.join(found.texts) or 'no host offered'})"
+
+
+def refusing_hosts(reason: str) -> tuple[tuple[int, str], ...]:
+    """The ``(hosts, rule)`` that the reason of a ``PlacementBatch`` names, in its order."""
+    return tuple((int(count), rule) for count, rule in _REFUSAL.findall(reason))
 
 
 def _conjuncts(constraint: Constraint | None) -> tuple[Constraint, ...]:

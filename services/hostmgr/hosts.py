@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from peloton.lifecycle.constraints import accepts
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, describe, matches
 from peloton.model.host import Host, HostLease, HostState, LeasedHost
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape, Strategy
-from peloton.model.resources import Resources
+from peloton.model.resources import RESOURCE_KINDS, Resources
 from services.hostmgr.mesos.resources import Json, OfferedResources, needed
 
 HOSTS_PER_LEASE_MAX = 1_000
@@ -260,12 +260,22 @@ def _unfit(host: _HostOffers, shape: PodShape) -> str:
     if not host.offers:
         return "nothing on offer"
     if not needed(shape.resources).fits_in(_offered(host, shape)):
-        return "not enough resources"
+        return _lack(_offered(host, shape), shape)
     if shape.port_count and sum(end - begin + 1 for begin, end in host.ports) < shape.port_count:
         return "not enough ports"
     if not accepts(host.labels, shape.constraint):
-        return "constraint"
+        if shape.constraint is None or matches(shape.constraint, host.labels):
+            return f"kept for pods that ask for {EXCLUSIVE_LABEL}"
+        return f"{describe(shape.constraint)} not met"
     return ""
+
+
+def _lack(offered: Resources, shape: PodShape) -> str:
+    """The first kind that is short. What is free differs from host to host, so that it is not told: reasons count."""
+    kinds = zip(RESOURCE_KINDS, needed(shape.resources), offered, strict=True)
+    kind, wanted = next((kind, wanted) for kind, wanted, have in kinds if wanted > have)
+    amount = f"{wanted / 1000:g}" if kind in ("cpu", "gpu") else f"{wanted} MiB"
+    return f"less than {amount} {'revocable ' if shape.revocable and kind == 'cpu' else ''}{kind} free"
 
 
 def _room(host: _HostOffers, shape: PodShape) -> int:

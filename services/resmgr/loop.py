@@ -19,6 +19,7 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import plan_cycle
+from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import LogRow, ResmgrState
@@ -61,6 +62,7 @@ class AdmissionLoop:
         self._clock_ns = clock_ns
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
+        self._meter = AdmissionMeter()
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._is_dirty = True  # something changed since the last cycle
@@ -128,6 +130,7 @@ class AdmissionLoop:
             if marked != sum(count for _, count in ranges):  # somebody killed pods in between
                 self._is_stale = True
                 return marked
+            self._meter.queued(queue_seq)
             return self.state.enqueue(job, shapes, ranges, queue_seq)
 
         return change
@@ -217,6 +220,7 @@ class AdmissionLoop:
                 self._changed()
                 log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
         jobs = state.apply(plan.admission)
+        self._meter.admitted(state.tree, chosen)
         state.note(plan)
         if chosen:
             self._changed()  # what is left may fit the next time, and reasons are out of date

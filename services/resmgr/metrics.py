@@ -1,17 +1,22 @@
-"""Gauges per pool. The meter's thread reads a table that the event loop replaces as a whole."""
+"""Gauges per pool, which the meter's thread reads off the state, and what admission counts as it goes."""
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 
 from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.scheduling.tree import Ints
+from peloton.scheduling.admission import Admitted
+from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.state import ResmgrState
 
 METER = "peloton.resmgr"
+QUEUED_TIMES_MAX = 50_000
+"""Enqueue calls whose time is remembered; pods of older ones count as admitted, but their wait is not told."""
 _UNITS = {"cpu": 1000, "memory": 1, "disk": 1, "gpu": 1000}
 
 
@@ -40,6 +45,34 @@ class PoolGauges:
             for kind, queue in list(queues.items()):
                 pods = sum(run.pod_count for run in list(queue))
                 yield Observation(pods, {"pool": state.tree.paths[row], "queue": kind.name.lower()})
+
+
+class AdmissionMeter:
+    """``peloton.pool.admitted`` in pods, and ``peloton.pool.wait_time`` in seconds, once per run of like gangs.
+
+    Waits are timed by the process that queued the pods: after a restart those of pods in the queue are not told.
+    """
+
+    def __init__(self, meter: Meter | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
+        meter = meter or metrics.get_meter(METER)
+        self._admitted = meter.create_counter("peloton.pool.admitted")
+        self._wait_time = meter.create_histogram("peloton.pool.wait_time", unit="s")
+        self._queued_s: OrderedDict[int, float] = OrderedDict()
+        self._clock_s = clock_s
+
+    def queued(self, queue_seq: int) -> None:
+        self._queued_s[queue_seq] = self._clock_s()
+        while len(self._queued_s) > QUEUED_TIMES_MAX:
+            self._queued_s.popitem(last=False)
+
+    def admitted(self, tree: PoolTree, chosen: Iterable[Admitted]) -> None:
+        now_s = self._clock_s()
+        for one in chosen:
+            pool = {"pool": tree.paths[one.pool]}
+            self._admitted.add(one.gang_count * one.run.gang_size, pool)
+            queued_s = self._queued_s.get(one.run.queue_seq)
+            if queued_s is not None:
+                self._wait_time.record(now_s - queued_s, pool)
 
 
 def amounts_of(state: ResmgrState) -> Mapping[str, Ints]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
-from peloton.model.pod import PodState, ShapeRange
+from peloton.model.pod import PodRecord, PodState, ShapeRange
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from services.resmgr.state import LogRow
@@ -60,6 +60,14 @@ class AdmissionRecords(Protocol):
     """The part of the storage gateway that admission and pools use."""
 
     def job(self, job_id: JobId) -> JobRecord | None: ...
+
+    def pod_counts(self, job_id: JobId) -> dict[PodState, int]:
+        """Pods by state, of now."""
+        ...
+
+    def failed_pods(self, job_id: JobId, limit: int) -> list[PodRecord]:
+        """The first pods that ended FAILED or LOST, by instance."""
+        ...
 
     def shape_ranges(self, job_id: JobId, version: int, start: int, count: int) -> list[ShapeRange]: ...
 

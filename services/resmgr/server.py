@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import grpc.aio
 
 from peloton.api.private import resmgr_pb2_grpc
-from peloton.api.service_names import RESOURCE_MANAGER, add_under_all_names
+from peloton.api.service_names import EXPLAIN_SERVICE, RESOURCE_MANAGER, add_under_all_names
 from peloton.ports import Lifecycles
+from services.resmgr.explain_service import ExplainService
 from services.resmgr.loop import AdmissionLoop, LoopSettings
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.pool_service import PoolService
@@ -17,7 +18,8 @@ from services.resmgr.records import AdmissionRecords, CapacitySource
 from services.resmgr.servicer import AdmissionServicer
 
 DRAIN_S = 5.0
-OPTIONS = (("grpc.so_reuseport", 0),)
+MESSAGE_BYTES_MAX = 256 * 2**20  # as the api takes: the plan of a job carries its whole configuration
+OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX))
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ async def serve(
     server = grpc.aio.server(options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
+    add_under_all_names(server, ExplainService(loop, gateway), EXPLAIN_SERVICE)
     port = server.add_insecure_port(address)
     await server.start()
     PoolGauges(lambda: loop.state)

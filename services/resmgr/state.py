@@ -267,7 +267,7 @@ class ResmgrState:
         if ledger is None:
             return Explanation((), count, text)
         found: list[Waiting] = []
-        path = self._path(ledger.pool_id)
+        path = self.path_of(ledger.pool_id)
         for kind, queue in self.waiting.of_pool(ledger.pool_id):
             head = self.admission.heads.get((self.tree.row.get(ledger.pool_id, -1), kind))
             is_first = True
@@ -284,7 +284,12 @@ class ResmgrState:
                         return Explanation(tuple(found), count, text)
         return Explanation(tuple(found), count, text)
 
-    def _path(self, pool_id: RespoolId) -> str:
+    def unplaced(self, job_id: JobId) -> tuple[int, str]:
+        """How many pods of the job placement last left without a host, and why; ``(0, "")`` when it left none."""
+        return self._unplaced.get(job_id, (0, ""))
+
+    def path_of(self, pool_id: RespoolId) -> str:
+        """The pool's path; its id when it is not there."""
         row = self.tree.row.get(pool_id)
         return pool_id if row is None else self.tree.paths[row]
 

@@ -10,10 +10,11 @@ from peloton.api.convert import POD_STATES
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodEvent, PodRecord, PodState
 from services.storage.codec import pod_event, pod_record
-from services.storage.store import ON_HOST_NUMBERS, Store
+from services.storage.store import ON_HOST_NUMBERS, Store, numbers
 from services.storage.tables import FINISHED_STATES, JOB, POD, POD_EVENT
 
 PAGE_PODS = 5_000
+_FAILED = numbers({PodState.FAILED, PodState.LOST})
 
 
 class Pods(Store):
@@ -27,6 +28,16 @@ class Pods(Store):
             query = query.where(POD.c.instance_id < stop)
         query = query.order_by(POD.c.instance_id).limit(limit)
         return self.db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
+
+    def pod_counts(self, job_id: JobId) -> dict[PodState, int]:
+        """Pods of a job by state, counted now; the job's own record may be a settle behind."""
+        query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job_id).group_by(POD.c.state)
+        return self.db.read(lambda conn: {POD_STATES[state]: count for state, count in conn.execute(query)})
+
+    def failed_pods(self, job_id: JobId, limit: int) -> list[PodRecord]:
+        """The first pods that ended FAILED or LOST, by instance."""
+        query = sa.select(POD).where(POD.c.job_id == job_id, POD.c.state.in_(_FAILED)).order_by(POD.c.instance_id)
+        return self.db.read(lambda conn: [pod_record(row) for row in conn.execute(query.limit(limit))])
 
     def pod_events(
         self, job_id: JobId, instance_id: int, run_id: int | None = None, run_limit: int = 1

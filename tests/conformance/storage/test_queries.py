@@ -198,3 +198,14 @@ def test_pods_are_read_in_pages(gateway: Gateway) -> None:
     assert [5, 6] == [pod.instance_id for pod in gateway.pods(job_id, 5, limit=3)]
     assert [1, 2] == [pod.instance_id for pod in gateway.pods(job_id, 1, 3)]
     assert gateway.pod(job_id, 7) is None
+
+
+def test_pods_are_counted_as_they_are(gateway: Gateway, mixed: JobId) -> None:
+    """Counts are of the pods, not of the job's record; those that failed are listed by instance."""
+    states = [pod.state for pod in gateway.pods(mixed)]
+
+    assert {state: states.count(state) for state in states} == gateway.pod_counts(mixed)
+    assert [pod.instance_id for pod in gateway.pods(mixed) if pod.state is F] == [
+        pod.instance_id for pod in gateway.failed_pods(mixed, 5)
+    ]
+    assert ({}, []) == (gateway.pod_counts(new_job_id()), gateway.failed_pods(mixed, 0))

@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from peloton.api.service_names import JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER
+from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER
 from peloton.api.v0.volume.svc import volume_svc_pb2, volume_svc_pb2_grpc
 from peloton.errors import Aborted, ResourceExhausted
 from services.api.calls import WRITE_BYTES_MAX, WRITES_MAX, Calls
@@ -41,7 +41,13 @@ async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
     call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
     listed = {service.name async for answer in call for service in answer.list_services_response.service}
 
-    assert listed >= {*JOB_MANAGER, *TASK_MANAGER, *RESOURCE_MANAGER, "peloton.api.v0.host.svc.HostService"}
+    assert listed >= {
+        *JOB_MANAGER,
+        *TASK_MANAGER,
+        *RESOURCE_MANAGER,
+        *EXPLAIN_SERVICE,
+        "peloton.api.v0.host.svc.HostService",
+    }
     assert "grpc.health.v1.Health" in listed
 
 

@@ -21,6 +21,7 @@ SERVICES = {
     "jobs": "peloton.api.job.JobManager",
     "tasks": "peloton.api.task.TaskManager",
     "respools": "peloton.api.respool.ResourceManager",
+    "explain": service_names.EXPLAIN_SERVICE[0],
     "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,
 }
 

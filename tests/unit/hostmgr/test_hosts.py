@@ -88,10 +88,10 @@ def test_two_leases_never_share_a_host() -> None:
 @pytest.mark.parametrize(
     ("wanted", "rule"),
     [
-        (shape(5.0), "not enough resources"),
+        (shape(5.0), "less than 5 cpu free"),
         (shape(1.0, port_count=11), "not enough ports"),
-        (shape(1.0, constraint=HostLabel("rack", "b")), "constraint"),
-        (shape(1.0, revocable=True), "not enough resources"),
+        (shape(1.0, constraint=HostLabel("rack", "b")), "label rack=b not met"),
+        (shape(1.0, revocable=True), "less than 1 revocable cpu free"),
     ],
 )
 def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from opentelemetry.metrics import CallbackOptions
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import plan_cycle
-from services.resmgr.metrics import PoolGauges, amounts_of
+from services.resmgr.metrics import AdmissionMeter, PoolGauges, amounts_of
 from services.resmgr.recovery import rebuild
 from tests.unit.resmgr.world import World
 
@@ -28,3 +30,23 @@ def test_gauges(world: World) -> None:
     assert set(amounts) == {"allocation", "demand", "entitlement", "reservation", "limit"}
     assert np.array_equal(amounts["demand"][:, 0], [7000, 7000, 7000])
     assert [(o.value, dict(o.attributes or {})) for o in queue] == [(7, {"pool": "/eng/maps", "queue": "ordinary"})]
+
+
+def test_admitted_pods_and_their_wait(world: World) -> None:
+    """Admitted pods are counted by pool, and the wait is from the enqueue call to the cycle that admits."""
+    job = world.job(world.pool("maps", 5, 50), 7)
+    world.gateway.mark_pending(job, world.gateway.queueable(job, 10), 1)
+    state = rebuild(world.gateway)
+    state.set_capacity(Resources.of_capacity(100), Resources())
+    reader, now_s = InMemoryMetricReader(), [10.0]
+    meter = AdmissionMeter(MeterProvider([reader]).get_meter("test"), lambda: now_s[0])
+
+    meter.queued(1)
+    now_s[0] = 12.5
+    meter.admitted(state.tree, plan_cycle(state.snapshot(100)).admission.admitted)
+
+    data = reader.get_metrics_data()
+    assert data is not None
+    admitted, waits = (metric.data.data_points[0] for metric in data.resource_metrics[0].scope_metrics[0].metrics)
+    assert (getattr(admitted, "value", None), dict(admitted.attributes or {})) == (7, {"pool": "/maps"})
+    assert (getattr(waits, "sum", None), getattr(waits, "count", None)) == (2.5, 1)

@@ -12,7 +12,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from peloton.ports import Placer
-from peloton.scheduling.placement import FirstFitPlacer, place
+from peloton.scheduling.placement import FirstFitPlacer, place, refusing_hosts
 
 JOB = JobId("job")
 
@@ -102,6 +102,11 @@ def test_reasons_count_hosts_by_rule() -> None:
 
     assert batch.reason == (
         "2 pods without a host (1 host: label rack=a; 2 hosts: cpu 4.0 wanted, at most 2.5 free; 3 hosts: maintenance)"
+    )
+    assert refusing_hosts(batch.reason) == (
+        (1, "label rack=a"),
+        (2, "cpu 4.0 wanted, at most 2.5 free"),
+        (3, "maintenance"),
     )
 
 

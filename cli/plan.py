@@ -1,0 +1,64 @@
+"""``peloton job plan`` and ``peloton respool plan``: what would happen, without doing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cli.command import Command
+from cli.errors import Failed
+from cli.output import print_json_or
+from cli.params import POOL_PATH
+from cli.pools import pool_id_at
+from cli.settings import Settings, pass_settings
+
+CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+
+
+@click.command("plan", cls=Command)
+@click.argument("respool", type=POOL_PATH)
+@click.argument("config", type=CONFIG_FILE)
+@pass_settings
+def plan_job(settings: Settings, respool: str, config: Path) -> None:
+    """Say what would become of the job of the YAML file CONFIG in the pool RESPOOL: how many of its instances would be
+    admitted now, and what the others would wait for. Nothing is created. Whether hosts have room is not looked at.
+
+    \b
+    Example:
+      peloton job plan /tutorial examples/tutorial/hello.yaml
+    """
+    from peloton.api.v0.explain import explain_pb2
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.yaml_config import load_message
+
+    job_config = load_message(config, job_pb2.JobConfig)
+    job_config.respoolID.value = pool_id_at(settings.client, respool)
+    response = settings.client.explain.JobPlan(explain_pb2.JobPlanRequest(config=job_config))
+    print_json_or(settings, response, response.text)
+
+
+@click.command("plan", cls=Command)
+@click.argument("config", type=CONFIG_FILE)
+@click.option("--parent", metavar="POOL", type=POOL_PATH, default="/", show_default=True,
+              help="The pool below which it is, or would be.")  # fmt: skip
+@pass_settings
+def plan_pool(settings: Settings, config: Path, parent: str) -> None:
+    """Say what creating or changing the pool of the YAML file CONFIG would do: whose entitlement would change, who
+    would hold more than that, which waiting gangs would be admitted now. Nothing is changed.
+
+    \b
+    Examples:
+      peloton respool plan examples/tutorial/pool.yaml
+      peloton respool plan examples/maps.yaml --parent /tutorial
+    """
+    from peloton.api.v0.explain import explain_pb2
+    from peloton.api.v0.respool import respool_pb2
+    from peloton.api.yaml_config import load_message
+
+    pool_config = load_message(config, respool_pb2.ResourcePoolConfig)
+    if pool_config.HasField("parent"):
+        raise Failed("parent should not be supplied in the config")
+    pool_config.parent.value = pool_id_at(settings.client, parent, what="parent")
+    response = settings.client.explain.PoolPlan(explain_pb2.PoolPlanRequest(config=pool_config))
+    print_json_or(settings, response, response.text)

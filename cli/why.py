@@ -1,0 +1,48 @@
+"""``peloton job why`` and ``peloton respool why``: what waits, for what, and who holds it."""
+
+from __future__ import annotations
+
+import click
+
+from cli.command import Command
+from cli.output import print_json_or
+from cli.params import POOL_PATH
+from cli.settings import Settings, pass_settings
+
+
+@click.command("why", cls=Command)
+@click.argument("job_id", metavar="JOB")
+@pass_settings
+def why_job(settings: Settings, job_id: str) -> None:
+    """Say why instances of a job do not run: their place in the queue, the rule that keeps them waiting, with its
+    numbers, and who holds what they wait for. Of a job that has ended it says how.
+
+    \b
+    Examples:
+      peloton job why JOB
+      peloton --json job why JOB | jq '.waiting[].reason.rule'
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.explain import explain_pb2
+
+    request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
+    response = settings.client.explain.JobWhy(request)
+    print_json_or(settings, response, response.text)
+
+
+@click.command("why", cls=Command)
+@click.argument("path", metavar="POOL", type=POOL_PATH)
+@pass_settings
+def why_pool(settings: Settings, path: str) -> None:
+    """Say what the first gang of each queue of POOL waits for, and who borrows from the pool or lends to it.
+
+    \b
+    Example:
+      peloton respool why /tutorial
+    """
+    from peloton.api.v0.explain import explain_pb2
+    from peloton.api.v0.respool import respool_pb2
+
+    request = explain_pb2.PoolWhyRequest(path=respool_pb2.ResourcePoolPath(value=path))
+    response = settings.client.explain.PoolWhy(request)
+    print_json_or(settings, response, response.text)

@@ -1,0 +1,210 @@
+"""Why gangs wait, who holds what they wait for, and who lends to whom: read off a snapshot and its plan.
+
+Nothing here decides anything: the rules and numbers are those with which ``admission`` refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from peloton.model.ids import JobId
+from peloton.model.resources import RESOURCE_KINDS
+from peloton.scheduling.admission import GangRun, QueueKind, Reason, Rule, shown_amount
+from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.tree import CPU, Ints, PoolTree
+
+HOLDERS_MAX = 3
+"""Holders of each sort that one reason names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the admitted pods of one job hold, ``[R]`` each, counted as in ``Usage``."""
+
+    job_id: JobId
+    non_slack: tuple[int, ...]
+    slack: tuple[int, ...]
+    non_preemptible: tuple[int, ...]
+    controller: tuple[int, ...]
+
+
+HeldIn = Callable[[int], Sequence[Held]]
+"""Row of a leaf -> what its jobs hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job of the pool, or a whole pool when there is no job id; ``borrowed`` is above the pool's reservation."""
+
+    pool_path: str
+    amount: int
+    job_id: str = ""
+    borrowed: int = 0
+
+    def text(self, kind: str) -> str:
+        who = f"job {self.job_id}" if self.job_id else f"pool {self.pool_path}"
+        above = f" ({shown_amount(kind, self.borrowed)} above its reservation)" if self.borrowed else ""
+        return f"{who}: {kind} {shown_amount(kind, self.amount)}{above}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The first of ``gang_count`` like gangs has ``gangs_ahead`` before it in its queue."""
+
+    row: int
+    pool_path: str
+    run: GangRun
+    start: int  # first instance of the gangs that wait
+    gang_count: int
+    gangs_ahead: int
+    reason: Reason
+    blocking: Reason | None = None  # what the gang in front waits for
+
+    @property
+    def cause(self) -> Reason:
+        """The rule at the end of the chain."""
+        return self.blocking or self.reason
+
+
+def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
+    """Everything in the queues of a leaf, in the order of visits; what the plan admits waits for the next cycle."""
+    path, notes = now.tree.paths[row], plan.admission
+    going = {
+        (chosen.run.job_id, chosen.run.start): chosen.gang_count for chosen in notes.admitted if chosen.pool == row
+    }
+    before: tuple[GangRun, Reason] | None = None  # a head of an earlier queue, which may hold back later ones too
+    for kind in QueueKind:
+        head = notes.heads.get((row, kind))
+        ahead, is_behind = 0, False
+        for run in now.waiting.get(row, {}).get(kind, ()):
+            key = (run.job_id, run.start)
+            at_once = going.get(key, 0)
+            if at_once:
+                yield Wait(row, path, run, run.start, at_once, ahead, Reason(Rule.NO_CYCLE, path))
+            if at_once < run.gang_count:
+                is_head = head is not None and key == (head[0].job_id, head[0].start)
+                reason, blocking = Reason(Rule.NO_CYCLE, path), None
+                if key in notes.passed_over:
+                    reason = notes.passed_over[key]
+                elif head is not None and is_head:
+                    reason = head[1]
+                elif head is not None and is_behind:
+                    rule = Rule.PRIORITY if head[0].priority > run.priority else Rule.HEAD_OF_LINE
+                    reason, blocking = Reason(rule, path, job_id=head[0].job_id), head[1]
+                elif head is None and before is not None:
+                    reason, blocking = Reason(Rule.HEAD_OF_LINE, path, job_id=before[0].job_id), before[1]
+                start, count = run.start + at_once * run.gang_size, run.gang_count - at_once
+                yield Wait(row, path, run, start, count, ahead + at_once, reason, blocking)
+                is_behind = is_behind or is_head
+            ahead += run.gang_count
+        before = before or head
+
+
+def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Holder, ...]:
+    """Who holds what the gang, or the one in front of it, waits for: jobs of its pool, or pools; a few of the largest.
+
+    Whom an entitlement keeps waiting is told both: jobs of its own pool, and pools with more than their reservation.
+    """
+    reason = wait.cause
+    if reason.is_final or reason.kind not in RESOURCE_KINDS or reason.pool_path not in now.tree.paths:
+        return ()
+    kind, tree = RESOURCE_KINDS.index(reason.kind), now.tree
+    above = tree.paths.index(reason.pool_path)
+    if above != wait.row:
+        return _pools(
+            now, [row for row in range(len(tree.ids)) if tree.is_leaf[row] and _is_below(tree, row, above)], kind
+        )
+    columns = {
+        Rule.RESERVATION: ("non_preemptible",),
+        Rule.CONTROLLER_LIMIT: ("controller",),
+        Rule.SLACK_ENTITLEMENT: ("slack",),
+        Rule.ENTITLEMENT: ("non_slack",),
+    }.get(reason.rule, ("non_slack",) if kind == CPU else ("non_slack", "slack"))
+    found = _jobs(held_in(wait.row), columns, kind, reason.pool_path)
+    if reason.rule is Rule.ENTITLEMENT:
+        found += tuple(pool for pool in _pools(now, _rivals(now, plan, wait.row, kind), kind) if pool.borrowed)
+    return found
+
+
+def _rivals(now: Snapshot, plan: Plan, row: int, kind: int) -> list[int]:
+    """Pools beside this one and above, up to the first that is entitled to its limit: nobody further away matters."""
+    tree, found, at = now.tree, list[int](), row
+    while at != 0 and plan.entitlement.total[at, kind] < tree.limit[at, kind]:
+        found += _siblings(tree, at)
+        at = int(tree.parent[at])
+    return sorted(found)
+
+
+def _jobs(jobs: Sequence[Held], columns: Sequence[str], kind: int, path: str) -> tuple[Holder, ...]:
+    amounts = [(sum(getattr(job, column)[kind] for column in columns), job.job_id) for job in jobs]
+    largest = sorted((-amount, job_id) for amount, job_id in amounts if amount > 0)
+    return tuple(Holder(path, -amount, job_id) for amount, job_id in largest[:HOLDERS_MAX])
+
+
+def _pools(now: Snapshot, rows: Sequence[int], kind: int) -> tuple[Holder, ...]:
+    tree, used = now.tree, physical(now)[:, kind].tolist()
+    largest = sorted((-used[row], row) for row in rows if used[row] > 0)
+    return tuple(
+        Holder(tree.paths[row], -amount, borrowed=max(-amount - int(tree.reservation[row, kind]), 0))
+        for amount, row in largest[:HOLDERS_MAX]
+    )
+
+
+def physical(now: Snapshot) -> Ints:
+    """[P,R] what pods of each subtree hold of hosts; the cpu of revocable pods is slack and not counted."""
+    used = now.usage.non_slack + now.usage.slack
+    used[:, CPU] = now.usage.non_slack[:, CPU]
+    return now.tree.roll_up(used)
+
+
+def others(tree: PoolTree, row: int) -> list[int]:
+    """Siblings of a pool and of each pool above it: subtrees that together are the rest of the tree."""
+    return sorted(sibling for at in (row, *tree.ancestors[row]) if at != 0 for sibling in _siblings(tree, at))
+
+
+def _siblings(tree: PoolTree, row: int) -> list[int]:
+    return [int(at) for at in np.flatnonzero(tree.parent == tree.parent[row]) if at != row]
+
+
+def _is_below(tree: PoolTree, row: int, above: int) -> bool:
+    return row == above or above in tree.ancestors[row]
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """An amount above a pool's reservation, or what it leaves of it."""
+
+    kind: str
+    pool_path: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loans:
+    """``lenders`` and ``borrowers`` are the other pools on the levels up to the root, whole subtrees each."""
+
+    borrowed: tuple[Loan, ...] = ()
+    lenders: tuple[Loan, ...] = ()
+    lent: tuple[Loan, ...] = ()
+    borrowers: tuple[Loan, ...] = ()
+
+
+def loans(now: Snapshot, row: int) -> Loans:
+    """What a pool holds above its reservation and who leaves theirs, and the reverse. STATIC ones are not lent."""
+    tree = now.tree
+    above = physical(now) - tree.reservation  # [P,R]
+    above[np.logical_and(tree.static, above < 0)] = 0
+    rest = others(tree, row)
+    found: dict[str, list[Loan]] = {"borrowed": [], "lenders": [], "lent": [], "borrowers": []}
+    for kind, name in enumerate(RESOURCE_KINDS):
+        mine = int(above[row, kind]) if row else 0
+        theirs = sorted((-abs(int(above[at, kind])), at) for at in rest if int(above[at, kind]) * mine < 0)
+        if not theirs:
+            continue  # nobody at the other end
+        found["borrowed" if mine > 0 else "lent"].append(Loan(name, tree.paths[row], abs(mine)))
+        sort = "lenders" if mine > 0 else "borrowers"
+        found[sort] += [Loan(name, tree.paths[at], -amount) for amount, at in theirs[:HOLDERS_MAX]]
+    return Loans(**{sort: tuple(entries) for sort, entries in found.items()})

@@ -1,0 +1,118 @@
+"""A job's situation in words: what stands in queues, what is not even there, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from peloton.lifecycle.job import scheduled_count
+from peloton.model.job import JobRecord, JobState
+from peloton.model.pod import TERMINAL, PodRecord, PodState
+from peloton.scheduling.explain import Holder, Wait
+from peloton.scheduling.placement import refusing_hosts
+
+_STATES = tuple(PodState)
+_NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
+
+
+class Obstacle(StrEnum):
+    """Why pods stand in no queue and do not run either."""
+
+    MAXIMUM_RUNNING = "maximum of running instances"
+    NO_HOST = "no host"
+    SOON = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """``pod_count`` pods outside the queues. ``left`` and ``bound`` are pods, of the maximum of running instances."""
+
+    obstacle: Obstacle
+    pod_count: int
+    text: str
+    left: int = 0
+    bound: int = 0
+    hosts: tuple[tuple[int, str], ...] = ()  # (how many, the rule that they fail)
+
+
+def apart(job: JobRecord, counts: Mapping[PodState, int], unplaced: tuple[int, str]) -> Iterator[Apart]:
+    """``counts`` are of now; ``unplaced`` is how many pods placement last left over, and its reason."""
+    fresh = counts.get(PodState.INITIALIZED, 0) + max(job.instance_count - sum(counts.values()), 0)
+    if fresh and job.goal is not JobState.KILLED and job.is_active:
+        yield _not_queued(job, fresh, scheduled_count(counts))
+    ready = counts.get(PodState.READY, 0)
+    if ready:
+        _, reason = unplaced
+        if reason:
+            yield Apart(Obstacle.NO_HOST, ready, f"admitted, but {reason}", hosts=refusing_hosts(reason))
+        else:
+            yield Apart(Obstacle.SOON, ready, f"{_instances(ready)} admitted; a host is being looked for")
+
+
+def _not_queued(job: JobRecord, fresh: int, scheduled: int) -> Apart:
+    maximum = job.sla.maximum_running_instances
+    left = max(maximum - scheduled, 0)
+    wanted = job.gang_size if job.gang_size > 1 and fresh >= job.gang_size else 1
+    if maximum == 0 or left >= wanted:
+        return Apart(Obstacle.SOON, fresh, f"{_instances(fresh)} about to be queued")
+    text = f"{_instances(fresh)} held back: at most {maximum} may run at a time, {scheduled} are queued or running"
+    return Apart(Obstacle.MAXIMUM_RUNNING, fresh, text, left, maximum)
+
+
+def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> str:
+    """Who it is, where, and how many of its pods are in which state."""
+    shown = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts.get(state)) or "no instances yet"
+    verb = "is" if job.is_active else "ended"
+    return f"Job {job.job_id} ({job.name}) {verb} {job.state} in pool {pool_path}: {shown}"
+
+
+def story(
+    job: JobRecord,
+    counts: Mapping[PodState, int],
+    waiting: Sequence[tuple[Wait, tuple[Holder, ...]]],
+    besides: Sequence[Apart],
+    failures: Sequence[PodRecord],
+) -> Iterator[str]:
+    """The lines below the headline."""
+    if not job.is_active:
+        yield from (_ended_line(pod) for pod in failures)
+        return
+    if job.goal is JobState.KILLED:
+        yield "it is being stopped"
+    for wait, who in waiting:
+        yield from wait_lines(wait, who)
+    yield from (one.text for one in besides)
+    if not waiting and not besides and job.goal is not JobState.KILLED:
+        started = sum(n for state, n in counts.items() if state not in TERMINAL and state not in _NOT_STARTED)
+        yield f"nothing waits: {_instances(started)} on hosts" if started else "nothing waits"
+
+
+def wait_lines(wait: Wait, who: Sequence[Holder]) -> Iterator[str]:
+    yield f"{_whom(wait)}: {reason_text(wait)}"
+    if who:
+        yield f"  held by {'; '.join(holder.text(wait.cause.kind) for holder in who)}"
+
+
+def reason_text(wait: Wait) -> str:
+    if wait.blocking and wait.reason.job_id == wait.run.job_id:
+        return f"waits behind other instances of the job; for them: {wait.blocking}"
+    return f"{wait.reason}; that one: {wait.blocking}" if wait.blocking else str(wait.reason)
+
+
+def _whom(wait: Wait) -> str:
+    size, end = wait.run.gang_size, wait.start + wait.gang_count * wait.run.gang_size - 1
+    instances = f"instance {wait.start}" if end == wait.start else f"instances {wait.start}-{end}"
+    gangs = f" ({wait.gang_count} gang{'s' if wait.gang_count > 1 else ''} of {size})" if size > 1 else ""
+    ahead = f"{wait.gangs_ahead} gang{'' if wait.gangs_ahead == 1 else 's'} ahead"
+    queue = wait.run.queue.name.lower().replace("_", "-")
+    return f"{instances}{gangs} in the {queue} queue of {wait.pool_path}, {ahead}"
+
+
+def _ended_line(pod: PodRecord) -> str:
+    words = " ".join(f"{pod.message} {pod.reason}".split())
+    return f"instance {pod.instance_id}: {pod.state}{f', {words}' if words else ''}"
+
+
+def _instances(count: int) -> str:
+    return f"{count} instance{'' if count == 1 else 's'}"

@@ -1,0 +1,225 @@
+"""ExplainService: looks at the state and at what the next cycle would make of it. It changes nothing.
+
+Each answer is made in one go on the event loop, so that no event comes between its numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine, Iterable
+from functools import wraps
+from itertools import islice
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from peloton.api.convert import JOB_STATE_NUMBERS
+from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.peloton_pb2 import JobID
+from peloton.api.v0.respool import respool_pb2
+from peloton.errors import InvalidArgument, NotFound, PelotonError
+from peloton.model.ids import RespoolId, new_job_id, parse_job_id
+from peloton.model.job import JobRecord
+from peloton.model.pod import PodState
+from peloton.scheduling.admission import QueueKind
+from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
+from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, story, wait_lines
+from services.resmgr import explain_wire as wire
+from services.resmgr import pools
+from services.resmgr.dry_run import held_in, look, planned_job, with_job, with_pool
+from services.resmgr.explain_text import plan_lines, pool_lines
+from services.resmgr.loop import AdmissionLoop
+from services.resmgr.records import AdmissionRecords
+from services.resmgr.state import ResmgrState
+
+Context = grpc.aio.ServicerContext[object, object]
+T = TypeVar("T")
+
+WAITING_MAX = 20
+"""Waiting runs of one job that are told."""
+HEADS_MAX = 100
+"""Queue heads of one pool that are told."""
+FAILURES_MAX = 5
+"""Failed pods of one job that are told."""
+
+Found = tuple[Wait, tuple[Holder, ...]]
+
+
+def _refusing(call: Callable[[Any, Any, Context], Coroutine[Any, Any, T]]) -> Callable[[Any, Any, Context], Any]:
+    """Expected errors become the call's status."""
+
+    @wraps(call)
+    async def refusing(self: Any, request: Any, context: Context) -> T:
+        try:
+            return await call(self, request, context)
+        except PelotonError as error:
+            await context.abort(grpc.StatusCode[error.code], error.message)
+        raise AssertionError("abort raises")
+
+    return refusing
+
+
+class ExplainService:
+    """One asynchronous method per RPC, under the RPC's name."""
+
+    def __init__(self, loop: AdmissionLoop, records: AdmissionRecords) -> None:
+        self._loop = loop
+        self._records = records
+
+    @_refusing
+    async def JobWhy(self, request: pb.JobWhyRequest, context: Context) -> pb.JobWhyResponse:
+        try:
+            job_id = parse_job_id(request.jobId.value)
+        except ValueError:
+            raise InvalidArgument(f"JobID must be valid UUID, not {request.jobId.value!r}") from None
+        job = await asyncio.to_thread(self._records.job, job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} not found")
+        counts = await asyncio.to_thread(self._records.pod_counts, job_id)
+        failures = [] if job.is_active else await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX)
+        waiting: list[Found] = []
+        besides: list[Apart] = []
+        if job.is_active:
+            state = await self._state()
+            waiting = _waiting(state, job, *look(state))
+            besides = list(apart(job, counts, state.unplaced(job_id)))
+        path = self._loop.state.path_of(job.respool_id)
+        lines = list(story(job, counts, waiting, besides, failures))
+        more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
+        if len(waiting) == WAITING_MAX and more > 0:
+            lines.append(f"{more} more instances are in the queue")
+        return pb.JobWhyResponse(
+            jobId=JobID(value=job_id),
+            name=job.name,
+            state=job_pb2.JobState.ValueType(JOB_STATE_NUMBERS[job.state]),
+            poolPath=path,
+            instanceCounts={state.value: count for state, count in counts.items()},
+            waiting=[wire.waiting_gangs(*one) for one in waiting],
+            reasons=[wire.apart_reason(one) for one in besides],
+            text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),
+        )
+
+    @_refusing
+    async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:
+        state = await self._state()
+        path = pools.check_path(request.path.value if request.HasField("path") else None)
+        try:
+            row = state.tree.row[pools.find(state, path)]
+        except NotFound:
+            raise NotFound(f"resource pool {path} not found") from None
+        now, plan = look(state)
+        found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
+        owed = loans(now, row)
+        answer = pb.PoolWhyResponse(
+            pool=wire.PoolNodes(now, plan).node(row),
+            queues=[head for head, _ in found],
+            borrowed=wire.loan_list(owed.borrowed),
+            lenders=wire.loan_list(owed.lenders),
+            lent=wire.loan_list(owed.lent),
+            borrowers=wire.loan_list(owed.borrowers),
+        )
+        answer.text = "\n".join(pool_lines(answer, [list(wait_lines(*wait)) for _, wait in found]))
+        return answer
+
+    @_refusing
+    async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
+        state = await self._state()
+        nodes = wire.PoolNodes(*look(state))  # copies: the rest needs no event loop
+        return pb.PoolTreeResponse(pools=await asyncio.to_thread(nodes.in_order))
+
+    @_refusing
+    async def PoolPlan(self, request: pb.PoolPlanRequest, context: Context) -> pb.PoolPlanResponse:
+        state = await self._state()
+        if not request.HasField("config"):
+            raise InvalidArgument("resource pool config cannot be <nil>")
+        config = pools.with_defaults(request.config)
+        known = _pool_named(state, config)
+        pool_id = known or RespoolId(str(uuid.uuid4()))
+        pools.check_config(state, pool_id, config, state.pools)
+        other = with_pool(state, pools.pool_spec(pool_id, config))
+        answer = wire.pool_plan(look(state), look(other), other.path_of(pool_id), is_new=known is None)
+        answer.text = "\n".join(plan_lines(answer))
+        return answer
+
+    @_refusing
+    async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
+        if not request.HasField("config"):
+            raise InvalidArgument("job config cannot be <nil>")
+        job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
+        state = await self._state()
+        other, held_back = with_job(state, job, shapes)
+        now, plan = look(other)
+        mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job.job_id]
+        waiting = [found for found in _waiting(other, job, now, plan) if not _goes_now(found[0], plan)]
+        admitted = sum(chosen.gang_count * chosen.run.gang_size for chosen in mine)
+        counts = {PodState.PENDING: job.instance_count - held_back, PodState.INITIALIZED: held_back}
+        besides = [one for one in apart(job, counts, (0, "")) if one.obstacle is Obstacle.MAXIMUM_RUNNING]
+        queued = job.instance_count - held_back - admitted
+        path = other.path_of(job.respool_id)
+        lines = [f"In pool {path} {admitted} of {job.instance_count} instances would be admitted now."]
+        lines += [f"  {line}" for found in waiting for line in wait_lines(*found)]
+        lines += [f"  {one.text}" for one in besides]
+        return pb.JobPlanResponse(
+            poolPath=path,
+            admittedInstances=admitted,
+            waitingInstances=queued,
+            heldBackInstances=held_back,
+            waiting=[wire.waiting_gangs(*found) for found in waiting],
+            reasons=[wire.apart_reason(one) for one in besides],
+            text="\n".join(lines),
+        )
+
+    async def _state(self) -> ResmgrState:
+        """Of now. Raises Unavailable while the capacity of the cluster is not known."""
+        if self._loop.state.capacity is None:
+            await self._loop.learn_capacity()
+        return self._loop.state
+
+
+def _waiting(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> list[Found]:
+    """The job's runs in its pool's queues, at most WAITING_MAX."""
+    row = state.tree.row.get(job.respool_id)
+    if row is None:
+        return []
+    held = held_in(state)
+    mine = (wait for wait in waits(now, plan, row) if wait.run.job_id == job.job_id)
+    return [(wait, holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
+
+
+def _goes_now(wait: Wait, plan: Plan) -> bool:
+    return any(
+        (chosen.run.job_id, chosen.run.start) == (wait.run.job_id, wait.start) for chosen in plan.admission.admitted
+    )
+
+
+def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:
+    """The first waiting gangs of each queue in and below a pool; those that go at once only where nobody waits."""
+    held = held_in(state)
+    for row in sorted(now.waiting):
+        if row != above and above not in now.tree.ancestors[row]:
+            continue
+        found: dict[QueueKind, list[Wait]] = {}
+        for wait in waits(now, plan, row):
+            found.setdefault(wait.run.queue, []).append(wait)
+        for kind, queue in sorted(found.items()):
+            wait = next((one for one in queue if one.reason.kind and not one.reason.is_final), queue[0])
+            who = holders(now, plan, wait, held)
+            head = pb.QueueHead(
+                poolPath=now.tree.paths[row],
+                queue=wire.QUEUES[kind],
+                gangCount=sum(one.gang_count for one in queue),
+                instanceCount=sum(one.gang_count * one.run.gang_size for one in queue),
+                head=wire.waiting_gangs(wait, who),
+            )
+            yield head, (wait, who)
+
+
+def _pool_named(state: ResmgrState, config: respool_pb2.ResourcePoolConfig) -> RespoolId | None:
+    """The pool of this name below this parent."""
+    parent = config.parent.value
+    same = (pool for pool in state.pools.values() if (pool.parent_id, pool.name) == (parent, config.name))
+    return next((pool.respool_id for pool in same), None)

@@ -1,0 +1,88 @@
+"""The words of explanations and plans of pools, from their messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from peloton.api.v0.explain import explain_pb2 as pb
+
+LINES_MAX = 50
+"""Lines of one sort."""
+
+
+def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]]) -> Iterator[str]:
+    """``heads``: the lines of each of ``answer.queues``."""
+    pool = answer.pool
+    yield f"Pool {pool.path}: {_count(pool.queuedInstances, 'instance')} in queues"
+    for each in pool.amounts:
+        if each.limit or each.allocation or each.demand:
+            yield (
+                f"  {each.kind}: holds {_shown(each.kind, each.allocation)} of its entitlement "
+                f"{_shown(each.kind, each.entitlement)}, {_shown(each.kind, each.demand)} more wanted; "
+                f"reservation {_shown(each.kind, each.reservation)}, limit {_shown(each.kind, each.limit)}"
+            )
+    for queue, lines in zip(answer.queues, heads, strict=True):
+        name = pb.Queue.Name(queue.queue).removeprefix("QUEUE_").lower().replace("_", "-")
+        where = f" of {queue.poolPath}" if queue.poolPath != pool.path else ""
+        waiting = f"{_count(queue.gangCount, 'gang')} of {_count(queue.instanceCount, 'instance')}"
+        yield f"  {name} queue{where}: {waiting}, first job {queue.head.jobId.value}"
+        yield from (f"    {line}" for line in lines)
+    if not answer.queues:
+        yield "  nothing waits"
+    yield from _loans("borrows", answer.borrowed, "left unused by", answer.lenders)
+    yield from _loans("lends", answer.lent, "held above their reservations by", answer.borrowers)
+
+
+def _loans(verb: str, mine: Iterable[pb.Loan], words: str, theirs: Sequence[pb.Loan]) -> Iterator[str]:
+    for loan in mine:
+        others = ", ".join(
+            f"{other.poolPath} ({_shown(other.kind, other.amount)})" for other in theirs if other.kind == loan.kind
+        )
+        yield f"  {verb} {loan.kind} {_shown(loan.kind, loan.amount)}, {words} {others}"
+
+
+def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:
+    yield f"Pool {answer.poolPath} would be {'created' if answer.isNew else 'changed'}."
+    yield from _section(
+        "Entitlements that would change:",
+        "No entitlement would change.",
+        [
+            f"{e.poolPath} {e.kind}: {_shown(e.kind, e.before)} -> {_shown(e.kind, e.after)}"
+            for e in answer.entitlements
+        ],
+    )
+    yield from _section(
+        "Pools that would hold more than their entitlement:",
+        "No pool would hold more than its entitlement.",
+        [
+            f"{e.poolPath} {e.kind}: holds {_shown(e.kind, e.allocation)}, entitlement {_shown(e.kind, e.entitlement)}"
+            for e in answer.aboveEntitlement
+        ],
+    )
+    yield from _section(
+        "Gangs that would be admitted now:",
+        "No waiting gang would be admitted now.",
+        [
+            f"{_count(a.gangCount, 'gang')} of {a.gangSize} of job {a.jobId.value} in {a.poolPath}"
+            f" ({a.gangCountBefore} without the change)"
+            for a in answer.admitted
+        ],
+    )
+
+
+def _section(title: str, otherwise: str, lines: Sequence[str]) -> Iterator[str]:
+    yield title if lines else otherwise
+    yield from (f"  {line}" for line in lines[:LINES_MAX])
+    if len(lines) > LINES_MAX:
+        yield f"  and {len(lines) - LINES_MAX} more"
+
+
+def _shown(kind: str, amount: float) -> str:
+    if math.isinf(amount):
+        return "unlimited"
+    return f"{amount:g}" if kind in ("cpu", "gpu") else f"{amount:.0f} MiB"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

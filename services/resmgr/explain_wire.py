@@ -1,0 +1,199 @@
+"""Explanations as messages: small units become those of the wire."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
+from peloton.api.v0.respool import respool_pb2
+from peloton.model.ids import ROOT_POOL_ID
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.scheduling.admission import GangRun, QueueKind, Reason, Rule
+from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.explain import Holder, Loan, Wait, physical
+from peloton.scheduling.explain_job import Apart, Obstacle, reason_text
+from services.resmgr.pools import SHARE_UNITS, UNITS
+
+QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
+ADMITTED_MAX = 100
+"""Jobs that a plan lists."""
+RULES = {
+    Rule.POOL_LIMIT: pb.RULE_POOL_LIMIT,
+    Rule.ENTITLEMENT: pb.RULE_ENTITLEMENT,
+    Rule.SLACK_ENTITLEMENT: pb.RULE_SLACK_ENTITLEMENT,
+    Rule.RESERVATION: pb.RULE_RESERVATION,
+    Rule.CONTROLLER_LIMIT: pb.RULE_CONTROLLER_LIMIT,
+    Rule.CLUSTER_CAPACITY: pb.RULE_CLUSTER_CAPACITY,
+    Rule.HEAD_OF_LINE: pb.RULE_HEAD_OF_LINE,
+    Rule.PRIORITY: pb.RULE_PRIORITY,
+    Rule.BATCH_BOUND: pb.RULE_NEXT_CYCLE,
+    Rule.NO_CYCLE: pb.RULE_NEXT_CYCLE,
+}
+OBSTACLES = {
+    Obstacle.MAXIMUM_RUNNING: pb.RULE_MAXIMUM_RUNNING_INSTANCES,
+    Obstacle.NO_HOST: pb.RULE_NO_HOST,
+    Obstacle.SOON: pb.RULE_NEXT_CYCLE,
+}
+
+
+def amount(kind: str, small: int) -> float:
+    """Infinity stands for no limit."""
+    if small >= UNLIMITED:
+        return math.inf
+    return small / UNITS.get(kind, 1)
+
+
+def waiting_gangs(wait: Wait, who: Sequence[Holder]) -> pb.WaitingGangs:
+    run = wait.run
+    reason = _reason(wait.reason, reason_text(wait), () if wait.blocking else who)
+    if wait.blocking is not None:
+        reason.blockingReason.CopyFrom(_reason(wait.blocking, str(wait.blocking), who))
+    return pb.WaitingGangs(
+        jobId=JobID(value=run.job_id),
+        poolPath=wait.pool_path,
+        queue=QUEUES[run.queue],
+        firstInstance=wait.start,
+        gangCount=wait.gang_count,
+        gangSize=run.gang_size,
+        priority=run.priority,
+        gangsAhead=wait.gangs_ahead,
+        reason=reason,
+    )
+
+
+def _reason(reason: Reason, text: str, who: Sequence[Holder]) -> pb.Reason:
+    return pb.Reason(
+        rule=RULES.get(reason.rule, pb.RULE_UNKNOWN),
+        poolPath=reason.pool_path,
+        kind=reason.kind,
+        wanted=amount(reason.kind, reason.wanted),
+        available=amount(reason.kind, reason.left),
+        bound=amount(reason.kind, reason.bound),
+        gangSize=reason.gang_size,
+        isFinal=reason.is_final,
+        blockingJobId=JobID(value=reason.job_id) if reason.job_id else None,
+        holders=[_holder(reason.kind, holder) for holder in who],
+        text=text,
+    )
+
+
+def _holder(kind: str, holder: Holder) -> pb.Holder:
+    return pb.Holder(
+        poolPath=holder.pool_path,
+        jobId=JobID(value=holder.job_id) if holder.job_id else None,
+        amount=amount(kind, holder.amount),
+        borrowed=amount(kind, holder.borrowed),
+    )
+
+
+def apart_reason(one: Apart) -> pb.Reason:
+    return pb.Reason(
+        rule=OBSTACLES[one.obstacle],
+        wanted=one.pod_count,
+        available=one.left,
+        bound=one.bound,
+        refusingHosts=[pb.RefusingHosts(hostCount=count, rule=rule) for count, rule in one.hosts],
+        text=one.text,
+    )
+
+
+def loan_list(loans: Iterable[Loan]) -> list[pb.Loan]:
+    return [pb.Loan(kind=one.kind, poolPath=one.pool_path, amount=amount(one.kind, one.amount)) for one in loans]
+
+
+class PoolNodes:
+    """Pools with their amounts; those of inner pools are sums over their leaves."""
+
+    def __init__(self, now: Snapshot, plan: Plan) -> None:
+        tree, usage = now.tree, now.usage
+        self._tree = tree
+        slack = tree.roll_up(usage.slack)
+        self._columns = {
+            "reservation": tree.reservation.copy(),
+            "limit": tree.limit.copy(),
+            "entitlement": plan.entitlement.total,
+            "allocation": tree.roll_up(usage.non_slack) + slack,
+            "slackAllocation": slack,
+            "demand": tree.roll_up(now.demand + now.slack_demand),
+        }
+        self._columns["reservation"][0] = self._columns["limit"][0] = now.capacity
+        self._queued = [(0, 0)] * len(tree.ids)
+        for row, queues in now.waiting.items():
+            runs = [run for queue in queues.values() for run in queue]
+            for at in (row, *tree.ancestors[row]):
+                gangs, pods = self._queued[at]
+                self._queued[at] = (gangs + gang_count(runs), pods + sum(run.pod_count for run in runs))
+
+    def node(self, row: int) -> pb.PoolNode:
+        tree = self._tree
+        gangs, pods = self._queued[row]
+        return pb.PoolNode(
+            id=ResourcePoolID(value=tree.ids[row]),
+            path=tree.paths[row],
+            depth=int(tree.depth[row]),
+            isLeaf=bool(tree.is_leaf[row]) and tree.ids[row] != ROOT_POOL_ID,
+            queuedGangs=gangs,
+            queuedInstances=pods,
+            amounts=[self._amounts(row, kind) for kind in range(len(RESOURCE_KINDS))],
+        )
+
+    def in_order(self) -> list[pb.PoolNode]:
+        """Parents before children, siblings by name."""
+        paths = self._tree.paths
+        return [self.node(row) for row in sorted(range(len(paths)), key=lambda row: paths[row].rstrip("/").split("/"))]
+
+    def _amounts(self, row: int, kind: int) -> pb.PoolAmounts:
+        name, tree = RESOURCE_KINDS[kind], self._tree
+        return pb.PoolAmounts(
+            kind=name,
+            share=int(tree.share[row, kind]) / SHARE_UNITS if row else 1,
+            type=respool_pb2.STATIC if tree.static[row, kind] else respool_pb2.ELASTIC,
+            **{column: amount(name, int(values[row, kind])) for column, values in self._columns.items()},
+        )
+
+
+def gang_count(runs: Iterable[GangRun]) -> int:
+    return sum(run.gang_count for run in runs)
+
+
+def pool_plan(
+    before: tuple[Snapshot, Plan], after: tuple[Snapshot, Plan], path: str, is_new: bool
+) -> pb.PoolPlanResponse:
+    """Two looks compared; a pool that is in one of them only has entitlement 0 in the other."""
+    now, plan = after
+    old_rows = {path: row for row, path in enumerate(before[0].tree.paths)}
+    old, new = before[1].entitlement.total, plan.entitlement.total
+    used = physical(now)
+    answer = pb.PoolPlanResponse(poolPath=path, isNew=is_new)
+    for row, at in enumerate(now.tree.paths):
+        for kind, name in enumerate(RESOURCE_KINDS):
+            was = int(old[old_rows[at], kind]) if at in old_rows else 0
+            will, held = int(new[row, kind]), int(used[row, kind])
+            if was != will:
+                answer.entitlements.add(poolPath=at, kind=name, before=amount(name, was), after=amount(name, will))
+            if held > will:
+                answer.aboveEntitlement.add(
+                    poolPath=at, kind=name, allocation=amount(name, held), entitlement=amount(name, will)
+                )
+    without = _admitted(*before)
+    for (job_id, pool_path, size), gangs in islice(_admitted(*after).items(), ADMITTED_MAX):
+        answer.admitted.add(
+            jobId=JobID(value=job_id),
+            poolPath=pool_path,
+            gangCount=gangs,
+            gangSize=size,
+            gangCountBefore=without.get((job_id, pool_path, size), 0),
+        )
+    return answer
+
+
+def _admitted(now: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
+    """Gangs by job, pool path and gang size."""
+    found: Counter[tuple[str, str, int]] = Counter()
+    for chosen in plan.admission.admitted:
+        found[chosen.run.job_id, now.tree.paths[chosen.pool], chosen.run.gang_size] += chosen.gang_count
+    return found

@@ -1,0 +1,137 @@
+"""`job why`, `respool why`, `respool tree` and the plans, through the commands, against a whole cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cli.main import peloton
+from peloton.api.v0.explain import explain_pb2
+from tests.e2e.local import Cluster, shell, temporary
+
+HOSTS = [{"name": f"gpu-{n}", "cpus": 4, "mem": 2048, "disk": 4096, "gpus": 1} for n in range(3)]
+
+pytestmark = pytest.mark.xdist_group("batch")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("explain")
+    hosts = folder / "hosts.yaml"
+    hosts.write_text(yaml.safe_dump(HOSTS))
+    with Cluster(temporary(folder / "data", hosts_file=hosts)) as found:
+        found.wait(lambda: capacity(found).get("cpu") == 12, "all hosts")
+        yield found
+
+
+def capacity(cluster: Cluster) -> dict[str, float]:
+    root = cluster.client.explain.PoolTree(explain_pb2.PoolTreeRequest()).pools[0]
+    return {each.kind: each.limit for each in root.amounts}
+
+
+def run(cluster: Cluster, *words: object) -> str:
+    result = CliRunner().invoke(peloton, ["-a", cluster.local.address, *map(str, words)], prog_name="peloton")
+    print(result.output)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def reason(cluster: Cluster, job_id: str) -> Any:
+    """Of the first gang that waits, as JSON."""
+    waiting = json.loads(run(cluster, "--json", "job", "why", job_id)).get("waiting", [])
+    return waiting[0]["reason"] if waiting else {}
+
+
+def sleepers(cluster: Cluster, pool: str, count: int, cpu: float = 1.0, **more: Any) -> str:
+    config = {"instanceCount": count, "defaultConfig": shell("sleep 600", cpu=cpu, memory=16), **more}
+    return cluster.submit(pool, **config)
+
+
+def test_a_full_pool(cluster: Cluster) -> None:
+    """Of a job behind a full pool it is said which limit binds, how far it is used, and which job holds it."""
+    pool = cluster.pool("full", cpu=2)
+    holder = sleepers(cluster, pool, 2)
+    cluster.wait(lambda: cluster.counts(holder).get("RUNNING") == 2, "the holder runs")
+    waiter = sleepers(cluster, pool, 3)
+    cluster.wait(lambda: reason(cluster, waiter).get("rule") == "RULE_POOL_LIMIT", "the limit is named")
+
+    why = run(cluster, "job", "why", waiter)
+    found = reason(cluster, waiter)
+
+    assert f"cpu 1 wanted, 0 left of the pool limit of /full: 2\n    held by job {holder}: cpu 2" in why
+    assert (found["wanted"], found["bound"], found["holders"][0]["jobId"]["value"]) == (1, 2, holder)
+    assert "nothing waits: 2 instances on hosts" in run(cluster, "job", "why", holder)
+    assert f"first job {waiter}" in run(cluster, "respool", "why", "/full")
+    behind = sleepers(cluster, pool, 1)
+    cluster.wait(lambda: reason(cluster, behind).get("rule") == "RULE_HEAD_OF_LINE", "it stands in line")
+    assert "3 gangs ahead" in run(cluster, "job", "why", behind)
+    tree = run(cluster, "respool", "tree").splitlines()
+    assert next(line.split() for line in tree if line.startswith("/full  ") and "cpu" in line) == [
+        "/full", "cpu", "0", "2", "1", "2", "2", "4"
+    ]  # fmt: skip
+    stop(cluster, holder, waiter, behind)
+
+
+def test_a_gang_too_big(cluster: Cluster, tmp_path: Path) -> None:
+    """A gang larger than its pool may ever have is told so before it is created."""
+    cluster.pool("gangs", cpu=2)
+    config = {"name": "gang", "instancecount": 4, "sla": {"preemptible": True, "minimumrunninginstances": 4}}
+    resource = {"cpulimit": 1, "memlimitmb": 16, "disklimitmb": 1}
+    path = tmp_path / "gang.yaml"
+    path.write_text(yaml.safe_dump({**config, "defaultconfig": {"resource": resource}}))
+
+    plan = run(cluster, "job", "plan", "/gangs", path)
+
+    assert plan.splitlines()[0] == "In pool /gangs 0 of 4 instances would be admitted now."
+    assert "gang of 4: cpu 4 wanted, more than the pool limit of /gangs: 2" in plan
+
+
+def test_no_host_has_two_gpus(cluster: Cluster) -> None:
+    """A pod that the pool admits and no host can take names the rule and the number of hosts that fail it."""
+    pool = cluster.pool("gpus", gpu=3)
+    config = {**shell("sleep 600"), "resource": {"cpuLimit": 0.1, "memLimitMb": 16, "diskLimitMb": 1, "gpuLimit": 2}}
+    job = cluster.submit(pool, instanceCount=1, defaultConfig=config)
+    cluster.wait(lambda: "without a host" in run(cluster, "job", "why", job), "the reason of placement")
+
+    found = json.loads(run(cluster, "--json", "job", "why", job))["reasons"][0]
+
+    assert found["rule"] == "RULE_NO_HOST"
+    assert found["refusingHosts"] == [{"hostCount": 3, "rule": "less than 2 gpu free"}]
+    stop(cluster, job)
+
+
+def test_how_a_job_ended(cluster: Cluster) -> None:
+    """Of a job that has failed the failed instances are named."""
+    job = cluster.submit(cluster.pool("short"), instanceCount=1, defaultConfig=shell("exit 3"))
+    assert cluster.finish(job) == "FAILED"
+
+    why = run(cluster, "job", "why", job)
+
+    assert "ended FAILED in pool /short: 1 FAILED" in why
+    assert "instance 0: FAILED" in why
+
+
+def test_a_plan_of_a_pool(cluster: Cluster, tmp_path: Path) -> None:
+    """A new pool's reservation would take entitlement from the others; nothing is created."""
+    path = tmp_path / "pool.yaml"
+    cpu = {"kind": "cpu", "reservation": 6, "limit": 12, "share": 1, "type": "STATIC"}
+    path.write_text(yaml.safe_dump({"name": "planned", "resources": [cpu]}))
+
+    plan = run(cluster, "respool", "plan", path)
+
+    assert "Pool /planned would be created." in plan
+    assert "/planned cpu: 0 -> " in plan
+    assert "planned" not in run(cluster, "respool", "tree")
+
+
+def stop(cluster: Cluster, *jobs: str) -> None:
+    for job_id in jobs:
+        run(cluster, "job", "stop", job_id)
+    for job_id in jobs:
+        assert cluster.finish(job_id) == "KILLED"

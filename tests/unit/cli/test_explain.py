@@ -1,0 +1,120 @@
+"""`why`, `plan` and `respool tree`: requests, printed texts and exit codes."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import grpc
+import pytest
+from rich.console import Console
+
+from cli.pool_tree import bar_of, bars
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.api.v0.respool import respool_pb2
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+
+FOUND = respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value="p"))
+
+
+@pytest.mark.parametrize("what", ["job", "respool"])
+def test_why_prints_the_text(run: Run, api: FakeApi, what: str) -> None:
+    """The answer's words are printed as they come; with --json the whole answer."""
+    api.answers["explain.JobWhy"] = [pb.JobWhyResponse(text="because\n  of that")]
+    api.answers["explain.PoolWhy"] = [pb.PoolWhyResponse(text="because\n  of that")]
+    name = {"job": "j1", "respool": "/eng"}[what]
+
+    assert run(f"{what} why {name}").stdout == "because\n  of that\n"
+    assert json.loads(run(f"--json {what} why {name}").stdout) == {"text": "because\n  of that"}
+    asked = api.requests("explain.JobWhy") or api.requests("explain.PoolWhy")
+    assert (asked[0].jobId.value if what == "job" else asked[0].path.value) == name
+
+
+def test_an_unknown_job(run: Run, api: FakeApi) -> None:
+    """A refusal is one line on standard error and exit code 1."""
+    api.answers["explain.JobWhy"] = [(grpc.StatusCode.NOT_FOUND, "job j1 not found")]
+
+    result = run("job why j1")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "job j1 not found (NOT_FOUND)\n")
+
+
+def test_plan_of_a_job(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    """The file's content is sent with the id of the pool, and nothing is created."""
+    path = tmp_path / "job.yaml"
+    path.write_text("name: test\ninstancecount: 3\n")
+    api.answers["respools.LookupResourcePoolID"] = [FOUND]
+    api.answers["explain.JobPlan"] = [pb.JobPlanResponse(text="all of them")]
+
+    result = run("job", "plan", "/eng", path)
+
+    (request,) = api.requests("explain.JobPlan")
+    assert (result.stdout, request.config.respoolID.value, request.config.instanceCount) == ("all of them\n", "p", 3)
+    assert api.requests("jobs.Create") == []
+
+
+def test_plan_of_a_pool(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    """The pool is below the root, or below --parent; a file that names a parent is refused."""
+    path = tmp_path / "pool.yaml"
+    path.write_text("name: maps\n")
+    api.answers["respools.LookupResourcePoolID"] = [FOUND]
+    api.answers["explain.PoolPlan"] = [pb.PoolPlanResponse(text="nothing much")]
+
+    outputs = [run("respool", "plan", path).stdout, run("respool", "plan", path, "--parent", "/eng").stdout]
+    path.write_text("name: maps\nparent: {value: p}\n")
+    refused = run("respool", "plan", path)
+
+    assert outputs == ["nothing much\n"] * 2
+    assert [one.path.value for one in api.requests("respools.LookupResourcePoolID")] == ["/", "/eng"]
+    assert {one.config.parent.value for one in api.requests("explain.PoolPlan")} == {"p"}
+    assert (refused.exit_code, refused.stderr) == (1, "parent should not be supplied in the config\n")
+
+
+def tree() -> pb.PoolTreeResponse:
+    answer = pb.PoolTreeResponse()
+    root = answer.pools.add(path="/")
+    root.amounts.add(kind="cpu", reservation=12, limit=12, share=1, entitlement=12, allocation=3, demand=3)
+    eng = answer.pools.add(path="/eng", depth=1, queuedInstances=3)
+    eng.amounts.add(kind="cpu", limit=float("inf"), share=2, entitlement=9, allocation=3, demand=3)
+    eng.amounts.add(kind="gpu", share=1)
+    return answer
+
+
+TREE = """\
+Pool  Kind  Reservation  Limit      Share  Entitlement  Allocation  Demand
+/     cpu   12           12         1      12           3           3
+/eng  cpu   0            unlimited  2      9            3           3
+"""
+
+
+def test_tree_is_a_table(run: Run, api: FakeApi) -> None:
+    """Off a terminal it is one line for each pool and kind; kinds that a pool has nothing of are left out."""
+    api.answers["explain.PoolTree"] = [tree()]
+
+    assert run("respool tree").stdout == TREE
+    assert len(json.loads(run("--json respool tree").stdout)["pools"]) == 2
+
+
+def test_tree_is_watched(run: Run, api: FakeApi) -> None:
+    """With --watch it is asked for again; with --json each answer is one line."""
+    api.answers["explain.PoolTree"] = [tree(), tree(), (grpc.StatusCode.UNAVAILABLE, "gone")]
+
+    result = run("--json respool tree --watch --every 1ms")
+
+    assert [len(json.loads(line)["pools"]) for line in result.stdout.splitlines()] == [2, 2]
+    assert (result.exit_code, len(api.requests("explain.PoolTree"))) == (1, 3)
+
+
+def test_bars() -> None:
+    """A bar is as long as the limit, or the cluster: allocation, demand, and a mark at the entitlement."""
+    console = Console(file=StringIO(), width=140)
+
+    console.print(bars(tree()))
+
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    eng = next(line for line in output.splitlines() if "eng" in line)
+    assert eng.split() == ["eng", "3", "cpu", "██████▓▓▓▓▓▓·····│······", "3", "9", "3", "0", "unlimited", "2"]
+    assert bar_of(pb.PoolAmounts(kind="gpu"), 0).count("·") == 24
