@@ -68,8 +68,9 @@ class LeaderElection:
             await asyncio.sleep(min(self._ttl_s / RENEWALS_PER_TTL, left_s))
             try:
                 # Storage that does not answer must not keep us from noticing that the lease runs out.
-                if not await asyncio.wait_for(self._try(), max(self._safe_s(), 0.0)):
-                    break
+                async with asyncio.timeout(max(self._safe_s(), 0.0)):
+                    if not await self._try():
+                        break
             except Exception as error:
                 log.warning("%s: lease not renewed: %s", self._role, str(error) or type(error).__name__)
         raise Unavailable(f"{self._role}: leadership lost")
@@ -78,7 +79,8 @@ class LeaderElection:
         """Let the next one lead at once. When storage is away, the lease runs out by itself."""
         release = asyncio.to_thread(self._leases.release_lease, self._role, self._owner)
         try:
-            await asyncio.wait_for(release, self._ttl_s)
+            async with asyncio.timeout(self._ttl_s):
+                await release
         except Exception as error:
             log.warning("%s: lease not released: %s", self._role, str(error) or type(error).__name__)
 

@@ -55,7 +55,8 @@ class Part:
         if self.process is not None and self.is_running:
             self.process.send_signal(signal.SIGKILL if now else signal.SIGTERM)
             try:
-                await asyncio.wait_for(self.process.wait(), STOP_PATIENCE_S)
+                async with asyncio.timeout(STOP_PATIENCE_S):
+                    await self.process.wait()
             except TimeoutError:
                 self.report(self.name, f"does not stop within {STOP_PATIENCE_S:.0f} s: killed")
                 self.process.kill()
@@ -96,7 +97,8 @@ class Part:
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             self.report(self.name, f"{how}; started again in {delay_s:.1f} s")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), delay_s)
+                async with asyncio.timeout(delay_s):
+                    await self._changed.wait()
             delay_s = min(delay_s * 2, RESTART_MAX_S)
             if self.is_wanted:
                 await self._spawn()

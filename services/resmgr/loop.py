@@ -177,7 +177,9 @@ class AdmissionLoop:
         while not self._is_dirty and time.monotonic() < due_s:
             patience_s = settings.cycle_period_s if self.state.is_busy else due_s - time.monotonic()
             try:
-                await asyncio.wait_for(self._wake.wait(), max(patience_s, 0))
+                # Not wait_for: before Python 3.12 it may swallow a cancellation, and the loop would never end.
+                async with asyncio.timeout(max(patience_s, 0)):
+                    await self._wake.wait()
             except TimeoutError:
                 if self.state.is_busy:
                     await self._commit(self._read_log, self._apply_log)
