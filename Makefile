@@ -6,6 +6,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CASE ?=
 SEED ?=
+HOSTS ?=
+POOLS ?=
+PODS ?=
+HOURS ?=
+STEP_S ?=
+STEPS ?=
+ROUGH ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up test check fmt proto docs bench sim clean
@@ -38,8 +45,8 @@ check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 	@$(BIN)/mypy
 	@$(BIN)/pytest -q -n 2 tests/unit tests/workflow
 
-test: check ## everything: make check, conformance, end to end, faults
-	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/conformance tests/e2e
+test: check ## everything: make check, conformance, end to end, faults, simulation
+	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/conformance tests/e2e tests/simulation
 
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .
@@ -53,6 +60,9 @@ docs: $(VENV)/dev.stamp ## generate docs/cli.md
 
 bench: $(VENV)/run.stamp ## run all benchmark cases, or CASE=name; one JSON line each
 	@$(BIN)/python -m tests.bench.run $(CASE)
+
+sim: $(VENV)/run.stamp ## simulate a day of 1,000 hosts, or as SEED, HOSTS, POOLS, PODS, HOURS, STEP_S, STEPS, ROUGH say
+	@$(BIN)/python -m tests.simulation.run $(foreach name,SEED HOSTS POOLS PODS HOURS STEP_S STEPS ROUGH,$(if $($(name)),$(name)=$($(name))))
 
 clean: ## remove what was made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,380 @@
+"""A day of a whole cluster in virtual time, from one seed.
+
+Real: entitlement, admission, the resource manager's state and its rebuild, the rules of pools, placement, the rules of
+lifecycles. Simulated: storage, hosts, and time, which goes from one thing that happens to the next. A step is one
+moment at which something happens; every step checks the invariants, and a failure names the seed and the step.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from peloton.errors import InvalidArgument
+from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER
+from peloton.model.host import ReadyGang
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobState
+from peloton.model.pod import TERMINAL, PodState, PodStatus
+from peloton.scheduling.placement import place
+from services.resmgr.pools import check_config, pool_spec
+from tests.simulation import invariants
+from tests.simulation.description import HOUR_S, RUN_MAX_S, RUN_SIGMA, JobPlan, Size, draw_hosts, draw_jobs, draw_pools
+from tests.simulation.figures import Figures
+from tests.simulation.hosts import SimulatedHosts
+from tests.simulation.pool_changes import changed, config_of
+from tests.simulation.records import Job, Records
+from tests.simulation.resmgr import SimulatedResmgr
+
+START_S = 1_800_000_000
+PATIENCE_S = (10, 20, 30)
+"""How long a job with unplaced pods waits before it looks for hosts again: growing, then the last."""
+LAUNCH_STEPS_MAX = 3
+VALIDATE_EVERY = 500
+SAMPLE_S = 300
+DRAIN_HOURS_MAX = 48
+STUCK_SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """How often things go wrong, per day of 24 hours unless it says otherwise."""
+
+    losses_per_host: float = 0.1
+    racks: int = 2
+    rack_hosts: float = 0.02  # of all hosts
+    kills_per_job: float = 0.04
+    pool_changes: int = 48
+    restarts: int = 24
+    fails_per_run: float = 0.02
+    rejects_per_launch: float = 0.002
+
+
+USUAL = Chances()
+ROUGH = Chances(
+    losses_per_host=2,
+    racks=4,
+    rack_hosts=0.5,
+    kills_per_job=0.2,
+    pool_changes=400,
+    restarts=200,
+    fails_per_run=0.1,
+    rejects_per_launch=0.02,
+)
+"""Half of the cluster goes away, four times: then guarantees are more than there is."""
+
+
+@dataclass(slots=True)
+class Counts:
+    steps: int = 0
+    jobs: int = 0
+    pods: int = 0
+    launched: int = 0
+    rejected: int = 0
+    lost_hosts: int = 0
+    lost_pods: int = 0
+    failed_pods: int = 0
+    kills: int = 0
+    pool_changes: int = 0
+    refused_changes: int = 0
+    evicted_pods: int = 0
+    admitted_pods: int = 0
+    ended_s: int = 0
+    took_s: float = 0.0
+    ended: dict[JobState, int] = field(default_factory=dict)
+
+
+class Day:
+    def __init__(self, seed: int, size: Size | None = None, chances: Chances = USUAL) -> None:
+        self.seed, self.size, self.chances = seed, size or Size(), chances
+        self.random = Random(seed)
+        self.hosts = SimulatedHosts(draw_hosts(self.random, self.size))
+        capacity, _ = self.hosts.capacity()
+        self.first_pools = draw_pools(self.random, self.size, capacity)
+        plans = draw_jobs(self.random, self.size, self.first_pools, capacity)
+        self.records = Records(self.first_pools)
+        self.resmgr = SimulatedResmgr(self.records, self.hosts.capacity())
+        self.figures = Figures([plan.record.sla.priority for plan in plans])
+        self.counts = Counts(jobs=len(plans), pods=sum(plan.record.instance_count for plan in plans))
+        self.now_s = 0
+        self.end_s = round(self.size.hours * HOUR_S) // self.size.step_s * self.size.step_s
+        self._agenda: dict[int, list[tuple[Callable[..., None], tuple[Any, ...]]]] = {}
+        self._times: list[int] = []
+        self._turns: dict[JobId, None] = {}  # jobs that look at themselves in this step
+        self._searching: set[JobId] = set()  # jobs that look for hosts again later
+        self._plan_day(plans)
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def after(self, delay_s: float, act: Callable[..., None], *arguments: Any) -> None:
+        """Something for a later step: at the earliest in the next, at whole steps."""
+        steps = max(-(-round(delay_s) // self.size.step_s), 1)
+        self._at(self.now_s + steps * self.size.step_s, act, *arguments)
+
+    def _at(self, at_s: int, act: Callable[..., None], *arguments: Any) -> None:
+        if at_s not in self._agenda:
+            self._agenda[at_s] = []
+            heapq.heappush(self._times, at_s)
+        self._agenda[at_s].append((act, arguments))
+
+    def run(self, steps_max: int | None = None) -> Counts:
+        """The day, and then until every job has ended; raises with the seed and the step in its message."""
+        began_s = time.process_time()
+        try:
+            while self._times and (steps_max is None or self.counts.steps < steps_max):
+                self._step()
+            if not self._times:
+                self._check_end()
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._repeat()}") from error
+        self.counts.took_s = time.process_time() - began_s
+        self.counts.ended = dict(self.records.ended_count)
+        return self.counts
+
+    def _repeat(self) -> str:
+        size = self.size
+        flags = f"HOSTS={size.hosts} POOLS={size.pools} PODS={size.pods} HOURS={size.hours:g} STEP_S={size.step_s}"
+        flags += " ROUGH=1" if self.chances == ROUGH else ""
+        at = f"{self.now_s // 3600:02}:{self.now_s // 60 % 60:02}:{self.now_s % 60:02}"
+        return f"seed {self.seed}, step {self.counts.steps}, {at}; repeat with: make sim SEED={self.seed} {flags}"
+
+    def _step(self) -> None:
+        self.now_s = heapq.heappop(self._times)
+        self.counts.steps += 1
+        self.counts.ended_s = self.now_s
+        self.records.clock_ns = self._now_ns()
+        for act, arguments in self._agenda.pop(self.now_s):
+            act(*arguments)
+        self._take_turns()
+        self.resmgr.read_log()
+        if self.resmgr.is_dirty:
+            self._cycle()
+        self._take_turns()
+        if self.resmgr.is_dirty:
+            self.after(0, _nothing)
+        if self.counts.steps % VALIDATE_EVERY == 0:
+            self.resmgr.validate()
+        if self.now_s > self.end_s + DRAIN_HOURS_MAX * HOUR_S:
+            raise invariants.Broken(f"healed for {DRAIN_HOURS_MAX} hours: {self._left()}")
+
+    def _check_end(self) -> None:
+        if self.records.jobs:
+            raise invariants.Broken(f"nothing happens any more: {self._left()}")
+        self.resmgr.read_log()
+        self.resmgr.validate()
+        invariants.check_idle(self.resmgr.state)
+        if self.hosts.used().any():
+            raise invariants.Broken(f"hosts are not empty in the end: {self.hosts.used().tolist()}")
+
+    def _left(self) -> str:
+        """Jobs that have not ended, and why a few of them wait."""
+        lines = [f"{len(self.records.jobs)} jobs have not ended"]
+        for job in list(self.records.jobs.values())[:STUCK_SHOWN_MAX]:
+            found = self.resmgr.state.explain(job.record.job_id)
+            reasons = {str(waiting.reason): None for waiting in found.waiting} | {found.unplaced_reason: None}
+            counts = {state.value: count for state, count in job.counts().items()}
+            lines.append(f"  {job.record.job_id} {job.record.name} {counts}: {'; '.join(filter(None, reasons))}")
+        return "\n".join(lines)
+
+    def _now_ns(self) -> int:
+        return (START_S + self.now_s) * 10**9
+
+    # -- what the day holds -----------------------------------------------------------------------------------------
+
+    def _plan_day(self, plans: list[JobPlan]) -> None:
+        random, chances, days = self.random, self.chances, self.size.hours / 24
+        for plan in plans:
+            self._at(plan.arrives_s, self._arrive, plan)
+            if random.random() < chances.kills_per_job:
+                lives_s = random.expovariate(1 / (2 * plan.median_s))
+                self._at(plan.arrives_s + self._steps_s(lives_s), self._kill, plan.record.job_id, random.random())
+        host_count = len(self.hosts.hosts)
+        for _ in range(round(chances.losses_per_host * host_count * days)):
+            self._at(self._moment(), self._lose_hosts, random.randrange(host_count), 1)
+        rack = max(round(host_count * chances.rack_hosts), 2)
+        for _ in range(chances.racks):
+            self._at(self._moment(), self._lose_hosts, random.randrange(host_count - rack), rack)
+        for _ in range(round(chances.pool_changes * days)):
+            self._at(self._moment(), self._change_pool)
+        for _ in range(round(chances.restarts * days)):
+            self._at(self._moment(), self.resmgr.restart)
+        for at_s in range(SAMPLE_S, self.end_s, SAMPLE_S):
+            self._at(at_s, self._sample)
+        self._at(self.end_s, self._heal)
+
+    def _steps_s(self, seconds: float) -> int:
+        return max(round(seconds) // self.size.step_s, 1) * self.size.step_s
+
+    def _moment(self) -> int:
+        return self._steps_s(self.random.uniform(0, 0.95) * self.end_s)
+
+    def _arrive(self, plan: JobPlan) -> None:
+        self.records.create(plan)
+        self._turns[plan.record.job_id] = None
+
+    def _kill(self, job_id: JobId, luck: float) -> None:
+        """A user stops the job, or a part of it."""
+        job = self.records.jobs.get(job_id)
+        if job is None:
+            return
+        self.counts.kills += 1
+        count = len(job.pods)
+        if luck < 0.5:
+            job.record = replace(job.record, goal=JobState.KILLED)
+            instances = range(count)
+        else:
+            start = round(luck * (count - 1))
+            instances = range(start // 2, start + 1)
+        alive = [i for i in instances if i in job.due or job.pods[i].state not in TERMINAL]
+        for pod_id in self.records.want_killed(job, alive):
+            self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
+        self.resmgr.kill_queued(job_id)
+        self._turns[job_id] = None
+
+    def _lose_hosts(self, first: int, count: int) -> None:
+        for row in range(first, first + count):
+            if not self.hosts.is_up[row]:
+                continue
+            self.counts.lost_hosts += 1
+            for pod_id in self.hosts.lose(row):
+                self.counts.lost_pods += 1
+                self.after(self.random.choice([5, 10, 75]), self._report, pod_id, PodState.LOST, "REASON_AGENT_REMOVED")
+            self.after(self.random.lognormvariate(7, 1), self._return_host, row)
+        self.resmgr.set_capacity(self.hosts.capacity())
+
+    def _return_host(self, row: int) -> None:
+        if not self.hosts.is_up[row]:
+            self.hosts.bring_back(row)
+            self.resmgr.set_capacity(self.hosts.capacity())
+
+    def _change_pool(self) -> None:
+        """Somebody asks for other limits, reservations or shares; the real rules decide whether that may be."""
+        state = self.resmgr.state
+        config = config_of(changed(self.random, self.random.choice(sorted(state.pools.values(), key=lambda p: p.name))))
+        pool_id = next(p for p, spec in state.pools.items() if (spec.name, spec.parent_id) == _key(config))
+        try:
+            check_config(state, pool_id, config, state.pools)
+        except InvalidArgument:
+            self.counts.refused_changes += 1
+        else:
+            self.counts.pool_changes += 1
+            self.resmgr.set_pool(pool_spec(pool_id, config))
+
+    def _heal(self) -> None:
+        """All hosts are back, and pools are what they were: whatever waits can be run."""
+        for row in range(len(self.hosts.hosts)):
+            self._return_host(row)
+        for pool in self.first_pools:
+            self.resmgr.set_pool(pool)
+
+    # -- the resource manager ---------------------------------------------------------------------------------------
+
+    def _cycle(self) -> None:
+        plan, jobs = self.resmgr.cycle()
+        self.counts.admitted_pods += sum(c.gang_count * c.run.gang_size for c in plan.admission.admitted)
+        self._turns.update(dict.fromkeys(jobs))
+
+    # -- one turn of a job's workflow -------------------------------------------------------------------------------
+
+    def _take_turns(self) -> None:
+        while self._turns:
+            turns, self._turns = self._turns, {}
+            for job_id in turns:
+                job = self.records.jobs.get(job_id)
+                if job is not None:
+                    if self.records.settle(job):
+                        self.resmgr.enqueue(job)
+                    if job.members[PodState.READY] and job_id not in self._searching:
+                        self._place(job)
+
+    def _place(self, job: Job) -> None:
+        """Lease, place and launch; what finds no host tries again later."""
+        gangs = self.records.ready_gangs(job)
+        wanted = sum(len(gang.pods) for gang in gangs)
+        launched = 0
+        for shape in dict.fromkeys(gang.shape for gang in gangs):
+            alike = [gang for gang in gangs if gang.shape == shape]
+            lease = self.hosts.lease(shape, sum(len(gang.pods) for gang in alike))
+            batch = place(job.record.job_id, alike, lease)
+            for placement in batch.placements:
+                for pod in placement.pods:
+                    self._launch(job, pod.instance_id, placement.hostname)
+            launched += batch.placed_count
+            if batch.unplaced_count:
+                self.resmgr.state.note_unplaced(job.record.job_id, batch.unplaced_count, batch.reason)
+        self._watch_gangs(job, gangs)
+        if launched == wanted:
+            job.patience_s = 0
+            return
+        later = [s for s in PATIENCE_S if s > job.patience_s]
+        job.patience_s = later[0] if later else PATIENCE_S[-1]
+        self._searching.add(job.record.job_id)
+        self.after(job.patience_s, self._search, job.record.job_id)
+
+    def _search(self, job_id: JobId) -> None:
+        self._searching.discard(job_id)
+        self._turns[job_id] = None
+
+    def _launch(self, job: Job, instance_id: int, hostname: Any) -> None:
+        pod = replace(job.pods[instance_id], state=PodState.LAUNCHED, host=hostname, agent_id=hostname)
+        self.records.put(job, pod)
+        self.hosts.put(hostname, pod.pod_id, job.shape(instance_id))
+        self.counts.launched += 1
+        self.figures.launched(job.plan, self.now_s - (job.queued_s[instance_id] - START_S))
+        if self.random.random() < self.chances.rejects_per_launch:
+            self.counts.rejected += 1
+            self.after(0, self._report, pod.pod_id, PodState.LOST, REASON_HOST_REJECT_OFFER)
+            return
+        start_s = self.size.step_s * job.random.randint(1, LAUNCH_STEPS_MAX)
+        run_s = min(job.random.lognormvariate(0, RUN_SIGMA) * job.plan.median_s, RUN_MAX_S)
+        ending = PodState.FAILED if job.random.random() < self.chances.fails_per_run else PodState.SUCCEEDED
+        self.after(start_s, self._report, pod.pod_id, PodState.RUNNING)
+        self.after(start_s + run_s, self._report, pod.pod_id, ending)
+
+    def _watch_gangs(self, job: Job, gangs: list[ReadyGang]) -> None:
+        """Gangs are launched whole, and when their launch is over they run whole."""
+        invariants.check_gang(job)
+        for gang in gangs:
+            if len(gang.pods) > 1:
+                members = [PodId(job.record.job_id, *pod) for pod in gang.pods]
+                if invariants.check_launch(job, members):
+                    self.after(self.size.step_s * (LAUNCH_STEPS_MAX + 1), self._check_gang_runs, job, members)
+
+    def _check_gang_runs(self, job: Job, members: list[PodId]) -> None:
+        """Members on hosts that were lost in between are not there to be asked."""
+        there = [pod_id for pod_id in members if self._is_on_host(self._host_of(pod_id), pod_id)]
+        invariants.check_gang_runs(job, there)
+
+    def _report(self, pod_id: PodId, state: PodState, reason: str = "") -> None:
+        """A host, or Mesos for it, says what became of a pod."""
+        host = self._host_of(pod_id)
+        if state is not PodState.LOST and not self._is_on_host(host, pod_id):
+            return  # its host is gone
+        outcome = self.records.report(PodStatus(pod_id, state, self._now_ns(), reason=reason))
+        if outcome is not None and outcome.ended:
+            self.counts.failed_pods += state is PodState.FAILED
+            self.hosts.drop(outcome.pod.host, pod_id)
+            self._turns[pod_id.job_id] = None
+
+    def _is_on_host(self, host: Any, pod_id: PodId) -> bool:
+        return host is not None and pod_id in self.hosts.pods[self.hosts.row[host]]
+
+    def _host_of(self, pod_id: PodId) -> Any:
+        job = self.records.jobs.get(pod_id.job_id)
+        pod = job.pods[pod_id.instance_id] if job else None
+        return pod.host if pod is not None and pod.run_id == pod_id.run_id and pod.host else None
+
+    def _sample(self) -> None:
+        self.figures.sample(self.resmgr.state, self.hosts)
+
+
+def _key(config: Any) -> tuple[str, str]:
+    return config.name, config.parent.value
+
+
+def _nothing() -> None:
+    """Time for another cycle."""

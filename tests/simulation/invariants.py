@@ -1,0 +1,145 @@
+"""What must hold in every step, told by the rows of storage and not by the memory that is under test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from peloton.model.ids import PodId
+from peloton.model.pod import PodState
+from peloton.model.resources import RESOURCE_KINDS
+from peloton.scheduling.admission import Admission, GangRun
+from peloton.scheduling.cycle import Plan
+from peloton.scheduling.tree import CPU, Ints
+from services.resmgr.state import ResmgrState
+from tests.simulation.records import COLUMNS, Job, Records
+
+NON_SLACK, SLACK, NON_PREEMPTIBLE, CONTROLLER = (COLUMNS.index(name) for name in COLUMNS[2:])
+UNLAUNCHED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+def books_of(records: Records, state: ResmgrState) -> Ints:
+    """``[P,C,R]`` by the rows of the pool tree and COLUMNS, as the rows of pods say; inner pools have nothing."""
+    books = np.zeros((len(state.tree.ids), len(COLUMNS), len(RESOURCE_KINDS)), np.int64)
+    for pool_id, book in records.books.items():
+        books[state.tree.row[pool_id]] = book
+    return books
+
+
+def physical(state: ResmgrState, books: Ints) -> Ints:
+    """``[P,R]`` that pools and all below them hold of hosts: the cpu of revocable pods is slack."""
+    own = books[:, NON_SLACK] + books[:, SLACK]
+    own[:, CPU] = books[:, NON_SLACK, CPU]
+    return state.tree.roll_up(own)
+
+
+def check_accounts(state: ResmgrState, books: Ints) -> None:
+    """Memory and rows agree on what each pool wants and holds: every admitted pod counts exactly once."""
+    for number, column in enumerate(COLUMNS):
+        expected, actual = books[:, number], getattr(state.accounts, column)
+        if not np.array_equal(expected, actual):
+            row = int(np.flatnonzero((expected != actual).any(axis=1))[0])
+            numbers = f"{actual[row].tolist()} in memory, {expected[row].tolist()} in the rows"
+            raise Broken(f"{column} of {state.tree.paths[row]}: {numbers}")
+
+
+def check_admission(state: ResmgrState, plan: Plan, before: Ints, after: Ints) -> None:
+    """Nobody was admitted above a bound.
+
+    What is above one already (hosts were lost, a limit was cut) may stay, and must not grow.
+    """
+    tree, may = state.tree, plan.entitlement
+    assert state.capacity is not None
+    limit = tree.limit.copy()
+    limit[0] = tuple(state.capacity)
+    old, new = physical(state, before), physical(state, after)
+    _check_growth(state, "the limit", old, new, limit)
+    leaf = tree.is_leaf[:, None]
+    for name, column, bound in (
+        ("the entitlement", NON_SLACK, may.non_slack),
+        ("the slack entitlement", SLACK, may.slack),
+        ("the reservation for non-preemptible pods", NON_PREEMPTIBLE, tree.reservation),
+    ):
+        _check_growth(state, name, before[:, column] * leaf, after[:, column] * leaf, bound)
+    slack = after[:, SLACK, CPU].sum()
+    if slack > max(before[:, SLACK, CPU].sum(), state.slack_cpu):
+        raise Broken(f"revocable cpu of {slack} was admitted, hosts have {state.slack_cpu}")
+
+
+def _check_growth(state: ResmgrState, what: str, old: Ints, new: Ints, bound: Ints) -> None:
+    wrong = (new > old) & (new > bound)
+    if wrong.any():
+        row, kind = (int(at) for at in np.argwhere(wrong)[0])
+        held = f"{RESOURCE_KINDS[kind]} of {state.tree.paths[row]} grew from {old[row, kind]} to {new[row, kind]}"
+        raise Broken(f"{held}, above {what}: {bound[row, kind]}")
+
+
+def check_controllers(state: ResmgrState, before: Ints, after: Ints) -> None:
+    """Controllers that stand alone stay within their limit; every controller of the simulation does."""
+    _check_growth(
+        state, "the controller limit", before[:, CONTROLLER], after[:, CONTROLLER], state.tree.controller_limit
+    )
+
+
+def check_order(state: ResmgrState, records: Records, admission: Admission) -> None:
+    """In each queue, who was admitted stood before everybody who waits and could ever fit."""
+    last: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for chosen in admission.admitted:
+        key, order = (chosen.pool, chosen.run.queue), _place(records, chosen.run)
+        last[key] = max(last.get(key, order), order)
+    for (row, kind), order in last.items():
+        for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ()):
+            if (run.job_id, run.start) in admission.passed_over:
+                continue
+            if _place(records, run) < order:
+                raise Broken(f"{run.job_id} of {state.tree.paths[row]} was overtaken: {_place(records, run)}, {order}")
+
+
+def _place(records: Records, run: GangRun) -> tuple[int, int, int]:
+    """Where the rows say that a run stands: priority, then the order of arrival."""
+    job = records.jobs[run.job_id]
+    return (-job.record.sla.priority, job.queue_seq[run.start], run.start)
+
+
+def check_falls_only(old: Ints, new: Ints) -> None:
+    """Between two admissions nobody gets more."""
+    held = slice(NON_SLACK, CONTROLLER + 1)
+    if (new[:, held] > old[:, held]).any():
+        raise Broken("a pool holds more than after the last admission")
+
+
+def check_gang(job: Job) -> None:
+    """Of a gang, all members have been launched or none has; members that are to end do not count."""
+    size = job.record.gang_size
+    if size > 1:
+        members = [pod for pod in job.pods[:size] if pod.goal is not PodState.KILLED]
+        held_back = sum(pod.run_id == 1 and pod.state in UNLAUNCHED for pod in members)
+        if held_back not in (0, len(members)) and len(members) == size:
+            raise Broken(f"{held_back} of {size} members of the gang of {job.record.name} were not launched")
+
+
+def check_launch(job: Job, members: Sequence[PodId]) -> bool:
+    """Of a gang that went to placement, all members were launched or none was; returns which."""
+    launched = sum(job.pods[pod_id.instance_id].state is PodState.LAUNCHED for pod_id in members)
+    if launched not in (0, len(members)):
+        raise Broken(f"{launched} of {len(members)} members of the gang of {job.record.name} were launched")
+    return launched > 0
+
+
+def check_gang_runs(job: Job, members: Sequence[PodId]) -> None:
+    """After the time that a launch takes, members that were launched together run, or have ended."""
+    late = [pod_id.instance_id for pod_id in members if job.pods[pod_id.instance_id].state is PodState.LAUNCHED]
+    if late:
+        raise Broken(f"members {late} of the gang of {job.record.name} do not run when its launch is over")
+
+
+def check_idle(state: ResmgrState) -> None:
+    """Nothing runs and nothing waits: everything is exactly 0."""
+    left = {column: getattr(state.accounts, column).sum() for column in COLUMNS}
+    if any(left.values()) or state.jobs or state.waiting.pools:
+        raise Broken(f"nothing runs, and there is left: {left}, {len(state.jobs)} jobs, {state.waiting.pools}")

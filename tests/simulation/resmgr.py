@@ -1,0 +1,104 @@
+"""The resource manager of a simulated day: its real state and its real cycle, in the loop's order of steps.
+
+First the rows, then memory. A crash between the two is a restart, after which memory must be what it would have been.
+"""
+
+from __future__ import annotations
+
+from peloton.model.ids import JobId
+from peloton.model.resources import Resources
+from peloton.model.respool import PoolSpec
+from peloton.scheduling.cycle import Plan, plan_cycle
+from services.resmgr.loop import LoopSettings
+from services.resmgr.recovery import rebuild
+from services.resmgr.state import ResmgrState
+from tests.simulation import invariants
+from tests.simulation.invariants import Broken, books_of
+from tests.simulation.records import Job, Records
+from tests.unit.resmgr.world import facts
+
+LOOP = LoopSettings()
+
+
+class SimulatedResmgr:
+    def __init__(self, records: Records, capacity: tuple[Resources, Resources]) -> None:
+        self.records = records
+        self.state: ResmgrState = rebuild(records)
+        self.state.set_capacity(*capacity)
+        self.is_dirty = True
+        self.cycles = self.restarts = 0
+        self._books = books_of(records, self.state)
+
+    def enqueue(self, job: Job) -> int:
+        """Queue what may be queued; returns how many pods."""
+        job_id, queue_seq = job.record.job_id, self.state.next_seq
+        self.state.check_queue(job.record)
+        ranges = self.records.queueable(job_id, LOOP.enqueued_pods_max)
+        if not ranges:
+            return 0
+        marked = self.records.mark_pending(job_id, ranges, queue_seq)
+        self.read_log()
+        queued = self.state.enqueue(job.record, self.records.shape_ranges(job_id, 1, 0, 0), ranges, queue_seq)
+        if marked != queued:
+            raise Broken(f"{marked} rows of {job.record.name} are PENDING, and {queued} pods in the queue")
+        self.is_dirty = True
+        return queued
+
+    def kill_queued(self, job_id: JobId) -> None:
+        killed = self.records.kill_queued(job_id, self.records.clock_ns)
+        self.state.kill(job_id, [(start, count) for start, count, _ in killed])
+        self.is_dirty |= bool(killed)
+
+    def read_log(self) -> None:
+        rows = self.records.status_log(self.state.log_cursor, LOOP.log_rows_max)
+        self.is_dirty |= self.state.log(rows)
+        self.records.prune_status_log(self.state.log_cursor)
+
+    def set_capacity(self, capacity: tuple[Resources, Resources]) -> None:
+        self.is_dirty |= self.state.set_capacity(*capacity)
+
+    def set_pool(self, pool: PoolSpec) -> None:
+        """The pool has changed already in storage."""
+        self.records.set_pool(pool)
+        self.state.put_pool(pool)
+        self.is_dirty = True
+
+    def cycle(self) -> tuple[Plan, list[JobId]]:
+        """One cycle, with all that must hold around it; returns the plan and the jobs that got something."""
+        self.is_dirty = False
+        self.cycles += 1
+        self.read_log()
+        before = books_of(self.records, self.state)
+        invariants.check_falls_only(self._books, before)
+        plan = plan_cycle(self.state.snapshot(LOOP.admitted_pods_max))
+        items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
+        pods, marked = sum(count for _, _, count in items), self.records.mark_ready(items)
+        if marked != pods:
+            raise Broken(f"{pods} pods were admitted, {marked} of them were waiting")
+        jobs = self.state.apply(plan.admission)
+        self.state.note(plan)
+        self._books = books_of(self.records, self.state)
+        invariants.check_accounts(self.state, self._books)
+        invariants.check_admission(self.state, plan, before, self._books)
+        invariants.check_controllers(self.state, before, self._books)
+        invariants.check_order(self.state, self.records, plan.admission)
+        self.is_dirty |= bool(jobs)
+        return plan, jobs
+
+    def restart(self) -> None:
+        """Memory is lost and read again; it must be what it was."""
+        self.read_log()
+        old, self.state = self.state, rebuild(self.records)
+        expected, actual = facts(old), facts(self.state)
+        for name in expected:
+            if expected[name] != actual[name]:
+                raise Broken(f"after a restart {name} are {actual[name]}, before it {expected[name]}")
+        self.state.take_over(old)
+        self.restarts += 1
+        self.is_dirty = True
+
+    def validate(self) -> None:
+        """The slow checks: the state's own, and the books against all rows."""
+        self.state.validate()
+        if self.records.recount() != self.records.books:
+            raise Broken("the books of the simulation do not follow from its rows")

@@ -1,0 +1,100 @@
+"""Small simulated days: every step of theirs checks the invariants. ``make sim`` runs a large one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from peloton.scheduling import admission
+from peloton.scheduling.admission import GangRun, Rule
+from services.resmgr.state import ResmgrState
+from tests.simulation.day import ROUGH, USUAL, Day
+from tests.simulation.description import Size
+from tests.simulation.figures import report
+
+SMALL = Size(hosts=40, pools=12, pods=1_000, hours=2, step_s=10)
+
+
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_a_small_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None:
+    """With usual losses, kills and changes, no step breaks an invariant, and all jobs have ended in the end."""
+    counts = Day(seed, SMALL).run()
+
+    assert sum(counts.ended.values()) == counts.jobs
+
+
+@pytest.mark.parametrize("seed", range(11, 13))
+def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None:
+    """Nor does it when far more goes wrong."""
+    counts = Day(seed, SMALL, ROUGH).run()
+
+    assert sum(counts.ended.values()) == counts.jobs
+    assert min(counts.lost_pods, counts.kills, counts.pool_changes, counts.failed_pods, counts.rejected) > 0
+
+
+def test_a_seed_stands_for_one_day() -> None:
+    """Two days of the same seed are the same in everything that is counted; another seed gives another day."""
+    first, again, other = (asdict(Day(seed, SMALL).run(400)) for seed in (5, 5, 6))
+    for counts in (first, again, other):
+        counts.pop("took_s")
+
+    assert first == again
+    assert first != other
+
+
+def test_the_table_has_a_row_for_each_kind_and_priority() -> None:
+    """The figures of a day name every kind of resource, fairness, and waits by priority and by pool."""
+    day = Day(7, SMALL)
+    day.run()
+    rows = [line.strip().partition("  ")[0] for line in report(day).splitlines()]
+
+    assert [name for name in ("cpu", "memory", "disk", "gpu", "priority 0", "priority 5") if name not in rows] == []
+    assert [path for path in day.resmgr.state.tree.paths if path.count("/") == 3 and path in rows] != []
+
+
+# What would go wrong is noticed.
+
+
+def _first_failure() -> str:
+    """What the first of a few days says that does not go well; empty when all of them do."""
+    for seed in (13, *range(1, 11)):
+        try:
+            Day(seed, SMALL, ROUGH if seed % 2 else USUAL).run()
+        except AssertionError as error:
+            return str(error)
+    return ""
+
+
+def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message of a broken day ends with its seed, the step, and the command that runs it again."""
+    monkeypatch.setattr(ResmgrState, "log", lambda self, rows: False)
+    last = _first_failure().splitlines()[-1]
+
+    assert last.startswith("seed 13, step ")
+    assert last.endswith("make sim SEED=13 HOSTS=40 POOLS=12 PODS=1000 HOURS=2 STEP_S=10 ROUGH=1")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule.POOL_LIMIT,
+        Rule.ENTITLEMENT,
+        Rule.SLACK_ENTITLEMENT,
+        Rule.RESERVATION,
+        Rule.CONTROLLER_LIMIT,
+        Rule.CLUSTER_CAPACITY,
+    ],
+)
+def test_admission_that_forgets_a_rule_is_noticed(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever bound admission stops looking at, some step finds a pool above it."""
+    ledger = next(kind for kind in vars(admission).values() if hasattr(kind, "bounds"))
+    kept = ledger.bounds
+
+    def forgetful(self: Any, row: int, run: GangRun) -> list[Any]:
+        return [bound for bound in kept(self, row, run) if bound.rule is not rule]
+
+    monkeypatch.setattr(ledger, "bounds", forgetful)
+
+    assert " above the " in _first_failure()
