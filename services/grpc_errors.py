@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -39,3 +40,12 @@ def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
         return Unavailable(f"{what} did not answer in time: {details}")
     return ERRORS.get(code.name, PelotonError)(f"{what}: {details}")
+
+
+@contextmanager
+def raising(what: str) -> Iterator[None]:
+    """Context of a client's call to ``what``: gRPC errors become ours."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise from_grpc(error, what) from error

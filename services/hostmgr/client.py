@@ -12,7 +12,7 @@ from peloton.model.host import HostLease, LaunchResult, Placement
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
-from services.grpc_errors import from_grpc
+from services.grpc_errors import raising
 from services.hostmgr import messages
 
 CALL_TIMEOUT_S = 20.0
@@ -28,38 +28,28 @@ class HostManagerClient:
 
     def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
         request = pb.AcquireHostsRequest(job_id=job_id, wanted=messages.wanted_to_wire(gangs))
-        with _errors():
+        with raising(NAME):
             return messages.lease_from_wire(self._stub().AcquireHosts(request, timeout=CALL_TIMEOUT_S))
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         request = pb.LaunchRequest(job_id=job_id, lease_id=lease_id, placements=messages.placements_to_wire(placements))
-        with _errors():
+        with raising(NAME):
             return messages.launch_result_from_wire(self._stub().Launch(request, timeout=CALL_TIMEOUT_S * 2))
 
     def release(self, lease_id: str) -> None:
-        with _errors():
+        with raising(NAME):
             self._stub().ReleaseHosts(pb.ReleaseHostsRequest(lease_id=lease_id), timeout=CALL_TIMEOUT_S)
 
     def kill_running(self, job_id: JobId) -> int:
-        with _errors():
+        with raising(NAME):
             answer = self._stub().KillRunning(pb.KillRunningRequest(job_id=job_id), timeout=CALL_TIMEOUT_S * 2)
             return int(answer.killed)
 
     def capacity(self) -> tuple[Resources, Resources]:
         """Totals and revocable totals of the cluster."""
-        with _errors():
+        with raising(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=CALL_TIMEOUT_S)
         return messages.resources_from_wire(answer.capacity), messages.resources_from_wire(answer.revocable)
 
     def _stub(self) -> hostmgr_pb2_grpc.HostsStub:
         return hostmgr_pb2_grpc.HostsStub(self._channel())
-
-
-class _errors:
-    """Context in which gRPC errors become ours."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, grpc.RpcError):
-            raise from_grpc(error, NAME) from error

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import grpc
 
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.model.ids import JobId
-from services.grpc_errors import from_grpc
+from services.grpc_errors import raising
 
 CALL_TIMEOUT_S = 30.0
 NAME = "resource manager"
@@ -24,26 +23,18 @@ class ResourceManagerClient:
         self._channel = channel
 
     def enqueue(self, job_id: JobId, limit: int) -> int:
-        with _errors():
+        with raising(NAME):
             answer = self._stub().Enqueue(pb.EnqueueRequest(job_id=job_id, limit=limit), timeout=CALL_TIMEOUT_S)
             return answer.queued
 
     def kill_queued(self, job_id: JobId) -> int:
-        with _errors():
+        with raising(NAME):
             return self._stub().KillQueued(pb.KillQueuedRequest(job_id=job_id), timeout=CALL_TIMEOUT_S).killed
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         request = pb.NoteUnplacedRequest(job_id=job_id, count=count, reason=reason)
-        with _errors():
+        with raising(NAME):
             self._stub().NoteUnplaced(request, timeout=CALL_TIMEOUT_S)
 
     def _stub(self) -> resmgr_pb2_grpc.AdmissionStub:
         return resmgr_pb2_grpc.AdmissionStub(self._channel())
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except grpc.RpcError as error:
-        raise from_grpc(error, NAME) from error
