@@ -36,6 +36,7 @@ class PoolSpec:
     resources: tuple[PoolResource, ...]
     controller_limit_percent: float | None = None
     slack_limit_percent: float | None = None
+    policy: str = "PriorityFIFO"  # by the name of the wire's enum
 
     def __post_init__(self) -> None:
         assert tuple(r.kind for r in self.resources) == RESOURCE_KINDS

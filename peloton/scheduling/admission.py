@@ -16,7 +16,7 @@ Work is proportional to pools with a queue plus runs admitted, whatever the numb
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
@@ -170,14 +170,15 @@ def admit(
     waiting: Mapping[int, Queues],
     pod_limit: int,
     begin_at: int = 0,
+    clearing: Set[int] = frozenset(),
 ) -> Admission:
     """Admit up to about ``pod_limit`` pods (a gang is never cut) from ``waiting``: leaf row -> its queues.
 
-    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody.
+    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody. In ``clearing`` pools
+    evicted pods are on their way out: there a head that has to wait blocks the later queues, too, for what becomes
+    free bit by bit is meant for it.
     """
-    physical = usage.non_slack + usage.slack
-    physical[:, CPU] = usage.non_slack[:, CPU]
-    ledger = _Ledger(tree, entitlement, usage, tree.roll_up(physical))
+    ledger = Ledger(tree, entitlement, usage)
     admission = Admission()
     admitted: list[Admitted] = []
     rows = sorted(waiting)
@@ -189,11 +190,13 @@ def admit(
                 pod_limit -= chosen.gang_count * chosen.run.gang_size
             if pod_limit <= 0:
                 return Admission(tuple(admitted), admission.heads, admission.passed_over, row + 1)
+            if row in clearing and (row, kind) in admission.heads:
+                break
     return Admission(tuple(admitted), admission.heads, admission.passed_over)
 
 
 def _admit_queue(
-    ledger: _Ledger, row: int, kind: QueueKind, runs: Sequence[GangRun], pod_limit: int, notes: Admission
+    ledger: Ledger, row: int, kind: QueueKind, runs: Sequence[GangRun], pod_limit: int, notes: Admission
 ) -> Iterator[Admitted]:
     """Take from the front of one queue until its head has to wait."""
     passed_over = 0
@@ -205,7 +208,7 @@ def _admit_queue(
         bounded = min(run.gang_count, -(-pod_limit // run.gang_size))
         count = min(bounded, *(bound.gangs_that_fit(run.need) for bound in bounds))
         if count == 0 and passed_over < PASSED_OVER_MAX:
-            never = _first_refusal(run, bounds, is_final=True)
+            never = first_refusal(run, bounds, is_final=True)
             if never is not None:
                 passed_over += 1
                 notes.passed_over[run.job_id, run.start] = never
@@ -215,13 +218,13 @@ def _admit_queue(
             pod_limit -= count * run.gang_size
             yield Admitted(row, run, count)
         if count < run.gang_count:
-            refusal = _first_refusal(run, bounds, is_final=False) or Reason(Rule.BATCH_BOUND, ledger.tree.paths[row])
+            refusal = first_refusal(run, bounds, is_final=False) or Reason(Rule.BATCH_BOUND, ledger.tree.paths[row])
             notes.heads[row, kind] = (run, refusal)
             return
 
 
 @dataclass(slots=True)
-class _Bound:
+class Bound:
     """One rule on one pool: how much it allows, how much is used, how much it may ever allow. ``[R]`` each."""
 
     rule: Rule
@@ -230,6 +233,14 @@ class _Bound:
     used: list[int]
     ever: list[int] | None = None  # None: what is allowed may grow
     skip_cpu: bool = False  # the cpu of revocable pods is not physical
+
+    def short(self, need: tuple[int, ...], count: int) -> Iterator[tuple[int, int]]:
+        """``(kind, amount)`` that ``count`` gangs lack."""
+        for kind, amount in enumerate(need):
+            if amount > 0 and not (self.skip_cpu and kind == CPU):
+                lacking = amount * count - (self.allowed[kind] - self.used[kind])
+                if lacking > 0:
+                    yield kind, lacking
 
     def gangs_that_fit(self, need: tuple[int, ...]) -> int:
         count = UNLIMITED
@@ -253,15 +264,18 @@ class _Bound:
         return None
 
 
-def _first_refusal(run: GangRun, bounds: Sequence[_Bound], is_final: bool) -> Reason | None:
+def first_refusal(run: GangRun, bounds: Sequence[Bound], is_final: bool) -> Reason | None:
     return next((reason for bound in bounds if (reason := bound.refusal(run, is_final)) is not None), None)
 
 
-class _Ledger:
-    """Usage as it grows during one pass; rows become lists of Python integers when first touched."""
+class Ledger:
+    """Usage as it changes during one pass; rows become lists of Python integers when first touched."""
 
-    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, physical: Ints) -> None:
+    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage) -> None:
         self.tree = tree
+        physical = usage.non_slack + usage.slack
+        physical[:, CPU] = usage.non_slack[:, CPU]
+        physical = tree.roll_up(physical)
         self._arrays = {
             "non_slack": usage.non_slack,
             "slack": usage.slack,
@@ -277,42 +291,47 @@ class _Ledger:
         }
         self._rows: dict[tuple[str, int], list[int]] = {}
 
-    def _row(self, name: str, row: int) -> list[int]:
+    def amounts(self, name: str, row: int) -> list[int]:
         found = self._rows.get((name, row))
         if found is None:
             found = self._rows[name, row] = self._arrays[name][row].tolist()
         return found
 
-    def bounds(self, row: int, run: GangRun) -> list[_Bound]:
+    def bounds(self, row: int, run: GangRun) -> list[Bound]:
         """The rules for this run, the pool's own first."""
-        path, limit = self.tree.paths[row], self._row("limit", row)
-        bounds = [_Bound(Rule.POOL_LIMIT, path, limit, self._row("physical", row), limit, run.revocable)]
+        path, limit = self.tree.paths[row], self.amounts("limit", row)
+        bounds = [Bound(Rule.POOL_LIMIT, path, limit, self.amounts("physical", row), limit, run.revocable)]
         if run.revocable:
-            used, may = self._row("slack", row), self._row("may_slack", row)
-            bounds.append(_Bound(Rule.SLACK_ENTITLEMENT, path, may, used))
+            used, may = self.amounts("slack", row), self.amounts("may_slack", row)
+            bounds.append(Bound(Rule.SLACK_ENTITLEMENT, path, may, used))
         else:
             if not run.preemptible:
-                may = self._row("reservation", row)
-                bounds.append(_Bound(Rule.RESERVATION, path, may, self._row("non_preemptible", row), may))
+                may = self.amounts("reservation", row)
+                bounds.append(Bound(Rule.RESERVATION, path, may, self.amounts("non_preemptible", row), may))
             if run.is_lone_controller:
-                may = self._row("controller_limit", row)
-                bounds.append(_Bound(Rule.CONTROLLER_LIMIT, path, may, self._row("controller", row), may))
-            used, may = self._row("non_slack", row), self._row("may_non_slack", row)
-            bounds.append(_Bound(Rule.ENTITLEMENT, path, may, used))
+                may = self.amounts("controller_limit", row)
+                bounds.append(Bound(Rule.CONTROLLER_LIMIT, path, may, self.amounts("controller", row), may))
+            used, may = self.amounts("non_slack", row), self.amounts("may_non_slack", row)
+            bounds.append(Bound(Rule.ENTITLEMENT, path, may, used))
         for above in self.tree.ancestors[row]:
             rule, allowed = (Rule.POOL_LIMIT, "limit") if above else (Rule.CLUSTER_CAPACITY, "capacity")
-            may, used = self._row(allowed, above), self._row("physical", above)
-            bounds.append(_Bound(rule, self.tree.paths[above], may, used, may, run.revocable))
+            may, used = self.amounts(allowed, above), self.amounts("physical", above)
+            bounds.append(Bound(rule, self.tree.paths[above], may, used, may, run.revocable))
         return bounds
 
-    def take(self, row: int, run: GangRun, count: int) -> None:
+    def columns(self, row: int, run: GangRun) -> list[tuple[list[int], bool]]:
+        """Everything that counts a gang of this run: the amounts used ``[R]``, and whether its cpu is left out."""
         names = ["slack"] if run.revocable else ["non_slack"]
         if not run.revocable:
             names += ["non_preemptible"] * (not run.preemptible) + ["controller"] * run.controller
-        targets = [self._row(name, row) for name in names]
-        targets += [self._row("physical", at) for at in (row, *self.tree.ancestors[row])]
-        for target in targets:
-            is_physical = target is not targets[0] and run.revocable
+        above = (row, *self.tree.ancestors[row])
+        return [(self.amounts(name, row), False) for name in names] + [
+            (self.amounts("physical", at), run.revocable) for at in above
+        ]
+
+    def take(self, row: int, run: GangRun, count: int) -> None:
+        """Count ``count`` gangs as admitted; a negative count releases them."""
+        for used, skips_cpu in self.columns(row, run):
             for kind, amount in enumerate(run.need):
-                if not (is_physical and kind == CPU):
-                    target[kind] += amount * count
+                if not (skips_cpu and kind == CPU):
+                    used[kind] += amount * count

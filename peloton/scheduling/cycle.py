@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from peloton.scheduling.admission import Admission, Queues, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
+from peloton.scheduling.preemption import Eviction, HeldRun, preempt, without
 from peloton.scheduling.tree import Ints, PoolTree
+
+
+@dataclass(frozen=True, eq=False)
+class Evictable:
+    """What a cycle looks at in which it may evict."""
+
+    held: Sequence[HeldRun]  # without what is leaving
+    leaving: Usage  # held by pods that will end anyway, [P,R] as ``Snapshot.usage``, which includes it
+    due: Set[int]  # rows that have been over their entitlement for long enough
+    pod_limit: int  # pods evicted in one cycle, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +34,15 @@ class Snapshot:
     waiting: Mapping[int, Queues]
     pod_limit: int  # pods admitted in one cycle, about
     begin_at: int = 0  # pool row where the last cycle stopped
+    clearing: Set[int] = frozenset()  # rows with evicted pods that have not left yet
+    evictable: Evictable | None = None  # None: nothing is evicted in this cycle
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     entitlement: Entitlement
     admission: Admission
+    evictions: Sequence[Eviction] = ()
 
 
 def plan_cycle(now: Snapshot) -> Plan:
@@ -38,9 +52,14 @@ def plan_cycle(now: Snapshot) -> Plan:
     # 2. What may each pool use?
     entitlement = entitle(now.tree, load, now.capacity, now.slack_cpu)
 
-    # 3. Who holds more than that, and must give it back? (Nobody is asked to, yet: preemption belongs here.)
+    # 3. Who holds more than that, or less urgent work, and must give it back to somebody who waits?
+    evictions: Sequence[Eviction] = ()
+    if now.evictable is not None:
+        left = without(now.usage, now.evictable.leaving)
+        may = now.evictable
+        evictions = preempt(now.tree, entitlement, left, now.waiting, may.held, may.due, may.pod_limit)
 
-    # 4. Which gangs may go ahead?
-    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at)
+    # 4. Which gangs may go ahead? What was evicted now is free in a later cycle.
+    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, now.clearing)
 
-    return Plan(entitlement, admission)
+    return Plan(entitlement, admission, evictions)

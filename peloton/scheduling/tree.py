@@ -50,6 +50,7 @@ class PoolTree:
     slack_limit: Ints  # [P,R] what revocable pods may borrow; cpu is 0, for theirs is not borrowed
     controller_limit: Ints  # [P,R] UNLIMITED where none is set
     levels: tuple[Level, ...]  # without the root
+    policies: tuple[str, ...]  # [P] by the name of the wire's enum
 
     @cached_property
     def row(self) -> dict[RespoolId, int]:
@@ -108,6 +109,7 @@ def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
         slack_limit=_slack_limits(specs, reservation),
         controller_limit=_controller_limits(specs, reservation),
         levels=_levels(parent, depth),
+        policies=("", *(spec.policy for spec in specs)),
     )
 
 

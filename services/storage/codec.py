@@ -289,15 +289,16 @@ def ports_to_text(ports: Mapping[str, int]) -> str:
 
 def pool_to_text(pool: PoolSpec) -> str:
     kinds = [[r.kind, r.reservation, r.limit, r.share, r.type.value] for r in pool.resources]
-    return json.dumps(
-        [pool.respool_id, pool.parent_id, pool.name, kinds, pool.controller_limit_percent, pool.slack_limit_percent]
-    )
+    percents = [pool.controller_limit_percent, pool.slack_limit_percent]
+    return json.dumps([pool.respool_id, pool.parent_id, pool.name, kinds, *percents, pool.policy])
 
 
 def pool_from_text(text: str) -> PoolSpec:
-    respool_id, parent_id, name, kinds, controller_limit, slack_limit = json.loads(text)
+    respool_id, parent_id, name, kinds, controller_limit, slack_limit, *policy = json.loads(text)  # old rows lack it
     resources = tuple(
         PoolResource(kind, reservation, limit, share, ReservationType(type_))
         for kind, reservation, limit, share, type_ in kinds
     )
-    return PoolSpec(RespoolId(respool_id), RespoolId(parent_id), name, resources, controller_limit, slack_limit)
+    return PoolSpec(
+        RespoolId(respool_id), RespoolId(parent_id), name, resources, controller_limit, slack_limit, *policy
+    )

@@ -1,0 +1,167 @@
+"""Preemption: who is evicted for whom, as drawings, and properties against the obvious way to check them.
+
+REWRITE=1 in the environment redraws the expected tables; read the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peloton.model.ids import JobId
+from peloton.scheduling.admission import GangRun
+from peloton.scheduling.preemption import Eviction, HeldRun, count_over, over_entitled
+from peloton.scheduling.tree import build_tree
+from tests.unit.scheduling.eviction_table import EvictionScenario, Stage, single_gangs
+from tests.unit.scheduling.pool_table import pool
+
+SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("eviction_*.txt"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path) -> None:
+    """Of the drawn gangs the drawn ones are evicted."""
+    scenario = EvictionScenario.read(path)
+
+    drawn = scenario.draw()
+
+    if os.environ.get("REWRITE"):
+        path.write_text(scenario.scenario.text(drawn))
+    assert EvictionScenario.read(path).scenario.expected == drawn
+
+
+def test_there_are_scenarios() -> None:
+    """The folder is where the test looks."""
+    assert len(SCENARIOS) >= 11
+
+
+def test_rounds_are_counted_in_a_row() -> None:
+    """A pool that is within its entitlement once starts from nothing."""
+    tree = build_tree([pool("/a", "1", "1"), pool("/b", "1", "1")])
+    a, b = tree.ids[1], tree.ids[2]
+
+    assert count_over(tree, [1], {a: 2, b: 4}) == {a: 3}
+
+
+# -- properties -----------------------------------------------------------------------------------------------------
+
+POOLS = (
+    pool("/a", "6/6", "20/20", controller_limit="50"),
+    pool("/b", "6/6", "14/14"),
+    pool("/b/c", "2/2", "14/14"),
+    pool("/b/d", "4/4", "14/14", "3"),
+    pool("/e", "4/4", "20/20"),
+)
+TREE = build_tree(POOLS)
+LEAVES = [row for row in range(len(TREE.ids)) if TREE.is_leaf[row]]
+
+
+@st.composite
+def runs(draw: st.DrawFn, job: str) -> tuple[int, GangRun]:
+    size = draw(st.sampled_from([1, 1, 1, 2, 4]))
+    gangs = draw(st.integers(1, 5)) if size == 1 else 1
+    cpu, memory = draw(st.sampled_from([0, 500, 1000, 1000, 2000])), draw(st.integers(0, 2))
+    need = (cpu * size, memory * size, 0, 0)
+    preemptible, controller = draw(st.sampled_from([True, True, True, False])), draw(st.integers(0, 5)) == 0
+    revocable = preemptible and draw(st.integers(0, 5)) == 0
+    run = GangRun(
+        JobId(job), 0, gangs, size, need, draw(st.integers(0, 2)), int(job), preemptible, revocable, controller
+    )
+    return draw(st.sampled_from(LEAVES)), run
+
+
+@st.composite
+def stages(draw: st.DrawFn) -> Stage:
+    """Held gangs fit the cluster (not their entitlements: demand has changed since); others wait."""
+    stage = Stage(TREE, np.array([20_000, 20, 1000, 0], np.int64), 4_000)
+    for job in range(draw(st.integers(1, 7))):
+        row, run = draw(runs(str(job)))
+        held = HeldRun(row, run, draw(st.booleans()))
+        usage = stage.usage([*stage.held, held])
+        total = stage.tree.roll_up(usage.non_slack + usage.slack)
+        if (total <= np.minimum(stage.tree.limit, stage.capacity)).all():
+            stage.held.append(held)
+    for job in range(10, 10 + draw(st.integers(0, 6))):
+        stage.waiting.append(draw(runs(str(job))))
+    return stage
+
+
+@given(stages())
+@settings(max_examples=300, deadline=None)
+def test_never_who_may_not_be(stage: Stage) -> None:
+    """Evicted are held gangs that are preemptible, each once and whole."""
+    held = {(one.run.job_id, one.pool): one for one in stage.held}
+
+    for one in stage.evict():
+        mine = held.pop((one.run.job_id, one.pool))
+        assert mine.run.preemptible
+        assert one.run.gang_size == mine.run.gang_size
+        assert one.run.start + one.run.pod_count == mine.run.start + mine.run.pod_count
+        assert one.run.start >= mine.run.start
+
+
+@given(stages())
+@settings(max_examples=300, deadline=None)
+def test_only_above_entitlement_or_below_a_priority(stage: Stage) -> None:
+    """For another pool only a pool above its entitlement gives, and until its last victim it still is; inside a pool
+    only a lower priority does."""
+    entitlement, over = stage.entitlement(), stage.over()
+    evictions = single_gangs(stage.evict())
+
+    for one in evictions:
+        if not one.grounds.is_inside:
+            assert one.pool in over
+        elif not one.run.revocable:
+            assert one.run.priority < one.grounds.priority
+    for row, revocable in {(one.pool, one.run.revocable) for one in evictions}:
+        mine = [one for one in evictions if (one.pool, one.run.revocable) == (row, revocable)]
+        if not any(one.grounds.is_inside for one in mine):
+            column = "slack" if revocable else "non_slack"
+            gone = sum((np.array(one.run.need) for one in mine[:-1]), np.zeros(4, np.int64))
+            assert (getattr(stage.usage(), column)[row] - gone > getattr(entitlement, column)[row]).any()
+
+
+@given(stages())
+@settings(max_examples=400, deadline=None)
+def test_nobody_is_evicted_needlessly(stage: Stage) -> None:
+    """With all evicted gangs gone some wait no more; with any of them back, fewer would be admitted."""
+    evictions = single_gangs(stage.evict())
+    if not evictions:
+        return
+
+    def served(gone: list[Eviction]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for chosen in stage.admitted_without(gone).admitted:
+            found[chosen.run.job_id] += chosen.gang_count
+        return found
+
+    everything = served(evictions)
+    for one in evictions:
+        fewer = served([other for other in evictions if other is not one])
+        assert fewer != everything, f"{one.run.job_id} left for nothing"
+
+
+@given(stages(), st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_bounded(stage: Stage, pod_limit: int) -> None:
+    """About so many pods at once: a gang is never cut, so less than one gang more."""
+    evicted = sum(one.run.pod_count for one in stage.evict(pod_limit=pod_limit))
+
+    assert evicted < pod_limit + 4
+
+
+@given(stages())
+@settings(max_examples=100, deadline=None)
+def test_nobody_over_nobody_lower_nobody_out(stage: Stage) -> None:
+    """Nothing is evicted where no pool is due and no priority is lower."""
+    top = max((run.priority for _, run in stage.waiting), default=0)
+    stage.held = [one for one in stage.held if one.run.priority >= top]
+
+    assert stage.evict(due=[]) == []
+    assert over_entitled(stage.tree, stage.entitlement(), stage.usage([])) == []
