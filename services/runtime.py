@@ -116,7 +116,12 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
     settings = shared.settings
     capacity = HostManagerClient(shared.channels.channel("hostmgr"))
-    loop_settings = LoopSettings(entitlement_period_s=settings.entitlement_period_s)
+    loop_settings = LoopSettings(
+        entitlement_period_s=settings.entitlement_period_s,
+        preempts=settings.preemption,
+        preemption_period_s=settings.preemption_period_s,
+        sustained_over_count=settings.preemption_rounds,
+    )
     async with _waker(shared) as waker:
 
         async def lead() -> Leading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ class Settings:
     hostmgr_port: int = field(default=0, metadata={"help": "port of the host manager; 0 picks a free one"})
     leader_ttl_s: float = field(default=5.0, metadata={"help": "seconds after which a silent leader is replaced"})
     entitlement_period_s: float = field(default=5.0, metadata={"help": "seconds between entitlement cycles"})
+    preemption: bool = field(default=True, metadata={"help": "whether pools get back what they lent: true or false"})
+    preemption_period_s: float = field(default=60.0, metadata={"help": "seconds between rounds of preemption"})
+    preemption_rounds: int = field(
+        default=5, metadata={"help": "rounds in a row above its entitlement after which a pool gives back"}
+    )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
@@ -48,6 +53,13 @@ class Settings:
     @property
     def advertised(self) -> str:
         return self.advertise or self.host
+
+
+_KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "int": (int, "a number"),
+    "float": (float, "a number"),
+    "bool": ({"true": True, "false": False}.__getitem__, "true or false"),
+}
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -58,9 +70,9 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
         text = environment.get(name)
         if text is None:
             continue
-        kind = {"int": int, "float": float}.get(str(spec.type), str)
+        kind, wanted = _KINDS.get(str(spec.type), (str, "text"))
         try:
             values[spec.name] = kind(text)
-        except ValueError:
-            raise InvalidArgument(f"{name}={text!r}: want {'a number' if kind is not str else 'text'}") from None
+        except (ValueError, KeyError):
+            raise InvalidArgument(f"{name}={text!r}: want {wanted}") from None
     return Settings(**values)

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from peloton.lifecycle.backoff import DEFAULT_BACKOFF, Backoff
 from peloton.model.job import JobType
-from peloton.model.pod import TERMINAL, PodRecord, PodState
+from peloton.model.pod import TERMINAL, PodRecord, PodState, TerminationReason
 
 SYSTEM_FAILURE_ATTEMPTS = 4
 """A run that the platform broke is tried at least so often, whatever the job says."""
@@ -73,6 +73,8 @@ def after_end(
     assert pod.state in TERMINAL, f"{pod.pod_id} has not ended: {pod.state}"
     if pod.state is PodState.DELETED or pod.goal in (PodState.KILLED, PodState.DELETED):
         return REST
+    if _ended_before_its_eviction(pod, job_type):
+        return REST
     if pod.desired_run_id > pod.run_id or pod.desired_config_version != pod.config_version:
         return Ending(NextRun.REPLACE)
     if pod.state is PodState.LOST and (launch_lost or pod.reason == REASON_HOST_REJECT_OFFER):
@@ -81,6 +83,13 @@ def after_end(
         return _after_batch_end(pod)
     delay_ns = backoff.delay_ns(pod.failure_count)
     return Ending(NextRun.RETRY, pod.updated_ns + delay_ns if delay_ns else 0)
+
+
+def _ended_before_its_eviction(pod: PodRecord, job_type: JobType) -> bool:
+    """The run of a batch job reached its goal while it was told to leave: nothing is left to run anew."""
+    is_done = pod.state is PodState.SUCCEEDED and job_type is JobType.BATCH
+    why = pod.termination.reason if pod.termination else None
+    return is_done and why is TerminationReason.PREEMPTED_RESOURCES
 
 
 def _after_batch_end(pod: PodRecord) -> Ending:

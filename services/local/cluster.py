@@ -134,6 +134,8 @@ class LocalCluster:
             "PELOTON_MESOS": self.mesos,
             "PELOTON_PORT": str(self.port),
             "PELOTON_LEADER_TTL_S": "3",
+            "PELOTON_PREEMPTION_PERIOD_S": "1",
+            "PELOTON_PREEMPTION_ROUNDS": "3",
             "PYTHONUNBUFFERED": "1",
             **self.settings.environment,
         }

@@ -15,6 +15,7 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import ALLOCATED, PodShape, PodState, ShapeRange
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.tree import Ints
+from services.storage.gateway import HeldRange
 
 _STATES = tuple(PodState)
 CODES: dict[PodState, int] = {state: code for code, state in enumerate(_STATES)}
@@ -23,6 +24,8 @@ IS_ALLOCATED = np.array([state in ALLOCATED for state in _STATES])
 PENDING = CODES[PodState.PENDING]
 HOLDING = CODES[PodState.READY]
 """Stands for every state that holds resources: what happens between admission and the end is not told here."""
+LEAVING = CODES[PodState.PREEMPTING]
+"""Evicted, and still held: its host is to end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,24 @@ class JobLedger:
             footprint.revocable,
             footprint.controller,
         )
+
+    def held_runs(self, ranges: Sequence[HeldRange]) -> Iterator[tuple[GangRun, bool]]:
+        """Runs of admitted gangs and whether hosts know them. What is left of the job's gang is one gang."""
+        members: list[tuple[int, int, HeldRange]] = []
+        for span in ranges:
+            start, count = span.start, span.count
+            if self.gang_size > 1 and start < self.gang_size:
+                inside = min(count, self.gang_size - start)
+                members.append((start, inside, span))
+                start, count = start + inside, count - inside
+            for at, length, footprint in self.footprints.pieces(start, count):
+                yield self._run(span.queue_seq, at, length, 1, footprint, footprint.need), span.is_launched
+        if members:
+            pieces = [piece for at, length, _ in members for piece in self.footprints.pieces(at, length)]
+            first = pieces[0][2]
+            need = tuple(sum(count * f.need[kind] for _, count, f in pieces) for kind in range(len(first.need)))
+            seq = max(span.queue_seq for _, _, span in members)
+            yield self._run(seq, 0, 1, self.gang_size, first, need), any(span.is_launched for _, _, span in members)
 
     def pending_ranges(self, instances: Ints) -> Iterator[tuple[int, int]]:
         """Maximal ``(start, count)`` of those of the sorted instances that are PENDING."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from peloton.errors import NotFound, PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.ports import Lifecycles
-from peloton.scheduling.cycle import plan_cycle
+from peloton.scheduling.cycle import Evictable, plan_cycle
+from peloton.scheduling.preemption import Eviction
 from services.resmgr.metrics import AdmissionMeter
+from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import LogRow, ResmgrState
@@ -41,6 +44,10 @@ class LoopSettings:
     admitted_pods_max: int = 5_000  # in one cycle
     enqueued_pods_max: int = 50_000  # in one call
     log_rows_max: int = 20_000  # in one read
+    preempts: bool = True
+    preemption_period_s: float = 60.0  # between rounds of preemption
+    sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
+    evicted_pods_max: int = 10_000  # in one round
 
 
 class AdmissionLoop:
@@ -60,6 +67,7 @@ class AdmissionLoop:
         self._lifecycles = lifecycles
         self._capacity_source = capacity_source
         self._clock_ns = clock_ns
+        self._rounds = PreemptionRounds(self.settings.preemption_period_s, self.settings.sustained_over_count)
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
         self._meter = AdmissionMeter()
@@ -173,7 +181,8 @@ class AdmissionLoop:
     async def _admission_round(self) -> None:
         """Wait until something happened or it is time, then run one cycle; keeps the pace."""
         settings = self.settings
-        due_s = time.monotonic() + settings.entitlement_period_s
+        period_s = min(settings.entitlement_period_s, settings.preemption_period_s if settings.preempts else math.inf)
+        due_s = time.monotonic() + period_s
         while not self._is_dirty and time.monotonic() < due_s:
             patience_s = settings.cycle_period_s if self.state.is_busy else due_s - time.monotonic()
             try:
@@ -211,7 +220,10 @@ class AdmissionLoop:
 
     async def _admit(self) -> list[JobId]:
         state = self.state
-        plan = plan_cycle(state.snapshot(self.settings.admitted_pods_max))
+        now = state.snapshot(self.settings.admitted_pods_max)
+        if self.settings.preempts and self._rounds.is_time():
+            now = replace(now, evictable=await self._look_for_evictable())
+        plan = plan_cycle(now)
         chosen = plan.admission.admitted
         if chosen:
             items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in chosen]
@@ -226,7 +238,27 @@ class AdmissionLoop:
         state.note(plan)
         if chosen:
             self._changed()  # what is left may fit the next time, and reasons are out of date
+        if plan.evictions and not self._is_stale:
+            jobs += await self._evict(plan.evictions)
         return jobs
+
+    async def _look_for_evictable(self) -> Evictable | None:
+        due = self._rounds.begin(self.state)
+        jobs = questioned_jobs(self.state, due)
+        if not jobs:
+            return None
+        held = await self._in_storage(lambda: self._records.held(jobs))
+        # What ended since the log was read is not among them, and still counts in memory: it is as good as gone.
+        return evictable(self.state, held, due, self.settings.evicted_pods_max)
+
+    async def _evict(self, evictions: Sequence[Eviction]) -> list[JobId]:
+        """Commit, apply; the jobs are to be woken: their workflows end what hosts run."""
+        results = await self._in_storage(lambda: self._records.evict([order(one) for one in evictions]))
+        for result in results:
+            self.state.evict(result)
+        self._changed()
+        log.info("%s", summary(evictions))
+        return [result.job_id for result in results]
 
     async def _capacity_round(self) -> None:
         await self.learn_capacity()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
@@ -12,6 +12,7 @@ from peloton.model.pod import PodRecord, PodState, ShapeRange
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from services.resmgr.state import LogRow
+from services.storage.gateway import EvictionOrder, EvictionResult, HeldRange
 
 Range = tuple[int, int]
 """``(start, count)`` of instances."""
@@ -33,6 +34,11 @@ class QueuedRange(VersionedRange, Protocol):
     def queue_seq(self) -> int: ...
 
 
+class AllocatedRange(VersionedRange, Protocol):
+    @property
+    def evicted(self) -> bool: ...
+
+
 class JobSnapshot(Protocol):
     @property
     def job(self) -> JobRecord: ...
@@ -42,7 +48,7 @@ class JobSnapshot(Protocol):
         ...
 
     @property
-    def allocated(self) -> Sequence[VersionedRange]: ...
+    def allocated(self) -> Sequence[AllocatedRange]: ...
 
 
 class ResmgrSnapshot(Protocol):
@@ -83,6 +89,14 @@ class AdmissionRecords(Protocol):
 
     def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
         """End PENDING and READY pods whose goal is KILLED: ``(start, count, state before)``."""
+        ...
+
+    def held(self, job_ids: Iterable[JobId]) -> Mapping[JobId, Sequence[HeldRange]]:
+        """Which pods of these jobs hold resources, by start."""
+        ...
+
+    def evict(self, orders: Sequence[EvictionOrder]) -> Sequence[EvictionResult]:
+        """READY pods are PENDING again; pods on hosts are marked to end, and to run anew."""
         ...
 
     def status_log(self, after_seq: int, limit: int) -> list[LogRow]: ...

@@ -21,7 +21,7 @@ def rebuild(records: AdmissionRecords) -> ResmgrState:
     for pods in found.jobs:
         shapes = _shapes(records, pods)
         for held in pods.allocated:
-            state.hold(pods.job, shapes[held.config_version], [(held.start, held.count)])
+            state.hold(pods.job, shapes[held.config_version], [(held.start, held.count)], held.evicted)
         for queue_seq, ranges in groupby(pods.pending, key=lambda span: span.queue_seq):
             queued = sorted(ranges, key=lambda span: span.start)
             for span in queued:

@@ -7,7 +7,7 @@ order included: a run's place is (priority, queue_seq, start), and queue_seq is 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +23,9 @@ from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import COLUMNS, Accounts
-from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, PENDING, JobLedger
+from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
+from services.storage.gateway import EvictionResult
 
 UNPLACED_JOBS_MAX = 10_000
 """Jobs whose last placement failure is remembered; the oldest are forgotten."""
@@ -59,6 +60,7 @@ class ResmgrState:
         self.accounts = Accounts(self.tree)
         self.waiting = WaitingRuns()
         self.jobs: dict[JobId, JobLedger] = {}
+        self.evicted: set[JobId] = set()  # jobs with pods that were evicted and still hold their resources
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.slack_cpu = 0
         self.entitlement: Entitlement | None = None
@@ -128,13 +130,21 @@ class ResmgrState:
         for _, length, footprint in ledger.footprints.pieces(start, count):
             self.accounts.want(ledger.pool_id, footprint, length)
 
-    def hold(self, job: JobRecord, shapes: Sequence[ShapeRange], ranges: Iterable[tuple[int, int]]) -> None:
-        """Recovery: instances ``(start, count)`` hold resources already."""
+    def hold(
+        self,
+        job: JobRecord,
+        shapes: Sequence[ShapeRange],
+        ranges: Iterable[tuple[int, int]],
+        is_leaving: bool = False,
+    ) -> None:
+        """Recovery: instances ``(start, count)`` hold resources already; those that are leaving were evicted."""
         ledger = self.ledger(job)
         for start, count in ranges:
             ledger.make_room(start + count)
             ledger.footprints.learn(shapes, start, count)
-            ledger.states[start : start + count] = HOLDING
+            ledger.states[start : start + count] = LEAVING if is_leaving else HOLDING
+            if is_leaving:
+                self.evicted.add(job.job_id)
             ledger.allocated_count += count
             for _, length, footprint in ledger.footprints.pieces(start, count):
                 self.accounts.hold(ledger.pool_id, footprint, length)
@@ -175,11 +185,38 @@ class ResmgrState:
             self._release(ledger, instances, np.full(len(instances), CODES[PodState.KILLED], np.uint8))
         ledger.pending_count -= pending
         if pending:
-            for queue_seq, instances in self.waiting.withdraw(ledger.pool_id, job_id).items():
-                for start, count in ledger.pending_ranges(instances):
-                    for run in ledger.runs(queue_seq, start, count):
-                        self.waiting.push(ledger.pool_id, run)
+            self._requeue(ledger, {})
         self._forget(ledger)
+
+    def evict(self, gone: EvictionResult) -> None:
+        """Pods of a job were evicted: back in their old place, not queued at all, or still held until they end."""
+        ledger = self.jobs[gone.job_id]
+        back: dict[int, list[np.ndarray]] = {}
+        for queue_seq, start, count in gone.queued:
+            self._release(ledger, np.arange(start, start + count), np.full(count, PENDING, np.uint8))
+            for _, length, footprint in ledger.footprints.pieces(start, count):
+                self.accounts.want(ledger.pool_id, footprint, length)
+            ledger.pending_count += count
+            back.setdefault(queue_seq, []).append(np.arange(start, start + count))
+        if back:
+            self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
+        for start, count in gone.unqueued:
+            states = np.full(count, CODES[PodState.INITIALIZED], np.uint8)
+            self._release(ledger, np.arange(start, start + count), states)
+        for start, count in gone.leaving:
+            ledger.states[start : start + count] = LEAVING
+            self.evicted.add(gone.job_id)
+        self._forget(ledger)
+
+    def _requeue(self, ledger: JobLedger, back: Mapping[int, np.ndarray]) -> None:
+        """Queue the job's PENDING pods anew: those that wait, and more of them by their queue_seq."""
+        waits = self.waiting.withdraw(ledger.pool_id, ledger.job_id)
+        for queue_seq in sorted(waits.keys() | back.keys()):
+            none = np.zeros(0, np.int64)
+            instances = np.sort(np.concatenate([waits.get(queue_seq, none), back.get(queue_seq, none)]))
+            for start, count in ledger.pending_ranges(instances):
+                for run in ledger.runs(queue_seq, start, count):
+                    self.waiting.push(ledger.pool_id, run)
 
     def log(self, rows: Sequence[LogRow]) -> bool:
         """Rows of the status log, in order. Pods that ended release their resources; returns whether any did."""
@@ -218,11 +255,14 @@ class ResmgrState:
         for count, footprint in ledger.footprints.tally(ended):
             self.accounts.hold(ledger.pool_id, footprint, -count)
         ledger.allocated_count -= len(ended)
+        if ledger.job_id in self.evicted and not (ledger.states == LEAVING).any():
+            self.evicted.discard(ledger.job_id)
         return len(ended)
 
     def _forget(self, ledger: JobLedger) -> None:
         if ledger.is_over:
             self.jobs.pop(ledger.job_id, None)
+            self.evicted.discard(ledger.job_id)
             self._unplaced.pop(ledger.job_id, None)
 
     # -- the cycle --------------------------------------------------------------------------------------------------
@@ -252,7 +292,11 @@ class ResmgrState:
             waiting,
             pod_limit,
             self.admission.resume_at,
+            clearing={row for row in map(self._row_of, self.evicted) if row is not None},
         )
+
+    def _row_of(self, job_id: JobId) -> int | None:
+        return self.tree.row.get(self.jobs[job_id].pool_id)
 
     def note(self, plan: Plan) -> None:
         """Remember a cycle's entitlements and reasons."""
@@ -310,6 +354,7 @@ class ResmgrState:
             assert not ledger.is_over
             assert ledger.pending_count == int((ledger.states == PENDING).sum())
             assert ledger.pending_count == queued.get(job_id, 0)
+            assert (job_id in self.evicted) == bool((ledger.states == LEAVING).any())
             assert ledger.allocated_count == int(IS_ALLOCATED[ledger.states].sum())
             self._count(fresh, ledger)
         for column in COLUMNS:

@@ -11,12 +11,14 @@ import sqlalchemy as sa
 from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.lifecycle.job import scheduled_count
+from peloton.lifecycle.retry import NextRun
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import ALLOCATED, PodState
 from peloton.model.respool import PoolSpec
 from services.storage.codec import job_record, pack, pool_from_text, pool_to_text, unpack
 from services.storage.engine import lock_job, lock_jobs
+from services.storage.evictions import is_evicted, runs_of
 from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
 from services.storage.store import (
     INITIALIZED,
@@ -45,7 +47,8 @@ class Admission(Store):
 
         A gang that waits whole is a range of its own, comes first, and comes whole: alone when it is larger than
         ``limit``, not at all when the maximum of running instances has no room for it. Members that were retried
-        one by one stand alone. The maximum is kept here, so that asking twice never queues too much.
+        one by one stand alone; those that are told to run anew wait for each other. The maximum is kept here, so
+        that asking twice never queues too much.
         """
         return self.db.read(partial(_queueable, job_id=job_id, limit=limit))
 
@@ -151,11 +154,24 @@ def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, 
             limit -= job.gang_size
             room = None if room is None else room - job.gang_size
             waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
+        elif conn.execute(_returning_members(job)).first() is not None:
+            waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
     limit = limit if room is None else min(limit, room)
     if limit <= 0:
         return gang
     query = sa.select(POD.c.instance_id).where(waits).order_by(POD.c.instance_id).limit(limit)
     return gang + as_ranges(conn.execute(query).scalars())
+
+
+def _returning_members(job: JobRecord) -> sa.Select[Any]:
+    """Members of the gang that will run anew and have not ended, or not been given their run, yet."""
+    is_returning = sa.or_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.next_run != int(NextRun.NONE))
+    return (
+        sa.select(POD.c.instance_id)
+        .where(in_range(job.job_id, 0, job.gang_size), POD.c.goal != KILLED, POD.c.desired_run_id > POD.c.run_id)
+        .where(is_returning)
+        .limit(1)
+    )
 
 
 def _room(conn: sa.Connection, job: JobRecord) -> int | None:
@@ -196,36 +212,15 @@ def _job_snapshot(conn: sa.Connection, job: JobRecord) -> JobSnapshot:
     pending = tuple(
         PendingRange(seq, start, count, version)
         for seq, start, count, version in conn.execute(
-            _runs(job, POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
+            runs_of(job.job_id, POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
         )
     )
-    launched = sa.case((POD.c.state.in_(ON_HOST_NUMBERS), 1), else_=0)
+    on_host = POD.c.state.in_(ON_HOST_NUMBERS)
+    launched = sa.case((sa.and_(on_host, is_evicted()), 2), (on_host, 1), else_=0)
     allocated = tuple(
-        AllocatedRange(start, count, version, bool(key))
+        AllocatedRange(start, count, version, key > 0, key == 2)
         for key, start, count, version in conn.execute(
-            _runs(job, POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
+            runs_of(job.job_id, POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
         )
     )
     return JobSnapshot(job, pending, allocated)
-
-
-def _runs(job: JobRecord, condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Runs of instances alike in ``key`` and configuration: (key, start, count, config version).
-
-    Within a run instance ids and row numbers rise alike, so their difference names the run.
-    """
-    labelled = (
-        sa.select(key.label("key"), POD.c.instance_id, POD.c.config_version)
-        .where(POD.c.job_id == job.job_id, condition)
-        .subquery()
-    )
-    order = sa.func.row_number().over(
-        partition_by=(labelled.c.key, labelled.c.config_version), order_by=labelled.c.instance_id
-    )
-    pods = sa.select(labelled, (labelled.c.instance_id - order).label("run")).subquery()
-    return sa.select(
-        pods.c.key,
-        sa.func.min(pods.c.instance_id).label("start"),
-        sa.func.count(),
-        pods.c.config_version,
-    ).group_by(pods.c.key, pods.c.config_version, pods.c.run)

@@ -69,6 +69,7 @@ class InstanceFacts:
     max_failures: int
     health: HealthState  # what a run starts with
     grace_s: int
+    kill_on_preempt: bool = False  # an eviction is its end
 
 
 def facts_to_text(facts: InstanceFacts) -> str:
@@ -86,6 +87,7 @@ def facts_to_text(facts: InstanceFacts) -> str:
             int(shape.controller),
             shape.strategy.value,
             _constraint_to_json(shape.constraint),
+            int(facts.kill_on_preempt),
         ],
         separators=(",", ":"),
     )
@@ -94,8 +96,8 @@ def facts_to_text(facts: InstanceFacts) -> str:
 @lru_cache(maxsize=4096)
 def facts_from_text(text: str) -> InstanceFacts:
     """Cached: instances of one shape share the value."""
-    name, max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule = (
-        json.loads(text)
+    name, max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule, *kills = (
+        json.loads(text)  # old rows lack the last one
     )
     shape = PodShape(
         resources=Resources(*amounts),
@@ -106,7 +108,7 @@ def facts_from_text(text: str) -> InstanceFacts:
         strategy=Strategy(strategy),
         constraint=_constraint_from_json(rule),
     )
-    return InstanceFacts(name, shape, max_failures, convert.HEALTH_STATES[health], grace_s)
+    return InstanceFacts(name, shape, max_failures, convert.HEALTH_STATES[health], grace_s, any(kills))
 
 
 def _constraint_to_json(constraint: Constraint | None) -> list[Any] | None:

@@ -149,6 +149,7 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
         max_failures=min(task.restartPolicy.maxFailures, MAX_FAILURES_MAX),
         health=HealthState.HEALTH_UNKNOWN if task.healthCheck.enabled else HealthState.DISABLED,
         grace_s=task.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S,
+        kill_on_preempt=task.preemptionPolicy.killOnPreempt,
     )
 
 

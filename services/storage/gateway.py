@@ -12,6 +12,7 @@ from collections.abc import Callable
 from services.storage.admission import Admission
 from services.storage.configs import Configs
 from services.storage.engine import Database
+from services.storage.evictions import Evictions
 from services.storage.goals import Goals
 from services.storage.hosts import Hosts, KillRow, LaunchRow, StatusOutcome
 from services.storage.jobs import Jobs
@@ -20,11 +21,22 @@ from services.storage.pods import Pods
 from services.storage.queries import Queries
 from services.storage.ready import Ready
 from services.storage.settling import Settling
-from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
+from services.storage.snapshot import (
+    AllocatedRange,
+    EvictionOrder,
+    EvictionResult,
+    HeldRange,
+    JobSnapshot,
+    PendingRange,
+    ResmgrSnapshot,
+)
 
 __all__ = [
     "AllocatedRange",
+    "EvictionOrder",
+    "EvictionResult",
     "Gateway",
+    "HeldRange",
     "JobSnapshot",
     "KillRow",
     "LaunchRow",
@@ -34,7 +46,7 @@ __all__ = [
 ]
 
 
-class Gateway(Jobs, Configs, Goals, Settling, Ready, Pods, Queries, Admission, Hosts, Leases):
+class Gateway(Jobs, Configs, Goals, Settling, Ready, Pods, Queries, Admission, Evictions, Hosts, Leases):
     """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
     name no time."""
 

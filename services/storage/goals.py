@@ -231,7 +231,8 @@ def _want_new_runs(
     ended = POD.c.state.in_(TERMINAL_NUMBERS)
     newer = POD.c.run_id + 1
     due = {"desired_run_id": newer, "next_run": int(NextRun.REPLACE), "due_ns": 0}
-    change_pods(conn, scope, sa.and_(current, ended), due, now_ns)
+    rests = sa.and_(wanted, POD.c.next_run == int(NextRun.NONE))  # it ended before a newer run took its place
+    change_pods(conn, scope, sa.and_(sa.or_(current, rests), ended), due, now_ns)
     change_pods(conn, scope, current, {"desired_run_id": newer, **words}, now_ns)
     query = sa.select(POD.c.instance_id).where(scope, wanted, POD.c.desired_run_id > POD.c.run_id)
     return list(conn.execute(query.order_by(POD.c.instance_id)).scalars())

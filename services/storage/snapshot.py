@@ -1,9 +1,10 @@
-"""What the resource manager rebuilds its memory from."""
+"""What the resource manager rebuilds its memory from, and what it says and hears of evictions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from peloton.model.respool import PoolSpec
 
@@ -20,12 +21,14 @@ class PendingRange:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedRange:
-    """Instances that hold resources of their pool. ``launched``: a host may know them (else they are READY)."""
+    """Instances that hold resources of their pool. ``launched``: a host may know them (else they are READY).
+    ``evicted``: they are on their way out."""
 
     start: int
     count: int
     config_version: int
     launched: bool
+    evicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +45,36 @@ class ResmgrSnapshot:
     pools: tuple[PoolSpec, ...]
     jobs: tuple[JobSnapshot, ...]  # those that have not ended, by id
     log_cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRange:
+    """Instances that hold resources and were queued together. ``is_leaving``: they will end, or run anew."""
+
+    queue_seq: int
+    start: int
+    count: int
+    config_version: int
+    is_launched: bool
+    is_leaving: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionOrder:
+    """Instances ``start .. start+count-1`` are to give their resources back; a gang is queued again as a whole."""
+
+    job_id: JobId
+    start: int
+    count: int
+    is_gang: bool
+    message: str
+
+
+@dataclass(slots=True)
+class EvictionResult:
+    """What became of the evicted pods of one job, as ``(start, count)`` ranges."""
+
+    job_id: JobId
+    queued: list[tuple[int, int, int]] = field(default_factory=list)  # (queue_seq, start, count), PENDING again
+    unqueued: list[tuple[int, int]] = field(default_factory=list)  # INITIALIZED: members of a gang wait for the rest
+    leaving: list[tuple[int, int]] = field(default_factory=list)  # PREEMPTING: their hosts are to end them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -13,9 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from peloton.model.ids import JobId, RespoolId
-from peloton.model.pod import PodState
+from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import plan_cycle
+from services.resmgr.preemption import evictable, order, questioned_jobs
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
 from services.storage.gateway import Gateway
@@ -100,6 +102,30 @@ class ResmgrMachine(RuleBasedStateMachine):
         job_id = self._job(pick)
         if job_id:
             self.world.finish(job_id, sorted(set(instances)), state)
+            self.world.settle(job_id)
+
+    @rule(pick=PICK, is_launched=st.booleans())
+    def evict(self, pick: int, is_launched: bool) -> None:
+        """A round in which every pool has been over its entitlement for long enough."""
+        job_id = self._job(pick)
+        if job_id and is_launched:
+            gangs = self.world.gateway.ready_gangs(job_id, 3)
+            rows = [(instance, run, "h", "a", {}) for gang in gangs for instance, run in gang.pods]
+            self.world.gateway.mark_launched(job_id, rows, 1)
+        self.read_log()
+        due = frozenset(range(len(self.state.tree.ids)))
+        held = self.world.gateway.held(questioned_jobs(self.state, due))
+        now = replace(self.state.snapshot(9), evictable=evictable(self.state, held, due, 9))
+        for result in self.world.gateway.evict([order(one) for one in plan_cycle(now).evictions]):
+            self.state.evict(result)
+
+    @rule(pick=PICK, limit=st.integers(1, 3))
+    def leave(self, pick: int, limit: int) -> None:
+        """Hosts end some of what is to end."""
+        job_id = self._job(pick)
+        if job_id:
+            told = self.world.gateway.mark_killing(job_id, limit, again=True)
+            self.world.gateway.apply_status([PodStatus(row[0], PodState.KILLED, 1) for row in told])
             self.world.settle(job_id)
 
     @rule()

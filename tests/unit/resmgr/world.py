@@ -19,7 +19,7 @@ from peloton.model.job import JobState
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from services.resmgr.accounts import COLUMNS
-from services.resmgr.ledger import IS_ALLOCATED, PENDING
+from services.resmgr.ledger import IS_ALLOCATED, LEAVING, PENDING
 from services.resmgr.loop import AdmissionLoop, LoopSettings
 from services.resmgr.pools import pool_spec, with_defaults
 from services.resmgr.state import ResmgrState
@@ -141,6 +141,7 @@ def facts(state: ResmgrState) -> dict[str, object]:
         jobs[job_id] = (
             np.flatnonzero(ledger.states == PENDING).tolist(),
             np.flatnonzero(IS_ALLOCATED[ledger.states]).tolist(),
+            np.flatnonzero(ledger.states == LEAVING).tolist(),
             ledger.pool_id,
             ledger.priority,
             ledger.gang_size,
@@ -154,5 +155,5 @@ def facts(state: ResmgrState) -> dict[str, object]:
     }
 
 
-def fast(**changes: float) -> LoopSettings:
+def fast(**changes: float | bool) -> LoopSettings:
     return replace(FAST, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,111 @@
+"""Preemption rounds: who has been over its entitlement for how long, and what may be evicted now.
+
+Which pods are on hosts, and which of them end anyway, is asked of storage when it matters: memory does not follow it.
+That pods were evicted and have not left yet is in memory, and is rebuilt like everything else. The counts of rounds are
+not: a new leader begins to count anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from peloton.model.ids import JobId, RespoolId
+from peloton.scheduling.admission import Usage
+from peloton.scheduling.cycle import Evictable
+from peloton.scheduling.preemption import Eviction, HeldRun, count_over, over_entitled, without
+from services.resmgr.accounts import Accounts
+from services.resmgr.ledger import HOLDING, IS_ALLOCATED, LEAVING, JobLedger
+from services.resmgr.state import ResmgrState
+from services.storage.gateway import EvictionOrder, HeldRange
+
+
+class PreemptionRounds:
+    def __init__(self, period_s: float, sustained_count: int, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._period_s = period_s
+        self._sustained_count = sustained_count
+        self._clock_s = clock_s
+        self._next_s = clock_s() + period_s
+        self._counts: dict[RespoolId, int] = {}
+
+    def is_time(self) -> bool:
+        return self._clock_s() >= self._next_s
+
+    def begin(self, state: ResmgrState) -> frozenset[int]:
+        """Count this round; returns the rows of pools that have been over for long enough, whose count begins anew."""
+        self._next_s = self._clock_s() + self._period_s
+        if state.entitlement is None:
+            return frozenset()
+        left = without(state.accounts.usage, leaving(state))
+        rows = over_entitled(state.tree, state.entitlement, left)
+        self._counts = count_over(state.tree, rows, self._counts)
+        due = {row for row in rows if self._counts[state.tree.ids[row]] >= self._sustained_count}
+        for row in due:
+            del self._counts[state.tree.ids[row]]
+        return frozenset(due)
+
+
+def questioned_jobs(state: ResmgrState, due: frozenset[int]) -> list[JobId]:
+    """Jobs of which something may be evicted: of pools that are due, or below the priority of what waits there."""
+    if not state.waiting.pools:
+        return []
+    waits = {
+        pool_id: max(queue[0].priority for queue in queues.values()) for pool_id, queues in state.waiting.pools.items()
+    }
+    due_pools = {state.tree.ids[row] for row in due}
+    return [
+        job.job_id
+        for job in state.jobs.values()
+        if job.allocated_count
+        and (job.pool_id in due_pools or (job.pool_id in waits and waits[job.pool_id] > job.priority))
+    ]
+
+
+def leaving(state: ResmgrState, more: Mapping[JobId, np.ndarray] | None = None) -> Usage:
+    """What evicted pods still hold; for the jobs of ``more`` these instances instead."""
+    accounts = Accounts(state.tree)
+    instances = {job_id: np.flatnonzero(state.jobs[job_id].states == LEAVING) for job_id in state.evicted}
+    for job_id, own in (instances | dict(more or {})).items():
+        ledger = state.jobs[job_id]
+        for count, footprint in ledger.footprints.tally(own):
+            accounts.hold(ledger.pool_id, footprint, count)
+    return accounts.usage
+
+
+def evictable(
+    state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], due: frozenset[int], pod_limit: int
+) -> Evictable:
+    """What storage says of the questioned jobs, in the words of the selection."""
+    runs: list[HeldRun] = []
+    gone: dict[JobId, np.ndarray] = {}
+    for job_id, ranges in held.items():
+        ledger = state.jobs.get(job_id)
+        row = None if ledger is None else state.tree.row.get(ledger.pool_id)
+        if ledger is None or row is None:
+            continue
+        stays = [span for span in ranges if not span.is_leaving]
+        gone[job_id] = _others(ledger, stays)
+        runs += [HeldRun(row, run, is_launched) for run, is_launched in ledger.held_runs(stays)]
+    return Evictable(runs, leaving(state, gone), due, pod_limit)
+
+
+def _others(ledger: JobLedger, stays: Sequence[HeldRange]) -> np.ndarray:
+    """Instances that memory counts as allocated and that are not among those that stay."""
+    goes = IS_ALLOCATED[ledger.states]
+    for span in stays:
+        mine = ledger.states[span.start : span.start + span.count]
+        assert (mine == HOLDING).all(), f"pods of {ledger.job_id} in {span.start}+{span.count} hold no resources here"
+        goes[span.start : span.start + span.count] = False
+    return np.flatnonzero(goes)
+
+
+def order(eviction: Eviction) -> EvictionOrder:
+    run = eviction.run
+    return EvictionOrder(run.job_id, run.start, run.pod_count, run.gang_size > 1, str(eviction.grounds))
+
+
+def summary(evictions: Sequence[Eviction]) -> str:
+    pods = sum(one.run.pod_count for one in evictions)
+    return f"{pods} pods evicted in {len(evictions)} runs; the first: {evictions[0].grounds}"

@@ -1,0 +1,167 @@
+"""Preemption: which pods may be evicted, and the eviction itself. Each job is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL
+from peloton.model.pod import ALLOCATED, ON_HOST, PodState, TerminationReason
+from services.storage.codec import job_record, stored_text
+from services.storage.configs import read_facts
+from services.storage.engine import lock_job
+from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange
+from services.storage.store import (
+    INITIALIZED,
+    KILLED,
+    KILLING,
+    ON_HOST_NUMBERS,
+    PENDING,
+    READY,
+    Store,
+    among,
+    as_ranges,
+    change_pods,
+    in_range,
+    numbers,
+    terminated,
+)
+from services.storage.tables import POD
+
+EVICTION_REASON = "EvictionReason_PREEMPTION"
+EVICTION_MESSAGE = "evicting running task: "
+PREEMPTING = POD_STATE_NUMBERS[PodState.PREEMPTING]
+_ALLOCATED_NUMBERS = numbers(ALLOCATED)
+_STAYING_NUMBERS = numbers(ON_HOST - {PodState.KILLING, PodState.PREEMPTING})
+
+
+def is_evicted() -> sa.ColumnElement[bool]:
+    """Of a pod on a host: it was told to leave for somebody else."""
+    reason = POD.c.termination == TERMINATION_NUMBERS[TerminationReason.PREEMPTED_RESOURCES]
+    return sa.and_(reason, sa.or_(POD.c.goal == KILLED, POD.c.desired_run_id > POD.c.run_id))
+
+
+class Evictions(Store):
+    def held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
+        """What pods of these jobs hold resources, as ranges by start, all at one moment."""
+        on_host = POD.c.state.in_(ON_HOST_NUMBERS)
+        newer = sa.and_(on_host, POD.c.desired_run_id > POD.c.run_id)
+        leaves = sa.or_(POD.c.goal == KILLED, POD.c.state == KILLING, newer)
+        key = POD.c.queue_seq * 4 + sa.case((on_host, 2), else_=0) + sa.case((leaves, 1), else_=0)
+
+        def work(conn: sa.Connection) -> dict[JobId, list[HeldRange]]:
+            found: dict[JobId, list[HeldRange]] = {}
+            for job_id in job_ids:
+                query = runs_of(job_id, POD.c.state.in_(_ALLOCATED_NUMBERS), key).order_by("start")
+                found[job_id] = [
+                    HeldRange(number // 4, start, count, version, bool(number & 2), bool(number & 1))
+                    for number, start, count, version in conn.execute(query)
+                ]
+            return found
+
+        return self.db.read(work)
+
+    def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:
+        """READY pods are PENDING again, in their old place; pods on hosts become PREEMPTING and want a new run, or,
+        with killOnPreempt, their end. Pods that end anyway are passed over.
+
+        A gang of which a part has been launched already gathers again: its READY members are INITIALIZED once more.
+        """
+        results: list[EvictionResult] = []
+        by_job = groupby(sorted(orders, key=lambda order: (order.job_id, order.start)), key=lambda order: order.job_id)
+        for job_id, mine in by_job:
+            results.append(self.db.write(partial(_evict, job_id=job_id, orders=list(mine), now_ns=self.clock_ns())))
+        return results
+
+
+def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], now_ns: int) -> EvictionResult:
+    result = EvictionResult(job_id)
+    row = lock_job(conn, job_id)
+    if row is None or job_record(row).state in JOB_TERMINAL:
+        return result
+    for order in orders:
+        scope = in_range(job_id, order.start, order.count)
+        query = sa.select(POD.c.instance_id, POD.c.state, POD.c.queue_seq, POD.c.config_version).where(
+            scope, POD.c.goal != KILLED
+        )
+        ready = POD.c.state == READY
+        staying = sa.and_(POD.c.state.in_(_STAYING_NUMBERS), POD.c.desired_run_id <= POD.c.run_id)
+        pods = conn.execute(query.where(sa.or_(ready, staying)).order_by(POD.c.instance_id)).all()
+        waiting = [(pod.instance_id, pod.queue_seq) for pod in pods if pod.state == READY]
+        on_hosts = [(pod.instance_id, pod.config_version) for pod in pods if pod.state != READY]
+        words = {"message": stored_text(order.message), "reason": EVICTION_REASON}
+        if waiting:
+            _send_back(conn, order, waiting, bool(on_hosts) and order.is_gang, words, now_ns, result)
+        if on_hosts:
+            words["message"] = stored_text(EVICTION_MESSAGE + order.message)
+            _send_away(conn, job_id, on_hosts, words, now_ns)
+            result.leaving += as_ranges(instance for instance, _ in on_hosts)
+    return result
+
+
+def _send_back(
+    conn: sa.Connection,
+    order: EvictionOrder,
+    waiting: Sequence[tuple[int, int]],
+    is_to_gather: bool,
+    words: dict[str, Any],
+    now_ns: int,
+    result: EvictionResult,
+) -> None:
+    """Pods that no host knows yet: ``(instance, queue_seq)``."""
+    scope = among(conn, order.job_id, [instance for instance, _ in waiting])
+    if is_to_gather:
+        change_pods(conn, scope, sa.true(), {"state": INITIALIZED, "queue_seq": 0, **words}, now_ns)
+        result.unqueued += as_ranges(instance for instance, _ in waiting)
+        return
+    change_pods(conn, scope, sa.true(), {"state": PENDING, **words}, now_ns)
+    for seq in sorted({seq for _, seq in waiting}):
+        ranges = as_ranges(instance for instance, own in waiting if own == seq)
+        result.queued += [(seq, start, count) for start, count in ranges]
+
+
+def _send_away(
+    conn: sa.Connection, job_id: JobId, on_hosts: Sequence[tuple[int, int]], words: dict[str, Any], now_ns: int
+) -> None:
+    """Pods on hosts, ``(instance, config version)``: they end, and run anew unless they are not to."""
+    span = (on_hosts[0][0], on_hosts[-1][0])
+    facts = {version: read_facts(conn, job_id, version, span) for version in {version for _, version in on_hosts}}
+    ending: dict[bool, list[int]] = {True: [], False: []}
+    for instance, version in on_hosts:
+        default, overridden = facts[version]
+        own = overridden.get(instance, default)
+        assert own is not None, f"job {job_id} has no configuration {version}"
+        ending[own.kill_on_preempt].append(instance)
+    values = {"state": PREEMPTING, **words, **terminated(TerminationReason.PREEMPTED_RESOURCES)}
+    fate: dict[bool, dict[str, Any]] = {True: {"goal": KILLED}, False: {"desired_run_id": POD.c.run_id + 1}}
+    for is_final, instances in ending.items():
+        if instances:
+            change_pods(conn, among(conn, job_id, instances), sa.true(), {**values, **fate[is_final]}, now_ns)
+
+
+def runs_of(job_id: str, condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Runs of instances alike in ``key`` and configuration: (key, start, count, config version).
+
+    Within a run instance ids and row numbers rise alike, so their difference names the run.
+    """
+    labelled = (
+        sa.select(key.label("key"), POD.c.instance_id, POD.c.config_version)
+        .where(POD.c.job_id == job_id, condition)
+        .subquery()
+    )
+    order = sa.func.row_number().over(
+        partition_by=(labelled.c.key, labelled.c.config_version), order_by=labelled.c.instance_id
+    )
+    pods = sa.select(labelled, (labelled.c.instance_id - order).label("run")).subquery()
+    return sa.select(
+        pods.c.key,
+        sa.func.min(pods.c.instance_id).label("start"),
+        sa.func.count(),
+        pods.c.config_version,
+    ).group_by(pods.c.key, pods.c.config_version, pods.c.run)

@@ -1,0 +1,161 @@
+"""Evictions in storage: who goes back to the queue, who ends on its host, and what is remembered of it."""
+
+from __future__ import annotations
+
+from peloton.model.pod import PodState, TerminationReason
+from services.storage.gateway import AllocatedRange, EvictionOrder, EvictionResult, Gateway, HeldRange
+from tests.conformance.storage.builders import (
+    NOW,
+    READY,
+    I,
+    K,
+    P,
+    R,
+    S,
+    a_config,
+    a_job,
+    a_running_job,
+    admit,
+    create,
+    launch,
+    pod,
+    queue,
+    report,
+    run,
+    settle_all,
+    states,
+)
+
+PREEMPTING, RUNNING, KILLING = PodState.PREEMPTING, R, PodState.KILLING
+WHY = "preempted for job x"
+MESSAGE, REASON = f"evicting running task: {WHY}", "EvictionReason_PREEMPTION"
+
+
+def test_admitted_pods_go_back_to_their_place(gateway: Gateway) -> None:
+    """READY pods are PENDING under the number they were queued by, with the reason; others stay READY."""
+    job_id = a_job(gateway, 4)
+    queue(gateway, job_id, queue_seq=7)
+    gateway.mark_ready([(job_id, 0, 4)])
+
+    results = gateway.evict([EvictionOrder(job_id, 2, 2, False, WHY)])
+
+    assert results == [EvictionResult(job_id, queued=[(7, 2, 2)])]
+    assert states(gateway, job_id) == [READY, READY, P, P]
+    assert (pod(gateway, job_id, 3).message, pod(gateway, job_id, 3).reason) == (WHY, REASON)
+    assert [(7, 2, 2)] == [(p.queue_seq, p.start, p.count) for p in gateway.snapshot().jobs[0].pending]
+
+
+def test_running_pods_end_and_run_anew(gateway: Gateway) -> None:
+    """A pod on a host is PREEMPTING, is killed, gets its next run, and has not failed; its events say why."""
+    job_id = a_running_job(gateway, 2)
+
+    results = gateway.evict([EvictionOrder(job_id, 1, 1, False, WHY)])
+
+    assert results == [EvictionResult(job_id, leaving=[(1, 1)])]
+    evicted = pod(gateway, job_id, 1)
+    assert (evicted.state, evicted.message, evicted.reason) == (PREEMPTING, MESSAGE, REASON)
+    assert gateway.settle(job_id, NOW).kill_count == 1
+    assert [row[0].instance_id for row in gateway.mark_killing(job_id, 10)] == [1]
+    report(gateway, job_id, [1], K)
+    ended = pod(gateway, job_id, 1)
+    assert ended.termination is not None
+    assert (ended.termination.reason, ended.failure_count) == (TerminationReason.PREEMPTED_RESOURCES, 0)
+    settle_all(gateway, job_id)
+    again = pod(gateway, job_id, 1)
+    assert (again.state, again.run_id, again.termination) == (I, 2, None)
+    told = [(event.state, event.message) for event in gateway.pod_events(job_id, 1, run_id=1)]
+    assert (PREEMPTING, MESSAGE) in told
+
+
+def test_an_eviction_is_told_once(gateway: Gateway) -> None:
+    """Pods that leave already, or are to be killed, are passed over."""
+    job_id = a_running_job(gateway, 3)
+    gateway.set_pod_goals(job_id, [(0, 1)], K, NOW, "stop")
+    gateway.evict([EvictionOrder(job_id, 1, 1, False, WHY)])
+
+    assert [EvictionResult(job_id, leaving=[(2, 1)])] == gateway.evict([EvictionOrder(job_id, 0, 3, False, WHY)])
+    assert pod(gateway, job_id, 1).desired_run_id == 2
+
+
+def test_kill_on_preempt_is_the_end(gateway: Gateway) -> None:
+    """A pod that wants to be killed when preempted is not run again; an override of one instance counts."""
+    config = a_config(2, retries=3)
+    config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    run(gateway, job_id)
+
+    gateway.evict([EvictionOrder(job_id, 0, 2, False, WHY)])
+    gateway.mark_killing(job_id, 10)
+    report(gateway, job_id, [0, 1], K)
+    settle_all(gateway, job_id)
+
+    assert states(gateway, job_id) == [I, K]
+    assert [pod(gateway, job_id, i).failure_count for i in range(2)] == [0, 0]
+    assert pod(gateway, job_id, 1).reason == REASON
+
+
+def test_who_succeeds_while_leaving_has_succeeded(gateway: Gateway) -> None:
+    """A pod that ended well before its kill came is done; a restart that is asked for gives it a run."""
+    job_id = a_running_job(gateway, 2)
+    gateway.evict([EvictionOrder(job_id, 0, 2, False, WHY)])
+
+    report(gateway, job_id, [0], S)
+    settle_all(gateway, job_id)
+
+    assert states(gateway, job_id) == [S, PREEMPTING]
+    assert gateway.want_new_runs(job_id, [(0, 1)]) == [0]
+    settle_all(gateway, job_id)
+    assert states(gateway, job_id) == [I, PREEMPTING]
+
+
+def test_an_evicted_gang_is_queued_as_a_gang(gateway: Gateway) -> None:
+    """Members that have ended wait for those that have not; other pods of the job do not wait."""
+    job_id = a_running_job(gateway, 4, minimumRunningInstances=3)
+    gateway.evict([EvictionOrder(job_id, 0, 4, True, WHY)])
+    gateway.mark_killing(job_id, 10)
+
+    report(gateway, job_id, [0, 3], K)
+    assert [] == gateway.queueable(job_id, 10)
+    settle_all(gateway, job_id)
+    assert [(3, 1)] == gateway.queueable(job_id, 10)
+    report(gateway, job_id, [1, 2], K)
+    settle_all(gateway, job_id)
+    assert [(0, 3), (3, 1)] == gateway.queueable(job_id, 10)
+
+
+def test_a_gang_between_queue_and_hosts_gathers(gateway: Gateway) -> None:
+    """When a part of the gang is launched, its READY members leave the queue's books and wait for the others."""
+    job_id = a_job(gateway, 3, minimumRunningInstances=3)
+    admit(gateway, job_id)
+    gateway.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW)
+
+    results = gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY)])
+
+    assert results == [EvictionResult(job_id, unqueued=[(1, 2)], leaving=[(0, 1)])]
+    assert states(gateway, job_id) == [PREEMPTING, I, I]
+    assert [] == gateway.queueable(job_id, 10)
+
+
+def test_what_is_held_and_leaving_is_found_again(gateway: Gateway) -> None:
+    """Ranges tell who is launched and who leaves; the snapshot tells who was evicted."""
+    job_id = a_job(gateway, 5)
+    queue(gateway, job_id, queue_seq=3)
+    gateway.mark_ready([(job_id, 0, 5)])
+    launch(gateway, job_id, limit=3)
+    gateway.evict([EvictionOrder(job_id, 0, 1, False, WHY)])
+    gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+
+    assert gateway.held([job_id]) == {
+        job_id: [
+            HeldRange(3, 0, 2, 1, is_launched=True, is_leaving=True),
+            HeldRange(3, 2, 1, 1, is_launched=True, is_leaving=False),
+            HeldRange(3, 3, 2, 1, is_launched=False, is_leaving=False),
+        ]
+    }
+    assert gateway.snapshot().jobs[0].allocated == (
+        AllocatedRange(0, 1, 1, True, True),
+        AllocatedRange(1, 2, 1, True, False),
+        AllocatedRange(3, 2, 1, False, False),
+    )
+    assert states(gateway, job_id) == [PREEMPTING, PodState.LAUNCHED, PodState.LAUNCHED, READY, READY]

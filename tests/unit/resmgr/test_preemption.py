@@ -1,0 +1,134 @@
+"""Preemption in the admission loop, against a real store: what is committed, who is told, what survives kill -9."""
+
+from __future__ import annotations
+
+from peloton.model.ids import JobId
+from peloton.model.pod import PodState, PodStatus
+from services.resmgr.loop import AdmissionLoop
+from services.resmgr.preemption import PreemptionRounds
+from services.resmgr.recovery import rebuild
+from tests.unit.resmgr.test_loop import running, until
+from tests.unit.resmgr.world import World, facts, fast
+
+PENDING, READY, PREEMPTING, RUNNING = PodState.PENDING, PodState.READY, PodState.PREEMPTING, PodState.RUNNING
+ROUNDS = fast(preemption_period_s=0.05, sustained_over_count=2)
+
+
+def start(world: World, job_id: JobId) -> None:
+    """Admitted pods are on hosts and run."""
+    rows = [
+        (instance, run, "h1", "a1", {})
+        for gang in world.gateway.ready_gangs(job_id, 1000)
+        for instance, run in gang.pods
+    ]
+    taken = world.gateway.mark_launched(job_id, rows, world.now_ns)
+    pods = [pod.pod_id for pod in world.gateway.pods(job_id, 0, 1000) if pod.instance_id in taken]
+    world.gateway.apply_status([PodStatus(pod, RUNNING, world.now_ns, "h1", "a1") for pod in pods])
+
+
+def end(world: World, job_id: JobId) -> None:
+    """Hosts end what is to end, and the job settles."""
+    told = world.gateway.mark_killing(job_id, 1000)
+    world.gateway.apply_status([PodStatus(row[0], PodState.KILLED, world.now_ns, "h1", "a1") for row in told])
+    world.settle(job_id)
+
+
+def two_pools(world: World) -> tuple[JobId, JobId]:
+    """A job for all of the cluster, and one for the half that is its pool's."""
+    a, b = world.pool("a", 50, 100), world.pool("b", 50, 100)
+    return world.job(a, 10, cpu=10), world.job(b, 5, cpu=10)
+
+
+async def lend(world: World, loop: AdmissionLoop, borrower: JobId, owner: JobId, is_running: bool = True) -> None:
+    """The pods of one pool fill the hosts, and then the other pool wants its half."""
+    await loop.enqueue(borrower, 10)
+    await until(lambda: world.states(borrower) == {READY: list(range(10))})
+    if is_running:
+        start(world, borrower)
+    await loop.enqueue(owner, 5)
+
+
+async def test_a_pool_gets_back_what_it_lent(world: World) -> None:
+    """The youngest half leaves its hosts, its jobs are told, and the owner's pods are admitted when it has left."""
+    borrower, owner = two_pools(world)
+    async with running(world, ROUNDS) as loop:
+        await lend(world, loop, borrower, owner)
+        world.lifecycles.woken.clear()
+        await until(lambda: borrower in world.lifecycles.woken)
+
+        assert world.states(borrower) == {RUNNING: [0, 1, 2, 3, 4], PREEMPTING: [5, 6, 7, 8, 9]}
+        evicted = world.gateway.pod(borrower, 9)
+        assert evicted is not None
+        assert evicted.message == (
+            f"evicting running task: preempted for job {owner} of /b, which wants cpu 10: "
+            "/a holds 100 and is entitled to 50"
+        )
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        end(world, borrower)
+        await loop.enqueue(borrower, 10)
+        await until(lambda: world.states(owner) == {READY: [0, 1, 2, 3, 4]})
+        loop.state.validate()
+        assert world.states(borrower) == {RUNNING: [0, 1, 2, 3, 4], PENDING: [5, 6, 7, 8, 9]}
+
+
+async def test_admitted_pods_go_back_in_their_place(world: World) -> None:
+    """Pods that no host knows yet wait again, ahead of what was queued later."""
+    borrower, owner = two_pools(world)
+    async with running(world, ROUNDS) as loop:
+        await lend(world, loop, borrower, owner, is_running=False)
+        await until(lambda: world.states(owner) == {READY: [0, 1, 2, 3, 4]})
+
+        assert world.states(borrower) == {READY: [0, 1, 2, 3, 4], PENDING: [5, 6, 7, 8, 9]}
+        loop.state.validate()
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+
+
+async def test_one_deficit_evicts_once_even_after_a_crash(world: World) -> None:
+    """A new resource manager knows who is on the way out, and evicts nobody else for the same gangs."""
+    borrower, owner = two_pools(world)
+    async with running(world, ROUNDS) as loop:
+        await lend(world, loop, borrower, owner)
+        await until(lambda: len(world.states(borrower).get(PREEMPTING, [])) == 5)
+
+    async with running(world, ROUNDS) as loop:
+        rounds = 0
+        real, begin = loop._rounds, PreemptionRounds.begin
+
+        def counted(state: object) -> frozenset[int]:
+            nonlocal rounds
+            rounds += 1
+            return begin(real, state)  # type: ignore[arg-type]
+
+        loop._rounds.begin = counted  # type: ignore[method-assign, assignment]
+        await until(lambda: rounds >= 6)
+        assert len(world.states(borrower)[PREEMPTING]) == 5
+        assert loop.state.evicted == {borrower}
+
+
+async def test_priority_inside_a_pool(world: World) -> None:
+    """A gang of higher priority evicts lower ones of its pool in the next round, and gets their room."""
+    pool = world.pool("p", 10, 10)
+    low, high = world.job(pool, 10), world.job(pool, 3, gang=3, priority=5)
+    async with running(world, ROUNDS) as loop:
+        await loop.enqueue(low, 10)
+        await until(lambda: world.states(low) == {READY: list(range(10))})
+        start(world, low)
+        await loop.enqueue(high, 3)
+        await until(lambda: world.states(low) == {RUNNING: list(range(7)), PREEMPTING: [7, 8, 9]})
+
+        end(world, low)
+        await loop.enqueue(low, 10)
+        await until(lambda: world.states(high) == {READY: [0, 1, 2]})
+        assert world.states(low) == {RUNNING: list(range(7)), PENDING: [7, 8, 9]}
+
+
+async def test_disabled(world: World) -> None:
+    """Without preemption nobody is evicted, however long the other pool waits."""
+    borrower, owner = two_pools(world)
+    async with running(world, fast(preemption_period_s=0.01, sustained_over_count=1, preempts=False)) as loop:
+        await lend(world, loop, borrower, owner)
+        for _ in range(5):
+            await loop.run_cycle()
+
+        assert world.states(borrower) == {RUNNING: list(range(10))}
+        assert world.states(owner) == {PENDING: [0, 1, 2, 3, 4]}
