@@ -74,14 +74,21 @@ class Cluster:
 
     # Pools and jobs.
 
-    def pool(self, name: str, cpu: float = 1e4, memory: float = 1e7, disk: float = 1e8, gpu: float = 0) -> str:
-        """Create a first-level pool whose limits are cut to the cluster's; returns its id."""
+    def capacity(self, kind: str = "cpu") -> float:
+        root = self.client.respools.GetResourcePool(respool_pb2.GetRequest()).poolinfo.config
+        return next(float(r.limit) for r in root.resources if r.kind == kind)
+
+    def pool(
+        self, name: str, cpu: float = 1e4, memory: float = 1e7, disk: float = 1e8, gpu: float = 0, own_cpu: float = 0
+    ) -> str:
+        """Create a first-level pool whose limits are cut to the cluster's; ``own_cpu`` is reserved. Returns its id."""
         root = self.client.respools.GetResourcePool(respool_pb2.GetRequest()).poolinfo.config
         capacity = {r.kind: r.limit for r in root.resources}
         wanted = {"cpu": cpu, "memory": memory, "disk": disk, "gpu": gpu}
         config = respool_pb2.ResourcePoolConfig(name=name, parent={"value": "root"})
         for kind, limit in wanted.items():
-            config.resources.add(kind=kind, reservation=0, limit=min(limit, capacity.get(kind, 0)), share=1)
+            reserved = own_cpu if kind == "cpu" else 0
+            config.resources.add(kind=kind, reservation=reserved, limit=min(limit, capacity.get(kind, 0)), share=1)
         answer = self.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=config))
         assert not answer.HasField("error"), answer.error
         return str(answer.result.value)
