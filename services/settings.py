@@ -58,7 +58,7 @@ class Settings:
 _KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
     "int": (int, "a number"),
     "float": (float, "a number"),
-    "bool": ({"true": True, "false": False}.__getitem__, "true or false"),
+    "bool": (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
 }
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from peloton.scheduling.admission import Admission, Queues, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
-from peloton.scheduling.preemption import Eviction, HeldRun, preempt, without
+from peloton.scheduling.eviction import Eviction, HeldRun
+from peloton.scheduling.preemption import preempt, without
 from peloton.scheduling.tree import Ints, PoolTree
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -38,97 +37,13 @@ from peloton.scheduling.admission import (
     Rule,
     Usage,
     first_refusal,
-    shown_amount,
 )
 from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, Grounds, HeldRun, PreemptionPolicy
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 WAITING_RUNS_MAX = 10_000
 """Waiting runs looked at in one round."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldRun:
-    """Admitted gangs of pool row ``pool``. Of a gang some members of which have ended, ``run.need`` is of the rest.
-
-    ``is_launched``: a host knows them; else they are READY.
-    """
-
-    pool: int
-    run: GangRun
-    is_launched: bool
-
-
-class PreemptionPolicy(Protocol):
-    """What a pool decides by; see POLICIES."""
-
-    def order(self, held: HeldRun) -> tuple[int, ...]:
-        """Sort key: who goes first."""
-        ...
-
-    def may_evict(self, waiting: GangRun, held: GangRun) -> bool:
-        """Whether one gang may evict another of the same pool; must be a strict order, else they would take turns."""
-        ...
-
-
-class PriorityFifo:
-    """Revocable first, READY before launched, the lowest priority first, and of equals who came last."""
-
-    def order(self, held: HeldRun) -> tuple[int, ...]:
-        run = held.run
-        return (not run.revocable, held.is_launched, run.priority, -run.queue_seq, -run.start)
-
-    def may_evict(self, waiting: GangRun, held: GangRun) -> bool:
-        return held.priority < waiting.priority
-
-
-DEFAULT_POLICY = "PriorityFIFO"
-POLICIES: dict[str, PreemptionPolicy] = {DEFAULT_POLICY: PriorityFifo()}
-"""By the name that a pool's configuration gives its ``policy``. A new one goes here, and into the .proto's enum."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grounds:
-    """Why gangs are evicted and for whom. Amounts are in the small units of ``Resources``.
-
-    Between pools ``held`` is what the victim's pool holds and ``bound`` its entitlement; inside a pool ``held`` is what
-    is used of the rule's ``bound``.
-    """
-
-    rule: Rule
-    pool_path: str  # of the victim
-    for_pool: str
-    for_job: str
-    kind: str
-    wanted: int
-    held: int
-    bound: int
-    priority: int = 0  # of the waiting gang
-    own_priority: int = 0
-
-    @property
-    def is_inside(self) -> bool:
-        return self.pool_path == self.for_pool
-
-    def __str__(self) -> str:
-        wanted, held, bound = (shown_amount(self.kind, amount) for amount in (self.wanted, self.held, self.bound))
-        asked = f"preempted for job {self.for_job} of {self.for_pool}, which wants {self.kind} {wanted}: "
-        if self.is_inside and self.priority > self.own_priority:
-            return (
-                f"{asked}its priority is {self.priority}, this one's {self.own_priority}, "
-                f"and {held} of the {self.rule} {bound} is used"
-            )
-        return f"{asked}{self.pool_path} holds {held} and is entitled to {bound}"
-
-
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """All gangs of ``run`` in pool row ``pool`` give their resources back."""
-
-    pool: int
-    run: GangRun
-    is_launched: bool
-    grounds: Grounds
 
 
 def over_entitled(tree: PoolTree, entitlement: Entitlement, usage: Usage) -> list[int]:
@@ -212,17 +127,17 @@ class _Selection:
         bounds = self.ledger.bounds(row, run)
         count = min(run.gang_count, *(bound.gangs_that_fit(run.need) for bound in bounds))
         self._grant(row, run, count, bounds)
-        trial = run.gang_count - count if self._may_help(row, run) else 0
+        trial = self._most(row, run, run.gang_count - count, bounds)
         while trial > 0:
             picks = self._make_room(row, run, trial, bounds)
             if picks is None:
                 trial //= 2
                 continue
             self._picks += picks
-            self._pods_left -= sum(pick.count * pick.candidate.held.run.gang_size for pick in picks)
+            self._pods_left = self._left(picks)
             self._grant(row, run, trial, bounds)
             count += trial
-            trial = min(trial, run.gang_count - count)
+            trial = min(trial, self._most(row, run, run.gang_count - count, bounds))
         return count
 
     def _grant(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> None:
@@ -233,9 +148,26 @@ class _Selection:
             kinds = self._kept.setdefault((id(bound.used), id(bound.allowed)), (bound, set()))[1]
             kinds |= {k for k, amount in enumerate(run.need) if amount and not (bound.skip_cpu and k == CPU)}
 
-    def _may_help(self, row: int, run: GangRun) -> bool:
-        own = (self._yields(row, run, one) for one in self._own.get(row, ()) if one.left)
-        return any(own) or any(_is_other(row, run, one) for one in self._due if one.left)
+    def _most(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
+        """More of the ``rest`` than this cannot be served: what the pool itself has room for, were all evicted that
+        may be."""
+        own = [one for one in self._own.get(row, ()) if one.left and self._yields(row, run, one)]
+        if self._pods_left <= 0 or rest == 0 or not (own or self._due):
+            return 0
+        mine = self._own_columns(row)
+        for bound in bounds:
+            if id(bound.used) in mine and bound.used is not self.ledger.amounts("physical", row):
+                for kind, _ in bound.short(run.need, rest):
+                    freed = sum(one.held.run.need[kind] * one.left for one in own)
+                    rest = min(rest, (bound.allowed[kind] - bound.used[kind] + freed) // run.need[kind])
+        return max(rest, 0)
+
+    def _left(self, picks: Sequence[_Pick]) -> int:
+        """How many more pods may be evicted."""
+        return self._pods_left - sum(pick.count * pick.candidate.held.run.gang_size for pick in picks)
+
+    def _own_columns(self, row: int) -> set[int]:
+        return {id(self.ledger.amounts(name, row)) for name in ("non_slack", "slack", "controller", "physical")}
 
     def _yields(self, row: int, waiting: GangRun, one: _Candidate) -> bool:
         """Whether the candidate, of the same pool, may be evicted for the waiting gang."""
@@ -247,33 +179,62 @@ class _Selection:
     def _make_room(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> list[_Pick] | None:
         """Evict until ``count`` gangs fit; None, and nothing changed, when they cannot."""
         picks: list[_Pick] = []
-        pods_left = self._pods_left
-        own = {id(self.ledger.amounts(name, row)) for name in ("non_slack", "slack", "controller", "physical")}
-        chain = [(one, True) for one in self._own.get(row, ()) if self._yields(row, run, one)]
-        chain += [(one, False) for one in self._due if _is_other(row, run, one)]
-        for one, is_inside in chain:
+        self._inside(row, run, count, bounds, picks)
+        short = _shortages(bounds, run, count)
+        if short:
+            self._between(row, run, count, bounds, picks)
             short = _shortages(bounds, run, count)
-            if not short:
-                break
-            if is_inside:
-                short = [lack for lack in short if id(lack[0].used) in own]
-            pick = self._pick(row, run, one, short, is_inside, pods_left)
-            if pick is not None:
-                picks.append(pick)
-                pods_left -= pick.count * one.held.run.gang_size
-        if _shortages(bounds, run, count):
+        if short:
             self._undo(picks)
             return None
         return picks
 
+    def _inside(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
+        mine = self._own_columns(row)
+        for one in self._own.get(row, ()):
+            if one.left and self._yields(row, run, one):
+                short = [lack for lack in _shortages(bounds, run, count) if id(lack[0].used) in mine]
+                if not short:
+                    return
+                self._pick(row, run, one, short, True, picks)
+
+    def _between(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
+        """Also keeps the list of candidates short: a pool that has given all it must does not come back into it."""
+        short = _shortages(bounds, run, count)
+        mine = self._own_columns(row) - {id(self.ledger.amounts("physical", row))}
+        if any(id(bound.used) in mine for bound, _, _ in short):
+            return  # what it lacks is its own pool's: nobody else can give that
+        is_over: dict[tuple[int, bool], bool] = {}
+        useless = 0
+        for one in self._due:
+            if not short or self._left(picks) <= 0:
+                break
+            column = (one.held.pool, one.held.run.revocable)
+            if column not in is_over:
+                is_over[column] = any(over > 0 for over in self._over(one.held))
+            if one.left == 0 or not is_over[column]:
+                useless += 1
+            elif _is_other(row, run, one) and self._pick(row, run, one, short, False, picks):
+                is_over.pop(column)
+                short = _shortages(bounds, run, count)
+        if not short and useless * 2 > len(self._due):
+            self._due = [one for one in self._due if one.left and any(over > 0 for over in self._over(one.held))]
+
     def _pick(
-        self, row: int, waiting: GangRun, one: _Candidate, short: Sequence[Shortage], is_inside: bool, pods_left: int
-    ) -> _Pick | None:
-        """As many gangs of the candidate as help, and the grounds; None when none does."""
+        self,
+        row: int,
+        waiting: GangRun,
+        one: _Candidate,
+        short: Sequence[Shortage],
+        is_inside: bool,
+        picks: list[_Pick],
+    ) -> bool:
+        """Pick as many gangs of the candidate as help; returns whether any does."""
         held, pool = one.held.run, one.held.pool
         helps = self._what_helps(one, short, is_inside)
-        if not helps or one.left == 0 or pods_left <= 0:
-            return None
+        pods_left = self._left(picks)
+        if not helps or pods_left <= 0:
+            return False
         count = max(-(-lacking // held.need[kind]) for _, kind, lacking in helps)
         bound, kind, _ = helps[0]
         used, may = bound.used[kind], bound.allowed[kind]
@@ -300,7 +261,8 @@ class _Selection:
         )
         self.ledger.take(pool, held, -count)
         one.left -= count
-        return _Pick(one, count, grounds)
+        picks.append(_Pick(one, count, grounds))
+        return True
 
     def _what_helps(self, one: _Candidate, short: Sequence[Shortage], is_inside: bool) -> list[Shortage]:
         """The shortages that an eviction of the candidate makes smaller, and may."""

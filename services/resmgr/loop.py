@@ -20,7 +20,7 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
-from peloton.scheduling.preemption import Eviction
+from peloton.scheduling.eviction import Eviction
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range

@@ -38,7 +38,7 @@ def pool_spec(pool_id: RespoolId, config: pb.ResourcePoolConfig) -> PoolSpec:
         resources=tuple(_pool_resource(kind, wire.get(kind, pb.ResourceConfig(share=1))) for kind in RESOURCE_KINDS),
         controller_limit_percent=config.controllerLimit.maxPercent if config.HasField("controllerLimit") else None,
         slack_limit_percent=config.slackLimit.maxPercent if config.HasField("slackLimit") else None,
-        policy=pb.SchedulingPolicy.Name(pb.PriorityFIFO),  # the only one there is; see scheduling/preemption.py
+        policy=pb.SchedulingPolicy.Name(pb.PriorityFIFO),  # the only one there is; see scheduling/eviction.py
     )
 
 

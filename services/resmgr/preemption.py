@@ -15,7 +15,8 @@ import numpy as np
 from peloton.model.ids import JobId, RespoolId
 from peloton.scheduling.admission import Usage
 from peloton.scheduling.cycle import Evictable
-from peloton.scheduling.preemption import Eviction, HeldRun, count_over, over_entitled, without
+from peloton.scheduling.eviction import Eviction, HeldRun
+from peloton.scheduling.preemption import count_over, over_entitled, without
 from services.resmgr.accounts import Accounts
 from services.resmgr.ledger import HOLDING, IS_ALLOCATED, LEAVING, JobLedger
 from services.resmgr.state import ResmgrState

@@ -22,6 +22,13 @@ def test_a_value_of_the_wrong_kind_names_the_variable() -> None:
         load({"PELOTON_PORT": "http"})
 
 
+def test_a_switch_is_true_or_false() -> None:
+    """Other words are refused."""
+    assert [True, False] == [load({"PELOTON_PREEMPTION": text}).preemption for text in ("true", "false")]
+    with pytest.raises(InvalidArgument, match=r"PELOTON_PREEMPTION='off': want true or false"):
+        load({"PELOTON_PREEMPTION": "off"})
+
+
 def test_the_advertised_host_is_the_one_listened_on_unless_set() -> None:
     """In a container they differ."""
     assert "127.0.0.1" == load({}).advertised

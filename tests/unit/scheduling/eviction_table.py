@@ -17,7 +17,8 @@ import numpy as np
 from peloton.model.ids import JobId
 from peloton.scheduling.admission import Admission, GangRun, QueueKind, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
-from peloton.scheduling.preemption import Eviction, HeldRun, over_entitled, preempt
+from peloton.scheduling.eviction import Eviction, HeldRun
+from peloton.scheduling.preemption import over_entitled, preempt
 from peloton.scheduling.tree import Ints, PoolTree
 from tests.unit.scheduling.pool_table import Row, Scenario, amounts, draw_table, pool_id, read_table
 

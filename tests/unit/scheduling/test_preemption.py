@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import JobId
 from peloton.scheduling.admission import GangRun
-from peloton.scheduling.preemption import Eviction, HeldRun, count_over, over_entitled
+from peloton.scheduling.eviction import Eviction, HeldRun
+from peloton.scheduling.preemption import count_over, over_entitled
 from peloton.scheduling.tree import build_tree
 from tests.unit.scheduling.eviction_table import EvictionScenario, Stage, single_gangs
 from tests.unit.scheduling.pool_table import pool

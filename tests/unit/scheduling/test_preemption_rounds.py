@@ -13,7 +13,8 @@ from peloton.model.ids import JobId
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import Evictable, Plan, Snapshot, plan_cycle
-from peloton.scheduling.preemption import HeldRun, count_over, over_entitled, without
+from peloton.scheduling.eviction import HeldRun
+from peloton.scheduling.preemption import count_over, over_entitled, without
 from peloton.scheduling.tree import build_tree
 from tests.unit.scheduling.eviction_table import Stage
 from tests.unit.scheduling.pool_table import pool
