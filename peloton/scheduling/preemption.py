@@ -296,11 +296,19 @@ class _Selection:
             self.ledger.take(pick.candidate.held.pool, pick.candidate.held.run, count)
             pick.count -= count
             pick.candidate.left += count
-        grounds: dict[int, tuple[_Candidate, Grounds]] = {}
+        merged: dict[tuple[int, str], _Pick] = {}
         for pick in self._picks:
-            if pick.count:
-                grounds.setdefault(id(pick.candidate), (pick.candidate, pick.grounds))
-        return [_eviction(one, why) for one, why in grounds.values()]
+            whom = (id(pick.candidate), pick.grounds.for_job)
+            if whom in merged:
+                merged[whom].count += pick.count
+            elif pick.count:
+                merged[whom] = pick
+        kept = {id(pick.candidate): pick.candidate.held.run.gang_count for pick in merged.values()}
+        found: list[Eviction] = []
+        for pick in merged.values():
+            kept[id(pick.candidate)] -= pick.count
+            found.append(_eviction(pick, kept[id(pick.candidate)]))
+        return found
 
     def _room_for(self, pick: _Pick) -> int:
         """How many of the picked gangs may stay although all that were served fit."""
@@ -334,12 +342,11 @@ def _shortages(bounds: Sequence[Bound], run: GangRun, count: int) -> list[Shorta
     return [(bound, kind, lacking) for bound in bounds for kind, lacking in bound.short(run.need, count)]
 
 
-def _eviction(one: _Candidate, grounds: Grounds) -> Eviction:
-    """The last gangs of the run go: they came last."""
-    run = one.held.run
-    gone = run.gang_count - one.left
-    start = run.start + one.left * run.gang_size
-    return Eviction(one.held.pool, replace(run, start=start, gang_count=gone), one.held.is_launched, grounds)
+def _eviction(pick: _Pick, kept: int) -> Eviction:
+    """The picked gangs after the first ``kept`` of the run: who came last goes first."""
+    held = pick.candidate.held
+    run = replace(held.run, start=held.run.start + kept * held.run.gang_size, gang_count=pick.count)
+    return Eviction(held.pool, run, held.is_launched, pick.grounds)
 
 
 def without(usage: Usage, leaving: Usage) -> Usage:

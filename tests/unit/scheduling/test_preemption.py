@@ -96,15 +96,16 @@ def stages(draw: st.DrawFn) -> Stage:
 @given(stages())
 @settings(max_examples=300, deadline=None)
 def test_never_who_may_not_be(stage: Stage) -> None:
-    """Evicted are held gangs that are preemptible, each once and whole."""
-    held = {(one.run.job_id, one.pool): one for one in stage.held}
+    """Evicted are held gangs that are preemptible: of each run the last ones, each once and whole."""
+    held = {one.run.job_id: one for one in stage.held}
+    ends = {job: one.run.start + one.run.pod_count for job, one in held.items()}
 
     for one in stage.evict():
-        mine = held.pop((one.run.job_id, one.pool))
-        assert mine.run.preemptible
-        assert one.run.gang_size == mine.run.gang_size
-        assert one.run.start + one.run.pod_count == mine.run.start + mine.run.pod_count
+        mine = held[one.run.job_id]
+        assert (one.pool, one.run.gang_size, True) == (mine.pool, mine.run.gang_size, mine.run.preemptible)
+        assert one.run.start + one.run.pod_count == ends[one.run.job_id]
         assert one.run.start >= mine.run.start
+        ends[one.run.job_id] = one.run.start
 
 
 @given(stages())
