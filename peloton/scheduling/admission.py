@@ -16,7 +16,7 @@ Work is proportional to pools with a queue plus runs admitted, whatever the numb
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
@@ -170,13 +170,13 @@ def admit(
     waiting: Mapping[int, Queues],
     pod_limit: int,
     begin_at: int = 0,
-    clearing: Set[int] = frozenset(),
+    is_clearing: bool = False,
 ) -> Admission:
     """Admit up to about ``pod_limit`` pods (a gang is never cut) from ``waiting``: leaf row -> its queues.
 
-    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody. In ``clearing`` pools
-    evicted pods are on their way out: there a head that has to wait blocks the later queues, too, for what becomes
-    free bit by bit is meant for it.
+    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody. ``is_clearing``: evicted
+    pods are on their way out. Then a head that waits for room blocks its pool's later queues, too, for what becomes
+    free bit by bit may be meant for it.
     """
     ledger = Ledger(tree, entitlement, usage)
     admission = Admission()
@@ -190,7 +190,8 @@ def admit(
                 pod_limit -= chosen.gang_count * chosen.run.gang_size
             if pod_limit <= 0:
                 return Admission(tuple(admitted), admission.heads, admission.passed_over, row + 1)
-            if row in clearing and (row, kind) in admission.heads:
+            head = admission.heads.get((row, kind)) if is_clearing else None
+            if head is not None and head[1].rule not in (Rule.RESERVATION, Rule.CONTROLLER_LIMIT):
                 break
     return Admission(tuple(admitted), admission.heads, admission.passed_over)
 

@@ -35,7 +35,7 @@ class Snapshot:
     waiting: Mapping[int, Queues]
     pod_limit: int  # pods admitted in one cycle, about
     begin_at: int = 0  # pool row where the last cycle stopped
-    clearing: Set[int] = frozenset()  # rows with evicted pods that have not left yet
+    is_clearing: bool = False  # there are evicted pods that have not left yet
     evictable: Evictable | None = None  # None: nothing is evicted in this cycle
 
 
@@ -61,6 +61,6 @@ def plan_cycle(now: Snapshot) -> Plan:
         evictions = preempt(now.tree, entitlement, left, now.waiting, may.held, may.due, may.pod_limit)
 
     # 4. Which gangs may go ahead? What was evicted now is free in a later cycle.
-    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, now.clearing)
+    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, now.is_clearing)
 
     return Plan(entitlement, admission, evictions)

@@ -292,11 +292,8 @@ class ResmgrState:
             waiting,
             pod_limit,
             self.admission.resume_at,
-            clearing={row for row in map(self._row_of, self.evicted) if row is not None},
+            is_clearing=bool(self.evicted),
         )
-
-    def _row_of(self, job_id: JobId) -> int | None:
-        return self.tree.row.get(self.jobs[job_id].pool_id)
 
     def note(self, plan: Plan) -> None:
         """Remember a cycle's entitlements and reasons."""

@@ -60,7 +60,7 @@ class Cluster:
                 slack_demand,
                 stage.queues(),
                 10_000,
-                clearing={one.pool for one in gone},
+                is_clearing=bool(gone),
                 evictable=Evictable(stage.held, stage.usage(gone), due, 10_000),
             )
         )
