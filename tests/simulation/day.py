@@ -277,6 +277,10 @@ class Day:
         plan, jobs = self.resmgr.cycle()
         self.counts.admitted_pods += sum(c.gang_count * c.run.gang_size for c in plan.admission.admitted)
         self._turns.update(dict.fromkeys(jobs))
+        for pod_id in self.resmgr.leaving:
+            self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
+        self.resmgr.leaving.clear()
+        self.counts.evicted_pods = self.resmgr.evicted_pods
 
     # -- one turn of a job's workflow -------------------------------------------------------------------------------
 

@@ -18,7 +18,17 @@ from peloton.lifecycle.retry import after_end
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
-from peloton.model.pod import ALLOCATED, QUEUED, PodRecord, PodShape, PodState, PodStatus, ShapeRange
+from peloton.model.pod import (
+    ALLOCATED,
+    ON_HOST,
+    QUEUED,
+    PodRecord,
+    PodShape,
+    PodState,
+    PodStatus,
+    ShapeRange,
+    TerminationReason,
+)
 from peloton.model.respool import PoolSpec
 from services.resmgr.state import LogRow
 from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
@@ -141,7 +151,7 @@ class Records:
             old = job.pods[instance_id]
             run_id = old.run_id + 1
             fresh = replace(old, state=PodState.INITIALIZED, run_id=run_id, desired_run_id=run_id, host="", reason="")
-            self.put(job, replace(fresh, started_ns=0, completed_ns=0))
+            self.put(job, replace(fresh, started_ns=0, completed_ns=0, termination=None))
         job.due.clear()
         state = roll_up(job.record, job.resting(), job.pods[0].state)
         if state is not job.record.state:
@@ -161,7 +171,7 @@ class Records:
             job.due.discard(instance_id)
             if pod.state is PodState.INITIALIZED:
                 pod = replace(pod, state=PodState.KILLED)
-            elif pod.state in (PodState.LAUNCHED, PodState.STARTING, PodState.RUNNING):
+            elif pod.state in (PodState.LAUNCHED, PodState.STARTING, PodState.RUNNING, PodState.PREEMPTING):
                 pod = replace(pod, state=PodState.KILLING)
                 killing.append(pod.pod_id)
             self.put(job, pod)
@@ -268,8 +278,17 @@ def _job_snapshot(job: Job) -> JobSnapshot:
         by_seq.setdefault(job.queue_seq[instance_id], []).append(instance_id)
     pending = [PendingRange(seq, *span, 1) for seq in sorted(by_seq) for span in ranges_of(by_seq[seq])]
     held = sorted(i for state in ALLOCATED for i in job.members[state])
-    allocated = tuple(AllocatedRange(start, count, 1, True) for start, count in ranges_of(held))
-    return JobSnapshot(job.record, tuple(pending), allocated)
+    gone = {i for i in held if _is_evicted(job.pods[i])}
+    stays = [AllocatedRange(*span, 1, True) for span in ranges_of([i for i in held if i not in gone])]
+    goes = [AllocatedRange(*span, 1, True, True) for span in ranges_of(sorted(gone))]
+    return JobSnapshot(job.record, tuple(pending), tuple(stays + goes))
+
+
+def _is_evicted(pod: PodRecord) -> bool:
+    """Of a pod on a host: it was told to leave for somebody else."""
+    why = pod.termination.reason if pod.termination else None
+    is_leaving = pod.goal is PodState.KILLED or pod.desired_run_id > pod.run_id
+    return pod.state in ON_HOST and why is TerminationReason.PREEMPTED_RESOURCES and is_leaving
 
 
 def ranges_of(instances: Sequence[int]) -> list[Range]:

@@ -5,14 +5,19 @@ First the rows, then memory. A crash between the two is a restart, after which m
 
 from __future__ import annotations
 
-from peloton.model.ids import JobId
+from collections.abc import Sequence
+from dataclasses import replace
+
+from peloton.model.ids import JobId, PodId
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.cycle import Plan, plan_cycle
+from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
+from peloton.scheduling.preemption import Eviction
 from services.resmgr.loop import LoopSettings
+from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
-from tests.simulation import invariants
+from tests.simulation import evictions, invariants
 from tests.simulation.invariants import Broken, books_of
 from tests.simulation.records import Job, Records
 from tests.unit.resmgr.world import facts
@@ -26,7 +31,10 @@ class SimulatedResmgr:
         self.state: ResmgrState = rebuild(records)
         self.state.set_capacity(*capacity)
         self.is_dirty = True
-        self.cycles = self.restarts = 0
+        self.cycles = self.restarts = self.evicted_pods = 0
+        self._clock_s = lambda: records.clock_ns / 1e9
+        self._rounds = PreemptionRounds(LOOP.preemption_period_s, LOOP.sustained_over_count, self._clock_s)
+        self.leaving: list[PodId] = []  # pods on hosts that the last cycle evicted
         self._books = books_of(records, self.state)
 
     def enqueue(self, job: Job) -> int:
@@ -70,20 +78,47 @@ class SimulatedResmgr:
         self.read_log()
         before = books_of(self.records, self.state)
         invariants.check_falls_only(self._books, before)
-        plan = plan_cycle(self.state.snapshot(LOOP.admitted_pods_max))
+        plan = plan_cycle(self._snapshot())
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
         pods, marked = sum(count for _, _, count in items), self.records.mark_ready(items)
         if marked != pods:
             raise Broken(f"{pods} pods were admitted, {marked} of them were waiting")
         jobs = self.state.apply(plan.admission)
         self.state.note(plan)
+        admitted = bool(jobs)
         self._books = books_of(self.records, self.state)
         invariants.check_accounts(self.state, self._books)
         invariants.check_admission(self.state, plan, before, self._books)
         invariants.check_controllers(self.state, before, self._books)
         invariants.check_order(self.state, self.records, plan.admission)
-        self.is_dirty |= bool(jobs)
+        if plan.evictions:
+            jobs += self._evict(plan.evictions)
+        self.is_dirty |= admitted or bool(plan.evictions)
         return plan, jobs
+
+    def _snapshot(self) -> Snapshot:
+        now = self.state.snapshot(LOOP.admitted_pods_max)
+        if not self._rounds.is_time():
+            return now
+        due = self._rounds.begin(self.state)
+        jobs = questioned_jobs(self.state, due)
+        if not jobs:
+            return now
+        found = evictions.held(self.records, jobs)
+        return replace(now, evictable=evictable(self.state, found, due, LOOP.evicted_pods_max))
+
+    def _evict(self, chosen: Sequence[Eviction]) -> list[JobId]:
+        results, ends = evictions.evict(self.records, [order(one) for one in chosen])
+        for result in results:
+            self.state.evict(result)
+        self.leaving += ends
+        self.evicted_pods += sum(one.run.pod_count for one in chosen)
+        self._books = books_of(self.records, self.state)
+        invariants.check_accounts(self.state, self._books)
+        for one in chosen:
+            if not one.run.preemptible:
+                raise Broken(f"{one.run.job_id} is not preemptible, and was evicted: {one.grounds}")
+        return [result.job_id for result in results]
 
     def restart(self) -> None:
         """Memory is lost and read again; it must be what it was."""

@@ -1,0 +1,60 @@
+"""Preemption in a simulated day: what storage says of held pods, and what it writes when some are evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from peloton.model.ids import JobId, PodId
+from peloton.model.pod import ALLOCATED, ON_HOST, PodState, Termination, TerminationReason
+from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange
+from tests.simulation.records import Job, Records, ranges_of
+
+STAYING = ON_HOST - {PodState.KILLING, PodState.PREEMPTING}
+
+
+def held(records: Records, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
+    """What pods of these jobs hold resources, as ranges by start."""
+    found: dict[JobId, list[HeldRange]] = {}
+    for job_id in job_ids:
+        job = records.jobs.get(job_id)
+        alike: dict[tuple[int, bool, bool], list[int]] = {}
+        for instance_id in sorted(i for state in ALLOCATED for i in job.members[state]) if job else ():
+            assert job is not None
+            pod = job.pods[instance_id]
+            is_launched = pod.state in ON_HOST
+            goes = pod.goal is PodState.KILLED or (is_launched and pod.desired_run_id > pod.run_id)
+            alike.setdefault((job.queue_seq[instance_id], is_launched, goes), []).append(instance_id)
+        spans = [HeldRange(key[0], *span, 1, *key[1:]) for key, own in alike.items() for span in ranges_of(own)]
+        found[job_id] = sorted(spans, key=lambda span: span.start)
+    return found
+
+
+def evict(records: Records, orders: Sequence[EvictionOrder]) -> tuple[list[EvictionResult], list[PodId]]:
+    """READY pods are PENDING again in their old place, pods on hosts PREEMPTING; returns those as well."""
+    results: dict[JobId, EvictionResult] = {}
+    ends: list[PodId] = []
+    for order in sorted(orders, key=lambda order: (order.job_id, order.start)):
+        job, result = records.jobs[order.job_id], results.setdefault(order.job_id, EvictionResult(order.job_id))
+        mine = [i for i in range(order.start, order.start + order.count) if job.pods[i].goal is not PodState.KILLED]
+        ready = [i for i in mine if job.pods[i].state is PodState.READY]
+        leaving = [i for i in mine if job.pods[i].state in STAYING and job.pods[i].desired_run_id <= job.pods[i].run_id]
+        if ready:
+            _send_back(records, job, ready, bool(leaving) and order.is_gang, result)
+        for instance_id in leaving:
+            pod, why = job.pods[instance_id], Termination(TerminationReason.PREEMPTED_RESOURCES)
+            records.put(job, replace(pod, state=PodState.PREEMPTING, desired_run_id=pod.run_id + 1, termination=why))
+            ends.append(pod.pod_id)
+        result.leaving += ranges_of(leaving)
+    return list(results.values()), ends
+
+
+def _send_back(records: Records, job: Job, ready: list[int], is_to_gather: bool, result: EvictionResult) -> None:
+    state = PodState.INITIALIZED if is_to_gather else PodState.PENDING
+    for instance_id in ready:
+        records.put(job, replace(job.pods[instance_id], state=state))
+    if is_to_gather:
+        result.unqueued += ranges_of(ready)
+        return
+    for seq in sorted({job.queue_seq[i] for i in ready}):
+        result.queued += [(seq, *span) for span in ranges_of([i for i in ready if job.queue_seq[i] == seq])]
