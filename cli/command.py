@@ -110,12 +110,19 @@ class LazyGroup(Group):
             formatter.write_dl(rows)
 
 
+INTERRUPTED = 130
+"""What shells say of a process that ended by SIGINT."""
+
+
 class Root(LazyGroup):
     """Ends every failure as one line on stderr and an exit code; stack traces only with ``--debug``."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:  # Click itself would call it a failure: 1
+            click.echo(err=True)
+            ctx.exit(INTERRUPTED)
         except Exception as error:
             settings = ctx.find_object(Settings)
             shown = failure(error, settings)

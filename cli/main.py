@@ -45,7 +45,8 @@ def start(**options: Any) -> None:
 
 HELP = """Run jobs on a cluster that many teams share.
 
-Global options may stand before or after the command's name. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
+Global options may stand before or after the command's name. Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130
+interrupted.
 
 \b
 Start everything on this machine, then run a first job:

@@ -21,7 +21,7 @@ The commands, their arguments and options are those of the original Peloton; our
 before or after the command's name, unless the command has an option of the same letter (`-a` of `job query`).
 
 * **Exit codes**: 0 done; 1 refused or failed, with one line on standard error (the original printed refusals and exited
-  with 0); 2 wrong usage; 130 watching was interrupted.
+  with 0); 2 wrong usage; 130 interrupted (Ctrl-C).
 * **Output**: tables and YAML for people; `--json` prints the whole response with the field names of the API. With
   `--json` standard output carries nothing but JSON.
 * **Files**: YAML whose keys are the field names of the API in any case (`instancecount`, `instanceCount`). An error

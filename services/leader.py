@@ -17,6 +17,7 @@ from typing import Protocol
 
 import grpc
 
+from peloton.api.limits import MESSAGE_SIZES
 from peloton.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,6 @@ RENEWALS_PER_TTL = 4
 LOOKUP_CACHE_S = 1.0
 CHANNELS_MAX = 16
 """Every new leader may have a new address; the oldest ones are long gone."""
-MESSAGE_BYTES_MAX = 256 << 20
 
 
 class Leases(Protocol):
@@ -128,11 +128,7 @@ class LeaderChannels:
                         self._channels.pop(next(iter(self._channels))).close()
                     self._channels[address] = grpc.insecure_channel(
                         address,
-                        options=[
-                            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-                            ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-                            ("grpc.max_reconnect_backoff_ms", 1000),
-                        ],
+                        options=[*MESSAGE_SIZES, ("grpc.max_reconnect_backoff_ms", 1000)],
                     )
                 channel = self._channels[address] = self._channels.pop(address)
                 return channel

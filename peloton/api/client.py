@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
@@ -25,7 +26,6 @@ from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 
 DEFAULT_ADDRESS = "localhost:5397"
 DEFAULT_TIMEOUT_S = 20.0
-MESSAGE_BYTES_MAX = 256 * 2**20  # a job with a configuration for each of many instances is large
 CALLER = "peloton-cli"
 
 JOBMGR = "peloton-jobmgr"
@@ -33,8 +33,7 @@ RESMGR = "peloton-resmgr"
 HOSTMGR = "peloton-hostmgr"
 
 CHANNEL_OPTIONS = [
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    *MESSAGE_SIZES,
     ("grpc.enable_http_proxy", 0),
     # Come back soon after an outage: somebody is watching.
     ("grpc.initial_reconnect_backoff_ms", 250),

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import grpc.aio
 
+from peloton.api.limits import MESSAGE_BYTES_MAX, MESSAGE_SIZES
 from peloton.errors import Unavailable
 
 LeaderLookup = Callable[[str], str | None]
 """Role -> ``host:port`` of its leader, None when there is none. May block, so it is called in a thread."""
 
-MESSAGE_BYTES_MAX = 256 * 2**20
 ANSWER_BYTES_MAX = MESSAGE_BYTES_MAX - 2**20
 """What an answer may carry, with room for what is round it."""
 CHANNELS_MAX = 16
@@ -23,8 +23,7 @@ CLOSE_GRACE_S = 30.0
 """Calls in flight on a channel that is given up may take so long to end."""
 
 CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    *MESSAGE_SIZES,
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
     ("grpc.min_reconnect_backoff_ms", 100),

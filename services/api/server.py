@@ -15,12 +15,13 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER, add_under_all_names
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
 from peloton.ports import Lifecycles
 from services.api.calls import Calls
-from services.api.channels import MESSAGE_BYTES_MAX, LeaderChannels, LeaderLookup
+from services.api.channels import LeaderChannels, LeaderLookup
 from services.api.errors import ErrorsToStatus
 from services.api.forward import HOSTMGR, RESMGR, ForwardedServices
 from services.api.hosts import Hosts, RemoteHosts
@@ -40,8 +41,7 @@ VOLUME_SERVICE = volume_svc_pb2.DESCRIPTOR.services_by_name["VolumeService"].ful
 SERVED = (*JOB_MANAGER, *TASK_MANAGER, *RESOURCE_MANAGER, *EXPLAIN_SERVICE, HOST_SERVICE, VOLUME_SERVICE)
 
 OPTIONS = (
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    *MESSAGE_SIZES,
     ("grpc.so_reuseport", 0),  # a second api on a taken port is a mistake, not a second listener
 )
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
+from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
 from peloton.api.v0.host import host_pb2
@@ -20,7 +21,6 @@ from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos import operator
 
 THREADS_MAX = 16
-MESSAGE_BYTES_MAX = 256 << 20
 
 
 class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
@@ -105,11 +105,7 @@ def _host_info(host: Host) -> host_pb2.HostInfo:
 
 def serve(core: HostManagerCore, address: str) -> tuple[grpc.Server, int]:
     """Start serving at ``host:port`` (port 0 picks one); returns the server and its port."""
-    options = [
-        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ]
-    server = grpc.server(ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr"), options=options)
+    server = grpc.server(ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr"), options=MESSAGE_SIZES)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core), server)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostServiceServicer(core), server)  # type: ignore[abstract]
     port = server.add_insecure_port(address)

@@ -149,7 +149,8 @@ class Processes:
                 self._running[pid] = (process, fd, lambda status: None)
                 kill_group(pid, signal.SIGKILL)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), _CLOSE_S)
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._closing.wait()
         if self._watchdog is not None:
             if self._watchdog.stdin is not None:
                 with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import grpc.aio
 
+from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.api.service_names import EXPLAIN_SERVICE, RESOURCE_MANAGER, add_under_all_names
 from peloton.ports import Lifecycles
@@ -18,8 +19,7 @@ from services.resmgr.records import AdmissionRecords, CapacitySource
 from services.resmgr.servicer import AdmissionServicer
 
 DRAIN_S = 5.0
-MESSAGE_BYTES_MAX = 256 * 2**20  # as the api takes: the plan of a job carries its whole configuration
-OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX))
+OPTIONS = (("grpc.so_reuseport", 0), *MESSAGE_SIZES)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ MAY: dict[str, May] = {
     # The shell, in processes. A service reaches another one through its client, and storage through the gateway.
     "services.settings": May(("peloton.errors",)),
     "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
-    "services.leader": May(("peloton.errors",), ("grpc",)),
+    "services.leader": May(("peloton.api.limits", "peloton.errors"), ("grpc",)),
     "services.telemetry": May(("peloton.errors", "services.settings"), ("opentelemetry",)),
     "services.temporal": May(("peloton.model", "workflows"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),

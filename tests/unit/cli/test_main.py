@@ -200,6 +200,17 @@ def test_the_cause_in_a_group_is_named() -> None:
     assert "no such pool" == str(failure(group, None))
 
 
+def test_an_interrupted_command_is_not_a_failed_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends any command with the code that shells give to SIGINT, and without a trace."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.logs.Sandbox.download", interrupted)
+    result = run("task logs 91b1b8e5-2ba8-11e7-bc23-0242ac11000d 0")
+    assert (result.exit_code, result.stdout, result.stderr.strip()) == (130, "", "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(run: Run, shell: str) -> None:
     """Each shell gets a script that calls peloton to complete."""
