@@ -1,0 +1,93 @@
+"""The SLA of a service: may this instance be taken down now?
+
+Whoever chooses to disrupt a pod (maintenance, preemption, rebalancing, a restart or update that asks for it) asks here,
+in the transaction that takes the pod down, so that two of them never count on the same spare instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from peloton.model.pod import HealthState, PodRecord, PodState, TerminationReason
+
+_TAKEN_DOWN = frozenset(
+    {TerminationReason.KILLED_HOST_MAINTENANCE, TerminationReason.KILLED_FOR_UPDATE, TerminationReason.FAILED}
+)
+HEALTHY_ENOUGH = frozenset({HealthState.HEALTHY, HealthState.DISABLED})
+
+
+class Availability(StrEnum):
+    """Values are the wire's."""
+
+    INVALID = "INVALID"  # there is no such pod
+    AVAILABLE = "AVAILABLE"
+    UNAVAILABLE = "UNAVAILABLE"
+    KILLED = "KILLED"
+    DELETED = "DELETED"
+
+
+def availability(pod: PodRecord | None) -> Availability:
+    """The first rule that holds decides."""
+    if pod is None:
+        return Availability.INVALID
+    if pod.goal is PodState.DELETED:
+        return Availability.DELETED
+    if pod.goal is PodState.KILLED:
+        return Availability.KILLED
+    if pod.termination is not None:
+        return Availability.UNAVAILABLE if pod.termination.reason in _TAKEN_DOWN else Availability.KILLED
+    if pod.desired_run_id > pod.run_id or pod.desired_config_version != pod.config_version:
+        return Availability.KILLED
+    is_up = pod.state is PodState.RUNNING and pod.goal is PodState.RUNNING and pod.health in HEALTHY_ENOUGH
+    return Availability.AVAILABLE if is_up else Availability.UNAVAILABLE
+
+
+def is_missing(pod: PodRecord) -> bool:
+    """The pod is wanted and does not serve, whoever took it down: it counts against the SLA.
+
+    Stricter than ``availability``, for which an instance that is being restarted is KILLED: for its users it is away.
+    """
+    return pod.goal not in (PodState.KILLED, PodState.DELETED) and availability(pod) is not Availability.AVAILABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Which of the wanted instances may be taken down now; ``reason`` tells why not the others."""
+
+    granted: tuple[int, ...]
+    refused: tuple[int, ...] = ()
+    reason: str = ""
+
+
+def grant(maximum: int, missing: Collection[int], wanted: Collection[int]) -> Grant:
+    """``maximum``: instances of the job that may be missing at a time, 0 = any number. ``missing``: those that are.
+
+    An instance that is missing anyway may always be taken down.
+    """
+    order = sorted(wanted)
+    if maximum == 0:
+        return Grant(tuple(order))
+    room = max(maximum - len(missing), 0)
+    granted, refused = [], []
+    for instance in order:
+        if instance in missing:
+            granted.append(instance)
+        elif room > 0:
+            granted.append(instance)
+            room -= 1
+        else:
+            refused.append(instance)
+    reason = ""
+    if refused:
+        reason = (
+            f"{len(missing)} of at most {maximum} instances are unavailable already"
+            if len(missing) >= maximum
+            else f"no more than {maximum} instances may be unavailable, {len(missing)} are, {len(refused)} must wait"
+        )
+    return Grant(tuple(granted), tuple(refused), reason)
+
+
+def missing_of(pods: Mapping[int, PodRecord]) -> frozenset[int]:
+    return frozenset(instance for instance, pod in pods.items() if is_missing(pod))

@@ -1,0 +1,86 @@
+"""Updates: what a rollout of a service was asked to do, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from peloton.model.ids import JobId
+
+Instances = frozenset[int]
+NONE: Instances = frozenset()
+
+
+class UpdateType(StrEnum):
+    """Values are the wire's, without WORKFLOW_TYPE_."""
+
+    UPDATE = "UPDATE"
+    RESTART = "RESTART"
+    START = "START"
+    STOP = "STOP"
+
+
+class UpdateState(StrEnum):
+    """Values are the wire's, without WORKFLOW_STATE_."""
+
+    INITIALIZED = "INITIALIZED"
+    ROLLING_FORWARD = "ROLLING_FORWARD"
+    PAUSED = "PAUSED"
+    SUCCEEDED = "SUCCEEDED"
+    ABORTED = "ABORTED"
+    FAILED = "FAILED"
+    ROLLING_BACKWARD = "ROLLING_BACKWARD"
+    ROLLED_BACK = "ROLLED_BACK"
+
+
+UPDATE_TERMINAL = frozenset({UpdateState.SUCCEEDED, UpdateState.ABORTED, UpdateState.FAILED, UpdateState.ROLLED_BACK})
+ROLLING = frozenset({UpdateState.ROLLING_FORWARD, UpdateState.ROLLING_BACKWARD})
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSpec:
+    batch_size: int = 0  # instances in flight at a time; 0 = all at once
+    rollback_on_failure: bool = False
+    max_instance_attempts: int = 0  # failures after which an instance counts as failed; 0 = never
+    max_failure_instances: int = 0  # failed instances at which the update fails; 0 = never
+    start_paused: bool = False
+    in_place: bool = False  # each instance comes back on the host that it was on
+    start_pods: bool = False  # instances that were stopped are started
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRecord:
+    """A stored update. Instances are added, updated or removed by it; each goes from none of ``current``, ``failed``
+    and ``done`` into ``current`` and from there into one of the others. Times are unix nanoseconds, 0 when unset.
+    """
+
+    update_id: str
+    job_id: JobId
+    type: UpdateType
+    spec: UpdateSpec
+    state: UpdateState
+    config_version: int  # that instances are brought to
+    prev_config_version: int
+    prev_state: UpdateState = UpdateState.INITIALIZED
+    added: Instances = NONE
+    updated: Instances = NONE
+    removed: Instances = NONE
+    current: Instances = NONE
+    done: Instances = NONE
+    failed: Instances = NONE
+    opaque_data: str = ""
+    created_ns: int = 0
+    updated_ns: int = 0
+    completed_ns: int = 0
+
+    @property
+    def total_count(self) -> int:
+        return len(self.added) + len(self.updated) + len(self.removed)
+
+    @property
+    def remaining_count(self) -> int:
+        return self.total_count - len(self.done) - len(self.failed)
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in UPDATE_TERMINAL

@@ -1,0 +1,194 @@
+"""The rolling update: each step on drawn situations, and whole rollouts with random pods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.lifecycle import rollout, sla
+from peloton.lifecycle.rollout import Stage, next_step, stage
+from peloton.model.pod import HealthState, PodRecord, PodState
+from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from tests.unit.lifecycle.pods import JOB, service_pod
+
+FORWARD, BACKWARD, PAUSED = UpdateState.ROLLING_FORWARD, UpdateState.ROLLING_BACKWARD, UpdateState.PAUSED
+KILLED = PodState.KILLED
+
+
+def update(spec: UpdateSpec | None = None, type: UpdateType = UpdateType.UPDATE, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
+    sets = {k: frozenset(changes.pop(k, ())) for k in ("added", "updated", "removed", "current", "done", "failed")}
+    fields = {"state": FORWARD, "config_version": 2, "prev_config_version": 1, **changes, **sets}
+    return UpdateRecord(update_id="u", job_id=JOB, type=type, spec=spec or UpdateSpec(), **fields)
+
+
+def service(count: int, version: int = 1) -> dict[int, PodRecord]:
+    return {i: service_pod(i, version) for i in range(count)}
+
+
+NEW = service_pod(0, 2)
+
+
+@pytest.mark.parametrize(
+    ("type", "pod", "expected"),
+    [
+        (UpdateType.UPDATE, NEW, Stage.COMPLETE),
+        (UpdateType.UPDATE, replace(NEW, health=HealthState.HEALTHY), Stage.COMPLETE),
+        (UpdateType.UPDATE, replace(NEW, health=HealthState.HEALTH_UNKNOWN), Stage.IN_PROGRESS),
+        (UpdateType.UPDATE, replace(NEW, config_version=1), Stage.IN_PROGRESS),
+        (UpdateType.UPDATE, replace(NEW, state=PodState.STARTING), Stage.IN_PROGRESS),
+        (UpdateType.UPDATE, replace(NEW, state=PodState.FAILED, failure_count=3), Stage.FAILED),
+        (UpdateType.UPDATE, replace(NEW, state=PodState.FAILED, failure_count=2), Stage.IN_PROGRESS),
+        (UpdateType.UPDATE, replace(NEW, failure_count=3), Stage.COMPLETE),
+        (UpdateType.UPDATE, replace(NEW, state=KILLED, goal=KILLED), Stage.COMPLETE),
+        (UpdateType.STOP, replace(NEW, state=KILLED, goal=KILLED), Stage.COMPLETE),
+        (UpdateType.STOP, replace(NEW, goal=KILLED), Stage.IN_PROGRESS),
+        (UpdateType.STOP, NEW, Stage.COMPLETE),
+        (UpdateType.STOP, replace(NEW, goal=KILLED, failure_count=9), Stage.IN_PROGRESS),
+        (UpdateType.UPDATE, None, Stage.IN_PROGRESS),
+    ],
+)
+def test_stages(type: UpdateType, pod: PodRecord | None, expected: Stage) -> None:
+    """Complete before failed before in progress."""
+    assert expected is stage(update(UpdateSpec(max_instance_attempts=3), type, updated={0}), 0, pod)
+
+
+def test_a_removed_instance_is_complete_when_it_is_gone() -> None:
+    one = update(removed={0})
+    assert (Stage.COMPLETE, Stage.IN_PROGRESS) == (stage(one, 0, None), stage(one, 0, NEW))
+
+
+def test_the_order_of_a_batch() -> None:
+    """Added first, then updated (unavailable, killed, available), then removed."""
+    pods = service(6)
+    pods[1] = replace(pods[1], state=PodState.PENDING)
+    pods[2] = replace(pods[2], goal=KILLED, state=KILLED)
+    step = next_step(update(UpdateSpec(batch_size=4), added={9}, updated={0, 1, 2, 3}, removed={4, 5}), pods)
+    assert ((9,), (1, 2, 0), ()) == (step.add, step.change, step.remove)
+    assert {9, 1, 2, 0} == step.update.current
+
+
+def test_batch_zero_is_everything_at_once() -> None:
+    step = next_step(update(updated=range(50)), service(50))
+    assert 50 == len(step.change) == len(step.update.current)
+
+
+def test_a_full_batch_waits() -> None:
+    """Nothing is begun while as many as the batch are in flight; the wait says so."""
+    pods = service(4) | {0: service_pod(0, 2, state=PodState.STARTING)}
+    step = next_step(update(UpdateSpec(batch_size=1), updated=range(4), current={0}), pods)
+    assert ((), "1 instances in flight") == (step.change, step.waiting_for)
+
+
+def test_done_stays_done() -> None:
+    """An instance that fails after it was done is the service's trouble, not the update's."""
+    pods = {0: service_pod(0, 2, state=PodState.FAILED, failure_count=5)}
+    step = next_step(update(UpdateSpec(max_instance_attempts=1), updated={0}, done={0}), pods)
+    assert UpdateState.SUCCEEDED is step.update.state
+
+
+def test_failures_under_the_limit_end_well() -> None:
+    pods = service(3, 2) | {0: service_pod(0, 2, state=PodState.FAILED, failure_count=1)}
+    spec = UpdateSpec(max_instance_attempts=1, max_failure_instances=2)
+    step = next_step(update(spec, updated=range(3), current=range(3)), pods)
+    assert (UpdateState.SUCCEEDED, {0}, {1, 2}) == (step.update.state, step.update.failed, step.update.done)
+
+
+@pytest.mark.parametrize(
+    ("rollback", "state", "rolls_back", "after"),
+    [
+        (False, FORWARD, False, UpdateState.FAILED),
+        (True, FORWARD, True, FORWARD),
+        (True, BACKWARD, False, UpdateState.FAILED),
+    ],
+)
+def test_too_many_failures(rollback: bool, state: UpdateState, rolls_back: bool, after: UpdateState) -> None:
+    """Back, if it was asked for and is not going back already; else failed where it stands."""
+    spec = UpdateSpec(rollback_on_failure=rollback, max_instance_attempts=1, max_failure_instances=1, batch_size=1)
+    pods = service(3) | {0: service_pod(0, 2, state=PodState.FAILED, failure_count=1)}
+    step = next_step(update(spec, updated=range(3), current={0}, state=state), pods)
+    assert (rolls_back, after, ()) == (step.rolls_back, step.update.state, step.change)
+
+
+def test_a_paused_update_tracks_and_begins_nothing() -> None:
+    pods = service(3) | {0: NEW}
+    step = next_step(update(UpdateSpec(batch_size=1), updated=range(3), current={0}, state=PAUSED), pods)
+    assert ({0}, (), PAUSED) == (step.update.done, step.change, step.update.state)
+
+
+def test_pause_resume_abort() -> None:
+    """Resume goes back to where it was; the ended stay as they are."""
+    one = update(state=BACKWARD)
+    stopped = rollout.paused(one)
+    ended = update(state=UpdateState.SUCCEEDED)
+    assert (PAUSED, BACKWARD) == (stopped.state, rollout.resumed(stopped).state)
+    assert UpdateState.ABORTED is rollout.aborted(stopped).state
+    assert [ended] * 3 == [rollout.paused(ended), rollout.resumed(ended), rollout.aborted(ended)]
+    assert rollout.paused(stopped) == stopped
+
+
+def test_races_of_the_instances() -> None:
+    """An added instance that exists is changed, an updated one that is gone is added."""
+    step = next_step(update(added={0}, updated={1}), {0: service_pod(0)})
+    assert ((1,), (0,)) == (step.add, step.change)
+
+
+def test_the_stricter_choice_keeps_to_the_sla() -> None:
+    """With an SLA of one, a batch of three takes down one; instances that do not serve anyway are free."""
+    pods = service(5)
+    step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
+    assert ((0,), "no more than 1 instances may be unavailable, 0 are, 2 must wait") == (step.change, step.waiting_for)
+    pods[4] = replace(pods[4], state=PodState.PENDING)
+    step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
+    assert ((4,), "1 of at most 1 instances are unavailable already") == (step.change, step.waiting_for)
+
+
+def test_difference() -> None:
+    """Added: no pod; removed: beyond the count; updated: other configuration, or still on its way; else unchanged."""
+    pods = service(5) | {1: service_pod(1, 1, desired_config_version=2)}
+    changed = {(i, 1): i == 2 for i in range(5)}
+    found = rollout.difference(pods, 4, 3, changed)
+    assert (set(), {1, 2}, {4}, {0, 3}) == (found.added, found.updated, found.removed, found.unchanged)
+    assert {5, 6} == rollout.difference(pods, 7, 3, changed | {(4, 1): False}).added
+
+
+def land(pods: dict[int, PodRecord], step: rollout.Step) -> None:
+    """What storage does with a step, in the least words."""
+    version = step.update.config_version
+    for i in (*step.add, *step.change):
+        pods[i] = service_pod(i, version, state=PodState.PENDING, goal=PodState.RUNNING)
+    for i in step.remove:
+        pods[i] = replace(pods[i], goal=PodState.DELETED)
+
+
+@given(
+    st.integers(0, 12), st.integers(0, 12), st.integers(0, 5), st.integers(0, 4), st.data(),
+)  # fmt: skip
+def test_a_rollout_ends_and_keeps_its_batch(before: int, after: int, batch: int, maximum: int, data) -> None:  # type: ignore[no-untyped-def]
+    """Whatever order pods come up in: in flight are never more than the batch, missing never more than the SLA and
+    the batch allow, and in the end every instance has the new configuration."""
+    pods = service(before)
+    found = rollout.difference(pods, after, 2, {(i, 1): True for i in range(before)})
+    one = update(
+        UpdateSpec(batch_size=batch),
+        added=found.added, updated=found.updated, removed=found.removed, state=UpdateState.INITIALIZED,
+    )  # fmt: skip
+    for _ in range(200):
+        step = next_step(one, pods, maximum)
+        one = step.update
+        if not one.is_active:
+            break
+        land(pods, step)
+        assert len(one.current) <= (batch or before + after)
+        if maximum:
+            away = {i for i in sla.missing_of(pods) if i < before}
+            assert len(away) <= maximum
+        for i in data.draw(st.sets(st.sampled_from(sorted(one.current)), min_size=1)):
+            if i in one.removed:
+                pods.pop(i, None)
+            else:
+                pods[i] = service_pod(i, 2)
+    assert UpdateState.SUCCEEDED is one.state
+    assert dict.fromkeys(range(after), 2) == {i: pod.config_version for i, pod in pods.items()}

@@ -1,0 +1,75 @@
+"""The SLA: who counts as unavailable, and who may be taken down."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.lifecycle.sla import Availability, availability, grant, is_missing
+from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
+from tests.unit.lifecycle.pods import service_pod
+
+RUNNING, KILLED, DELETED = PodState.RUNNING, PodState.KILLED, PodState.DELETED
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected", "missing"),
+    [
+        (service_pod(0), Availability.AVAILABLE, False),
+        (service_pod(0, health=HealthState.HEALTHY), Availability.AVAILABLE, False),
+        (service_pod(0, health=HealthState.HEALTH_UNKNOWN), Availability.UNAVAILABLE, True),
+        (service_pod(0, health=HealthState.UNHEALTHY), Availability.UNAVAILABLE, True),
+        (service_pod(0, state=PodState.PENDING), Availability.UNAVAILABLE, True),
+        (service_pod(0, goal=KILLED), Availability.KILLED, False),
+        (service_pod(0, goal=DELETED), Availability.DELETED, False),
+        (service_pod(0, desired_run_id=2), Availability.KILLED, True),
+        (service_pod(0, desired_config_version=2), Availability.KILLED, True),
+    ],
+)
+def test_availability(pod, expected, missing) -> None:  # type: ignore[no-untyped-def]
+    """The classes of the facts; what is wanted and away is missing whoever took it down."""
+    assert (expected, missing) == (availability(pod), is_missing(pod))
+
+
+@pytest.mark.parametrize("reason", list(TerminationReason))
+def test_what_took_it_down(reason: TerminationReason) -> None:
+    """Maintenance, an update and a failure make it unavailable, anything else killed; missing it is in any case."""
+    pod = service_pod(0, termination=Termination(reason))
+    down = {
+        TerminationReason.KILLED_HOST_MAINTENANCE,
+        TerminationReason.KILLED_FOR_UPDATE,
+        TerminationReason.FAILED,
+    }
+    expected = Availability.UNAVAILABLE if reason in down else Availability.KILLED
+    assert (expected, True) == (availability(pod), is_missing(pod))
+
+
+def test_a_pod_that_does_not_exist() -> None:
+    assert Availability.INVALID is availability(None)
+
+
+@pytest.mark.parametrize(
+    ("maximum", "missing", "wanted", "granted", "reason"),
+    [
+        (0, {1, 2, 3}, {4, 5}, (4, 5), ""),
+        (1, set(), {4, 5}, (4,), "no more than 1 instances may be unavailable, 0 are, 1 must wait"),
+        (1, {7}, {4, 5}, (), "1 of at most 1 instances are unavailable already"),
+        (1, {5}, {4, 5}, (5,), "1 of at most 1 instances are unavailable already"),
+        (3, {7}, {4, 5}, (4, 5), ""),
+    ],
+)
+def test_grants(maximum, missing, wanted, granted, reason) -> None:  # type: ignore[no-untyped-def]
+    """As many as the SLA leaves, by instance; those that are away anyway are free."""
+    given_ = grant(maximum, missing, wanted)
+    assert (granted, tuple(sorted(wanted - set(granted))), reason) == (given_.granted, given_.refused, given_.reason)
+
+
+@given(st.integers(1, 5), st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)))
+def test_never_more_than_the_maximum(maximum: int, missing: set[int], wanted: set[int]) -> None:
+    """Granting takes the number of missing instances to the maximum at most, and refuses nobody needlessly."""
+    granted = grant(maximum, missing, wanted)
+    after = missing | set(granted.granted)
+    assert len(after) <= max(maximum, len(missing))
+    assert wanted == set(granted.granted) | set(granted.refused)
+    assert not granted.refused or len(after) >= maximum
