@@ -22,7 +22,7 @@ COMMANDS = {
     path: (command, ctx)
     for path, command, ctx in reference.installed_commands(peloton, reference.context(peloton, "peloton"))
 }
-NOUNS = ("job", "task", "respool", "host", "completion")
+NOUNS = ("job", "task", "pod", "watch", "update", "respool", "host", "admin", "completion")
 OURS = [path for path in COMMANDS if path.split()[1:2] in ([], *([noun] for noun in NOUNS))]
 HEAVY = ("grpc", "google.protobuf", "rich", "yaml", "temporalio", "sqlmodel", "numpy")
 
@@ -31,7 +31,9 @@ def test_help_loads_nothing_heavy() -> None:
     """``peloton --help`` and a command's help import neither gRPC nor protobuf nor rich."""
     code = (
         "import sys\nfrom click.testing import CliRunner\nfrom cli.main import peloton\n"
-        "for words in (['--help'], ['job', 'create', '--help'], ['task', 'logs', '--help'], ['respool', '--help']):\n"
+        "for words in (['--help'], ['job', 'create', '--help'], ['task', 'logs', '--help'], ['respool', '--help'],\n"
+        "    ['job', 'stateless', 'replace', '--help'], ['pod', '--help'], ['watch', 'job', '--help'],\n"
+        "    ['update', 'create', '--help'], ['admin', 'lock', '--help']):\n"
         "    assert CliRunner().invoke(peloton, words).exit_code == 0\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
