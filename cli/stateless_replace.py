@@ -61,9 +61,9 @@ class Replacement:
     opaque: str | None = None
 
     def show(self, err: bool = False) -> None:
-        old = self.service.job.job_info.spec
-        names = (f"job {self.service.job_id} at {self.service.version}", self.name)
-        print_difference(self.difference(), old, self.spec, names, err=err)
+        answer = self.difference()  # which refuses a wrong version
+        names = (f"job {self.service.job_id} at {self.seen.value}", self.name)
+        print_difference(answer, self.service.job.job_info.spec, self.spec, names, err=err)
 
     def difference(self) -> svc.GetReplaceJobDiffResponse:
         from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc

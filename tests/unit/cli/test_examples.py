@@ -65,10 +65,11 @@ def test_the_service_in_the_words_of_v0_is_the_same() -> None:
     """Both files run the same command, asked for its health in the same way."""
     old = load_message(ROOT / "examples/services/web-v0.yaml", job_pb2.JobConfig)
     new = load_message(ROOT / SERVICES[0], stateless_pb2.JobSpec)
-    container = new.default_spec.containers[0]
     assert job_pb2.SERVICE == old.type
-    assert (new.name, new.instance_count, container.entrypoint.value, container.liveness_check.command_check.command) == (
-        old.name, old.instanceCount, old.defaultConfig.command.value, old.defaultConfig.healthCheck.commandCheck.command,
+    assert (new.name, new.instance_count) == (old.name, old.instanceCount)
+    container, config = new.default_spec.containers[0], old.defaultConfig
+    assert (container.entrypoint.value, container.liveness_check.command_check.command) == (
+        config.command.value, config.healthCheck.commandCheck.command,
     )  # fmt: skip
 
 
