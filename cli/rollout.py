@@ -180,17 +180,16 @@ def as_ranges(instances: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def bar_parts(rollout: Rollout, width: int) -> tuple[int, int, int, int]:
-    """How many of ``width`` cells are done, failed, in flight and to come. Whatever exists has a cell if there is
-    room, and the bar is full of done cells only when all is done."""
+    """How many of ``width`` cells are done, failed, in flight and to come. A failure always has a cell, and the bar is
+    full of done cells only when all is done."""
     counts = (rollout.done_count, rollout.failed_count, rollout.current_count)
     total = max(rollout.total_count, sum(counts))
     if not total:
         return (width, 0, 0, 0) if rollout.exit_code == 0 else (0, 0, 0, width)
     cells = [count * width // total for count in counts]
-    rest = total - sum(counts)
-    for index in (1, 2):  # failures and what is under way are seen even when they are few
-        free = width - sum(cells) - (1 if rest else 0)
-        if counts[index] and not cells[index] and free > 0:
+    has_more = 1 if sum(counts) < total else 0
+    for index, spared in ((1, 0), (2, has_more)):  # seen even when they are few, failures before all else
+        if counts[index] and not cells[index] and sum(cells) + spared < width:
             cells[index] = 1
     return cells[0], cells[1], cells[2], width - sum(cells)
 
