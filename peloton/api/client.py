@@ -4,7 +4,8 @@
         job_id = client.jobs.Create(request).jobId
 
 Every call carries the headers that the original's servers ask for and ends after ``timeout_s`` unless the caller gives
-its own timeout; watching ends when the caller ends it. Errors are ``grpc.RpcError``; errors inside a response are the caller's to look at. Thread-safe.
+its own timeout; watching ends when the caller ends it. Errors are ``grpc.RpcError``; errors inside a response are the
+caller's to look at. Thread-safe.
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ def test_counts_are_what_the_wire_can_say(number: int) -> None:
 def test_any_text_is_a_value_or_refused(text: str) -> None:
     """No text breaks the reading of a count or of a label, and what is read says what was written."""
     with suppress(click.BadParameter):
-        assert int(text) == COUNT.convert(text, None, None)
+        count = COUNT.convert(text, None, None)
+        assert text.lstrip("0") == str(count or "")
     with suppress(click.BadParameter):
         key, value = LABEL.convert(text, None, None)
         assert key
