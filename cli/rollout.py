@@ -99,10 +99,14 @@ def exit_code_of(state: UpdateState) -> int | None:
 def update_waits_for(job: stateless_pb2.JobInfo, state: UpdateState) -> str:
     if state is UpdateState.PAUSED:
         return f"somebody to resume it: peloton job stateless resume {job.job_id.value}"
-    current = sorted(job.status.workflow_status.instances_current)
-    if state in UPDATE_TERMINAL or not current:
+    if state in UPDATE_TERMINAL:
         return ""
-    return f"{instances_text(current)} to run and be healthy"
+    current = sorted(job.status.workflow_status.instances_current)
+    staying = [instance for instance in current if instance < job.spec.instance_count]
+    leaving = current[len(staying) :]
+    texts = [f"{instances_text(staying)} to run and be healthy"] if staying else []
+    texts += [f"{instances_text(leaving)} to end"] if leaving else []
+    return " and for ".join(texts)
 
 
 def of_goal(job: stateless_pb2.JobInfo, goal: JobState) -> Rollout:

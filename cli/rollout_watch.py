@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 View = Callable[["svc.GetJobResponse"], Rollout]
 REASON_INTERVAL_S = 2.0
+REASON_TIMEOUT_S = 1.0  # nice to know, but nobody waits for it
 BAR_WIDTH = 40
 
 
@@ -117,7 +118,7 @@ class Reasons:
 
         request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=self.job_id))
         try:
-            answer = self.client.explain.JobWhy(request)
+            answer = self.client.explain.JobWhy(request, timeout=REASON_TIMEOUT_S)
         except Exception as error:
             if not is_rpc_error(error):
                 raise
@@ -196,8 +197,8 @@ class Bar:
         head.append("  ")
         for count, style in ((done, "green"), (failed, "red"), (current, "yellow"), (rest, "dim")):
             head.append(("─" if style == "dim" else "━") * count, style)
-        head.append(f"  {rollout.counts_text}  {clock_text(self.clock() - self.began)}")
-        lines = [Text(f"  {line}") for line in rollout.pod_lines]
+        head.append(f"  {clock_text(self.clock() - self.began)}")
+        lines = [Text(f"  {line}") for line in (rollout.counts_text, *rollout.pod_lines)]
         if rollout.waiting_for:
             lines.append(Text(f"  waits for {rollout.waiting_for}", "yellow"))
         return Group(head, *lines)

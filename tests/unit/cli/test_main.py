@@ -228,11 +228,15 @@ def completions(line: str, address: str) -> list[str]:
     return [entry.partition(",")[2] for entry in result.stdout.split()]
 
 
-def test_pool_paths_are_completed(api: FakeApi) -> None:
+POOL_LINES = ["job create /d", "job stateless create /d", "job stateless replace JOB pyproject.toml 1 /d"]
+
+
+@pytest.mark.parametrize("line", POOL_LINES)
+def test_pool_paths_are_completed(api: FakeApi, line: str) -> None:
     """The shell offers the paths that the API knows."""
     pools = [respool_pb2.ResourcePoolInfo(path=respool_pb2.ResourcePoolPath(value=path)) for path in ("/dev", "/eng")]
     api.answers["respools.Query"] = [respool_pb2.QueryResponse(resourcePools=pools)]
-    assert completions("peloton job create /d", api.address) == ["/dev"]
+    assert completions(f"peloton {line}", api.address) == ["/dev"]
 
 
 def test_completion_is_silent_without_an_api() -> None:

@@ -88,7 +88,7 @@ def test_a_line_tells_all() -> None:
     pods = {"10-0-0": {"RUNNING": 1, "STARTING": 2, "KILLED": 0}, "9-0-0": {"RUNNING": 3}}
     expected = (
         "UPDATE ROLLING_FORWARD 1/5 done, 1 failed, 2 in flight; version 9-0-0: 3 RUNNING; "
-        "version 10-0-0: 2 STARTING, 1 RUNNING; waits for instances 2-3 to run and be healthy"
+        "version 10-0-0: 2 STARTING, 1 RUNNING; waits for instance 2 to run and be healthy and for instance 3 to end"
     )
     assert expected == of_update(job_answer(update=status, pods=pods).job_info).line
 
@@ -213,7 +213,7 @@ def test_a_bar_on_a_terminal(api: FakeApi) -> None:
     api.answers["services.GetJob"] = [rolling(1, (1,)), rolling(3, state="SUCCEEDED")]
     seen, text = watch(api, terminal=True)
     assert 0 == seen.exit_code
-    for part in ("UPDATE ROLLING_FORWARD  ━━━", "───", "1/3 done, 1 in flight  00:00:00", "  version 1-0-0: 2 RUNNING",
+    for part in ("UPDATE ROLLING_FORWARD  ━━━", "───", "  00:00:00\n  1/3 done, 1 in flight\n  version 1-0-0: 2 RUNNING",
                  "  waits for instance 1 to run and be healthy", "UPDATE SUCCEEDED  " + "━" * 40):  # fmt: skip
         assert part in text
 
