@@ -213,8 +213,9 @@ def test_a_bar_on_a_terminal(api: FakeApi) -> None:
     api.answers["services.GetJob"] = [rolling(1, (1,)), rolling(3, state="SUCCEEDED")]
     seen, text = watch(api, terminal=True)
     assert 0 == seen.exit_code
-    for part in ("UPDATE ROLLING_FORWARD  ━━━", "───", "  00:00:00\n  1/3 done, 1 in flight\n  version 1-0-0: 2 RUNNING",
-                 "  waits for instance 1 to run and be healthy", "UPDATE SUCCEEDED  " + "━" * 40):  # fmt: skip
+    counts = "  00:00:00\n  1/3 done, 1 in flight\n  version 1-0-0: 2 RUNNING"
+    wait = "\n  waits for instance 1 to run and be healthy"
+    for part in ("UPDATE ROLLING_FORWARD  ━━━", "───", counts, wait, "UPDATE SUCCEEDED  " + "━" * 40):
         assert part in text
 
 
