@@ -43,8 +43,8 @@ def held(line: dict[str, Any]) -> tuple[float, float]:
 
 
 def test_two_teams_lend_to_each_other(tmp_path: Path) -> None:
-    """B borrows all that A leaves idle, goes down to its own when A comes, and is back when A has gone; the script takes
-    its jobs and pools away again."""
+    """B borrows all that A leaves idle, goes down to its own when A comes, and is back when A has gone; the script
+    takes its jobs and pools away again."""
     with Cluster(temporary(tmp_path / "cluster")) as cluster:
         command = [sys.executable, str(shorter(tmp_path)), "--address", cluster.local.address, "--pause", "1"]
         run = subprocess.run(
