@@ -8,9 +8,10 @@ from pathlib import Path
 
 import grpc
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.text import Text
 
-from cli.pool_tree import bar_of, bars
+from cli.pool_tree import bar_of, bars, screen
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.respool import respool_pb2
@@ -108,13 +109,76 @@ def test_tree_is_watched(run: Run, api: FakeApi) -> None:
     assert (result.exit_code, len(api.requests("explain.PoolTree"))) == (1, 3)
 
 
+def test_a_pool_without_amounts_is_in_the_table(run: Run, api: FakeApi) -> None:
+    """A pool that was given nothing, holds nothing and wants nothing has a line all the same."""
+    answer = tree()
+    answer.pools.add(path="/new", depth=1).amounts.add(kind="cpu", share=1)
+    api.answers["explain.PoolTree"] = [answer]
+
+    assert run("respool tree").stdout == TREE + "/new\n"
+
+
+def printed(renderable: RenderableType, width: int) -> list[str]:
+    console = Console(file=StringIO(), width=width)
+    console.print(renderable)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
 def test_bars() -> None:
     """A bar is as long as the limit, or the cluster: allocation, demand, and a mark at the entitlement."""
-    console = Console(file=StringIO(), width=140)
+    eng = next(line for line in printed(bars(tree(), 140), 140) if "eng" in line)
 
-    console.print(bars(tree()))
-
-    output = console.file.getvalue()  # type: ignore[attr-defined]
-    eng = next(line for line in output.splitlines() if "eng" in line)
     assert eng.split() == ["eng", "3", "cpu", "██████▓▓▓▓▓▓·····│······", "3", "9", "3", "0", "unlimited", "2"]
     assert bar_of(pb.PoolAmounts(kind="gpu"), 0).count("·") == 24
+
+
+MARKS = [(6, "·┆·│····"), (3, "·│······"), (2, "│┆······"), (0, "·┆······")]
+
+
+@pytest.mark.parametrize(("entitlement", "expected"), MARKS)
+def test_a_bar_marks_the_reservation(entitlement: float, expected: str) -> None:
+    """The reservation has a mark of its own, except where the entitlement has its mark."""
+    amounts = pb.PoolAmounts(reservation=3, entitlement=entitlement)
+
+    assert expected == Text.from_markup(bar_of(amounts, 12, 8)).plain
+
+
+TITLES = ["Pool", "Queued", "Kind", "Allocation", "Entitlement", "Demand", "Reservation", "Limit", "Share"]
+SHORT_TITLES = ["Pool", "Que", "Kind", "Alloc", "Entitl", "Demand", "Reserv", "Limit", "Share"]
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (120, TITLES),
+        (90, SHORT_TITLES),
+        (80, SHORT_TITLES),
+        (60, [title for title in SHORT_TITLES if title not in ("Que", "Share", "Limit")]),
+        (50, [title for title in SHORT_TITLES if title not in ("Que", "Share", "Limit", "Reserv")]),
+    ],
+)
+def test_bars_on_a_narrow_terminal(width: int, titles: list[str]) -> None:
+    """Bars and titles become short, then columns go: no number is ever cut."""
+    answer = tree()
+    answer.pools.add(path="/a-rather-long-name", depth=1).amounts.add(
+        kind="memory", reservation=123456, limit=234567, share=1, entitlement=123456, allocation=98765.5, demand=3
+    )
+
+    header, *lines = printed(bars(answer, width), width)
+
+    assert header.split() == titles
+    assert max(map(len, [header, *lines])) <= width
+    words = {"98765.5", "123456", "3"} | ({"234567"} if "Limit" in titles else set())
+    assert words <= set(lines[-1].split())
+
+
+def test_the_watched_screen_is_not_higher_than_the_terminal() -> None:
+    """What does not fit is counted in the last line."""
+    answer = tree()
+    for number in range(30):
+        answer.pools.add(path=f"/p{number}", depth=1).amounts.add(kind="cpu", limit=1)
+
+    lines = printed(screen(answer, "12:00:00", 100, 24), 100)
+
+    assert (24, "12:00:00  11 more lines do not fit on the screen") == (len(lines), lines[-1].rstrip())
+    assert "12:00:00" == printed(screen(tree(), "12:00:00", 100, 24), 100)[-1].rstrip()
