@@ -27,6 +27,7 @@ HEADER = ("Pool", "Kind", "Reservation", "Limit", "Share", "Entitlement", "Alloc
 NUMBERS = ("allocation", "entitlement", "demand", "reservation", "limit", "share")
 SHORT = {"queued": "Que", "allocation": "Alloc", "entitlement": "Entitl", "demand": "Demand", "reservation": "Reserv"}
 DROPPED_FIRST = ("queued", "share", "limit", "reservation")  # of the columns, on a terminal that is too narrow
+SCREEN_BACK = "\x1b[?25h\x1b[?1049l"  # show the cursor, leave the alternate screen
 BAR_WIDTH, BAR_WIDTH_MIN = 24, 8
 NAME_WIDTH_MIN = 10
 LEGEND = (
@@ -86,18 +87,21 @@ def watch_bars(settings: Settings, every_s: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(highlight=False)
+    terminal, console = sys.stdout, Console(highlight=False)
     answer, note = ask(settings), f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
-    with Live(console=console, auto_refresh=False, screen=True) as live:
-        while True:
-            live.update(screen(answer, note, console.width, console.height), refresh=True)
-            time.sleep(every_s)
-            try:
-                answer, note = ask(settings), f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
-            except Exception as error:
-                if not is_rpc_error(error):
-                    raise
-                note = f"{note.partition(' ')[0]}  no answer since; trying again"
+    try:
+        with Live(console=console, auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(screen(answer, note, console.width, console.height), refresh=True)
+                time.sleep(every_s)
+                try:
+                    answer, note = ask(settings), f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
+                except Exception as error:
+                    if not is_rpc_error(error):
+                        raise
+                    note = f"{note.partition(' ')[0]}  no answer since; trying again"
+    finally:  # rich forgets it when it is interrupted while it draws
+        click.echo(SCREEN_BACK, file=terminal, nl=False, color=True)
 
 
 def screen(answer: explain_pb2.PoolTreeResponse, note: str, width: int, height: int) -> Group:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
 from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.text import Text
 
-from cli.pool_tree import bar_of, bars, screen
+from cli.pool_tree import bar_of, bars, screen, watch_bars
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.respool import respool_pb2
@@ -182,3 +189,43 @@ def test_the_watched_screen_is_not_higher_than_the_terminal() -> None:
 
     assert (24, "12:00:00  11 more lines do not fit on the screen") == (len(lines), lines[-1].rstrip())
     assert "12:00:00" == printed(screen(tree(), "12:00:00", 100, 24), 100)[-1].rstrip()
+
+
+def test_ctrl_c_ends_the_watched_screen(api: FakeApi) -> None:
+    """On a terminal: the alternate screen is left, exit code 130, no trace."""
+    api.answers["explain.PoolTree"] = [tree()]
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "cli.main", "-a", api.address, "respool", "tree", "--watch"]
+    watch = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    output, was_pressed = b"", False
+    try:
+        while chunk := os.read(ours, 65_536):
+            output += chunk
+            if b"Ctrl-C ends" in output and not was_pressed:
+                watch.send_signal(signal.SIGINT)
+                was_pressed = True
+    except OSError:  # Linux: nobody holds the other end any more
+        pass
+    finally:
+        os.close(ours)
+        watch.wait()
+
+    assert (130, True) == (watch.returncode, output.decode().endswith("\x1b[?1049lStopped watching.\r\n"))
+
+
+def test_an_interrupt_while_the_screen_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Then rich does not put the terminal back, so we do."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Live, "start", interrupted)
+    client = SimpleNamespace(explain=SimpleNamespace(PoolTree=lambda _: tree()))
+
+    with pytest.raises(KeyboardInterrupt):
+        watch_bars(SimpleNamespace(client=client), 1)  # type: ignore[arg-type]
+
+    assert capsys.readouterr().out.endswith("\x1b[?25h\x1b[?1049l")
