@@ -219,7 +219,7 @@ def test_an_interrupt_while_the_screen_starts(
 ) -> None:
     """Then rich does not put the terminal back, so we do."""
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Live, "start", interrupted)
