@@ -40,7 +40,7 @@ from peloton.scheduling.admission import (
 )
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, Grounds, HeldRun, PreemptionPolicy
-from peloton.scheduling.tree import CPU, Ints, PoolTree
+from peloton.scheduling.tree import CPU, PoolTree
 
 WAITING_RUNS_MAX = 10_000
 """Waiting runs looked at in one round."""
@@ -68,7 +68,7 @@ def preempt(
     due: Set[int],
     pod_limit: int,
 ) -> list[Eviction]:
-    """At most about ``pod_limit`` pods (a gang is never cut) to be evicted.
+    """At most ``pod_limit`` pods to be evicted, or as many as a single waiting gang needs.
 
     ``usage`` and ``held`` are without what is leaving already. ``due``: rows that have been over their entitlement for
     long enough. ``waiting`` as for ``admit``.
@@ -130,11 +130,15 @@ class _Selection:
         trial = self._most(row, run, run.gang_count - count, bounds)
         while trial > 0:
             picks = self._make_room(row, run, trial, bounds)
+            pods = sum(pick.count * pick.candidate.held.run.gang_size for pick in picks or ())
+            if picks and trial > 1 and pods > self._pods_left:
+                self._undo(picks)
+                picks = None
             if picks is None:
                 trial //= 2
                 continue
             self._picks += picks
-            self._pods_left = self._left(picks)
+            self._pods_left -= pods
             self._grant(row, run, trial, bounds)
             count += trial
             trial = min(trial, self._most(row, run, run.gang_count - count, bounds))
@@ -161,10 +165,6 @@ class _Selection:
                     freed = sum(one.held.run.need[kind] * one.left for one in own)
                     rest = min(rest, (bound.allowed[kind] - bound.used[kind] + freed) // run.need[kind])
         return max(rest, 0)
-
-    def _left(self, picks: Sequence[_Pick]) -> int:
-        """How many more pods may be evicted."""
-        return self._pods_left - sum(pick.count * pick.candidate.held.run.gang_size for pick in picks)
 
     def _own_columns(self, row: int) -> set[int]:
         return {id(self.ledger.amounts(name, row)) for name in ("non_slack", "slack", "controller", "physical")}
@@ -207,7 +207,7 @@ class _Selection:
         is_over: dict[tuple[int, bool], bool] = {}
         useless = 0
         for one in self._due:
-            if not short or self._left(picks) <= 0:
+            if not short:
                 break
             column = (one.held.pool, one.held.run.revocable)
             if column not in is_over:
@@ -232,8 +232,7 @@ class _Selection:
         """Pick as many gangs of the candidate as help; returns whether any does."""
         held, pool = one.held.run, one.held.pool
         helps = self._what_helps(one, short, is_inside)
-        pods_left = self._left(picks)
-        if not helps or pods_left <= 0:
+        if not helps:
             return False
         count = max(-(-lacking // held.need[kind]) for _, kind, lacking in helps)
         bound, kind, _ = helps[0]
@@ -245,7 +244,7 @@ class _Selection:
             name, entitled = _columns(held)
             used, may = self.ledger.amounts(name, pool)[kind], self.ledger.amounts(entitled, pool)[kind]
             rule = Rule.SLACK_ENTITLEMENT if held.revocable else Rule.ENTITLEMENT
-        count = min(count, one.left, -(-pods_left // held.gang_size))
+        count = min(count, one.left)
         paths = self.ledger.tree.paths
         grounds = Grounds(
             rule,
@@ -349,11 +348,16 @@ def _eviction(pick: _Pick, kept: int) -> Eviction:
     return Eviction(held.pool, run, held.is_launched, pick.grounds)
 
 
-def without(usage: Usage, leaving: Usage) -> Usage:
-    """What is used when those that are leaving have left."""
-
-    def rest(name: str) -> Ints:
-        amounts: Ints = getattr(usage, name) - getattr(leaving, name)
-        return amounts
-
-    return Usage(rest("non_slack"), rest("slack"), rest("non_preemptible"), rest("controller"))
+def held_by(evictions: Sequence[Eviction], others: Usage) -> Usage:
+    """What the evicted hold, and ``others`` beside them."""
+    held = Usage(
+        *(column.copy() for column in (others.non_slack, others.slack, others.non_preemptible, others.controller))
+    )
+    for one in evictions:
+        amounts = np.multiply(one.run.need, one.run.gang_count)
+        if one.run.revocable:
+            held.slack[one.pool] += amounts
+            continue
+        held.non_slack[one.pool] += amounts
+        held.controller[one.pool] += amounts * one.run.controller
+    return held

@@ -13,12 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from peloton.model.ids import JobId, RespoolId
-from peloton.scheduling.admission import Usage
 from peloton.scheduling.cycle import Evictable
 from peloton.scheduling.eviction import Eviction, HeldRun
-from peloton.scheduling.preemption import count_over, over_entitled, without
-from services.resmgr.accounts import Accounts
-from services.resmgr.ledger import HOLDING, IS_ALLOCATED, LEAVING, JobLedger
+from peloton.scheduling.preemption import count_over, over_entitled
+from services.resmgr.ledger import HOLDING, IS_ALLOCATED, JobLedger
 from services.resmgr.state import ResmgrState
 from services.storage.gateway import EvictionOrder, HeldRange
 
@@ -39,7 +37,7 @@ class PreemptionRounds:
         self._next_s = self._clock_s() + self._period_s
         if state.entitlement is None:
             return frozenset()
-        left = without(state.accounts.usage, leaving(state))
+        left = state.accounts.usage.without(state.leaving().usage)
         rows = over_entitled(state.tree, state.entitlement, left)
         self._counts = count_over(state.tree, rows, self._counts)
         due = {row for row in rows if self._counts[state.tree.ids[row]] >= self._sustained_count}
@@ -64,17 +62,6 @@ def questioned_jobs(state: ResmgrState, due: frozenset[int]) -> list[JobId]:
     ]
 
 
-def leaving(state: ResmgrState, more: Mapping[JobId, np.ndarray] | None = None) -> Usage:
-    """What evicted pods still hold; for the jobs of ``more`` these instances instead."""
-    accounts = Accounts(state.tree)
-    instances = {job_id: np.flatnonzero(state.jobs[job_id].states == LEAVING) for job_id in state.evicted}
-    for job_id, own in (instances | dict(more or {})).items():
-        ledger = state.jobs[job_id]
-        for count, footprint in ledger.footprints.tally(own):
-            accounts.hold(ledger.pool_id, footprint, count)
-    return accounts.usage
-
-
 def evictable(
     state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], due: frozenset[int], pod_limit: int
 ) -> Evictable:
@@ -89,7 +76,7 @@ def evictable(
         stays = [span for span in ranges if not span.is_leaving]
         gone[job_id] = _others(ledger, stays)
         runs += [HeldRun(row, run, is_launched) for run, is_launched in ledger.held_runs(stays)]
-    return Evictable(runs, leaving(state, gone), due, pod_limit)
+    return Evictable(runs, state.leaving(gone).usage, due, pod_limit)
 
 
 def _others(ledger: JobLedger, stays: Sequence[HeldRange]) -> np.ndarray:

@@ -292,8 +292,18 @@ class ResmgrState:
             waiting,
             pod_limit,
             self.admission.resume_at,
-            is_clearing=bool(self.evicted),
+            leaving=self.leaving().usage if self.evicted else None,
         )
+
+    def leaving(self, more: Mapping[JobId, np.ndarray] | None = None) -> Accounts:
+        """What evicted pods still hold; for the jobs of ``more`` these instances instead."""
+        accounts = Accounts(self.tree)
+        instances = {job_id: np.flatnonzero(self.jobs[job_id].states == LEAVING) for job_id in self.evicted}
+        for job_id, own in (instances | dict(more or {})).items():
+            ledger = self.jobs[job_id]
+            for count, footprint in ledger.footprints.tally(own):
+                accounts.hold(ledger.pool_id, footprint, count)
+        return accounts
 
     def note(self, plan: Plan) -> None:
         """Remember a cycle's entitlements and reasons."""

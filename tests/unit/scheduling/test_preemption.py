@@ -152,10 +152,22 @@ def test_nobody_is_evicted_needlessly(stage: Stage) -> None:
 @given(stages(), st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
 def test_bounded(stage: Stage, pod_limit: int) -> None:
-    """About so many pods at once: a gang is never cut, so less than one gang more."""
-    evicted = sum(one.run.pod_count for one in stage.evict(pod_limit=pod_limit))
+    """What is beyond so many pods is for one gang, and nothing comes after it."""
+    evictions = stage.evict(pod_limit=pod_limit)
+    last = [one for one in evictions if one.grounds.for_job == evictions[-1].grounds.for_job]
 
-    assert evicted < pod_limit + 4
+    assert sum(one.run.pod_count for one in evictions) - sum(one.run.pod_count for one in last) < pod_limit
+
+
+@pytest.mark.parametrize(("size", "gangs", "evicted"), [(1, 9, 2), (3, 2, 3)])
+def test_the_bound_cuts_between_gangs(size: int, gangs: int, evicted: int) -> None:
+    """With room for two evictions single pods get two; a gang of three gets all it needs, and the next one nothing."""
+    tree = build_tree([pool("/a", "6", "12"), pool("/b", "6", "12")])
+    stage = Stage(tree, np.array([12_000, 0, 0, 0], np.int64))
+    stage.held = [HeldRun(1, GangRun(JobId("lent"), 0, 12, 1, (1000, 0, 0, 0), 0, 1), is_launched=True)]
+    stage.waiting = [(2, GangRun(JobId("back"), 0, gangs, size, (1000 * size, 0, 0, 0), 0, 2))]
+
+    assert sum(one.run.pod_count for one in stage.evict(pod_limit=2)) == evicted
 
 
 @given(stages())
