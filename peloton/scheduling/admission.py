@@ -4,7 +4,8 @@ Each leaf pool has four queues, visited in the order of ``QueueKind``; in each, 
 first served. A gang is admitted when it fits all of
 
 * its pool's entitlement: non-slack for ordinary gangs, slack for revocable ones;
-* its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use what is borrowed;
+* its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use what is borrowed
+  (unless nobody ever is: without preemption this rule does not hold);
 * its pool's controller limit, if it is a single controller pod;
 * the limit of every pool above, up to the capacity of the cluster.
 
@@ -184,6 +185,7 @@ def admit(
     pod_limit: int,
     begin_at: int = 0,
     leaving: Usage | None = None,
+    preempts: bool = True,
 ) -> Admission:
     """Admit up to about ``pod_limit`` pods (a gang is never cut) from ``waiting``: leaf row -> its queues.
 
@@ -191,8 +193,8 @@ def admit(
     ``usage`` that is held by evicted pods on their way out; then the visits begin at the first row, as those of
     preemption do.
     """
-    ledger = Ledger(tree, entitlement, usage)
-    later = None if leaving is None else Ledger(tree, entitlement, usage.without(leaving))
+    ledger = Ledger(tree, entitlement, usage, preempts)
+    later = None if leaving is None else Ledger(tree, entitlement, usage.without(leaving), preempts)
     begin_at = 0 if later else begin_at
     admission = Admission()
     admitted: list[Admitted] = []
@@ -296,8 +298,9 @@ def first_refusal(run: GangRun, bounds: Sequence[Bound], is_final: bool) -> Reas
 class Ledger:
     """Usage as it changes during one pass; rows become lists of Python integers when first touched."""
 
-    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage) -> None:
+    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, preempts: bool = True) -> None:
         self.tree = tree
+        self._preempts = preempts
         physical = usage.non_slack + usage.slack
         physical[:, CPU] = usage.non_slack[:, CPU]
         physical = tree.roll_up(physical)
@@ -330,7 +333,7 @@ class Ledger:
             used, may = self.amounts("slack", row), self.amounts("may_slack", row)
             bounds.append(Bound(Rule.SLACK_ENTITLEMENT, path, may, used))
         else:
-            if not run.preemptible:
+            if self._preempts and not run.preemptible:
                 may = self.amounts("reservation", row)
                 bounds.append(Bound(Rule.RESERVATION, path, may, self.amounts("non_preemptible", row), may))
             if run.is_lone_controller:

@@ -37,6 +37,7 @@ class Snapshot:
     begin_at: int = 0  # pool row where the last cycle stopped
     leaving: Usage | None = None  # the part of ``usage`` that evicted pods still hold; None: nothing
     evictable: Evictable | None = None  # None: nothing is evicted in this cycle
+    preempts: bool = True  # False: nothing is evicted, ever
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,6 @@ def plan_cycle(now: Snapshot) -> Plan:
             leaving = held_by(evictions, may.leaving)
 
     # 4. Which gangs may go ahead? What was evicted now is free in a later cycle, for whom it was evicted.
-    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, leaving)
+    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, leaving, now.preempts)
 
     return Plan(entitlement, admission, evictions)

@@ -21,6 +21,7 @@ from peloton.model.pod import PodState
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
+from services.resmgr.audit import audit, frozen
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
@@ -48,6 +49,7 @@ class LoopSettings:
     preemption_period_s: float = 60.0  # between rounds of preemption
     sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
     evicted_pods_max: int = 10_000  # in one round
+    checks_invariants: bool = False  # after each cycle
 
 
 class AdmissionLoop:
@@ -63,6 +65,7 @@ class AdmissionLoop:
     ) -> None:
         self.state = ResmgrState()
         self.settings = settings or LoopSettings()
+        self.state.preempts = self.settings.preempts
         self._records = records
         self._lifecycles = lifecycles
         self._capacity_source = capacity_source
@@ -224,6 +227,7 @@ class AdmissionLoop:
         if self.settings.preempts and self._rounds.is_time():
             now = replace(now, evictable=await self._look_for_evictable())
         plan = plan_cycle(now)
+        before = replace(now, usage=frozen(now.usage)) if self.settings.checks_invariants else None
         chosen = plan.admission.admitted
         if chosen:
             items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in chosen]
@@ -236,6 +240,8 @@ class AdmissionLoop:
         jobs = state.apply(plan.admission)
         self._meter.admitted(state.tree, chosen)
         state.note(plan)
+        if before is not None and not self._is_stale:
+            self._meter.broken(audit(before, plan, state))
         if chosen:
             self._changed()  # what is left may fit the next time, and reasons are out of date
         if plan.evictions and not self._is_stale:
@@ -256,6 +262,7 @@ class AdmissionLoop:
         results = await self._in_storage(lambda: self._records.evict([order(one) for one in evictions]))
         for result in results:
             self.state.evict(result)
+        self._meter.evicted(evictions)
         self._changed()
         log.info("%s", summary(evictions))
         return [result.job_id for result in results]
