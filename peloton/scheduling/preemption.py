@@ -68,7 +68,7 @@ def preempt(
     due: Set[int],
     pod_limit: int,
 ) -> list[Eviction]:
-    """At most ``pod_limit`` pods to be evicted, or as many as a single waiting gang needs.
+    """At most ``pod_limit`` pods to be evicted; a gang that needs more waits until less is lacking.
 
     ``usage`` and ``held`` are without what is leaving already. ``due``: rows that have been over their entitlement for
     long enough. ``waiting`` as for ``admit``.
@@ -114,7 +114,7 @@ class _Selection:
         self.ledger = ledger
         self._pods_left = pod_limit
         self._picks: list[_Pick] = []
-        self._kept: dict[tuple[int, int], tuple[Bound, set[int]]] = {}  # what must hold in the end, and in which kinds
+        self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # what must hold in the end, and in which kinds
         candidates = [_Candidate(one, one.run.gang_count) for one in held if one.run.preemptible]
         candidates.sort(key=lambda one: (_policy(ledger.tree, one).order(one.held), one.held.pool, one.held.run.job_id))
         self._due = [one for one in candidates if one.held.pool in due]
@@ -130,15 +130,11 @@ class _Selection:
         trial = self._most(row, run, run.gang_count - count, bounds)
         while trial > 0:
             picks = self._make_room(row, run, trial, bounds)
-            pods = sum(pick.count * pick.candidate.held.run.gang_size for pick in picks or ())
-            if picks and trial > 1 and pods > self._pods_left:
-                self._undo(picks)
-                picks = None
             if picks is None:
                 trial //= 2
                 continue
             self._picks += picks
-            self._pods_left -= pods
+            self._pods_left -= _pods(picks)
             self._grant(row, run, trial, bounds)
             count += trial
             trial = min(trial, self._most(row, run, run.gang_count - count, bounds))
@@ -149,7 +145,7 @@ class _Selection:
             return
         self.ledger.take(row, run, count)
         for bound in bounds:
-            kinds = self._kept.setdefault((id(bound.used), id(bound.allowed)), (bound, set()))[1]
+            kinds = self._kept.setdefault(id(bound.used), {}).setdefault(id(bound.allowed), (bound, set()))[1]
             kinds |= {k for k, amount in enumerate(run.need) if amount and not (bound.skip_cpu and k == CPU)}
 
     def _most(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
@@ -184,7 +180,7 @@ class _Selection:
         if short:
             self._between(row, run, count, bounds, picks)
             short = _shortages(bounds, run, count)
-        if short:
+        if short or _pods(picks) > self._pods_left:
             self._undo(picks)
             return None
         return picks
@@ -312,14 +308,11 @@ class _Selection:
     def _room_for(self, pick: _Pick) -> int:
         """How many of the picked gangs may stay although all that were served fit."""
         run, count = pick.candidate.held.run, pick.count
-        counted = {id(used): skips_cpu for used, skips_cpu in self.ledger.columns(pick.candidate.held.pool, run)}
-        for bound, kinds in self._kept.values():
-            skips_cpu = counted.get(id(bound.used))
-            if skips_cpu is None:
-                continue
-            for kind in kinds:
-                if run.need[kind] and not (skips_cpu and kind == CPU):
-                    count = min(count, max(bound.allowed[kind] - bound.used[kind], 0) // run.need[kind])
+        for used, skips_cpu in self.ledger.columns(pick.candidate.held.pool, run):
+            for bound, kinds in self._kept.get(id(used), {}).values():
+                for kind in kinds:
+                    if run.need[kind] and not (skips_cpu and kind == CPU):
+                        count = min(count, max(bound.allowed[kind] - used[kind], 0) // run.need[kind])
         return count
 
 
@@ -335,6 +328,10 @@ def _is_other(row: int, waiting: GangRun, one: _Candidate) -> bool:
 def _columns(run: GangRun) -> tuple[str, str]:
     """Names of what a run is counted in, and of what its pool may hold of that."""
     return ("slack", "may_slack") if run.revocable else ("non_slack", "may_non_slack")
+
+
+def _pods(picks: Sequence[_Pick]) -> int:
+    return sum(pick.count * pick.candidate.held.run.gang_size for pick in picks)
 
 
 def _shortages(bounds: Sequence[Bound], run: GangRun, count: int) -> list[Shortage]:
