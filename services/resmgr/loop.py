@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from services.resmgr.preemption import PreemptionRounds, evictable, order, quest
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import LogRow, ResmgrState
+from services.storage.gateway import HeldRange
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -171,6 +172,24 @@ class AdmissionLoop:
             await self._in_storage(store)
             self._changed()
             return change()
+
+    async def look_at_held(
+        self,
+        questioned: Callable[[ResmgrState], list[JobId]],
+        answer: Callable[[ResmgrState, Mapping[JobId, Sequence[HeldRange]]], A],
+    ) -> A:
+        """``answer`` sees the state together with what storage says that the questioned jobs hold."""
+
+        def work() -> tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]:
+            rows = self._read_log()
+            jobs = questioned(self.state)
+            return rows, self._records.held(jobs) if jobs else {}
+
+        def apply(found: tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]) -> A:
+            self._apply_log(found[0])
+            return answer(self.state, found[1])
+
+        return await self._commit(work, apply)
 
     async def learn_capacity(self) -> None:
         """Ask the host manager now. Raises Unavailable."""
