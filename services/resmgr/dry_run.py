@@ -39,7 +39,10 @@ def look(state: ResmgrState) -> tuple[Snapshot, Plan]:
 
 def questioned(state: ResmgrState) -> list[JobId]:
     """Whose pods ``evictions`` must know."""
-    return questioned_jobs(state, _due(*look(state))) if state.preempts else []
+    if not state.preempts:
+        return []
+    now, plan = look(state)
+    return questioned_jobs(state, _due(now, plan), plan.admission)
 
 
 def evictions(state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]]) -> Sequence[Eviction]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from peloton.model.ids import JobId, RespoolId
+from peloton.scheduling.admission import Admission
 from peloton.scheduling.cycle import Evictable
 from peloton.scheduling.eviction import Eviction, HeldRun
 from peloton.scheduling.preemption import count_over, over_entitled
@@ -46,13 +47,15 @@ class PreemptionRounds:
         return frozenset(due)
 
 
-def questioned_jobs(state: ResmgrState, due: frozenset[int]) -> list[JobId]:
-    """Jobs of which something may be evicted: of pools that are due, or below the priority of what waits there."""
+def questioned_jobs(state: ResmgrState, due: frozenset[int], notes: Admission | None = None) -> list[JobId]:
+    """Jobs of which something may be evicted: of pools that are due, or below the priority of what waits there for
+    room in the pool itself, by the notes of the last cycle."""
     if not state.waiting.pools:
         return []
-    waits = {
-        pool_id: max(queue[0].priority for queue in queues.values()) for pool_id, queues in state.waiting.pools.items()
-    }
+    waits: dict[RespoolId, int] = {}
+    for (row, _), (run, reason) in (notes or state.admission).heads.items():
+        if reason.pool_path == state.tree.paths[row]:  # else its own pool has room, and others must give some
+            waits[state.tree.ids[row]] = max(run.priority, waits.get(state.tree.ids[row], run.priority))
     due_pools = {state.tree.ids[row] for row in due}
     return [
         job.job_id

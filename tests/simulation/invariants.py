@@ -64,14 +64,18 @@ def check_controllers(state: ResmgrState, before: Ints, after: Ints) -> None:
     check(grown(state.tree, "the controller limit", before[:, CONTROLLER], after[:, CONTROLLER], limit))
 
 
+OVERTAKEN_MAX = 20
+"""Waiting runs of one queue that are compared with those admitted from it."""
+
+
 def check_order(state: ResmgrState, records: Records, admission: Admission) -> None:
-    """In each queue, who was admitted stood before everybody who waits and could ever fit."""
+    """In each queue, who was admitted stood before the first of those who wait and could ever fit."""
     last: dict[tuple[int, int], tuple[int, int, int]] = {}
     for chosen in admission.admitted:
         key, order = (chosen.pool, chosen.run.queue), _place(records, chosen.run)
         last[key] = max(last.get(key, order), order)
     for (row, kind), order in last.items():
-        for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ()):
+        for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ())[:OVERTAKEN_MAX]:
             if (run.job_id, run.start) in admission.passed_over:
                 continue
             if _place(records, run) < order:
