@@ -167,6 +167,8 @@ class Records:
         if state is not job.record.state:
             job.record = replace(job.record, state=state)
         if state in JOB_TERMINAL:
+            lost = [pod for pod in job.pods if pod.state is PodState.KILLED and pod.goal is not PodState.KILLED]
+            assert not lost, f"{len(lost)} pods of {job.record.name} were evicted and did not come back"
             del self.jobs[job.record.job_id]
             self.ended_count[state] = self.ended_count.get(state, 0) + 1
             return 0
@@ -221,6 +223,7 @@ class Records:
         job = self.jobs[job_id]
         for start, count in ranges:
             for instance_id in range(start, start + count):
+                assert job.pods[instance_id].goal is not PodState.KILLED, f"{job.pods[instance_id].pod_id} is to end"
                 self.put(job, in_state(job.pods[instance_id], PodState.PENDING))
                 job.queue_seq[instance_id] = queue_seq
                 job.queued_s[instance_id] = self.clock_ns // 10**9
