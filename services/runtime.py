@@ -121,6 +121,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         preempts=settings.preemption,
         preemption_period_s=settings.preemption_period_s,
         sustained_over_count=settings.preemption_rounds,
+        checks_invariants=settings.check_invariants,
     )
     async with _waker(shared) as waker:
 

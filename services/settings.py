@@ -46,6 +46,9 @@ class Settings:
     preemption_rounds: int = field(
         default=5, metadata={"help": "rounds in a row above its entitlement after which a pool gives back"}
     )
+    check_invariants: bool = field(
+        default=False, metadata={"help": "whether the resource manager checks its books after each cycle"}
+    )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})

@@ -4,12 +4,17 @@ Each leaf pool has four queues, visited in the order of ``QueueKind``; in each, 
 first served. A gang is admitted when it fits all of
 
 * its pool's entitlement: non-slack for ordinary gangs, slack for revocable ones;
-* its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use what is borrowed;
+* its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use what is borrowed
+  (unless nobody ever is: without preemption this rule does not hold);
 * its pool's controller limit, if it is a single controller pod;
 * the limit of every pool above, up to the capacity of the cluster.
 
 Only kinds that a gang asks for are compared. A head that has to wait blocks its own queue and no other. A gang larger
 than its pool may ever have (limit, reservation, controller limit, the cluster) is passed over: it would wait in vain.
+
+While evicted pods are on their way out, two ledgers are kept: what is used now, and what will be used when they have
+left. In the order of visits each gang is promised its room in the second, and is admitted when it fits the first as
+well. So room that becomes free bit by bit goes to nobody before the gang that it was made for, and nobody else waits.
 
 Work is proportional to pools with a queue plus runs admitted, whatever the number of pods.
 """
@@ -134,6 +139,15 @@ class Usage:
     non_preemptible: Ints
     controller: Ints
 
+    def without(self, part: Usage) -> Usage:
+        """What is left when a part is gone."""
+        return Usage(
+            self.non_slack - part.non_slack,
+            self.slack - part.slack,
+            self.non_preemptible - part.non_preemptible,
+            self.controller - part.controller,
+        )
+
 
 Queues = Mapping[QueueKind, Sequence[GangRun]]
 """Sorted by ``GangRun.order``."""
@@ -170,36 +184,42 @@ def admit(
     waiting: Mapping[int, Queues],
     pod_limit: int,
     begin_at: int = 0,
-    is_clearing: bool = False,
+    leaving: Usage | None = None,
+    preempts: bool = True,
 ) -> Admission:
     """Admit up to about ``pod_limit`` pods (a gang is never cut) from ``waiting``: leaf row -> its queues.
 
-    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody. ``is_clearing``: evicted
-    pods are on their way out. Then a head that waits for room blocks its pool's later queues, too, for what becomes
-    free bit by bit may be meant for it.
+    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody. ``leaving``: the part of
+    ``usage`` that is held by evicted pods on their way out; then the visits begin at the first row, as those of
+    preemption do.
     """
-    ledger = Ledger(tree, entitlement, usage)
+    ledger = Ledger(tree, entitlement, usage, preempts)
+    later = None if leaving is None else Ledger(tree, entitlement, usage.without(leaving), preempts)
+    begin_at = 0 if later else begin_at
     admission = Admission()
     admitted: list[Admitted] = []
     rows = sorted(waiting)
     for row in [r for r in rows if r >= begin_at] + [r for r in rows if r < begin_at]:
         for kind in QueueKind:
             runs = waiting[row].get(kind, ())
-            for chosen in _admit_queue(ledger, row, kind, runs, pod_limit, admission):
+            for chosen in _admit_queue(ledger, later, row, kind, runs, pod_limit, admission):
                 admitted.append(chosen)
                 pod_limit -= chosen.gang_count * chosen.run.gang_size
             if pod_limit <= 0:
                 return Admission(tuple(admitted), admission.heads, admission.passed_over, row + 1)
-            head = admission.heads.get((row, kind)) if is_clearing else None
-            if head is not None and head[1].rule not in (Rule.RESERVATION, Rule.CONTROLLER_LIMIT):
-                break
     return Admission(tuple(admitted), admission.heads, admission.passed_over)
 
 
 def _admit_queue(
-    ledger: Ledger, row: int, kind: QueueKind, runs: Sequence[GangRun], pod_limit: int, notes: Admission
+    ledger: Ledger,
+    later: Ledger | None,
+    row: int,
+    kind: QueueKind,
+    runs: Sequence[GangRun],
+    pod_limit: int,
+    notes: Admission,
 ) -> Iterator[Admitted]:
-    """Take from the front of one queue until its head has to wait."""
+    """Take from the front of one queue until its head has to wait. ``later``: what is used when all have left."""
     passed_over = 0
     for run in runs:
         if pod_limit <= 0:
@@ -208,6 +228,12 @@ def _admit_queue(
         bounds = ledger.bounds(row, run)
         bounded = min(run.gang_count, -(-pod_limit // run.gang_size))
         count = min(bounded, *(bound.gangs_that_fit(run.need) for bound in bounds))
+        if later is not None:
+            promises = later.bounds(row, run)
+            promised = min(run.gang_count, *(bound.gangs_that_fit(run.need) for bound in promises))
+            later.take(row, run, promised)
+            count = min(count, promised)
+            bounds += promises
         if count == 0 and passed_over < PASSED_OVER_MAX:
             never = first_refusal(run, bounds, is_final=True)
             if never is not None:
@@ -272,8 +298,9 @@ def first_refusal(run: GangRun, bounds: Sequence[Bound], is_final: bool) -> Reas
 class Ledger:
     """Usage as it changes during one pass; rows become lists of Python integers when first touched."""
 
-    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage) -> None:
+    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, preempts: bool = True) -> None:
         self.tree = tree
+        self._preempts = preempts
         physical = usage.non_slack + usage.slack
         physical[:, CPU] = usage.non_slack[:, CPU]
         physical = tree.roll_up(physical)
@@ -306,7 +333,7 @@ class Ledger:
             used, may = self.amounts("slack", row), self.amounts("may_slack", row)
             bounds.append(Bound(Rule.SLACK_ENTITLEMENT, path, may, used))
         else:
-            if not run.preemptible:
+            if self._preempts and not run.preemptible:
                 may = self.amounts("reservation", row)
                 bounds.append(Bound(Rule.RESERVATION, path, may, self.amounts("non_preemptible", row), may))
             if run.is_lone_controller:

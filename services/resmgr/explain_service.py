@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from itertools import islice
 from typing import Any, TypeVar
@@ -21,20 +21,21 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument, NotFound, PelotonError
-from peloton.model.ids import RespoolId, new_job_id, parse_job_id
+from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord
-from peloton.model.pod import PodState
+from peloton.model.pod import PodState, ShapeRange
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
 from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, story, wait_lines
 from services.resmgr import explain_wire as wire
 from services.resmgr import pools
-from services.resmgr.dry_run import held_in, look, planned_job, with_job, with_pool
-from services.resmgr.explain_text import plan_lines, pool_lines
+from services.resmgr.dry_run import beyond, evictions, held_in, look, planned_job, questioned, with_job, with_pool
+from services.resmgr.explain_text import eviction_lines, plan_lines, pool_lines
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import AdmissionRecords
 from services.resmgr.state import ResmgrState
+from services.storage.gateway import HeldRange
 
 Context = grpc.aio.ServicerContext[object, object]
 T = TypeVar("T")
@@ -46,6 +47,7 @@ HEADS_MAX = 100
 FAILURES_MAX = 5
 """Failed pods of one job that are told."""
 
+HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 Found = tuple[Wait, tuple[Holder, ...]]
 
 
@@ -140,19 +142,36 @@ class ExplainService:
         known = _pool_named(state, config)
         pool_id = known or RespoolId(str(uuid.uuid4()))
         pools.check_config(state, pool_id, config, state.pools)
-        other = with_pool(state, pools.pool_spec(pool_id, config))
-        answer = wire.pool_plan(look(state), look(other), other.path_of(pool_id), is_new=known is None)
-        answer.text = "\n".join(plan_lines(answer))
-        return answer
+        spec = pools.pool_spec(pool_id, config)
+
+        def plan(state: ResmgrState, held: HeldRanges) -> pb.PoolPlanResponse:
+            other = with_pool(state, spec)
+            answer = wire.pool_plan(look(state), look(other), other.path_of(pool_id), is_new=known is None)
+            more = beyond(evictions(other, held), evictions(state, held))
+            answer.evictions.extend(wire.planned_evictions(more, self._loop.settings))
+            answer.text = "\n".join(plan_lines(answer))
+            return answer
+
+        return await self._loop.look_at_held(lambda state: questioned(with_pool(state, spec)), plan)
 
     @_refusing
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
         if not request.HasField("config"):
             raise InvalidArgument("job config cannot be <nil>")
         job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
-        state = await self._state()
+        await self._state()
+        return await self._loop.look_at_held(
+            lambda state: questioned(with_job(state, job, shapes)[0]),
+            lambda state, held: self._job_plan(state, held, job, shapes),
+        )
+
+    def _job_plan(
+        self, state: ResmgrState, held: HeldRanges, job: JobRecord, shapes: Sequence[ShapeRange]
+    ) -> pb.JobPlanResponse:
         other, held_back = with_job(state, job, shapes)
         now, plan = look(other)
+        mine_only = [one for one in evictions(other, held) if one.grounds.for_job == job.job_id]
+        leave = list(wire.planned_evictions(mine_only, self._loop.settings, job.job_id))
         mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job.job_id]
         waiting = [found for found in _waiting(other, job, now, plan) if not _goes_now(found[0], plan)]
         admitted = sum(chosen.gang_count * chosen.run.gang_size for chosen in mine)
@@ -163,6 +182,7 @@ class ExplainService:
         lines = [f"In pool {path} {admitted} of {job.instance_count} instances would be admitted now."]
         lines += [f"  {line}" for found in waiting for line in wait_lines(*found)]
         lines += [f"  {one.text}" for one in besides]
+        lines += [f"  {line}" for line in eviction_lines(leave)]
         return pb.JobPlanResponse(
             poolPath=path,
             admittedInstances=admitted,
@@ -170,6 +190,7 @@ class ExplainService:
             heldBackInstances=held_back,
             waiting=[wire.waiting_gangs(*found) for found in waiting],
             reasons=[wire.apart_reason(one) for one in besides],
+            evictions=leave,
             text="\n".join(lines),
         )
 

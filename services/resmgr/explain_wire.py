@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from peloton.api.v0.explain import explain_pb2 as pb
@@ -14,13 +14,17 @@ from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.admission import GangRun, QueueKind, Reason, Rule
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Wait, physical
 from peloton.scheduling.explain_job import Apart, Obstacle, reason_text
+from services.resmgr.loop import LoopSettings
 from services.resmgr.pools import SHARE_UNITS, UNITS
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
 ADMITTED_MAX = 100
 """Jobs that a plan lists."""
+EVICTIONS_MAX = 100
+"""Runs of pods that a plan lists."""
 RULES = {
     Rule.POOL_LIMIT: pb.RULE_POOL_LIMIT,
     Rule.ENTITLEMENT: pb.RULE_ENTITLEMENT,
@@ -189,6 +193,26 @@ def pool_plan(
             gangCountBefore=without.get((job_id, pool_path, size), 0),
         )
     return answer
+
+
+def planned_evictions(
+    evictions: Iterable[Eviction], rules: LoopSettings, planned_job: str = ""
+) -> Iterator[pb.PlannedEviction]:
+    """``planned_job``: the id of a job that is not there, and stays unnamed."""
+    for one in islice(evictions, EVICTIONS_MAX):
+        why, rounds = one.grounds, 1 if one.grounds.is_inside else rules.sustained_over_count
+        is_planned = why.for_job == planned_job
+        yield pb.PlannedEviction(
+            jobId=JobID(value=one.run.job_id),
+            poolPath=why.pool_path,
+            firstInstance=one.run.start,
+            instanceCount=one.run.pod_count,
+            forJobId=None if is_planned else JobID(value=why.for_job),
+            forPoolPath=why.for_pool,
+            rounds=rounds,
+            withinS=rounds * rules.preemption_period_s,
+            text=str(why).replace(f"job {planned_job}", "this job") if is_planned else str(why),
+        )
 
 
 def _admitted(now: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -21,11 +21,13 @@ from peloton.model.pod import PodState
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
+from services.resmgr.audit import audit, frozen
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import LogRow, ResmgrState
+from services.storage.gateway import HeldRange
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,6 +50,7 @@ class LoopSettings:
     preemption_period_s: float = 60.0  # between rounds of preemption
     sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
     evicted_pods_max: int = 10_000  # in one round
+    checks_invariants: bool = False  # after each cycle
 
 
 class AdmissionLoop:
@@ -63,6 +66,7 @@ class AdmissionLoop:
     ) -> None:
         self.state = ResmgrState()
         self.settings = settings or LoopSettings()
+        self.state.preempts = self.settings.preempts
         self._records = records
         self._lifecycles = lifecycles
         self._capacity_source = capacity_source
@@ -169,6 +173,24 @@ class AdmissionLoop:
             self._changed()
             return change()
 
+    async def look_at_held(
+        self,
+        questioned: Callable[[ResmgrState], list[JobId]],
+        answer: Callable[[ResmgrState, Mapping[JobId, Sequence[HeldRange]]], A],
+    ) -> A:
+        """``answer`` sees the state together with what storage says that the questioned jobs hold."""
+
+        def work() -> tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]:
+            rows = self._read_log()
+            jobs = questioned(self.state)
+            return rows, self._records.held(jobs) if jobs else {}
+
+        def apply(found: tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]) -> A:
+            self._apply_log(found[0])
+            return answer(self.state, found[1])
+
+        return await self._commit(work, apply)
+
     async def learn_capacity(self) -> None:
         """Ask the host manager now. Raises Unavailable."""
         loop = asyncio.get_running_loop()
@@ -224,6 +246,7 @@ class AdmissionLoop:
         if self.settings.preempts and self._rounds.is_time():
             now = replace(now, evictable=await self._look_for_evictable())
         plan = plan_cycle(now)
+        before = replace(now, usage=frozen(now.usage)) if self.settings.checks_invariants else None
         chosen = plan.admission.admitted
         if chosen:
             items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in chosen]
@@ -236,6 +259,8 @@ class AdmissionLoop:
         jobs = state.apply(plan.admission)
         self._meter.admitted(state.tree, chosen)
         state.note(plan)
+        if before is not None and not self._is_stale:
+            self._meter.broken(audit(before, plan, state))
         if chosen:
             self._changed()  # what is left may fit the next time, and reasons are out of date
         if plan.evictions and not self._is_stale:
@@ -256,6 +281,7 @@ class AdmissionLoop:
         results = await self._in_storage(lambda: self._records.evict([order(one) for one in evictions]))
         for result in results:
             self.state.evict(result)
+        self._meter.evicted(evictions)
         self._changed()
         log.info("%s", summary(evictions))
         return [result.job_id for result in results]

@@ -109,6 +109,10 @@ class AdmissionRecords(Protocol):
 
     def delete_pool(self, pool_id: RespoolId) -> Any: ...
 
+    def active_jobs(self, respool_id: RespoolId, limit: int) -> Sequence[JobId]:
+        """Jobs of a pool that have not ended."""
+        ...
+
     def pools(self) -> Sequence[tuple[PoolSpec, ResourcePoolConfig]]: ...
 
 

@@ -22,7 +22,8 @@ from peloton.scheduling.admission import Admission, GangRun, Reason, Rule
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import PoolTree, build_tree
-from services.resmgr.accounts import COLUMNS, Accounts
+from services.resmgr.accounts import Accounts
+from services.resmgr.audit import faults
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
 from services.storage.gateway import EvictionResult
@@ -60,6 +61,7 @@ class ResmgrState:
         self.accounts = Accounts(self.tree)
         self.waiting = WaitingRuns()
         self.jobs: dict[JobId, JobLedger] = {}
+        self.preempts = True
         self.evicted: set[JobId] = set()  # jobs with pods that were evicted and still hold their resources
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.slack_cpu = 0
@@ -89,7 +91,7 @@ class ResmgrState:
         self.accounts = self.accounts.moved_to(self.tree)
         for job in self.jobs.values():  # of pools that were unreachable until now
             if job.pool_id not in old.row and job.pool_id in self.tree.row:
-                self._count(self.accounts, job)
+                self.count(self.accounts, job)
         self.entitlement, self.admission = None, Admission()
 
     def check_queue(self, job: JobRecord) -> None:
@@ -237,7 +239,7 @@ class ResmgrState:
 
     def take_over(self, old: ResmgrState) -> None:
         """Recovery: what storage does not hold and no event repeats."""
-        self.capacity, self.slack_cpu = old.capacity, old.slack_cpu
+        self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
@@ -292,8 +294,19 @@ class ResmgrState:
             waiting,
             pod_limit,
             self.admission.resume_at,
-            is_clearing=bool(self.evicted),
+            leaving=self.leaving().usage if self.evicted else None,
+            preempts=self.preempts,
         )
+
+    def leaving(self, more: Mapping[JobId, np.ndarray] | None = None) -> Accounts:
+        """What evicted pods still hold; for the jobs of ``more`` these instances instead."""
+        accounts = Accounts(self.tree)
+        instances = {job_id: np.flatnonzero(self.jobs[job_id].states == LEAVING) for job_id in self.evicted}
+        for job_id, own in (instances | dict(more or {})).items():
+            ledger = self.jobs[job_id]
+            for count, footprint in ledger.footprints.tally(own):
+                accounts.hold(ledger.pool_id, footprint, count)
+        return accounts
 
     def note(self, plan: Plan) -> None:
         """Remember a cycle's entitlements and reasons."""
@@ -336,30 +349,11 @@ class ResmgrState:
 
     def validate(self) -> None:
         """Assert every invariant; for tests, slow."""
-        fresh = Accounts(self.tree)
-        queued: dict[JobId, int] = {}
-        for pool_id, queues in self.waiting.pools.items():
-            for kind, queue in queues.items():
-                assert queue == sorted(queue, key=lambda run: run.order)
-                for run in queue:
-                    ledger = self.jobs[run.job_id]
-                    span = ledger.states[run.start : run.start + run.pod_count]
-                    assert (span == PENDING).all()
-                    assert (run.queue, ledger.pool_id) == (kind, pool_id)
-                    queued[run.job_id] = queued.get(run.job_id, 0) + run.pod_count
-        for job_id, ledger in self.jobs.items():
-            assert not ledger.is_over
-            assert ledger.pending_count == int((ledger.states == PENDING).sum())
-            assert ledger.pending_count == queued.get(job_id, 0)
-            assert (job_id in self.evicted) == bool((ledger.states == LEAVING).any())
-            assert ledger.allocated_count == int(IS_ALLOCATED[ledger.states].sum())
-            self._count(fresh, ledger)
-        for column in COLUMNS:
-            assert np.array_equal(getattr(fresh, column), getattr(self.accounts, column)), column
-            assert (getattr(fresh, column) >= 0).all()
+        for fault in faults(self):
+            raise AssertionError(fault)
 
     @staticmethod
-    def _count(accounts: Accounts, ledger: JobLedger) -> None:
+    def count(accounts: Accounts, ledger: JobLedger) -> None:
         """Add everything the job wants and holds."""
         for count, footprint in ledger.footprints.tally(np.flatnonzero(ledger.states == PENDING)):
             accounts.want(ledger.pool_id, footprint, count)

@@ -122,6 +122,12 @@ class Admission(Store):
         statement = sa.delete(RESPOOL).where(RESPOOL.c.respool_id == respool_id)
         return self.db.write(lambda conn: conn.execute(statement).rowcount) > 0
 
+    def active_jobs(self, respool_id: str, limit: int) -> list[JobId]:
+        """Jobs of a pool that have not ended, the first by id."""
+        mine = sa.and_(JOB.c.respool_id == respool_id, JOB.c.state.not_in(FINISHED_STATES))
+        query = sa.select(JOB.c.job_id).where(mine).order_by(JOB.c.job_id).limit(limit)
+        return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+
     def pools(self) -> list[tuple[PoolSpec, ResourcePoolConfig]]:
         """By pool id."""
         query = sa.select(RESPOOL).order_by(RESPOOL.c.respool_id)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
+from operator import attrgetter
 from random import Random
 
 from peloton.lifecycle.job import admit_count, roll_up, scheduled_count
@@ -36,6 +37,10 @@ from tests.simulation.description import JobPlan
 
 COLUMNS = ("demand", "slack_demand", "non_slack", "slack", "non_preemptible", "controller")
 Range = tuple[int, int]
+Entry = tuple[int, int, int]
+"""Column, kind, amount."""
+_NAMES = [spec.name for spec in fields(PodRecord)]
+_VALUES, _STATE = attrgetter(*_NAMES), _NAMES.index("state")
 
 
 class Job:
@@ -51,9 +56,18 @@ class Job:
         self.queued_s: dict[int, int] = {}
         self.patience_s = 0  # until it looks for hosts again
         self._starts = [shapes.start for shapes in plan.shapes]
+        self._entries = [
+            (_entries(shapes.shape, is_queued=False), _entries(shapes.shape, True)) for shapes in plan.shapes
+        ]
 
     def shape(self, instance_id: int) -> PodShape:
         return self.plan.shapes[bisect_right(self._starts, instance_id) - 1].shape
+
+    def entries(self, instance_id: int, state: PodState) -> Sequence[Entry]:
+        """Where a pod in this state counts in the books."""
+        if state is not PodState.PENDING and state not in ALLOCATED:
+            return ()
+        return self._entries[bisect_right(self._starts, instance_id) - 1][state in QUEUED]
 
     def counts(self) -> dict[PodState, int]:
         return {state: len(found) for state, found in self.members.items() if found}
@@ -113,13 +127,9 @@ class Records:
             self._book(job, instance_id, pod.state, 1)
 
     def _book(self, job: Job, instance_id: int, state: PodState, sign: int) -> None:
-        if state is not PodState.PENDING and state not in ALLOCATED:
-            return
-        book, shape = self.books[job.record.respool_id], job.shape(instance_id)
-        for column in _columns(shape, state):
-            row = book[column]
-            for kind, amount in enumerate(shape.resources):
-                row[kind] += sign * amount
+        book = self.books[job.record.respool_id]
+        for column, kind, amount in job.entries(instance_id, state):
+            book[column][kind] += sign * amount
 
     def recount(self) -> dict[RespoolId, list[list[int]]]:
         """The books from nothing but the rows."""
@@ -157,6 +167,8 @@ class Records:
         if state is not job.record.state:
             job.record = replace(job.record, state=state)
         if state in JOB_TERMINAL:
+            lost = [pod for pod in job.pods if pod.state is PodState.KILLED and pod.goal is not PodState.KILLED]
+            assert not lost, f"{len(lost)} pods of {job.record.name} were evicted and did not come back"
             del self.jobs[job.record.job_id]
             self.ended_count[state] = self.ended_count.get(state, 0) + 1
             return 0
@@ -211,7 +223,8 @@ class Records:
         job = self.jobs[job_id]
         for start, count in ranges:
             for instance_id in range(start, start + count):
-                self.put(job, replace(job.pods[instance_id], state=PodState.PENDING))
+                assert job.pods[instance_id].goal is not PodState.KILLED, f"{job.pods[instance_id].pod_id} is to end"
+                self.put(job, in_state(job.pods[instance_id], PodState.PENDING))
                 job.queue_seq[instance_id] = queue_seq
                 job.queued_s[instance_id] = self.clock_ns // 10**9
         return sum(count for _, count in ranges)
@@ -223,7 +236,7 @@ class Records:
             for instance_id in range(start, start + count):
                 pod = job.pods[instance_id]
                 if pod.state is PodState.PENDING:
-                    self.put(job, replace(pod, state=PodState.READY))
+                    self.put(job, in_state(pod, PodState.READY))
                     marked += 1
         return marked
 
@@ -258,9 +271,14 @@ def _blank() -> list[list[int]]:
     return [[0, 0, 0, 0] for _ in COLUMNS]
 
 
-def _columns(shape: PodShape, state: PodState) -> Iterator[int]:
-    """Which columns of the books a pod in this state counts in."""
-    if state in QUEUED:
+def _entries(shape: PodShape, is_queued: bool) -> list[Entry]:
+    kinds = [(kind, amount) for kind, amount in enumerate(shape.resources) if amount]
+    return [(column, *kind) for column in _columns(shape, is_queued) for kind in kinds]
+
+
+def _columns(shape: PodShape, is_queued: bool) -> Iterator[int]:
+    """Which columns of the books a pod counts in, waiting or holding resources."""
+    if is_queued:
         yield 1 if shape.revocable else 0
     elif shape.revocable:
         yield 3
@@ -270,6 +288,13 @@ def _columns(shape: PodShape, state: PodState) -> Iterator[int]:
             yield 4
         if shape.controller:
             yield 5
+
+
+def in_state(pod: PodRecord, state: PodState) -> PodRecord:
+    """As ``replace``, but quick."""
+    values = list(_VALUES(pod))
+    values[_STATE] = state
+    return PodRecord(*values)
 
 
 def _job_snapshot(job: Job) -> JobSnapshot:

@@ -67,6 +67,24 @@ def test_running_pods_end_and_run_anew(gateway: Gateway) -> None:
     assert (PREEMPTING, MESSAGE) in told
 
 
+def test_an_evicted_pod_always_ends(gateway: Gateway) -> None:
+    """It is to be killed until it is KILLING, whatever its host says meanwhile and however often its job looks; and
+    who is KILLING is told again when Mesos is asked. No timeout is needed."""
+    job_id = a_running_job(gateway, 1)
+    gateway.evict([EvictionOrder(job_id, 0, 1, False, WHY)])
+
+    counts = [gateway.settle(job_id, NOW).kill_count for _ in range(2)]  # the first worker died before its kill
+    report(gateway, job_id, [0], RUNNING)
+    counts.append(gateway.settle(job_id, NOW).kill_count)
+
+    assert counts == [1, 1, 1]
+    assert [evicted.evicted for evicted in gateway.snapshot().jobs[0].allocated] == [True]
+    told = [row[0] for row in gateway.mark_killing(job_id, 10)]
+    assert (gateway.settle(job_id, NOW).kill_count, told) == (0, [pod(gateway, job_id, 0).pod_id])
+    assert [row[0] for row in gateway.mark_killing(job_id, 10, again=True)] == told  # the message was lost
+    assert [row[3] for page in gateway.pods_on_hosts() for row in page] == [KILLING]  # what reconciliation kills again
+
+
 def test_an_eviction_is_told_once(gateway: Gateway) -> None:
     """Pods that leave already, or are to be killed, are passed over."""
     job_id = a_running_job(gateway, 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -305,3 +305,53 @@ async def test_without_a_cluster(world: World) -> None:
             await asked.stub.PoolTree(pb.PoolTreeRequest())
 
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+# -- who would be evicted -------------------------------------------------------------------------------------------
+
+
+def told(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, int, float]]:
+    """Job, first instance, how many, rounds, seconds."""
+    return [(one.jobId.value, one.firstInstance, one.instanceCount, one.rounds, one.withinS) for one in evictions]
+
+
+async def test_a_plan_of_a_job_says_who_would_leave(world: World) -> None:
+    """Between pools after the rounds that a pool may be above its entitlement, inside a pool in the next one; what is
+    planned changes nothing."""
+    lends, owner = world.pool("a", 50, 100), world.pool("b", 50, 100)
+    lent = world.job(lends, 10, cpu=10)
+
+    async with asking(world) as asked:
+        await asked.queue(lent)
+        await until(lambda: world.states(lent) == {PodState.READY: list(range(10))})
+        before = facts(asked.server.loop.state)
+        back = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(owner, 3, 10)))
+        urgent = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(lends, 2, 10, priority=4)))
+        humble = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(lends, 2, 10)))
+        after = facts(asked.server.loop.state)
+
+    assert told(back.evictions) == [(lent, 7, 3, 5, 300)]
+    assert back.text.splitlines()[-1] == (
+        f"  after 5 rounds of preemption (300 s), instances 7-9 of job {lent}: preempted for this job of /b, "
+        "which wants cpu 10: /a holds 100 and is entitled to 70"
+    )
+    assert told(urgent.evictions) == [(lent, 8, 2, 1, 60)]
+    assert urgent.evictions[0].text.startswith("preempted for this job of /a, which wants cpu 10: its priority is 4")
+    assert (told(humble.evictions), after) == ([], before)
+
+
+async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
+    """Those whom the change evicts, without those who must go anyway, and for which job."""
+    lends, owner = world.pool("a", 50, 100), world.pool("b", 0, 10)
+    lent, waits = world.job(lends, 10, cpu=10), world.job(owner, 5, cpu=10)
+
+    async with asking(world) as asked:
+        await asked.queue(lent, waits)
+        await until(lambda: world.states(lent) == {PodState.READY: list(range(10))})
+        same, more = await asked.plan(pool_config("b", 0, 10)), await asked.plan(pool_config("b", 50, 50))
+
+    assert told(same.evictions) == []
+    assert told(more.evictions) == [(lent, 5, 4, 5, 300)]
+    assert {one.forJobId.value for one in more.evictions} == {waits}
+    assert "Instances that would be evicted:" in more.text.splitlines()
+    assert "No instance would be evicted." in same.text.splitlines()

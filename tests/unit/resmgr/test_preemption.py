@@ -132,3 +132,13 @@ async def test_disabled(world: World) -> None:
 
         assert world.states(borrower) == {RUNNING: list(range(10))}
         assert world.states(owner) == {PENDING: [0, 1, 2, 3, 4]}
+
+
+async def test_disabled_frees_the_reservation(world: World) -> None:
+    """Without preemption pods that may not be evicted may use what is lent; the setting survives a rebuild."""
+    pool = world.pool("p", 2, 5)
+    job = world.job(pool, 6, preemptible=False)
+    async with running(world, fast(preempts=False)) as loop:
+        loop._is_stale = True
+        await loop.enqueue(job, 6)
+        await until(lambda: world.states(job) == {READY: [0, 1, 2, 3, 4], PENDING: [5]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TypeAlias
 
 import grpc
@@ -25,19 +24,6 @@ from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import FAST, World, pool_config
 
 Manager: TypeAlias = "respool_pb2_grpc.ResourceManagerAsyncStub"
-
-
-@pytest.fixture
-async def server(world: World) -> AsyncIterator[ResmgrServer]:
-    found = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
-    yield found
-    await found.stop()
-
-
-@pytest.fixture
-async def manager(server: ResmgrServer) -> AsyncIterator[Manager]:
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        yield respool_pb2_grpc.ResourceManagerStub(channel)  # type: ignore[misc]
 
 
 async def create(manager: Manager, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID) -> str:
@@ -263,22 +249,6 @@ async def test_forced_update_skips_the_rules(manager: Manager) -> None:
 
     assert not (await update(manager, pool, pool_config("p", 500, 600), force=True)).ListFields()
     assert (await get(manager, pool)).poolinfo.config.resources[0].limit == 600
-
-
-async def test_busy_pools(world: World, manager: Manager, server: ResmgrServer) -> None:
-    """A pool that has gangs can neither be deleted nor become a parent."""
-    pool = await create(manager, "p", 1, 1)
-    job = world.job(pool, 2)  # type: ignore[arg-type]
-    await server.loop.enqueue(job, 2)
-
-    assert (await delete(manager, "/p")).isBusy.message == "resource pool is busy"
-    assert await refusal(manager, pool_config("child", 1, 1, pool)) == (
-        "resource pool /p has allocation or demand, so it cannot get child pools"
-    )
-
-    world.kill_job(job)
-    await server.loop.kill_queued(job)
-    assert not (await delete(manager, "/p")).ListFields()
 
 
 async def test_delete(manager: Manager, world: World) -> None:
