@@ -26,6 +26,7 @@ from services.resmgr.preemption import PreemptionRounds, evictable, order, quest
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import LogRow, ResmgrState
+from services.storage.gateway import EvictionOrder, EvictionResult
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -153,6 +154,22 @@ class AdmissionLoop:
             return sum(count for _, count, _ in ranges)
 
         return await self._commit(lambda: self._records.kill_queued(job_id, self._clock_ns()), apply)
+
+    async def evict(self, orders: Sequence[EvictionOrder]) -> int:
+        """Evict what somebody else chose; the jobs are woken to end what hosts run. Returns how many pods leave."""
+
+        def apply(results: Sequence[EvictionResult]) -> list[EvictionResult]:
+            gone = [result for result in results if result.leaving or result.queued or result.unqueued]
+            for result in gone:
+                self.state.evict(result)
+            if gone:
+                self._changed()
+            return gone
+
+        gone = await self._commit(lambda: self._records.evict(orders), apply)
+        if gone:
+            self._lifecycles.jobs_changed([result.job_id for result in gone])
+        return sum(count for result in gone for _, count in result.leaving)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         self.state.note_unplaced(job_id, count, reason)
