@@ -146,7 +146,12 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     qos_settings = _qos_settings(settings)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(
-        settings.mesos, settings.cluster, settings.mesos_role, settings.mesos_user, settings.host_lease_s
+        settings.mesos,
+        settings.cluster,
+        settings.mesos_role,
+        settings.mesos_user,
+        settings.host_lease_s,
+        settings.agents_period_s,
     )
     async with _waker(shared) as waker:
 

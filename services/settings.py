@@ -56,6 +56,9 @@ class Settings:
     qos_closed_s: float = field(
         default=60.0, metadata={"help": "seconds for which a host that was hot takes no revocable pods at first"}
     )
+    agents_period_s: float = field(
+        default=10.0, metadata={"help": "seconds between looks at Mesos's agents: which there are, and their slack"}
+    )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})

@@ -1,8 +1,8 @@
 """Which revocable pods leave a host that is hot, or that has less slack than they hold.
 
 A host is corrected when several measurements in a row say the same. Pods leave by lowest priority, the youngest of them
-first; who would not help stays, and so does who need not go once others have gone. What pods use that are on their way
-out already counts as gone. Ordinary pods are never looked at.
+first, until the rest fits; who would not help at all stays. What pods use that are on their way out already counts as
+gone. Ordinary pods are never looked at.
 
 After it was hot a host is closed to revocable pods for a while, twice as long each time it happens again: pods that
 use more than they ask for would otherwise come back to the same host, make it hot, and leave, for ever.
@@ -111,22 +111,14 @@ def corrections(
         load = replace(load, held=sum(pod.held for pod in pods if not pod.is_leaving))
         if load.held > load.slack:
             needs[Cause.LESS_SLACK] = load.held - load.slack
-    chosen: list[RevocablePod] = []
-    left = dict(needs)
+    chosen: list[tuple[RevocablePod, Cause]] = []
     for pod in sorted((pod for pod in pods if not pod.is_leaving), key=_order):
-        if all(amount <= 0 for amount in left.values()):
-            break
-        if any(left[cause] > 0 and _part(pod, cause) > 0 for cause in needs):
-            chosen.append(pod)
-            left = {cause: amount - _part(pod, cause) for cause, amount in left.items()}
-    for pod in reversed(chosen[:]):  # whoever others made needless stays
-        if all(left[cause] + _part(pod, cause) <= max(left[cause], 0) for cause in needs):
-            chosen.remove(pod)
-            left = {cause: amount + _part(pod, cause) for cause, amount in left.items()}
-    causes = {pod.pod_id: next(cause for cause in needs if _part(pod, cause) > 0) for pod in chosen}
+        helped = next((cause for cause, lack in needs.items() if lack > 0 and _part(pod, cause) > 0), None)
+        if helped is not None:
+            chosen.append((pod, helped))
+            needs = {cause: lack - _part(pod, cause) for cause, lack in needs.items()}
     return tuple(
-        Correction(pod.pod_id, causes[pod.pod_id], _text(causes[pod.pod_id], load, policy))
-        for pod in chosen[: policy.evicted_pods_max]
+        Correction(pod.pod_id, cause, _text(cause, load, policy)) for pod, cause in chosen[: policy.evicted_pods_max]
     )
 
 

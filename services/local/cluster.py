@@ -137,6 +137,7 @@ class LocalCluster:
             "PELOTON_LEADER_TTL_S": "3",
             "PELOTON_PREEMPTION_PERIOD_S": "1",
             "PELOTON_PREEMPTION_ROUNDS": "3",
+            "PELOTON_AGENTS_PERIOD_S": "2",
             "PELOTON_QOS_PERIOD_S": "2",
             "PELOTON_QOS_CLOSED_S": "10",
             "PYTHONUNBUFFERED": "1",
