@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, describe, matches
@@ -93,7 +93,7 @@ class HostPool:
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         self._lease_of_job: dict[JobId, str] = {}
         self._waiting: set[JobId] = set()
-        self._closed: frozenset[Hostname] = frozenset()  # take no more revocable pods for a while
+        self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
 
     # What Mesos says.
 
@@ -152,21 +152,21 @@ class HostPool:
             return total, Resources(cpu_milli=slack), len(agents)
 
     def _slack_cpu(self, agent: Agent) -> int:
-        """Revocable cpu for which pods may be admitted: no more than they hold where no more may come."""
-        slack = agent.revocable.cpu_milli
-        return min(slack, agent.revocable_held.cpu_milli) if agent.hostname in self._closed else slack
+        """Revocable cpu for which pods may be admitted: what they hold where no more may come."""
+        return min(agent.revocable.cpu_milli, self._closed.get(agent.hostname, agent.revocable.cpu_milli))
 
     def agents(self) -> list[Agent]:
         """By host name."""
         with self._lock:
             return [self._agents[hostname] for hostname in sorted(self._agents)]
 
-    def close_to_revocable(self, hostnames: Iterable[Hostname]) -> set[JobId]:
-        """These hosts, and no others, take no revocable pods; returns the jobs that may find hosts now."""
+    def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> set[JobId]:
+        """These hosts, and no others, take no revocable pods beside those that hold so much cpu there; returns the jobs
+        that may find hosts now."""
         with self._lock:
-            before, self._closed = self._closed, frozenset(hostnames)
+            before, self._closed = self._closed, dict(hosts)
             waiting: set[JobId] = set()
-            if before - self._closed:
+            if before.keys() - self._closed.keys():
                 waiting, self._waiting = self._waiting, waiting
             return waiting
 

@@ -96,6 +96,7 @@ class QosController:
         self._lifecycles = lifecycles
         self._uses: dict[Hostname, HostUse] = {}
         self._watches: dict[Hostname, HostWatch] = {}
+        self._stays: dict[Hostname, int] = {}  # of hosts that were corrected: cpu_milli of the pods that stayed
         self._last: Hostname = Hostname("")
         self._meter = QosMeter(self._pool)
         self._threads = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="host statistics")
@@ -136,9 +137,13 @@ class QosController:
             if len(made) < EVICTED_PODS_MAX:
                 made += self._correct(each, now_s)
         self._watches = {name: watch for name, watch in self._watches.items() if not watch.is_idle(now_s)}
-        closed = [name for name, watch in self._watches.items() if watch.is_closed(now_s)]
-        self._lifecycles.jobs_changed(self._pool.close_to_revocable(closed))
+        self._stays = {name: held for name, held in self._stays.items() if name in self._watches}
+        self._close_hosts(now_s)
         return made
+
+    def _close_hosts(self, now_s: float) -> None:
+        closed = {name: held for name, held in self._stays.items() if self._watches[name].is_closed(now_s)}
+        self._lifecycles.jobs_changed(self._pool.close_to_revocable(closed))
 
     def _next_hosts(self) -> list[Agent]:
         """Hosts on which revocable pods run, a bounded number of them, each in its turn."""
@@ -180,8 +185,15 @@ class QosController:
         made = corrections(watch, found.load, pods, policy)
         if not made:
             return ()
-        evicted = self._evictor.evict([(each.pod_id, each.text) for each in made])
+        leaving = {each.pod_id for each in made} | {pod.pod_id for pod in pods if pod.is_leaving}
         self._watches[hostname] = after(watch, made, now_s, policy)
+        self._stays[hostname] = sum(pod.held for pod in pods if pod.pod_id not in leaving)
+        self._close_hosts(now_s)  # first, or the resource manager would admit the evicted pods anew
+        try:
+            evicted = self._evictor.evict([(each.pod_id, each.text) for each in made])
+        except BaseException:
+            self._watches[hostname] = watch
+            raise
         self._meter.evicted(made)
         log.info("%d of %d pods evicted: %s", evicted, len(made), made[0].text)
         with suppress(Unavailable):  # the job's workflow would do it too, a little later

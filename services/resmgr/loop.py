@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -74,6 +75,7 @@ class AdmissionLoop:
         self._meter = AdmissionMeter()
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._ask_capacity = asyncio.Event()
         self._is_dirty = True  # something changed since the last cycle
         self._is_stale = True  # memory may differ from storage
         self._commits: set[asyncio.Task[Any]] = set()
@@ -168,6 +170,7 @@ class AdmissionLoop:
 
         gone = await self._commit(lambda: self._records.evict(orders), apply)
         if gone:
+            self._ask_capacity.set()  # their hosts have less slack now, or take no revocable pods for a while
             self._lifecycles.jobs_changed([result.job_id for result in gone])
         return sum(count for result in gone for _, count in result.leaving)
 
@@ -278,8 +281,11 @@ class AdmissionLoop:
         return [result.job_id for result in results]
 
     async def _capacity_round(self) -> None:
+        self._ask_capacity.clear()
         await self.learn_capacity()
-        await asyncio.sleep(self.settings.capacity_period_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.capacity_period_s):
+                await self._ask_capacity.wait()
 
     async def _prune_round(self) -> None:
         await asyncio.sleep(self.settings.prune_period_s)

@@ -76,8 +76,8 @@ def story(make: Callable[..., World]) -> Iterator[Story]:
 
 
 def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
-    """Of two revocable pods beside a busy one the younger leaves: it is killed on Mesos at once and wants a new run. The
-    host takes no revocable pods until it has been closed for its time."""
+    """Of two revocable pods beside a busy one the younger leaves: it is killed on Mesos at once and wants a new run.
+    The host takes no revocable pods until it has been closed for its time."""
     busy = story.run(0.5, 1.0)
     old, young = story.run(0.2, 1.0, is_revocable=True), story.run(0.3, 1.0, is_revocable=True)
     story.wait_held(500)

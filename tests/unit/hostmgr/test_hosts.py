@@ -233,15 +233,15 @@ def test_a_closed_host_takes_no_revocable_pods() -> None:
     pool = pool_with(offer("h1", revocable=2), offer("h2", revocable=0))
     pool.set_agents([agent("h1", slack=2000, held=500), agent("h2", slack=0, held=0)])
     slack = shape(0.5, revocable=True)
-    assert pool.close_to_revocable([Hostname("h1")]) == set()
+    assert pool.close_to_revocable({Hostname("h1"): 300}) == set()
 
     lease = pool.acquire(JOB, [(slack, 1)], 0.0)
     ordinary = pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
     assert (lease.hosts, lease.rejected["closed to revocable pods after it was hot"]) == ((), 1)
     assert [(host.hostname, host.revocable) for host in ordinary.hosts] == [("h1", Resources())]
-    assert pool.capacity()[1] == Resources(cpu_milli=500)
+    assert pool.capacity()[1] == Resources(cpu_milli=300)
     pool.release(ordinary.lease_id)
     pool.acquire(JOB, [(slack, 1)], 0.0)
-    assert pool.close_to_revocable([]) == {JOB}
+    assert pool.close_to_revocable({}) == {JOB}
     assert (leased(pool, slack, 1), pool.capacity()[1]) == (["h1"], Resources(cpu_milli=2000))
