@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.ids import Hostname
@@ -150,8 +151,7 @@ class QosController:
         agents = [agent for agent in self._pool.agents() if agent.revocable_held.cpu_milli]
         names = {agent.hostname for agent in agents}
         self._uses = {name: use for name, use in self._uses.items() if name in names}
-        later = [agent for agent in agents if agent.hostname > self._last]
-        chosen = (later + agents[: len(agents) - len(later)])[:HOSTS_PER_ROUND_MAX]
+        chosen = in_turn(agents, self._last, HOSTS_PER_ROUND_MAX)
         if chosen:
             self._last = chosen[-1].hostname
         return chosen
@@ -202,16 +202,22 @@ class QosController:
         return made
 
 
+def in_turn(agents: Sequence[Agent], last: Hostname, limit: int) -> list[Agent]:
+    """Of agents by host name the next after ``last``, and round."""
+    begin = bisect_right(agents, last, key=lambda agent: agent.hostname)
+    return [*agents[begin:], *agents[:begin]][:limit]
+
+
 class QosMeter:
     """``peloton.hosts.used`` by kind over hosts on which revocable pods run, ``peloton.hosts.slack`` and
     ``peloton.hosts.slack_held`` over all hosts, in cores and MiB; ``peloton.qos.hot_hosts``; ``peloton.qos.evicted``
     in pods by cause."""
 
-    def __init__(self, pool: HostPool) -> None:
+    def __init__(self, pool: HostPool, meter: Meter | None = None) -> None:
         self._pool = pool
         self._used = Use()
         self._hot_count = 0
-        meter = metrics.get_meter("peloton.hostmgr")
+        meter = meter or metrics.get_meter("peloton.hostmgr")
         meter.create_observable_gauge("peloton.hosts.used", [self._read_used])
         meter.create_observable_gauge("peloton.hosts.slack", [self._read_slack])
         meter.create_observable_gauge("peloton.hosts.slack_held", [self._read_held])

@@ -1,16 +1,20 @@
-"""Use of hosts, from the counters of their agents."""
+"""Use of hosts, from the counters of their agents; whose turn it is; what the meter tells."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from peloton.errors import InvalidArgument
-from peloton.model.ids import PodId
-from peloton.scheduling.qos import QosPolicy, Use
-from services.hostmgr.qos import QosSettings
+from peloton.model.ids import Hostname, PodId
+from peloton.scheduling.qos import Cause, Correction, HostWatch, QosPolicy, Use
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.qos import QosMeter, QosSettings, in_turn
 from services.hostmgr.usage import HostUse, look
+from tests.unit.hostmgr.test_hosts import agent
 
 POD = "00000000-0000-4000-8000-000000000001-0-1"
 
@@ -63,3 +67,42 @@ def test_settings_that_cannot_be_meant_are_refused(policy: QosPolicy, fault: str
     """The error names the settings."""
     with pytest.raises(InvalidArgument, match=fault):
         QosSettings(policy=policy)
+
+
+def test_every_host_has_its_turn() -> None:
+    """A bounded number of hosts at a time, beginning after the last one, whether it is still there or not."""
+    agents = [agent(name, 1, 1) for name in ("a", "c", "e")]
+
+    turns = [[found.hostname for found in in_turn(agents, Hostname(last), 2)] for last in ("", "c", "d", "e")]
+
+    assert turns == [["a", "c"], ["e", "a"], ["e", "a"], ["a", "c"]]
+    assert [found.hostname for found in in_turn(agents, Hostname("c"), 9)] == ["e", "a", "c"]
+    assert in_turn([], Hostname("a"), 2) == []
+
+
+def test_the_meter_sums_over_hosts() -> None:
+    """Use of the hosts that were looked at, slack of all hosts, hot hosts, and who left why."""
+    pool = HostPool(30.0)
+    pool.set_agents([agent("a", 1500, 500), agent("b", 500, 0)])
+    reader = InMemoryMetricReader()
+    meter = QosMeter(pool, MeterProvider([reader]).get_meter("test"))
+    first = look(HostUse(), [row(POD, 3, 100)])
+
+    meter.note({Hostname("a"): look(first, [row(POD, 3.5, 101, 20)])}, {Hostname("a"): HostWatch(2)}, QosPolicy())
+    meter.evicted([Correction(PodId.parse(POD), Cause.HOT_CPU, "")])
+
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = {
+        (metric.name, *sorted(dict(point.attributes or {}).values())): getattr(point, "value", None)
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        for point in metric.data.data_points
+    }
+    assert found == {
+        ("peloton.hosts.used", "cpu"): 0.5,
+        ("peloton.hosts.used", "memory"): 20,
+        ("peloton.hosts.slack",): 2.0,
+        ("peloton.hosts.slack_held",): 0.5,
+        ("peloton.qos.hot_hosts",): 1,
+        ("peloton.qos.evicted", "hot cpu"): 1,
+    }
