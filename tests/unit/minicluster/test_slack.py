@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,8 @@ from tests.unit.minicluster.scheduler import CAPABILITIES, Scheduler, request, s
 
 REVOCABLE = (*CAPABILITIES, "REVOCABLE_RESOURCES")
 FAST: dict[str, Any] = {"capabilities": REVOCABLE, "usage_interval_s": 0.05, "slack_interval_s": 0.1}
+RECORDINGS = Path(__file__).parents[2] / "conformance" / "minicluster" / "recordings"
+RECORDING = RECORDINGS / "13_operator_api_and_events.jsonl.gz"
 AMOUNTS = st.integers(0, 100_000)
 
 
@@ -139,6 +144,27 @@ def _offered(event: dict[str, Any]) -> int:
 def simulated(share: float) -> dict[str, Any]:
     variables = [{"name": "PELOTON_SIMULATE_SHARE", "value": str(share)}]
     return {"value": "sleep 1000", "environment": {"variables": variables}}
+
+
+@pytest.mark.parametrize("path", ["/containers", "/monitor/statistics"])
+async def test_statistics_look_like_those_of_a_real_agent(path: str, start: Start) -> None:
+    """The keys are those that a real agent answered with when it was recorded."""
+    cluster, scheduler = await start(**FAST)
+    await launch(scheduler, "t", "sleep 1000", cpus=0.1)
+    port, rows = cluster.master.agents.by_name["a0"].port, []
+    async with asyncio.timeout(10):
+        while not rows:
+            _, rows = await request(port, "GET", path)
+
+    with gzip.open(RECORDING, "rt") as lines:
+        calls = (json.loads(line) for line in lines)
+        recorded = next(call["response"] for call in calls if call.get("label") == f"agent {path}")
+
+    assert keys(rows[0]) == keys(recorded[0])
+
+
+def keys(value: Any) -> Any:
+    return {name: keys(each) for name, each in value.items()} if isinstance(value, dict) else type(value).__name__
 
 
 async def test_simulated_tasks_use_the_share_they_declare(start: Start) -> None:
