@@ -62,7 +62,7 @@ def test_revocable_pods_live_on_what_others_leave(cluster: Cluster, tmp_path: Pa
     it is not; while it works they wait for slack; when it rests they run again, without having failed."""
     shared, busy = pool(cluster), tmp_path / "busy"
     slack = cluster.submit(
-        shared, instanceCount=2, sla={"revocable": True}, defaultConfig=shell("while :; do sleep 0.2; done", cpu=0.07)
+        shared, instanceCount=2, sla={"revocable": True}, defaultConfig=shell("while :; do sleep 1; done", cpu=0.06)
     )
     cluster.wait(lambda: "the hosts have cpu 0 of it" in why(cluster, slack), "slack is lacking")
     work = f"while :; do if [ -e {busy} ]; then :; else sleep 1; fi; done"
