@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peloton.model.host import HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobProgress, JobRecord
 from peloton.model.pod import PodShape
 
@@ -44,6 +44,14 @@ class ResourceManager(Protocol):
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         """Remember why admitted pods found no host, for `job why`."""
+        ...
+
+
+class Evictor(Protocol):
+    """The owner of evictions, whoever wants them."""
+
+    def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
+        """Runs on hosts, each with the reason, are to end and to be queued anew; returns how many begin to leave."""
         ...
 
 

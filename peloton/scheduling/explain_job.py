@@ -9,6 +9,7 @@ from enum import StrEnum
 from peloton.lifecycle.job import scheduled_count
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import TERMINAL, PodRecord, PodState
+from peloton.scheduling.admission import Rule, shown_amount
 from peloton.scheduling.explain import Holder, Wait
 from peloton.scheduling.placement import refusing_hosts
 
@@ -86,6 +87,16 @@ def story(
     if not waiting and not besides and job.goal is not JobState.KILLED:
         started = sum(n for state, n in counts.items() if state not in TERMINAL and state not in _NOT_STARTED)
         yield f"nothing waits: {_instances(started)} on hosts" if started else "nothing waits"
+
+
+def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: int, held_cpu: int) -> Iterator[str]:
+    """For those who wait for slack: how much the hosts have, in thousandths of a cpu, and how much is taken."""
+    if any(wait.cause.rule is Rule.SLACK_ENTITLEMENT for wait, _ in waiting):
+        slack, held = shown_amount("cpu", slack_cpu), shown_amount("cpu", held_cpu)
+        yield (
+            f"revocable instances run on slack, what others hold and do not use: the hosts have cpu {slack} of it, "
+            f"admitted revocable instances hold {held}"
+        )
 
 
 def wait_lines(wait: Wait, who: Sequence[Holder]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, describe, matches
@@ -33,6 +33,8 @@ class Agent:
     capacity: Resources
     revocable: Resources
     labels: dict[str, str]
+    process: str = "slave(1)"  # its name at the address
+    revocable_held: Resources = field(default_factory=Resources)
 
 
 @dataclass(slots=True)
@@ -91,6 +93,7 @@ class HostPool:
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         self._lease_of_job: dict[JobId, str] = {}
         self._waiting: set[JobId] = set()
+        self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
 
     # What Mesos says.
 
@@ -145,8 +148,27 @@ class HostPool:
         with self._lock:
             agents = self._agents.values()
             total = sum((a.capacity for a in agents), Resources())
-            revocable = sum((a.revocable for a in agents), Resources())
-            return total, revocable, len(agents)
+            slack = sum(self._slack_cpu(a) for a in agents)
+            return total, Resources(cpu_milli=slack), len(agents)
+
+    def _slack_cpu(self, agent: Agent) -> int:
+        """Revocable cpu for which pods may be admitted: what they hold where no more may come."""
+        return min(agent.revocable.cpu_milli, self._closed.get(agent.hostname, agent.revocable.cpu_milli))
+
+    def agents(self) -> list[Agent]:
+        """By host name."""
+        with self._lock:
+            return [self._agents[hostname] for hostname in sorted(self._agents)]
+
+    def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> set[JobId]:
+        """These hosts, and no others, take no revocable pods beside those that hold so much cpu there; returns the jobs
+        that may find hosts now."""
+        with self._lock:
+            before, self._closed = self._closed, dict(hosts)
+            waiting: set[JobId] = set()
+            if before.keys() - self._closed.keys():
+                waiting, self._waiting = self._waiting, waiting
+            return waiting
 
     def hosts(self) -> list[Host]:
         with self._lock:
@@ -177,7 +199,8 @@ class HostPool:
             is_short = False
             for shape, count in wanted:
                 is_short |= not self._pick(shape, count, picked, rejected)
-            lease = HostLease(str(uuid.uuid4()), tuple(_leased(h) for h in picked.values()), dict(rejected))
+            leased = tuple(_leased(host, host.hostname in self._closed) for host in picked.values())
+            lease = HostLease(str(uuid.uuid4()), leased, dict(rejected))
             for host in picked.values():
                 host.lease_id = lease.lease_id
             if picked:
@@ -195,6 +218,9 @@ class HostPool:
                 break
             if host.lease_id:
                 rejected["leased to another placement"] += 1
+                continue
+            if shape.revocable and hostname in self._closed:
+                rejected["closed to revocable pods after it was hot"] += 1
                 continue
             if reason := _unfit(host, shape):
                 rejected[reason] += 1
@@ -245,8 +271,9 @@ class HostPool:
         self._lease_of_job = {job: lease for job, lease in self._lease_of_job.items() if lease in self._leases}
 
 
-def _leased(host: _HostOffers) -> LeasedHost:
-    return LeasedHost(host.hostname, host.free, host.revocable, host.ports, tuple(sorted(host.labels.items())))
+def _leased(host: _HostOffers, is_closed: bool) -> LeasedHost:
+    revocable = Resources() if is_closed else host.revocable
+    return LeasedHost(host.hostname, host.free, revocable, host.ports, tuple(sorted(host.labels.items())))
 
 
 def _offered(host: _HostOffers, shape: PodShape) -> Resources:

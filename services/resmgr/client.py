@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import grpc
 
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from services.grpc_errors import raising
 
 CALL_TIMEOUT_S = 30.0
@@ -35,6 +35,12 @@ class ResourceManagerClient:
         request = pb.NoteUnplacedRequest(job_id=job_id, count=count, reason=reason)
         with raising(NAME):
             self._stub().NoteUnplaced(request, timeout=CALL_TIMEOUT_S)
+
+    def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
+        """Implements ``ports.Evictor``."""
+        request = pb.EvictRequest(pods=[pb.EvictRequest.Pod(pod_id=str(pod), message=text) for pod, text in pods])
+        with raising(NAME):
+            return self._stub().Evict(request, timeout=CALL_TIMEOUT_S).evicted
 
     def _stub(self) -> resmgr_pb2_grpc.AdmissionStub:
         return resmgr_pb2_grpc.AdmissionStub(self._channel())

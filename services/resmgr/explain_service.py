@@ -27,7 +27,8 @@ from peloton.model.pod import PodState, ShapeRange
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
-from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, story, wait_lines
+from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, slack_line, story, wait_lines
+from peloton.scheduling.tree import CPU
 from services.resmgr import explain_wire as wire
 from services.resmgr import pools
 from services.resmgr.dry_run import beyond, evictions, held_in, look, planned_job, questioned, with_job, with_pool
@@ -90,7 +91,7 @@ class ExplainService:
             waiting = _waiting(state, job, *look(state))
             besides = list(apart(job, counts, state.unplaced(job_id)))
         path = self._loop.state.path_of(job.respool_id)
-        lines = list(story(job, counts, waiting, besides, failures))
+        lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
             lines.append(f"{more} more instances are in the queue")
@@ -181,6 +182,7 @@ class ExplainService:
         path = other.path_of(job.respool_id)
         lines = [f"In pool {path} {admitted} of {job.instance_count} instances would be admitted now."]
         lines += [f"  {line}" for found in waiting for line in wait_lines(*found)]
+        lines += [f"  {line}" for line in _slack(other, waiting)]
         lines += [f"  {one.text}" for one in besides]
         lines += [f"  {line}" for line in eviction_lines(leave)]
         return pb.JobPlanResponse(
@@ -209,6 +211,10 @@ def _waiting(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> l
     held = held_in(state)
     mine = (wait for wait in waits(now, plan, row) if wait.run.job_id == job.job_id)
     return [(wait, holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
+
+
+def _slack(state: ResmgrState, waiting: list[Found]) -> Iterable[str]:
+    return slack_line(waiting, state.slack_cpu, int(state.accounts.slack[:, CPU].sum()))
 
 
 def _goes_now(wait: Wait, plan: Plan) -> bool:

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from services.resmgr.preemption import PreemptionRounds, evictable, order, quest
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import LogRow, ResmgrState
-from services.storage.gateway import HeldRange
+from services.storage.gateway import EvictionOrder, EvictionResult, HeldRange
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class AdmissionLoop:
         self._meter = AdmissionMeter()
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._ask_capacity = asyncio.Event()
         self._is_dirty = True  # something changed since the last cycle
         self._is_stale = True  # memory may differ from storage
         self._commits: set[asyncio.Task[Any]] = set()
@@ -157,6 +159,23 @@ class AdmissionLoop:
             return sum(count for _, count, _ in ranges)
 
         return await self._commit(lambda: self._records.kill_queued(job_id, self._clock_ns()), apply)
+
+    async def evict(self, orders: Sequence[EvictionOrder]) -> int:
+        """Evict what somebody else chose; the jobs are woken to end what hosts run. Returns how many pods leave."""
+
+        def apply(results: Sequence[EvictionResult]) -> list[EvictionResult]:
+            gone = [result for result in results if result.leaving or result.queued or result.unqueued]
+            for result in gone:
+                self.state.evict(result)
+            if gone:
+                self._changed()
+            return gone
+
+        gone = await self._commit(lambda: self._records.evict(orders), apply)
+        if gone:
+            self._ask_capacity.set()  # their hosts have less slack now, or take no revocable pods for a while
+            self._lifecycles.jobs_changed([result.job_id for result in gone])
+        return sum(count for result in gone for _, count in result.leaving)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         self.state.note_unplaced(job_id, count, reason)
@@ -287,8 +306,11 @@ class AdmissionLoop:
         return [result.job_id for result in results]
 
     async def _capacity_round(self) -> None:
+        self._ask_capacity.clear()
         await self.learn_capacity()
-        await asyncio.sleep(self.settings.capacity_period_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.capacity_period_s):
+                await self._ask_capacity.wait()
 
     async def _prune_round(self) -> None:
         await asyncio.sleep(self.settings.prune_period_s)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATE_NUMBERS, TERMINATION_NUMBERS
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import ALLOCATED, ON_HOST, PodState, TerminationReason
 from services.storage.codec import job_record, stored_text
 from services.storage.configs import read_facts
-from services.storage.engine import lock_job
-from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange
+from services.storage.engine import lock_job, pod_keys
+from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange, RevocablePodRow
 from services.storage.store import (
     INITIALIZED,
     KILLED,
@@ -32,9 +33,8 @@ from services.storage.store import (
     numbers,
     terminated,
 )
-from services.storage.tables import POD
+from services.storage.tables import JOB, POD
 
-EVICTION_REASON = "EvictionReason_PREEMPTION"
 EVICTION_MESSAGE = "evicting running task: "
 PREEMPTING = POD_STATE_NUMBERS[PodState.PREEMPTING]
 _ALLOCATED_NUMBERS = numbers(ALLOCATED)
@@ -67,6 +67,10 @@ class Evictions(Store):
 
         return self.db.read(work)
 
+    def revocable_pods(self, pod_ids: Sequence[PodId]) -> list[RevocablePodRow]:
+        """Those of these runs that are on hosts on revocable cpu."""
+        return self.db.read(partial(_revocable_pods, pod_ids=pod_ids)) if pod_ids else []
+
     def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:
         """READY pods are PENDING again, in their old place; pods on hosts become PREEMPTING and want a new run, or,
         with killOnPreempt, their end. Pods that end anyway are passed over.
@@ -80,6 +84,31 @@ class Evictions(Store):
         return results
 
 
+def _revocable_pods(conn: sa.Connection, pod_ids: Sequence[PodId]) -> list[RevocablePodRow]:
+    asked = {(pod_id.job_id, pod_id.instance_id): pod_id for pod_id in pod_ids}
+    keys = pod_keys(conn, sorted(asked))
+    same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
+    query = (
+        sa.select(POD, JOB.c.priority)
+        .select_from(keys.join(POD, same).join(JOB, JOB.c.job_id == POD.c.job_id))
+        .where(POD.c.state.in_(ON_HOST_NUMBERS))
+    )
+    rows = [row for row in conn.execute(query) if row.run_id == asked[row.job_id, row.instance_id].run_id]
+    found: list[RevocablePodRow] = []
+    by_config = attrgetter("job_id", "config_version")
+    for (job_id, version), group in groupby(sorted(rows, key=by_config), key=by_config):
+        mine = sorted(group, key=attrgetter("instance_id"))
+        default, overridden = read_facts(conn, job_id, version, (mine[0].instance_id, mine[-1].instance_id))
+        for row in mine:
+            own = overridden.get(row.instance_id, default)
+            assert own is not None, f"job {job_id} has no configuration {version}"
+            if own.shape.revocable:
+                leaves = row.goal == KILLED or row.state == KILLING or row.desired_run_id > row.run_id
+                pod_id, resources = asked[row.job_id, row.instance_id], own.shape.resources
+                found.append(RevocablePodRow(pod_id, row.priority, row.started_ns, resources, leaves))
+    return found
+
+
 def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], now_ns: int) -> EvictionResult:
     result = EvictionResult(job_id)
     row = lock_job(conn, job_id)
@@ -87,6 +116,8 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         return result
     for order in orders:
         scope = in_range(job_id, order.start, order.count)
+        if order.run_id:
+            scope = sa.and_(scope, POD.c.run_id == order.run_id)
         query = sa.select(POD.c.instance_id, POD.c.state, POD.c.queue_seq, POD.c.config_version).where(
             scope, POD.c.goal != KILLED
         )
@@ -95,7 +126,7 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         pods = conn.execute(query.where(sa.or_(ready, staying)).order_by(POD.c.instance_id)).all()
         waiting = [(pod.instance_id, pod.queue_seq) for pod in pods if pod.state == READY]
         on_hosts = [(pod.instance_id, pod.config_version) for pod in pods if pod.state != READY]
-        words = {"message": stored_text(order.message), "reason": EVICTION_REASON}
+        words = {"message": stored_text(order.message), "reason": order.reason}
         if waiting:
             _send_back(conn, order, waiting, bool(on_hosts) and order.is_gang, words, now_ns, result)
         if on_hosts:

@@ -29,6 +29,7 @@ from services.storage.snapshot import (
     JobSnapshot,
     PendingRange,
     ResmgrSnapshot,
+    RevocablePodRow,
 )
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "LaunchRow",
     "PendingRange",
     "ResmgrSnapshot",
+    "RevocablePodRow",
     "StatusOutcome",
 ]
 

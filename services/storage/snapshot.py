@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord
+from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 
 
@@ -61,13 +62,27 @@ class HeldRange:
 
 @dataclass(frozen=True, slots=True)
 class EvictionOrder:
-    """Instances ``start .. start+count-1`` are to give their resources back; a gang is queued again as a whole."""
+    """Instances ``start .. start+count-1`` are to give their resources back; a gang is queued again as a whole.
+    With a ``run_id`` only that run is meant, and not one that has taken its place since."""
 
     job_id: JobId
     start: int
     count: int
     is_gang: bool
     message: str
+    reason: str = "EvictionReason_PREEMPTION"
+    run_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RevocablePodRow:
+    """A revocable pod on a host, as those need it who may send it away. ``is_leaving``: it will end anyway."""
+
+    pod_id: PodId
+    priority: int
+    started_ns: int
+    asked: Resources
+    is_leaving: bool
 
 
 @dataclass(slots=True)

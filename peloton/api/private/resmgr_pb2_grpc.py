@@ -49,6 +49,11 @@ class AdmissionStub:
                 request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedResponse.FromString,
                 _registered_method=True)
+        self.Evict = channel.unary_unary(
+                '/peloton.private.resmgr.Admission/Evict',
+                request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.EvictRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.EvictResponse.FromString,
+                _registered_method=True)
 
 
 class AdmissionServicer:
@@ -75,6 +80,14 @@ class AdmissionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Evict(self, request, context):
+        """Evict runs on hosts, at most 1000: they end and are queued anew. Idempotent: runs that have ended, or that leave
+        already, are passed over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdmissionServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +105,11 @@ def add_AdmissionServicer_to_server(servicer, server):
                     servicer.NoteUnplaced,
                     request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedResponse.SerializeToString,
+            ),
+            'Evict': grpc.unary_unary_rpc_method_handler(
+                    servicer.Evict,
+                    request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.EvictRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.EvictResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +193,33 @@ class Admission:
             '/peloton.private.resmgr.Admission/NoteUnplaced',
             peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Evict(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.resmgr.Admission/Evict',
+            peloton_dot_api_dot_private_dot_resmgr__pb2.EvictRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_resmgr__pb2.EvictResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, TerminationReason
-from services.storage.gateway import AllocatedRange, EvictionOrder, EvictionResult, Gateway, HeldRange
+from peloton.model.resources import Resources
+from services.storage.gateway import (
+    AllocatedRange,
+    EvictionOrder,
+    EvictionResult,
+    Gateway,
+    HeldRange,
+    RevocablePodRow,
+)
 from tests.conformance.storage.builders import (
     NOW,
     READY,
@@ -177,3 +188,40 @@ def test_what_is_held_and_leaving_is_found_again(gateway: Gateway) -> None:
         AllocatedRange(3, 2, 1, False, False),
     )
     assert states(gateway, job_id) == [PREEMPTING, PodState.LAUNCHED, PodState.LAUNCHED, READY, READY]
+
+
+def test_only_the_named_run_is_evicted(gateway: Gateway) -> None:
+    """Whoever measured a run means that run, and not the one that has taken its place since; the reason is theirs."""
+    job_id = a_running_job(gateway, 2)
+    order = EvictionOrder(job_id, 1, 1, False, "host h is hot", "EvictionReason_QOS", run_id=2)
+
+    assert gateway.evict([order]) == [EvictionResult(job_id)]
+    assert gateway.evict([replace(order, run_id=1)]) == [EvictionResult(job_id, leaving=[(1, 1)])]
+
+    evicted = pod(gateway, job_id, 1)
+    assert (evicted.state, evicted.reason) == (PREEMPTING, "EvictionReason_QOS")
+    assert evicted.message == "evicting running task: host h is hot"
+
+
+def test_revocable_pods_on_hosts_are_found(gateway: Gateway) -> None:
+    """Of the asked runs those that are on hosts on revocable cpu, with what decides who leaves."""
+    config = a_config(4, priority=3, revocable=True)
+    config.instanceConfig[2].resource.cpuLimit = 0.25
+    config.instanceConfig[2].revocable = True
+    slack = create(gateway, config)
+    gateway.create_pods(slack, lambda _: None)
+    run(gateway, slack)
+    plain = a_running_job(gateway, 1)
+    report(gateway, slack, [0], S)
+    gateway.evict([EvictionOrder(slack, 3, 1, False, WHY)])
+    unknown = PodId(JobId("00000000-0000-4000-8000-000000000009"), 0, 1)
+
+    found = gateway.revocable_pods([*(PodId(slack, i, 1) for i in range(4)), PodId(plain, 0, 1), unknown])
+
+    shape = Resources.of(1.5, 100)
+    assert sorted(found, key=lambda row: row.pod_id) == [
+        RevocablePodRow(PodId(slack, 1, 1), 3, NOW, shape, False),
+        RevocablePodRow(PodId(slack, 2, 1), 3, NOW, Resources(cpu_milli=250), False),
+        RevocablePodRow(PodId(slack, 3, 1), 3, NOW, shape, True),
+    ]
+    assert gateway.revocable_pods([PodId(slack, 1, 2)]) == gateway.revocable_pods([]) == []

@@ -9,7 +9,7 @@ import pytest
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
-from services.hostmgr.hosts import HOSTS_PER_LEASE_MAX, HostPool
+from services.hostmgr.hosts import HOSTS_PER_LEASE_MAX, Agent, HostPool
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 OTHER = JobId("00000000-0000-4000-8000-000000000002")
@@ -213,3 +213,35 @@ def test_a_lease_is_bounded() -> None:
     pool = pool_with(*(offer(f"h{i:05}") for i in range(HOSTS_PER_LEASE_MAX + 5)))
 
     assert HOSTS_PER_LEASE_MAX == len(leased(pool, shape(4.0), 5_000))
+
+
+def agent(name: str, slack: int, held: int) -> Agent:
+    return Agent(
+        f"{name}-S",
+        Hostname(name),
+        "",
+        Resources.of(4, 2048),
+        Resources(cpu_milli=slack),
+        {},
+        revocable_held=Resources(cpu_milli=held),
+    )
+
+
+def test_a_closed_host_takes_no_revocable_pods() -> None:
+    """It serves ordinary pods, shows no revocable cpu to a placement, and pods are admitted for no more than what is
+    held there; when it opens, whoever waited is told."""
+    pool = pool_with(offer("h1", revocable=2), offer("h2", revocable=0))
+    pool.set_agents([agent("h1", slack=2000, held=500), agent("h2", slack=0, held=0)])
+    slack = shape(0.5, revocable=True)
+    assert pool.close_to_revocable({Hostname("h1"): 300}) == set()
+
+    lease = pool.acquire(JOB, [(slack, 1)], 0.0)
+    ordinary = pool.acquire(OTHER, [(shape(), 1)], 0.0)
+
+    assert (lease.hosts, lease.rejected["closed to revocable pods after it was hot"]) == ((), 1)
+    assert [(host.hostname, host.revocable) for host in ordinary.hosts] == [("h1", Resources())]
+    assert pool.capacity()[1] == Resources(cpu_milli=300)
+    pool.release(ordinary.lease_id)
+    pool.acquire(JOB, [(slack, 1)], 0.0)
+    assert pool.close_to_revocable({}) == {JOB}
+    assert (leased(pool, slack, 1), pool.capacity()[1]) == (["h1"], Resources(cpu_milli=2000))

@@ -102,6 +102,28 @@ async def test_a_job_without_hosts(world: World) -> None:
     assert [(one.hostCount, one.rule) for one in reason.refusingHosts] == [(2, "less than 2 gpu free")]
 
 
+async def test_a_job_that_waits_for_slack(world: World) -> None:
+    """Of a revocable job it is said how much slack the hosts have and how much is taken, in its answer and its plan."""
+    pool = world.pool("p", 10, 10)
+    world.hosts.answer = (Resources.of_capacity(10), Resources(cpu_milli=1_500))
+    first, job = (world.job(pool, count, revocable=True) for count in (1, 2))
+
+    async with asking(world) as asked:
+        await until(lambda: asked.server.loop.state.slack_cpu == 1_500)
+        await asked.queue(first, job)
+        answer = await asked.why(job)
+        plan = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(pool, 1, 1, revocable=True)))
+
+    assert answer.waiting[0].reason.rule == pb.RULE_SLACK_ENTITLEMENT
+    line = (
+        "  revocable instances run on slack, what others hold and do not use: the hosts have cpu 1.5 of it, "
+        "admitted revocable instances hold 1"
+    )
+    assert answer.text.splitlines()[-1] == line
+    assert "cpu 1 wanted, 0.5 left of the slack entitlement of /p: 1.5" in answer.text
+    assert plan.text.splitlines()[0] == "In pool /p 0 of 1 instances would be admitted now."
+
+
 async def test_a_job_that_has_ended(world: World) -> None:
     """How it ended is told, with the first instances that failed."""
     job = world.job(world.pool("p", 10, 10), 2)

@@ -13,8 +13,8 @@ from peloton.api.service_names import RESOURCE_MANAGER
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.api.v0.short_names import respool_pb2_grpc
-from peloton.errors import NotFound, Unavailable
-from peloton.model.ids import ROOT_POOL_ID, JobId
+from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.model.ids import ROOT_POOL_ID, JobId, PodId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.ports import ResourceManager
@@ -313,6 +313,10 @@ async def test_client(world: World, server: ResmgrServer) -> None:
         await asyncio.to_thread(client.note_unplaced, job, 1, "no host offered")
         explanation = server.loop.state.explain(job)
         assert (explanation.unplaced_count, explanation.unplaced_reason) == (1, "no host offered")
+        with pytest.raises(InvalidArgument, match="invalid pod id 'x'"):
+            await asyncio.to_thread(client.evict, [("x", "")])  # type: ignore[attr-defined]
+        with pytest.raises(InvalidArgument, match="1001 pods are to be evicted, at most 1000 at a time"):
+            await asyncio.to_thread(client.evict, [(PodId(job, 0, 1), "")] * 1001)  # type: ignore[attr-defined]
         world.kill_job(job)
         assert await asyncio.to_thread(client.kill_queued, job) == 2
         with pytest.raises(NotFound, match=f"resource manager: job {unknown} not found"):

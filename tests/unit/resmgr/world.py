@@ -91,11 +91,12 @@ class World:
         priority: int = 0,
         cpus: Sequence[float] = (),
         preemptible: bool = True,
+        revocable: bool = False,
     ) -> JobId:
         """A stored job whose pods are INITIALIZED. ``cpus`` gives the first pods amounts of their own."""
         config = job_pb2.JobConfig(name="job", type=job_pb2.BATCH, instanceCount=count)
         config.respoolID.value = pool_id
-        config.sla.priority, config.sla.preemptible = priority, preemptible
+        config.sla.priority, config.sla.preemptible, config.sla.revocable = priority, preemptible, revocable
         config.sla.minimumRunningInstances = gang
         config.defaultConfig.resource.cpuLimit = cpu
         for instance, own in enumerate(cpus):
