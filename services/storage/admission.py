@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -72,7 +72,7 @@ class Admission(Store):
         def work(conn: sa.Connection) -> int:
             lock_jobs(conn, [job_id for job_id, _, _ in items])
             now_ns, waits = self.clock_ns(), POD.c.state == PENDING
-            return sum(change_pods(conn, in_range(*item), waits, {"state": READY}, now_ns) for item in items)
+            return sum(change_pods(conn, in_range(*item), waits, {"state": READY}, now_ns) for item in _joined(items))
 
         return self.db.write(work) if items else 0
 
@@ -133,6 +133,18 @@ class Admission(Store):
             ]
 
         return self.db.read(work)
+
+
+def _joined(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
+    """``(job, start, count)`` that touch become one: a statement writes a run of unlike pods as quickly as of like."""
+    joined: list[tuple[JobId, int, int]] = []
+    for job_id, start, count in sorted(items):
+        last_id, first, length = joined[-1] if joined else ("", 0, 0)
+        if (last_id, first + length) == (job_id, start):
+            joined[-1] = (job_id, first, length + count)
+        else:
+            joined.append((job_id, start, count))
+    return joined
 
 
 def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, int]]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Times:
@@ -16,13 +19,21 @@ class Times:
         self.wall_ms: list[float] = []
         self.cpu_ms: list[float] = []
 
-    def take(self, work: Callable[[], Any]) -> Any:
+    def take(self, work: Callable[[], T]) -> T:
+        with self._taken():
+            return work()
+
+    async def take_async(self, work: Callable[[], Awaitable[T]]) -> T:
+        with self._taken():
+            return await work()
+
+    @contextmanager
+    def _taken(self) -> Iterator[None]:
         gc.collect()
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        result = work()
+        yield
         self.cpu_ms.append((time.process_time() - cpu_s) * 1000)
         self.wall_ms.append((time.perf_counter() - wall_s) * 1000)
-        return result
 
     def figures(self, name: str = "", target_ms: float | None = None) -> dict[str, float]:
         """The target is for the CPU time: on a busy machine the wall time is somebody else's, too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from random import Random
 
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
@@ -52,3 +53,8 @@ def _add(random: Random, pools: list[PoolSpec], parent: RespoolId, part: float) 
     controller_limit = random.choice((None, 10.0, 50.0))
     pools.append(PoolSpec(pool_id, parent, name, tuple(resources), controller_limit, random.choice((None, 30.0))))
     return pool_id
+
+
+def leaves(pools: Sequence[PoolSpec]) -> list[RespoolId]:
+    parents = {pool.parent_id for pool in pools}
+    return [pool.respool_id for pool in pools if pool.respool_id not in parents]
