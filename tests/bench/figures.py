@@ -50,13 +50,13 @@ class Times:
 def rss_mib() -> float:
     """What this process holds of the memory now."""
     gc.collect()
-    return _status_kib("VmRSS") / 1024
+    return status_kib("VmRSS") / 1024
 
 
 def peak_rss_mib() -> float:
-    return _status_kib("VmHWM") / 1024
+    return status_kib("VmHWM") / 1024
 
 
-def _status_kib(key: str, process: str = "self") -> int:
+def status_kib(key: str, process: int | str = "self") -> int:
     with open(f"/proc/{process}/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))

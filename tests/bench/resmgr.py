@@ -9,8 +9,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,17 @@ def queued_million(job_count: int = 1_000, pods_per_job: int = 1_000, leaf_count
 
 
 def rebuild(
-    job_count: int = 1_000, big_job_count: int = 3, big_job_pods: int = 10_000, pods_per_job: int = 70
+    job_count: int = 1_000,
+    big_job_count: int = 3,
+    big_job_pods: int = 10_000,
+    pods_per_job: int = 70,
+    databases: Sequence[str] = ("sqlite", "postgresql"),
 ) -> dict[str, Any]:
     """100,000 pods in all states, then kill -9: how soon a successor admits, and whether it knows what was known."""
     pods = big_job_count * big_job_pods + job_count * pods_per_job
     found: dict[str, Any] = {"jobs": big_job_count + job_count, "pods": pods}
-    for name, database in {"sqlite": _sqlite, "postgresql": _postgresql}.items():
-        with database() as url, tempfile.TemporaryDirectory() as folder:
+    for name in databases:
+        with _DATABASES[name]() as url, tempfile.TemporaryDirectory() as folder:
             if url is None:
                 found[name] = "not available"
                 continue
@@ -128,6 +132,12 @@ def _postgresql() -> Iterator[str | None]:
         except pytest.skip.Exception:
             url = None
         yield url
+
+
+_DATABASES: dict[str, Callable[[], AbstractContextManager[str | None]]] = {
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
+}
 
 
 @contextmanager

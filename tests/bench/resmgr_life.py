@@ -27,10 +27,10 @@ from services.resmgr.loop import LoopSettings
 from services.storage.gateway import Gateway
 from tests.bench.figures import Times, peak_rss_mib, rss_mib
 from tests.unit.resmgr.world import FixedCapacity, World, facts
-from workflows.policies import Policies
 
 CAPACITY = Resources.of_capacity(cpu=1e6, memory_mb=1e9, disk_mb=1e9)
 ENDS = (PodState.SUCCEEDED, PodState.FAILED, PodState.LOST)
+CALL_PODS_MAX = 10_000  # as workflows/policies.py
 PLANS = 20
 CYCLES = 3
 EVICTED_PODS_MAX = 5_000
@@ -59,7 +59,7 @@ class Life:
         """As their workflows do."""
         queued = 0
         for job in jobs:
-            while count := await self.loop.enqueue(job.job_id, Policies().admit_pods_max):
+            while count := await self.loop.enqueue(job.job_id, CALL_PODS_MAX):
                 queued += count
         return queued
 
@@ -185,7 +185,7 @@ async def shapes(life: Life) -> dict[str, Any]:
     (job,) = life.jobs
     calls, cycles = Times(), Times()
     began_s = time.monotonic()
-    while await calls.take_async(lambda: life.loop.enqueue(job.job_id, Policies().admit_pods_max)):
+    while await calls.take_async(lambda: life.loop.enqueue(job.job_id, CALL_PODS_MAX)):
         pass
     seconds = time.monotonic() - began_s
     memory = life.memory()

@@ -78,6 +78,7 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
     for _ in range(runs):
         state = queued_state(leaf_count)
         now = times["snapshot"].take(lambda state=state: state.snapshot(limit))
+        queue_count = sum(len(queues) for queues in now.waiting.values())
         entitled = times["entitlement"].take(lambda now=now: _entitle(now))
         times["admission"].take(
             lambda now=now, entitled=entitled: admit(now.tree, entitled, now.usage, now.waiting, limit)
@@ -89,7 +90,7 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
         times["next_whole_cycle"].take(lambda again=again: _cycle(again, limit))
     return {
         "leaves": leaf_count,
-        "queues": sum(len(queues) for queues in now.waiting.values()),
+        "queues": queue_count,
         "admitted_runs": len(plan.admission.admitted),
         "admitted_pods": sum(one.gang_count * one.run.gang_size for one in plan.admission.admitted),
         "waiting_heads": len(plan.admission.heads),
@@ -122,7 +123,7 @@ def queued_state(leaf_count: int) -> ResmgrState:
 
 def _shape(kind: QueueKind) -> PodShape:
     return PodShape(
-        Resources.of(cpu=100, memory_mb=1000, disk_mb=100),
+        Resources.of(cpu=20 if kind is QueueKind.CONTROLLER else 300, memory_mb=1000, disk_mb=100),
         preemptible=kind is not QueueKind.NON_PREEMPTIBLE,
         revocable=kind is QueueKind.REVOCABLE,
         controller=kind is QueueKind.CONTROLLER,
