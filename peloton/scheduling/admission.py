@@ -40,6 +40,8 @@ class QueueKind(IntEnum):
     REVOCABLE = 2
     ORDINARY = 3
 
+    __hash__ = int.__hash__  # Enum's own is slow, and queues are looked up all the time
+
 
 @dataclass(frozen=True, slots=True)
 class GangRun:
@@ -344,17 +346,23 @@ class Ledger:
 
     def columns(self, row: int, run: GangRun) -> list[tuple[list[int], bool]]:
         """Everything that counts a gang of this run: the amounts used ``[R]``, and whether its cpu is left out."""
-        names = ["slack"] if run.revocable else ["non_slack"]
-        if not run.revocable:
-            names += ["non_preemptible"] * (not run.preemptible) + ["controller"] * run.controller
-        above = (row, *self.tree.ancestors[row])
-        return [(self.amounts(name, row), False) for name in names] + [
-            (self.amounts("physical", at), run.revocable) for at in above
-        ]
+        rows, physical = self._rows, self._rows["physical"]
+        if run.revocable:
+            found = [(rows["slack"][row], False)]
+        else:
+            found = [(rows["non_slack"][row], False)]
+            if not run.preemptible:
+                found.append((rows["non_preemptible"][row], False))
+            if run.controller:
+                found.append((rows["controller"][row], False))
+        found.append((physical[row], run.revocable))
+        found += [(physical[above], run.revocable) for above in self.tree.ancestors[row]]
+        return found
 
     def take(self, row: int, run: GangRun, count: int) -> None:
         """Count ``count`` gangs as admitted; a negative count releases them."""
+        amounts = [(kind, amount * count) for kind, amount in enumerate(run.need) if amount]
         for used, skips_cpu in self.columns(row, run):
-            for kind, amount in enumerate(run.need):
+            for kind, amount in amounts:
                 if not (skips_cpu and kind == CPU):
-                    used[kind] += amount * count
+                    used[kind] += amount

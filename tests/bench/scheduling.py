@@ -22,7 +22,9 @@ from services.resmgr.state import ResmgrState
 from tests.bench.figures import Times
 from tests.bench.pools import CAPACITY, SLACK, organisation
 
-PODS_PER_JOB = 12
+PODS_PER_JOB = 4
+CPUS = {QueueKind.NON_PREEMPTIBLE: 600, QueueKind.CONTROLLER: 50, QueueKind.REVOCABLE: 200, QueueKind.ORDINARY: 1200}
+"""Of a pod: about one or two fit, so that the bound of a cycle does not end the pass early."""
 ENTITLEMENT_TARGETS_MS = {1_000: 10.0, 10_000: 100.0}
 ADMISSION_TARGETS_MS = {"plan_cycle": 50.0, "whole_cycle": 50.0, "next_whole_cycle": 50.0}
 
@@ -114,7 +116,7 @@ def queued_state(leaf_count: int) -> ResmgrState:
     random = Random(1)
     for pool_id in leaves:
         for kind in QueueKind:
-            gang_size = random.choice((1, 1, 4)) if kind is QueueKind.ORDINARY else 1
+            gang_size = random.choice((1, 1, 2)) if kind is QueueKind.ORDINARY else 1
             sla = SlaSpec(priority=random.randrange(3), minimum_running_instances=gang_size)
             job = _job(pool_id, state.next_seq, sla)
             state.enqueue(job, [ShapeRange(0, PODS_PER_JOB, _shape(kind))], [(0, PODS_PER_JOB)], state.next_seq)
@@ -123,7 +125,7 @@ def queued_state(leaf_count: int) -> ResmgrState:
 
 def _shape(kind: QueueKind) -> PodShape:
     return PodShape(
-        Resources.of(cpu=20 if kind is QueueKind.CONTROLLER else 300, memory_mb=1000, disk_mb=100),
+        Resources.of(cpu=CPUS[kind], memory_mb=1000, disk_mb=100),
         preemptible=kind is not QueueKind.NON_PREEMPTIBLE,
         revocable=kind is QueueKind.REVOCABLE,
         controller=kind is QueueKind.CONTROLLER,
