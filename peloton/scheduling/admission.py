@@ -21,9 +21,12 @@ Work is proportional to pools with a queue plus runs admitted, whatever the numb
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+import numpy as np
 
 from peloton.model.ids import JobId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
@@ -41,6 +44,8 @@ class QueueKind(IntEnum):
     CONTROLLER = 1
     REVOCABLE = 2
     ORDINARY = 3
+
+    __hash__ = int.__hash__  # Enum's own is slow, and queues are looked up all the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,7 @@ class Rule(StrEnum):
     NO_CYCLE = "no cycle yet"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """The first rule that a gang fails, with the numbers. Amounts are in the small units of ``Resources``."""
 
     rule: Rule
@@ -227,19 +231,19 @@ def _admit_queue(
             return
         bounds = ledger.bounds(row, run)
         bounded = min(run.gang_count, -(-pod_limit // run.gang_size))
-        count = min(bounded, *(bound.gangs_that_fit(run.need) for bound in bounds))
+        count = gangs_that_fit(run, bounds, bounded)
         if later is not None:
             promises = later.bounds(row, run)
-            promised = min(run.gang_count, *(bound.gangs_that_fit(run.need) for bound in promises))
+            promised = gangs_that_fit(run, promises, run.gang_count)
             later.take(row, run, promised)
             count = min(count, promised)
             bounds += promises
-        if count == 0 and passed_over < PASSED_OVER_MAX:
+        if count == 0 and passed_over < PASSED_OVER_MAX and ledger.is_hopeless(row, run):
+            passed_over += 1
             never = first_refusal(run, bounds, is_final=True)
-            if never is not None:
-                passed_over += 1
-                notes.passed_over[run.job_id, run.start] = never
-                continue
+            assert never is not None, f"no rule says why {run} will never fit"
+            notes.passed_over[run.job_id, run.start] = never
+            continue
         if count > 0:
             ledger.take(row, run, count)
             pod_limit -= count * run.gang_size
@@ -250,8 +254,7 @@ def _admit_queue(
             return
 
 
-@dataclass(slots=True)
-class Bound:
+class Bound(NamedTuple):
     """One rule on one pool: how much it allows, how much is used, how much it may ever allow. ``[R]`` each."""
 
     rule: Rule
@@ -269,34 +272,36 @@ class Bound:
                 if lacking > 0:
                     yield kind, lacking
 
-    def gangs_that_fit(self, need: tuple[int, ...]) -> int:
-        count = UNLIMITED
-        for kind, amount in enumerate(need):
-            if amount > 0 and not (self.skip_cpu and kind == CPU):
-                count = min(count, (self.allowed[kind] - self.used[kind]) // amount)
-        return max(count, 0)
 
-    def refusal(self, run: GangRun, is_final: bool) -> Reason | None:
+def gangs_that_fit(run: GangRun, bounds: Iterable[Bound], at_most: int) -> int:
+    """How many gangs of the run fit all bounds."""
+    count = at_most
+    for _, _, allowed, used, _, skip_cpu in bounds:
         for kind, amount in enumerate(run.need):
-            if amount <= 0 or (self.skip_cpu and kind == CPU):
-                continue
-            allowed, left = self.allowed[kind], self.allowed[kind] - self.used[kind]
-            fails = self.ever is not None and amount > self.ever[kind] if is_final else amount > left
-            if fails:
-                bound = self.ever[kind] if is_final and self.ever is not None else allowed
-                name = RESOURCE_KINDS[kind]
-                return Reason(
-                    self.rule, self.pool_path, name, amount, max(left, 0), bound, run.gang_size, is_final=is_final
-                )
-        return None
+            if amount > 0 and amount * count > allowed[kind] - used[kind] and not (skip_cpu and kind == CPU):
+                count = max((allowed[kind] - used[kind]) // amount, 0)
+        if count == 0:
+            return 0
+    return count
 
 
-def first_refusal(run: GangRun, bounds: Sequence[Bound], is_final: bool) -> Reason | None:
-    return next((reason for bound in bounds if (reason := bound.refusal(run, is_final)) is not None), None)
+def first_refusal(run: GangRun, bounds: Iterable[Bound], is_final: bool) -> Reason | None:
+    """The first rule that one gang of the run fails: now, or whatever becomes free."""
+    for rule, path, allowed, used, ever, skip_cpu in bounds:
+        for kind, amount in enumerate(run.need):
+            if is_final:
+                fails = ever is not None and amount > ever[kind]
+            else:
+                fails = amount > 0 and amount > allowed[kind] - used[kind]
+            if fails and not (skip_cpu and kind == CPU):
+                bound = ever[kind] if is_final and ever is not None else allowed[kind]
+                left, name = max(allowed[kind] - used[kind], 0), RESOURCE_KINDS[kind]
+                return Reason(rule, path, name, amount, left, bound, run.gang_size, is_final=is_final)
+    return None
 
 
 class Ledger:
-    """Usage as it changes during one pass; rows become lists of Python integers when first touched."""
+    """Usage as it changes during one pass. Lists of amounts stay the same objects, so bounds are made once."""
 
     def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, preempts: bool = True) -> None:
         self.tree = tree
@@ -304,7 +309,7 @@ class Ledger:
         physical = usage.non_slack + usage.slack
         physical[:, CPU] = usage.non_slack[:, CPU]
         physical = tree.roll_up(physical)
-        self._arrays = {
+        arrays = {
             "non_slack": usage.non_slack,
             "slack": usage.slack,
             "non_preemptible": usage.non_preemptible,
@@ -316,50 +321,75 @@ class Ledger:
             "reservation": tree.reservation,
             "controller_limit": tree.controller_limit,
             "capacity": entitlement.total,
+            "ever": np.minimum(tree.limit_above, entitlement.total[0]),
         }
-        self._rows: dict[tuple[str, int], list[int]] = {}
+        # Lists of Python integers: much quicker to read one by one.
+        self._rows: dict[str, list[list[int]]] = {name: array.tolist() for name, array in arrays.items()}
+        self._above: dict[tuple[int, bool], tuple[Bound, ...]] = {}
 
     def amounts(self, name: str, row: int) -> list[int]:
-        found = self._rows.get((name, row))
-        if found is None:
-            found = self._rows[name, row] = self._arrays[name][row].tolist()
-        return found
+        return self._rows[name][row]
 
-    def bounds(self, row: int, run: GangRun) -> list[Bound]:
+    def bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
         """The rules for this run, the pool's own first."""
-        path, limit = self.tree.paths[row], self.amounts("limit", row)
-        bounds = [Bound(Rule.POOL_LIMIT, path, limit, self.amounts("physical", row), limit, run.revocable)]
+        rows, path = self._rows, self.tree.paths[row]
+        limit = rows["limit"][row]
+        bounds = [Bound(Rule.POOL_LIMIT, path, limit, rows["physical"][row], limit, run.revocable)]
         if run.revocable:
-            used, may = self.amounts("slack", row), self.amounts("may_slack", row)
-            bounds.append(Bound(Rule.SLACK_ENTITLEMENT, path, may, used))
+            bounds.append(Bound(Rule.SLACK_ENTITLEMENT, path, rows["may_slack"][row], rows["slack"][row]))
         else:
             if self._preempts and not run.preemptible:
-                may = self.amounts("reservation", row)
-                bounds.append(Bound(Rule.RESERVATION, path, may, self.amounts("non_preemptible", row), may))
+                may = rows["reservation"][row]
+                bounds.append(Bound(Rule.RESERVATION, path, may, rows["non_preemptible"][row], may))
             if run.is_lone_controller:
-                may = self.amounts("controller_limit", row)
-                bounds.append(Bound(Rule.CONTROLLER_LIMIT, path, may, self.amounts("controller", row), may))
-            used, may = self.amounts("non_slack", row), self.amounts("may_non_slack", row)
-            bounds.append(Bound(Rule.ENTITLEMENT, path, may, used))
-        for above in self.tree.ancestors[row]:
-            rule, allowed = (Rule.POOL_LIMIT, "limit") if above else (Rule.CLUSTER_CAPACITY, "capacity")
-            may, used = self.amounts(allowed, above), self.amounts("physical", above)
-            bounds.append(Bound(rule, self.tree.paths[above], may, used, may, run.revocable))
-        return bounds
+                may = rows["controller_limit"][row]
+                bounds.append(Bound(Rule.CONTROLLER_LIMIT, path, may, rows["controller"][row], may))
+            bounds.append(Bound(Rule.ENTITLEMENT, path, rows["may_non_slack"][row], rows["non_slack"][row]))
+        return (*bounds, *self._bounds_above(self.tree.ancestors[row], run.revocable))
+
+    def _bounds_above(self, rows: Sequence[int], revocable: bool) -> tuple[Bound, ...]:
+        """What all pools below ``rows[0]``, the lowest of these, have in common."""
+        key = (rows[0], revocable)
+        if key not in self._above:
+            found: list[Bound] = []
+            for row in rows:
+                rule, allowed = (Rule.POOL_LIMIT, "limit") if row else (Rule.CLUSTER_CAPACITY, "capacity")
+                may, used = self.amounts(allowed, row), self.amounts("physical", row)
+                found.append(Bound(rule, self.tree.paths[row], may, used, may, revocable))
+            self._above[key] = tuple(found)
+        return self._above[key]
+
+    def is_hopeless(self, row: int, run: GangRun) -> bool:
+        """Whether a gang of the run is larger than some rule may ever allow."""
+        names = ["ever"]
+        if not run.revocable:
+            names += ["reservation"] * (self._preempts and not run.preemptible) + ["controller_limit"] * run.is_lone_controller
+        for name in names:
+            most = self._rows[name][row]
+            for kind, amount in enumerate(run.need):
+                if amount > most[kind] and not (run.revocable and kind == CPU):
+                    return True
+        return False
 
     def columns(self, row: int, run: GangRun) -> list[tuple[list[int], bool]]:
         """Everything that counts a gang of this run: the amounts used ``[R]``, and whether its cpu is left out."""
-        names = ["slack"] if run.revocable else ["non_slack"]
-        if not run.revocable:
-            names += ["non_preemptible"] * (not run.preemptible) + ["controller"] * run.controller
-        above = (row, *self.tree.ancestors[row])
-        return [(self.amounts(name, row), False) for name in names] + [
-            (self.amounts("physical", at), run.revocable) for at in above
-        ]
+        rows, physical = self._rows, self._rows["physical"]
+        if run.revocable:
+            found = [(rows["slack"][row], False)]
+        else:
+            found = [(rows["non_slack"][row], False)]
+            if not run.preemptible:
+                found.append((rows["non_preemptible"][row], False))
+            if run.controller:
+                found.append((rows["controller"][row], False))
+        found.append((physical[row], run.revocable))
+        found += [(physical[above], run.revocable) for above in self.tree.ancestors[row]]
+        return found
 
     def take(self, row: int, run: GangRun, count: int) -> None:
         """Count ``count`` gangs as admitted; a negative count releases them."""
+        amounts = [(kind, amount * count) for kind, amount in enumerate(run.need) if amount]
         for used, skips_cpu in self.columns(row, run):
-            for kind, amount in enumerate(run.need):
+            for kind, amount in amounts:
                 if not (skips_cpu and kind == CPU):
-                    used[kind] += amount * count
+                    used[kind] += amount

@@ -36,7 +36,7 @@ from peloton.scheduling.admission import (
     Queues,
     Rule,
     Usage,
-    first_refusal,
+    gangs_that_fit,
 )
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, Grounds, HeldRun, PreemptionPolicy
@@ -84,7 +84,7 @@ def preempt(
                 seen += 1
                 if seen > WAITING_RUNS_MAX:
                     return selection.evictions()
-                is_hopeless = first_refusal(run, selection.ledger.bounds(row, run), is_final=True) is not None
+                is_hopeless = selection.ledger.is_hopeless(row, run)
                 if is_hopeless and passed_over < PASSED_OVER_MAX:
                     passed_over += 1
                 elif is_hopeless or selection.serve(row, run) < run.gang_count:
@@ -125,7 +125,7 @@ class _Selection:
     def serve(self, row: int, run: GangRun) -> int:
         """Make room for as many gangs of the run as possible, and count them as admitted; returns how many."""
         bounds = self.ledger.bounds(row, run)
-        count = min(run.gang_count, *(bound.gangs_that_fit(run.need) for bound in bounds))
+        count = gangs_that_fit(run, bounds, run.gang_count)
         self._grant(row, run, count, bounds)
         trial = self._most(row, run, run.gang_count - count, bounds)
         while trial > 0:

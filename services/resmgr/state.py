@@ -176,17 +176,16 @@ class ResmgrState:
         ledger = self.jobs.get(job_id)
         if ledger is None:
             return
-        pending = 0
-        for start, count in ranges:
-            instances = np.arange(start, min(start + count, len(ledger.states)))
-            queued = instances[ledger.states[instances] == PENDING]
-            for length, footprint in ledger.footprints.tally(queued):
-                self.accounts.want(ledger.pool_id, footprint, -length)
-            ledger.states[queued] = CODES[PodState.KILLED]
-            pending += len(queued)
-            self._release(ledger, instances, np.full(len(instances), CODES[PodState.KILLED], np.uint8))
-        ledger.pending_count -= pending
-        if pending:
+        none = np.zeros(0, np.int64)
+        end = len(ledger.states)
+        instances = np.concatenate([none, *(np.arange(start, min(start + count, end)) for start, count in ranges)])
+        queued = instances[ledger.states[instances] == PENDING]
+        for length, footprint in ledger.footprints.tally(queued):
+            self.accounts.want(ledger.pool_id, footprint, -length)
+        ledger.states[queued] = CODES[PodState.KILLED]
+        ledger.pending_count -= len(queued)
+        self._release(ledger, instances, np.full(len(instances), CODES[PodState.KILLED], np.uint8))
+        if len(queued):
             self._requeue(ledger, {})
         self._forget(ledger)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -72,7 +72,7 @@ class Admission(Store):
         def work(conn: sa.Connection) -> int:
             lock_jobs(conn, [job_id for job_id, _, _ in items])
             now_ns, waits = self.clock_ns(), POD.c.state == PENDING
-            return sum(change_pods(conn, in_range(*item), waits, {"state": READY}, now_ns) for item in items)
+            return sum(change_pods(conn, in_range(*item), waits, {"state": READY}, now_ns) for item in _joined(items))
 
         return self.db.write(work) if items else 0
 
@@ -139,6 +139,18 @@ class Admission(Store):
             ]
 
         return self.db.read(work)
+
+
+def _joined(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
+    """``(job, start, count)`` that touch become one: a statement writes a run of unlike pods as quickly as of like."""
+    joined: list[tuple[JobId, int, int]] = []
+    for job_id, start, count in sorted(items):
+        last_id, first, length = joined[-1] if joined else ("", 0, 0)
+        if (last_id, first + length) == (job_id, start):
+            joined[-1] = (job_id, first, length + count)
+        else:
+            joined.append((job_id, start, count))
+    return joined
 
 
 def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, int]]:
@@ -210,23 +222,34 @@ def _snapshot(conn: sa.Connection) -> ResmgrSnapshot:
     pools = conn.execute(sa.select(RESPOOL.c.spec).order_by(RESPOOL.c.respool_id)).scalars()
     cursor = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == STATUS_SEQ)).scalar_one()
     active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
-    jobs = [_job_snapshot(conn, job_record(row)) for row in conn.execute(active).all()]
+    pending, allocated = _pending_runs(), _allocated_runs()
+    jobs = [_job_snapshot(conn, job_record(row), pending, allocated) for row in conn.execute(active).all()]
     return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(jobs), cursor)
 
 
-def _job_snapshot(conn: sa.Connection, job: JobRecord) -> JobSnapshot:
-    pending = tuple(
-        PendingRange(seq, start, count, version)
-        for seq, start, count, version in conn.execute(
-            runs_of(job.job_id, POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
-        )
-    )
+def _pending_runs() -> sa.Select[Any]:
+    """For any ``job_id``: to build and to compile a statement for each of many jobs takes longer than to execute it."""
+    return runs_of(sa.bindparam("job_id"), POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
+
+
+def _allocated_runs() -> sa.Select[Any]:
+    """For any ``job_id``; the key is 0 for READY pods, 2 for evicted pods on hosts, 1 for the others there."""
     on_host = POD.c.state.in_(ON_HOST_NUMBERS)
     launched = sa.case((sa.and_(on_host, is_evicted()), 2), (on_host, 1), else_=0)
-    allocated = tuple(
-        AllocatedRange(start, count, version, key > 0, key == 2)
-        for key, start, count, version in conn.execute(
-            runs_of(job.job_id, POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
-        )
+    return runs_of(sa.bindparam("job_id"), POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
+
+
+def _job_snapshot(
+    conn: sa.Connection, job: JobRecord, pending: sa.Select[Any], allocated: sa.Select[Any]
+) -> JobSnapshot:
+    of_job = {"job_id": job.job_id}
+    return JobSnapshot(
+        job,
+        tuple(
+            PendingRange(seq, start, count, version) for seq, start, count, version in conn.execute(pending, of_job)
+        ),
+        tuple(
+            AllocatedRange(start, count, version, key > 0, key == 2)
+            for key, start, count, version in conn.execute(allocated, of_job)
+        ),
     )
-    return JobSnapshot(job, pending, allocated)

@@ -55,13 +55,14 @@ class Evictions(Store):
         leaves = sa.or_(POD.c.goal == KILLED, POD.c.state == KILLING, newer)
         key = POD.c.queue_seq * 4 + sa.case((on_host, 2), else_=0) + sa.case((leaves, 1), else_=0)
 
+        query = runs_of(sa.bindparam("job_id"), POD.c.state.in_(_ALLOCATED_NUMBERS), key).order_by("start")
+
         def work(conn: sa.Connection) -> dict[JobId, list[HeldRange]]:
             found: dict[JobId, list[HeldRange]] = {}
             for job_id in job_ids:
-                query = runs_of(job_id, POD.c.state.in_(_ALLOCATED_NUMBERS), key).order_by("start")
                 found[job_id] = [
                     HeldRange(number // 4, start, count, version, bool(number & 2), bool(number & 1))
-                    for number, start, count, version in conn.execute(query)
+                    for number, start, count, version in conn.execute(query, {"job_id": job_id})
                 ]
             return found
 
@@ -176,7 +177,9 @@ def _send_away(
             change_pods(conn, among(conn, job_id, instances), sa.true(), {**values, **fate[is_final]}, now_ns)
 
 
-def runs_of(job_id: str, condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def runs_of(
+    job_id: str | sa.BindParameter[str], condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]
+) -> sa.Select[Any]:
     """Runs of instances alike in ``key`` and configuration: (key, start, count, config version).
 
     Within a run instance ids and row numbers rise alike, so their difference names the run.

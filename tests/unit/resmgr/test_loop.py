@@ -14,8 +14,9 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.pools import pool_spec, with_defaults
 from services.resmgr.recovery import rebuild
-from tests.unit.resmgr.world import FAST, World, facts, fast
+from tests.unit.resmgr.world import FAST, World, facts, fast, pool_config
 
 PENDING, READY, KILLED, INITIALIZED = PodState.PENDING, PodState.READY, PodState.KILLED, PodState.INITIALIZED
 
@@ -261,3 +262,35 @@ async def test_bounded_cycles_go_round(world: World) -> None:
         for job in jobs:
             await loop.enqueue(job, 5)
         await until(lambda: all(world.states(job) == {READY: [0, 1, 2, 3, 4]} for job in jobs))
+
+
+async def test_entitlement_is_recomputed_every_period(world: World) -> None:
+    """Also when nothing happens."""
+    world.pool("p", 2, 2)
+
+    async with running(world, fast(entitlement_period_s=0.02, preempts=False)) as loop:
+        await until(lambda: loop.state.entitlement is not None)
+        seen = []
+        for _ in range(3):
+            seen.append(loop.state.entitlement)
+            await until(lambda: loop.state.entitlement is not seen[-1])
+
+
+async def test_entitlement_is_recomputed_at_once(world: World) -> None:
+    """A changed capacity and a changed pool do not wait for the period to end."""
+    pool = world.pool("p", 2, 50)
+
+    def entitled() -> list[int]:
+        found = loop.state.entitlement
+        return [] if found is None else found.total[:, 0].tolist()
+
+    async with running(world, fast(entitlement_period_s=3600, preempts=False, capacity_period_s=3600)) as loop:
+        await until(lambda: entitled() == [100_000, 50_000])
+
+        world.hosts.answer = (Resources.of_capacity(40), Resources())
+        await loop.learn_capacity()
+        await until(lambda: entitled() == [40_000, 40_000])
+
+        changed = pool_spec(pool, with_defaults(pool_config("p", 2, 30)))
+        await loop.change_pools(lambda: (lambda: None, lambda: loop.state.put_pool(changed)))
+        await until(lambda: entitled() == [40_000, 30_000])
