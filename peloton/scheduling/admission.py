@@ -363,7 +363,9 @@ class Ledger:
         """Whether a gang of the run is larger than some rule may ever allow."""
         names = ["ever"]
         if not run.revocable:
-            names += ["reservation"] * (self._preempts and not run.preemptible) + ["controller_limit"] * run.is_lone_controller
+            names += ["reservation"] * (self._preempts and not run.preemptible) + [
+                "controller_limit"
+            ] * run.is_lone_controller
         for name in names:
             most = self._rows[name][row]
             for kind, amount in enumerate(run.need):
