@@ -239,9 +239,7 @@ def _job_snapshot(
     of_job = {"job_id": job.job_id}
     return JobSnapshot(
         job,
-        tuple(
-            PendingRange(seq, start, count, version) for seq, start, count, version in conn.execute(pending, of_job)
-        ),
+        tuple(PendingRange(seq, start, count, version) for seq, start, count, version in conn.execute(pending, of_job)),
         tuple(
             AllocatedRange(start, count, version, key > 0, key == 2)
             for key, start, count, version in conn.execute(allocated, of_job)
