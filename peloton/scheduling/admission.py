@@ -239,11 +239,11 @@ def _admit_queue(
             count = min(count, promised)
             bounds += promises
         if count == 0 and passed_over < PASSED_OVER_MAX and ledger.is_hopeless(row, run):
-            passed_over += 1
             never = first_refusal(run, bounds, is_final=True)
-            assert never is not None, f"no rule says why {run} will never fit"
-            notes.passed_over[run.job_id, run.start] = never
-            continue
+            if never is not None:
+                passed_over += 1
+                notes.passed_over[run.job_id, run.start] = never
+                continue
         if count > 0:
             ledger.take(row, run, count)
             pod_limit -= count * run.gang_size

@@ -154,8 +154,10 @@ def _run(life: Life, job: JobRecord, ends: Iterable[PodState]) -> None:
 
 
 async def churn(life: Life) -> dict[str, Any]:
-    """In each round jobs are created, queued, admitted and run, and end."""
-    world, pools, sizes_mib = life.world, life.order["pools"], [rss_mib()]
+    """In each round jobs are created, queued, admitted and run, and end. SQLite's caches fill up; Python's blocks of
+    memory tell whether anything else is kept."""
+    world, pools = life.world, life.order["pools"]
+    sizes_mib, blocks = [rss_mib()], [sys.getallocatedblocks()]
     await life.learn_capacity()
     for _ in range(life.order["rounds"]):
         ids = [world.job(pools[number % len(pools)], life.order["pods"]) for number in range(life.order["jobs"])]
@@ -167,7 +169,9 @@ async def churn(life: Life) -> dict[str, Any]:
             life.loop.note_unplaced(job.job_id, 1, "no host")
             world.finish(job.job_id, range(job.instance_count))
         await life.loop.run_cycle()
+        world.lifecycles.woken.clear()  # ours, not the resource manager's
         sizes_mib.append(rss_mib())
+        blocks.append(sys.getallocatedblocks())
     tenth = max(len(sizes_mib) // 10, 1)
     return {
         "jobs": life.order["rounds"] * life.order["jobs"],
@@ -175,6 +179,8 @@ async def churn(life: Life) -> dict[str, Any]:
         "rss_first_round_mib": round(sizes_mib[1], 1),
         "rss_after_tenth_mib": round(sizes_mib[tenth], 1),
         "rss_at_end_mib": round(sizes_mib[-1], 1),
+        "python_blocks_after_tenth": blocks[tenth],
+        "python_blocks_at_end": blocks[-1],
         "ledgers_left": len(life.loop.state.jobs),
         "queues_left": len(life.loop.state.waiting.pools),
     }

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import JobId
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import Admission, GangRun, QueueKind, Rule, Usage, admit
+from peloton.scheduling.admission import (
+    Admission,
+    GangRun,
+    Ledger,
+    QueueKind,
+    Rule,
+    Usage,
+    admit,
+    first_refusal,
+)
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.tree import PoolTree, build_tree
@@ -360,3 +369,15 @@ def test_without_preemption_the_reservation_does_not_bind() -> None:
 
     assert names(admit(*now)) == [("fixed", 2)]
     assert names(admit(*now, preempts=False)) == [("fixed", 6)]
+
+
+@given(st.sampled_from(["/a", "/b/c"]), RUNS)
+@settings(max_examples=150, deadline=None)
+def test_hopeless_is_what_a_rule_may_never_allow(path: str, one: GangRun) -> None:
+    """The quick question has the answer of the rules, one by one."""
+    cluster = Cluster(
+        pool("/a", "3/3", "12/30", controller_limit="50"), pool("/b", "8/8", "5/4"), pool("/b/c", "2/2"), capacity="9/9"
+    )
+    ledger, row = Ledger(cluster.tree, cluster.entitlement(), cluster.usage), cluster.tree.row[pool_id(path)]
+
+    assert (first_refusal(one, ledger.bounds(row, one), is_final=True) is not None) == ledger.is_hopeless(row, one)
