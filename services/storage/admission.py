@@ -217,16 +217,16 @@ def _snapshot(conn: sa.Connection) -> ResmgrSnapshot:
 def _job_snapshot(conn: sa.Connection, job: JobRecord) -> JobSnapshot:
     pending = tuple(
         PendingRange(seq, start, count, version)
-        for seq, start, count, version in conn.execute(
-            runs_of(job.job_id, POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
+        for seq, start, count, version, _ in conn.execute(
+            runs_of([job.job_id], POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
         )
     )
     on_host = POD.c.state.in_(ON_HOST_NUMBERS)
     launched = sa.case((sa.and_(on_host, is_evicted()), 2), (on_host, 1), else_=0)
     allocated = tuple(
         AllocatedRange(start, count, version, key > 0, key == 2)
-        for key, start, count, version in conn.execute(
-            runs_of(job.job_id, POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
+        for key, start, count, version, _ in conn.execute(
+            runs_of([job.job_id], POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
         )
     )
     return JobSnapshot(job, pending, allocated)
