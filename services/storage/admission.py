@@ -229,14 +229,18 @@ def _snapshot(conn: sa.Connection) -> ResmgrSnapshot:
 
 def _pending_runs() -> sa.Select[Any]:
     """For any ``job_id``: to build and to compile a statement for each of many jobs takes longer than to execute it."""
-    return runs_of(sa.bindparam("job_id"), POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
+    return runs_of(POD.c.job_id == sa.bindparam("job_id"), POD.c.state == PENDING, POD.c.queue_seq).order_by(
+        "key", "start"
+    )
 
 
 def _allocated_runs() -> sa.Select[Any]:
     """For any ``job_id``; the key is 0 for READY pods, 2 for evicted pods on hosts, 1 for the others there."""
     on_host = POD.c.state.in_(ON_HOST_NUMBERS)
     launched = sa.case((sa.and_(on_host, is_evicted()), 2), (on_host, 1), else_=0)
-    return runs_of(sa.bindparam("job_id"), POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
+    return runs_of(POD.c.job_id == sa.bindparam("job_id"), POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by(
+        "start"
+    )
 
 
 def _job_snapshot(
@@ -245,9 +249,11 @@ def _job_snapshot(
     of_job = {"job_id": job.job_id}
     return JobSnapshot(
         job,
-        tuple(PendingRange(seq, start, count, version) for seq, start, count, version in conn.execute(pending, of_job)),
+        tuple(
+            PendingRange(seq, start, count, version) for seq, start, count, version, _ in conn.execute(pending, of_job)
+        ),
         tuple(
             AllocatedRange(start, count, version, key > 0, key == 2)
-            for key, start, count, version in conn.execute(allocated, of_job)
+            for key, start, count, version, _ in conn.execute(allocated, of_job)
         ),
     )

@@ -36,6 +36,7 @@ from services.storage.store import (
 from services.storage.tables import JOB, POD
 
 EVICTION_MESSAGE = "evicting running task: "
+JOBS_PER_QUERY = 200
 PREEMPTING = POD_STATE_NUMBERS[PodState.PREEMPTING]
 _ALLOCATED_NUMBERS = numbers(ALLOCATED)
 _STAYING_NUMBERS = numbers(ON_HOST - {PodState.KILLING, PodState.PREEMPTING})
@@ -55,15 +56,17 @@ class Evictions(Store):
         leaves = sa.or_(POD.c.goal == KILLED, POD.c.state == KILLING, newer)
         key = POD.c.queue_seq * 4 + sa.case((on_host, 2), else_=0) + sa.case((leaves, 1), else_=0)
 
-        query = runs_of(sa.bindparam("job_id"), POD.c.state.in_(_ALLOCATED_NUMBERS), key).order_by("start")
+        wanted = list(job_ids)
 
         def work(conn: sa.Connection) -> dict[JobId, list[HeldRange]]:
-            found: dict[JobId, list[HeldRange]] = {}
-            for job_id in job_ids:
-                found[job_id] = [
-                    HeldRange(number // 4, start, count, version, bool(number & 2), bool(number & 1))
-                    for number, start, count, version in conn.execute(query, {"job_id": job_id})
-                ]
+            found: dict[JobId, list[HeldRange]] = {job_id: [] for job_id in wanted}
+            for at in range(0, len(wanted), JOBS_PER_QUERY):
+                query = runs_of(
+                    POD.c.job_id.in_(wanted[at : at + JOBS_PER_QUERY]), POD.c.state.in_(_ALLOCATED_NUMBERS), key
+                )
+                for number, start, count, version, job_id in conn.execute(query.order_by("start")):
+                    one = HeldRange(number // 4, start, count, version, bool(number & 2), bool(number & 1))
+                    found[job_id].append(one)
             return found
 
         return self.db.read(work)
@@ -178,24 +181,24 @@ def _send_away(
 
 
 def runs_of(
-    job_id: str | sa.BindParameter[str], condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]
+    jobs: sa.ColumnElement[bool], condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]
 ) -> sa.Select[Any]:
-    """Runs of instances alike in ``key`` and configuration: (key, start, count, config version).
+    """Runs of instances alike in job, ``key`` and configuration: (key, start, count, config version, job).
 
     Within a run instance ids and row numbers rise alike, so their difference names the run.
     """
     labelled = (
-        sa.select(key.label("key"), POD.c.instance_id, POD.c.config_version)
-        .where(POD.c.job_id == job_id, condition)
+        sa.select(key.label("key"), POD.c.job_id, POD.c.instance_id, POD.c.config_version)
+        .where(jobs, condition)
         .subquery()
     )
-    order = sa.func.row_number().over(
-        partition_by=(labelled.c.key, labelled.c.config_version), order_by=labelled.c.instance_id
-    )
+    alike = (labelled.c.job_id, labelled.c.key, labelled.c.config_version)
+    order = sa.func.row_number().over(partition_by=alike, order_by=labelled.c.instance_id)
     pods = sa.select(labelled, (labelled.c.instance_id - order).label("run")).subquery()
     return sa.select(
         pods.c.key,
         sa.func.min(pods.c.instance_id).label("start"),
         sa.func.count(),
         pods.c.config_version,
-    ).group_by(pods.c.key, pods.c.config_version, pods.c.run)
+        pods.c.job_id,
+    ).group_by(pods.c.job_id, pods.c.key, pods.c.config_version, pods.c.run)

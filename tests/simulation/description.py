@@ -204,7 +204,7 @@ def _shape(random: Random, kind: Kind, pool: PoolSpec) -> PodShape:
     is_preemptible = kind.name != "non-preemptible"
     cpu, memory = pool.resources[0], pool.resources[1]
     if is_revocable:
-        memory_mib = min(memory_mib, memory.reservation // 10)
+        memory_mib = min(memory_mib, memory.reservation // 50)
     elif not is_preemptible:
         cpu_milli, memory_mib = min(cpu_milli, cpu.reservation // 2), min(memory_mib, memory.reservation // 2)
     constraint: Constraint | None = None
