@@ -46,6 +46,13 @@ class Settings:
     preemption_rounds: int = field(
         default=5, metadata={"help": "rounds in a row above its entitlement after which a pool gives back"}
     )
+    gang_placement_timeout_s: float = field(
+        default=600.0,
+        metadata={"help": "seconds in which an admitted gang finds hosts for all of it, or is queued again"},
+    )
+    gang_launch_timeout_s: float = field(
+        default=300.0, metadata={"help": "seconds in which all of a launched gang runs, or is queued again"}
+    )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})

@@ -89,11 +89,13 @@ class Rule(StrEnum):
     PRIORITY = "priority"
     BATCH_BOUND = "batch bound"
     NO_CYCLE = "no cycle yet"
+    HELD_BACK = "held back"
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The first rule that a gang fails, with the numbers. Amounts are in the small units of ``Resources``."""
+    """The first rule that a gang fails, with the numbers. Amounts are in the small units of ``Resources``; for
+    HELD_BACK ``left`` is in seconds, and ``bound`` the number of launches in vain."""
 
     rule: Rule
     pool_path: str = ""
@@ -112,6 +114,9 @@ class Reason:
             return f"waits behind job {self.job_id}, of higher priority, in the queue of {self.pool_path}"
         if self.rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
             return "waits for the next admission cycle"
+        if self.rule is Rule.HELD_BACK:
+            launches = f"{self.bound} launch{'' if self.bound == 1 else 'es'}"
+            return f"gang of {self.gang_size}: held back for {self.left} s after {launches} in vain; others pass it by"
         wanted, left, bound = (shown_amount(self.kind, amount) for amount in (self.wanted, self.left, self.bound))
         who = f"gang of {self.gang_size}: " if self.gang_size > 1 else ""
         if self.is_final:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from peloton.scheduling.admission import Admission, Queues, Usage, admit
+from peloton.scheduling.admission import Admission, GangRun, Queues, Reason, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.eviction import Eviction, HeldRun
 from peloton.scheduling.preemption import preempt, without
@@ -20,6 +20,15 @@ class Evictable:
     leaving: Usage  # held by pods that will end anyway, [P,R] as ``Snapshot.usage``, which includes it
     due: Set[int]  # rows that have been over their entitlement for long enough
     pod_limit: int  # pods evicted in one cycle, about
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGang:
+    """A gang in a queue that is not to be admitted yet, and why. Nobody looks at it, and others pass it by."""
+
+    row: int
+    run: GangRun
+    reason: Reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +46,7 @@ class Snapshot:
     begin_at: int = 0  # pool row where the last cycle stopped
     is_clearing: bool = False  # there are evicted pods that have not left yet
     evictable: Evictable | None = None  # None: nothing is evicted in this cycle
+    held: Sequence[HeldGang] = ()  # neither in ``waiting`` nor in ``demand``
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,6 +101,9 @@ def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
                 is_behind = is_behind or is_head
             ahead += run.gang_count
         before = before or head
+    for gang in now.held:
+        if gang.row == row:
+            yield Wait(row, path, gang.run, gang.run.start, gang.run.gang_count, 0, gang.reason)
 
 
 def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Holder, ...]:

@@ -89,7 +89,7 @@ class HostPool:
         self._host_of_offer: dict[str, Hostname] = {}
         self._agents: dict[Hostname, Agent] = {}
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
-        self._lease_of_job: dict[JobId, str] = {}
+        self._lease_of_job: dict[tuple[JobId, bool], str] = {}  # a job's gang is placed apart from its other pods
         self._waiting: set[JobId] = set()
 
     # What Mesos says.
@@ -165,13 +165,15 @@ class HostPool:
 
     # Leases.
 
-    def acquire(self, job_id: JobId, wanted: Sequence[tuple[PodShape, int]], now_s: float) -> HostLease:
+    def acquire(
+        self, job_id: JobId, wanted: Sequence[tuple[PodShape, int]], now_s: float, for_gang: bool = False
+    ) -> HostLease:
         """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX. When that is not all of
         them, the job is told once more hosts come in."""
         with self._lock:
             self._expire(now_s)
-            # A job has one placement at a time: an older lease of its is one whose answer got lost.
-            self._free(self._lease_of_job.pop(job_id, ""))
+            # A job, and its gang, has one placement at a time: an older lease is one whose answer got lost.
+            self._free(self._lease_of_job.pop((job_id, for_gang), ""))
             picked: dict[Hostname, _HostOffers] = {}
             rejected: Counter[str] = Counter()
             is_short = False
@@ -182,7 +184,7 @@ class HostPool:
                 host.lease_id = lease.lease_id
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
-                self._lease_of_job[job_id] = lease.lease_id
+                self._lease_of_job[job_id, for_gang] = lease.lease_id
             if is_short and len(self._waiting) < WAITING_JOBS_MAX:
                 self._waiting.add(job_id)
             return lease

@@ -26,9 +26,9 @@ PLANNED_PODS_MAX = 2**40
 INSTANCES_MAX = 100_000
 
 
-def look(state: ResmgrState) -> tuple[Snapshot, Plan]:
+def look(state: ResmgrState, now_ns: int) -> tuple[Snapshot, Plan]:
     """What the next cycle would do, were there no bound on its pods. Valid until the next event."""
-    now = state.snapshot(PLANNED_PODS_MAX)
+    now = state.snapshot(PLANNED_PODS_MAX, now_ns)
     return now, plan_cycle(now)
 
 

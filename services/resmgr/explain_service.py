@@ -28,9 +28,9 @@ from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
 from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, story, wait_lines
+from services.resmgr import dry_run, pools
 from services.resmgr import explain_wire as wire
-from services.resmgr import pools
-from services.resmgr.dry_run import held_in, look, planned_job, with_job, with_pool
+from services.resmgr.dry_run import held_in, planned_job, with_job, with_pool
 from services.resmgr.explain_text import plan_lines, pool_lines
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import AdmissionRecords
@@ -80,13 +80,14 @@ class ExplainService:
         if job is None:
             raise NotFound(f"job {job_id} not found")
         counts = await asyncio.to_thread(self._records.pod_counts, job_id)
+        gang = await asyncio.to_thread(self._records.gang, job_id)
         failures = [] if job.is_active else await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX)
         waiting: list[Found] = []
         besides: list[Apart] = []
         if job.is_active:
             state = await self._state()
-            waiting = _waiting(state, job, *look(state))
-            besides = list(apart(job, counts, state.unplaced(job_id)))
+            waiting = _waiting(state, job, *self._look(state))
+            besides = list(apart(job, counts, state.unplaced(job_id), gang))
         path = self._loop.state.path_of(job.respool_id)
         lines = list(story(job, counts, waiting, besides, failures))
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
@@ -111,7 +112,7 @@ class ExplainService:
             row = state.tree.row[pools.find(state, path)]
         except NotFound:
             raise NotFound(f"resource pool {path} not found") from None
-        now, plan = look(state)
+        now, plan = self._look(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, row)
         answer = pb.PoolWhyResponse(
@@ -128,7 +129,7 @@ class ExplainService:
     @_refusing
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()
-        nodes = wire.PoolNodes(*look(state))  # copies: the rest needs no event loop
+        nodes = wire.PoolNodes(*self._look(state))  # copies: the rest needs no event loop
         return pb.PoolTreeResponse(pools=await asyncio.to_thread(nodes.in_order))
 
     @_refusing
@@ -141,7 +142,7 @@ class ExplainService:
         pool_id = known or RespoolId(str(uuid.uuid4()))
         pools.check_config(state, pool_id, config, state.pools)
         other = with_pool(state, pools.pool_spec(pool_id, config))
-        answer = wire.pool_plan(look(state), look(other), other.path_of(pool_id), is_new=known is None)
+        answer = wire.pool_plan(self._look(state), self._look(other), other.path_of(pool_id), is_new=known is None)
         answer.text = "\n".join(plan_lines(answer))
         return answer
 
@@ -152,7 +153,7 @@ class ExplainService:
         job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
         state = await self._state()
         other, held_back = with_job(state, job, shapes)
-        now, plan = look(other)
+        now, plan = self._look(other)
         mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job.job_id]
         waiting = [found for found in _waiting(other, job, now, plan) if not _goes_now(found[0], plan)]
         admitted = sum(chosen.gang_count * chosen.run.gang_size for chosen in mine)
@@ -172,6 +173,9 @@ class ExplainService:
             reasons=[wire.apart_reason(one) for one in besides],
             text="\n".join(lines),
         )
+
+    def _look(self, state: ResmgrState) -> tuple[Snapshot, Plan]:
+        return dry_run.look(state, self._loop.clock_ns())
 
     async def _state(self) -> ResmgrState:
         """Of now. Raises Unavailable while the capacity of the cluster is not known."""
@@ -199,7 +203,7 @@ def _goes_now(wait: Wait, plan: Plan) -> bool:
 def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:
     """The first waiting gangs of each queue in and below a pool; those that go at once only where nobody waits."""
     held = held_in(state)
-    for row in sorted(now.waiting):
+    for row in sorted(now.waiting.keys() | {gang.row for gang in now.held}):
         if row != above and above not in now.tree.ancestors[row]:
             continue
         found: dict[QueueKind, list[Wait]] = {}

@@ -19,12 +19,12 @@ from peloton.model.pod import PodState, ShapeRange
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.admission import Admission, GangRun, Reason, Rule
-from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.cycle import HeldGang, Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import COLUMNS, Accounts
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
-from services.resmgr.queues import WaitingRuns
+from services.resmgr.queues import WaitingRuns, without_run
 from services.storage.gateway import EvictionResult
 
 UNPLACED_JOBS_MAX = 10_000
@@ -61,6 +61,7 @@ class ResmgrState:
         self.waiting = WaitingRuns()
         self.jobs: dict[JobId, JobLedger] = {}
         self.evicted: set[JobId] = set()  # jobs with pods that were evicted and still hold their resources
+        self.held_back: set[JobId] = set()  # jobs whose gang is not to be admitted for a while
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.slack_cpu = 0
         self.entitlement: Entitlement | None = None
@@ -104,6 +105,8 @@ class ResmgrState:
         """The job's ledger, made on first sight."""
         ledger = self.jobs.setdefault(job.job_id, JobLedger(job))
         ledger.make_room(job.instance_count)
+        if ledger.gang_due_ns:
+            self.held_back.add(job.job_id)
         return ledger
 
     def enqueue(
@@ -123,6 +126,33 @@ class ResmgrState:
             self._push(ledger, queue_seq, start, count)
         ledger.pending_count += queued
         return queued
+
+    def take_in(self, job: JobRecord, shapes: Sequence[ShapeRange], queued: Iterable[tuple[int, int, int]]) -> int:
+        """Instances ``(queue_seq, start, count)`` have become PENDING, at the end or in a place that they had before.
+        Returns how many pods that is."""
+        ledger, last_seq, count = self.ledger(job), self.next_seq - 1, 0
+        back: dict[int, list[np.ndarray]] = {}
+        for queue_seq, start, length in queued:
+            count += length
+            if queue_seq > last_seq:
+                self.enqueue(job, shapes, [(start, length)], queue_seq)
+                continue
+            ledger.make_room(start + length)
+            ledger.footprints.learn(shapes, start, length)
+            instances = np.arange(start, start + length)
+            assert not IS_ALLOCATED[ledger.states[instances]].any(), f"pods of {job.job_id} still hold resources"
+            ledger.states[instances] = PENDING
+            self._come_back(ledger, start, length)
+            back.setdefault(queue_seq, []).append(instances)
+        if back:
+            self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
+        return count
+
+    def _come_back(self, ledger: JobLedger, start: int, count: int) -> None:
+        """Instances that are PENDING again are wanted again; their place in the queue is for ``_requeue``."""
+        ledger.pending_count += count
+        for _, length, footprint in ledger.footprints.pieces(start, count):
+            self.accounts.want(ledger.pool_id, footprint, length)
 
     def _push(self, ledger: JobLedger, queue_seq: int, start: int, count: int) -> None:
         for run in ledger.runs(queue_seq, start, count):
@@ -189,14 +219,16 @@ class ResmgrState:
         self._forget(ledger)
 
     def evict(self, gone: EvictionResult) -> None:
-        """Pods of a job were evicted: back in their old place, not queued at all, or still held until they end."""
+        """Pods of a job were evicted, or a launch of its gang was given up: they are back in their old place, not
+        queued at all, or held until they end."""
         ledger = self.jobs[gone.job_id]
+        if gone.held_until_ns:
+            ledger.requeue_count, ledger.gang_due_ns = gone.requeue_count, gone.held_until_ns
+            self.held_back.add(gone.job_id)
         back: dict[int, list[np.ndarray]] = {}
         for queue_seq, start, count in gone.queued:
             self._release(ledger, np.arange(start, start + count), np.full(count, PENDING, np.uint8))
-            for _, length, footprint in ledger.footprints.pieces(start, count):
-                self.accounts.want(ledger.pool_id, footprint, length)
-            ledger.pending_count += count
+            self._come_back(ledger, start, count)
             back.setdefault(queue_seq, []).append(np.arange(start, start + count))
         if back:
             self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
@@ -263,6 +295,7 @@ class ResmgrState:
         if ledger.is_over:
             self.jobs.pop(ledger.job_id, None)
             self.evicted.discard(ledger.job_id)
+            self.held_back.discard(ledger.job_id)
             self._unplaced.pop(ledger.job_id, None)
 
     # -- the cycle --------------------------------------------------------------------------------------------------
@@ -272,8 +305,9 @@ class ResmgrState:
         """Some pod waits or holds resources."""
         return bool(self.jobs)
 
-    def snapshot(self, pod_limit: int) -> Snapshot:
-        """Only valid until the next event: the arrays are the live ones."""
+    def snapshot(self, pod_limit: int, now_ns: int) -> Snapshot:
+        """Only valid until the next event: the arrays are the live ones. Gangs that are held back are neither waiting
+        nor wanted."""
         assert self.capacity is not None
         tree, accounts = self.tree, self.accounts
         waiting = {
@@ -281,19 +315,44 @@ class ResmgrState:
             for pool_id, queues in self.waiting.pools.items()
             if pool_id in tree.row and tree.is_leaf[tree.row[pool_id]]
         }
+        held = self._held_gangs(now_ns)
+        demand = accounts.demand.copy() if held else accounts.demand
+        for gang in held:
+            demand[gang.row] -= gang.run.need
+            waiting[gang.row] = without_run(waiting[gang.row], gang.run)
+            if not waiting[gang.row]:
+                del waiting[gang.row]
         capacity = np.array(tuple(self.capacity), np.int64)
         return Snapshot(
             tree,
             capacity,
             self.slack_cpu,
             accounts.usage,
-            accounts.demand,
+            demand,
             accounts.slack_demand,
             waiting,
             pod_limit,
             self.admission.resume_at,
             is_clearing=bool(self.evicted),
+            held=held,
         )
+
+    def _held_gangs(self, now_ns: int) -> list[HeldGang]:
+        """Gangs in queues that are not to be admitted yet; a gang never is revocable."""
+        found: list[HeldGang] = []
+        for job_id in sorted(self.held_back):
+            ledger = self.jobs[job_id]
+            row = self.tree.row.get(ledger.pool_id)
+            if ledger.gang_due_ns <= now_ns:
+                self.held_back.discard(job_id)
+            elif row is not None and self.tree.is_leaf[row]:
+                left_s = -(-(ledger.gang_due_ns - now_ns) // 10**9)
+                path, size = self.tree.paths[row], ledger.gang_size
+                reason = Reason(Rule.HELD_BACK, path, left=left_s, bound=ledger.requeue_count, gang_size=size)
+                queues = (queue for _, queue in self.waiting.of_pool(ledger.pool_id))
+                gangs = (run for queue in queues for run in queue if run.job_id == job_id and run.gang_size > 1)
+                found += [HeldGang(row, run, reason) for run in gangs]
+        return found
 
     def note(self, plan: Plan) -> None:
         """Remember a cycle's entitlements and reasons."""
