@@ -48,10 +48,10 @@ class Settings:
     )
     gang_placement_timeout_s: float = field(
         default=600.0,
-        metadata={"help": "seconds in which an admitted gang finds hosts for all of it, or is queued again"},
+        metadata={"help": "seconds in which an admitted gang finds hosts for all, or is queued again"},
     )
     gang_launch_timeout_s: float = field(
-        default=300.0, metadata={"help": "seconds in which all of a launched gang runs, or is queued again"}
+        default=300.0, metadata={"help": "seconds in which all of a launched gang runs, or it is queued again"}
     )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})

@@ -102,6 +102,8 @@ class GangWorkflow:
             self.waiting_for, self.pause_s = "", 0.0
             workflow.upsert_search_attributes([GANG_STATE.value_set(step.value.upper())])
         self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
+        if self.verdict.step is Step.RELEASE and self.waiting_for:
+            self.verdict = replace(self.verdict, reason=f"{self.verdict.reason}: {self.waiting_for}")
         self.show(seen)
         return self.verdict
 
@@ -119,10 +121,9 @@ class GangWorkflow:
         self.changed_noted = launch.launched_count + launch.failed_count > 0
 
     async def release(self) -> None:
-        reason = f"{self.verdict.reason}: {self.waiting_for}" if self.waiting_for else self.verdict.reason
         await workflow.execute_activity_method(
             AdmissionActivities.requeue_gang,
-            args=[self.job_id, reason],
+            args=[self.job_id, self.verdict.reason],
             summary="take everything back and queue the gang again",
             **RESMGR_CALL,
         )

@@ -20,7 +20,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 with workflow.unsafe.imports_passed_through():
     from activities.admission import AdmissionActivities
@@ -77,7 +77,6 @@ class JobWorkflow:
         self.waiting_for = "creation of its pods"
         self.retry_s = 0.0  # until the next look, when a step could not move anything; 0 = every step did
         self.last_retry_s = 0.0
-        self.launch: asyncio.Task[None] | None = None  # of the gang
 
     @workflow.run
     async def run(self, input: JobInput) -> JobResult:
@@ -183,12 +182,11 @@ class JobWorkflow:
                 static_summary=f"launch of the gang of job {self.job_id}",
                 search_attributes=workflow.info().typed_search_attributes,
             )
-            self.launch = asyncio.create_task(self.see_gang_off(gang))
+            gang.add_done_callback(self.note_end_of_launch)
 
-    async def see_gang_off(self, gang: workflow.ChildWorkflowHandle[GangWorkflow, GangResult]) -> None:
-        with suppress(ChildWorkflowError):  # it failed or was terminated: the next look starts another
-            await gang
-            self.changed_noted = True
+    def note_end_of_launch(self, gang: asyncio.Future[GangResult]) -> None:
+        """When it failed or was terminated the next look, whenever that is, starts another."""
+        self.changed_noted |= not gang.cancelled() and gang.exception() is None
 
     async def place_and_launch(self) -> None:
         """Of pods that stand alone: one batch per turn, so that what ends meanwhile is settled before the next."""

@@ -65,11 +65,5 @@ class WaitingRuns:
             self.pools.pop(pool_id, None)
 
 
-def without_run(queues: PoolQueues, run: GangRun) -> PoolQueues:
-    """A copy of a pool's queues without one run; no queue is empty."""
-    kept = {kind: [other for other in queue if other is not run] for kind, queue in queues.items()}
-    return {kind: queue for kind, queue in kept.items() if queue}
-
-
 def _order(run: GangRun) -> tuple[int, int, int]:
     return run.order

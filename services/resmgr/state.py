@@ -19,12 +19,13 @@ from peloton.model.pod import PodState, ShapeRange
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.admission import Admission, GangRun, Reason, Rule
-from peloton.scheduling.cycle import HeldGang, Plan, Snapshot
+from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import COLUMNS, Accounts
+from services.resmgr.held import held_gangs, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
-from services.resmgr.queues import WaitingRuns, without_run
+from services.resmgr.queues import WaitingRuns
 from services.storage.gateway import EvictionResult
 
 UNPLACED_JOBS_MAX = 10_000
@@ -61,7 +62,7 @@ class ResmgrState:
         self.waiting = WaitingRuns()
         self.jobs: dict[JobId, JobLedger] = {}
         self.evicted: set[JobId] = set()  # jobs with pods that were evicted and still hold their resources
-        self.held_back: set[JobId] = set()  # jobs whose gang is not to be admitted for a while
+        self.held_back: set[JobId] = set()  # jobs whose gang was, or is, not to be admitted for a while
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.slack_cpu = 0
         self.entitlement: Entitlement | None = None
@@ -117,46 +118,36 @@ class ResmgrState:
         self.next_seq = max(self.next_seq, queue_seq + 1)
         queued = 0
         for start, count in ranges:
-            ledger.make_room(start + count)
-            ledger.footprints.learn(shapes, start, count)
-            held = ledger.states[start : start + count]
-            assert not IS_ALLOCATED[held].any(), f"pods of {job.job_id} in {start}+{count} still hold resources"
-            held[:] = PENDING
+            self._begin_to_wait(ledger, shapes, start, count)
+            for run in ledger.runs(queue_seq, start, count):
+                self.waiting.push(ledger.pool_id, run)
             queued += count
-            self._push(ledger, queue_seq, start, count)
-        ledger.pending_count += queued
         return queued
 
     def take_in(self, job: JobRecord, shapes: Sequence[ShapeRange], queued: Iterable[tuple[int, int, int]]) -> int:
         """Instances ``(queue_seq, start, count)`` have become PENDING, at the end or in a place that they had before.
         Returns how many pods that is."""
-        ledger, last_seq, count = self.ledger(job), self.next_seq - 1, 0
+        ledger, last_seq, pods = self.ledger(job), self.next_seq - 1, 0
         back: dict[int, list[np.ndarray]] = {}
-        for queue_seq, start, length in queued:
-            count += length
+        for queue_seq, start, count in queued:
+            pods += count
             if queue_seq > last_seq:
-                self.enqueue(job, shapes, [(start, length)], queue_seq)
-                continue
-            ledger.make_room(start + length)
-            ledger.footprints.learn(shapes, start, length)
-            instances = np.arange(start, start + length)
-            assert not IS_ALLOCATED[ledger.states[instances]].any(), f"pods of {job.job_id} still hold resources"
-            ledger.states[instances] = PENDING
-            self._come_back(ledger, start, length)
-            back.setdefault(queue_seq, []).append(instances)
+                self.enqueue(job, shapes, [(start, count)], queue_seq)
+            else:
+                self._begin_to_wait(ledger, shapes, start, count)
+                back.setdefault(queue_seq, []).append(np.arange(start, start + count))
         if back:
             self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
-        return count
+        return pods
 
-    def _come_back(self, ledger: JobLedger, start: int, count: int) -> None:
-        """Instances that are PENDING again are wanted again; their place in the queue is for ``_requeue``."""
+    def _begin_to_wait(self, ledger: JobLedger, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
+        """Instances are PENDING, and wanted; their place in the queue is for the caller."""
+        ledger.make_room(start + count)
+        ledger.footprints.learn(shapes, start, count)
+        held = ledger.states[start : start + count]
+        assert not IS_ALLOCATED[held].any(), f"pods of {ledger.job_id} in {start}+{count} still hold resources"
+        held[:] = PENDING
         ledger.pending_count += count
-        for _, length, footprint in ledger.footprints.pieces(start, count):
-            self.accounts.want(ledger.pool_id, footprint, length)
-
-    def _push(self, ledger: JobLedger, queue_seq: int, start: int, count: int) -> None:
-        for run in ledger.runs(queue_seq, start, count):
-            self.waiting.push(ledger.pool_id, run)
         for _, length, footprint in ledger.footprints.pieces(start, count):
             self.accounts.want(ledger.pool_id, footprint, length)
 
@@ -228,7 +219,7 @@ class ResmgrState:
         back: dict[int, list[np.ndarray]] = {}
         for queue_seq, start, count in gone.queued:
             self._release(ledger, np.arange(start, start + count), np.full(count, PENDING, np.uint8))
-            self._come_back(ledger, start, count)
+            self._begin_to_wait(ledger, (), start, count)
             back.setdefault(queue_seq, []).append(np.arange(start, start + count))
         if back:
             self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
@@ -315,13 +306,8 @@ class ResmgrState:
             for pool_id, queues in self.waiting.pools.items()
             if pool_id in tree.row and tree.is_leaf[tree.row[pool_id]]
         }
-        held = self._held_gangs(now_ns)
-        demand = accounts.demand.copy() if held else accounts.demand
-        for gang in held:
-            demand[gang.row] -= gang.run.need
-            waiting[gang.row] = without_run(waiting[gang.row], gang.run)
-            if not waiting[gang.row]:
-                del waiting[gang.row]
+        held = held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.held_back)], now_ns)
+        waiting, demand = passed_by(held, waiting, accounts.demand)
         capacity = np.array(tuple(self.capacity), np.int64)
         return Snapshot(
             tree,
@@ -336,23 +322,6 @@ class ResmgrState:
             is_clearing=bool(self.evicted),
             held=held,
         )
-
-    def _held_gangs(self, now_ns: int) -> list[HeldGang]:
-        """Gangs in queues that are not to be admitted yet; a gang never is revocable."""
-        found: list[HeldGang] = []
-        for job_id in sorted(self.held_back):
-            ledger = self.jobs[job_id]
-            row = self.tree.row.get(ledger.pool_id)
-            if ledger.gang_due_ns <= now_ns:
-                self.held_back.discard(job_id)
-            elif row is not None and self.tree.is_leaf[row]:
-                left_s = -(-(ledger.gang_due_ns - now_ns) // 10**9)
-                path, size = self.tree.paths[row], ledger.gang_size
-                reason = Reason(Rule.HELD_BACK, path, left=left_s, bound=ledger.requeue_count, gang_size=size)
-                queues = (queue for _, queue in self.waiting.of_pool(ledger.pool_id))
-                gangs = (run for queue in queues for run in queue if run.job_id == job_id and run.gang_size > 1)
-                found += [HeldGang(row, run, reason) for run in gangs]
-        return found
 
     def note(self, plan: Plan) -> None:
         """Remember a cycle's entitlements and reasons."""

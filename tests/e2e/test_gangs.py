@@ -109,6 +109,7 @@ def test_who_stops_a_member_stops_the_gang(cluster: Cluster) -> None:
 @pytest.mark.parametrize("victim", ["worker", "resmgr", "hostmgr"])
 def test_a_launch_survives_the_death_of(victim: str, cluster: Cluster) -> None:
     """Killed between admission and running, the gang still starts whole, no member twice in one run."""
+    cluster.wait(lambda: cluster.capacity() == HOSTS * CPUS, "everybody back after the last death")
     pool = cluster.pool(f"launch-{victim}")
     size = 12
     job = cluster.submit(pool, **gang(size, 2))
@@ -118,5 +119,5 @@ def test_a_launch_survives_the_death_of(victim: str, cluster: Cluster) -> None:
 
     assert cluster.finish(job, patience_s=120) == "SUCCEEDED"
     found = launches(cluster, job, size)
-    assert found == dict.fromkeys(found, list(range(size)))
+    assert found == {run: list(range(size)) for run in found}
     assert cluster.counts(job) == {"SUCCEEDED": size}
