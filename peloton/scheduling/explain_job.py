@@ -47,7 +47,8 @@ def apart(
     fresh = counts.get(PodState.INITIALIZED, 0) + max(job.instance_count - sum(counts.values()), 0)
     gathered = gang.stages.get(Stage.QUEUED, 0)
     if 0 < gathered < gang.size and sum(gang.stages.values()) == gang.size:
-        text = f"{_instances(gathered)} of the gang of {gang.size} wait until the others have ended: it starts whole"
+        who = f"{_instances(gathered)} of the gang of {gang.size}"
+        text = f"{who} not queued before the others have ended: it starts whole"
         yield Apart(Obstacle.GATHERS, gathered, text, bound=gang.size)
         fresh = max(fresh - gathered, 0)
     if fresh and job.goal is not JobState.KILLED and job.is_active:

@@ -51,6 +51,17 @@ def leased(pool: HostPool, wanted: PodShape, count: int, now_s: float = 0.0, job
     return [h.hostname for h in pool.acquire(job, [(wanted, count)], now_s).hosts]
 
 
+def test_a_gang_has_a_lease_of_its_own() -> None:
+    """The placement of a job's gang does not void that of its other pods, nor the other way round."""
+    pool = pool_with(offer("h1"), offer("h2"))
+    others = pool.acquire(JOB, [(shape(4), 1)], 0.0)
+    gang = pool.acquire(JOB, [(shape(4), 1)], 0.0, for_gang=True)
+
+    assert ["h1", "h2"] == [host.hostname for host in others.hosts + gang.hosts]
+    assert [Hostname("h1")] == list(pool.claim(others.lease_id, [Hostname("h1")]))
+    assert ["h2"] == [host.hostname for host in pool.acquire(JOB, [(shape(4), 1)], 1.0, for_gang=True).hosts]
+
+
 def test_a_job_holds_one_lease() -> None:
     """When the answer to a placement got lost, its next one finds the same hosts, the lost lease is void."""
     pool = pool_with(offer("h1"))
