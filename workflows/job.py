@@ -1,6 +1,6 @@
 """The life of a batch job.
 
-    [ settle -> create pods -> kill -> admit -> place and launch -> wait for change ]* -> finished
+    [ settle -> create pods -> kill -> admit -> launch gang -> place and launch -> wait for change ]* -> finished
 
 ``settle`` gives ended pods their next run and rolls up the job's state; the rest creates missing pods (all of them in
 the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY pods onto hosts, unwanted pods to
@@ -8,7 +8,8 @@ their end. Signals say only that something changed; what changed is read from st
 signals do no harm.
 
 History: 14 events to start and end a job, 7 per wake-up and 1 more when the job's state changed, 6 per 10,000 pods
-queued, 13 per 1,000 pods launched; wake-ups are coalesced by the senders (see ``services/temporal.py``).
+queued, 13 per 1,000 pods launched, 15 per launch of the gang and 5 for each wake-up that it is told of; wake-ups are
+coalesced by the senders (see ``services/temporal.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 with workflow.unsafe.imports_passed_through():
@@ -27,10 +28,11 @@ with workflow.unsafe.imports_passed_through():
     from activities.launch import LaunchActivities
     from activities.placement import PlacementActivities
     from activities.records import RecordsActivities
+    from peloton.lifecycle.gang import Step
     from peloton.lifecycle.progress import details
     from peloton.model.ids import gang_workflow_id
     from peloton.model.job import JobProgress, JobState
-    from workflows.gang import GangInput, GangResult, GangWorkflow
+    from workflows.gang import GANG_STATE, GangInput, GangResult, GangWorkflow
     from workflows.policies import (
         CREATE_PODS_CALL,
         KILL_CALL,
@@ -41,7 +43,7 @@ with workflow.unsafe.imports_passed_through():
         Policies,
     )
 
-JOB_STATE = SearchAttributeKey.for_keyword("PelotonState")
+JOB_STATE = GANG_STATE
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,8 @@ class JobWorkflow:
         if not run and not told_run:
             return
         self.life = replace(self.life, gang_run=run)
+        if run:
+            self.waiting_for = "the launch of its gang"
         is_told = bool(told_run) and await self.tell_gang(told_run)
         if run and not (is_told and run == told_run):
             await self.start_gang(run)
@@ -185,8 +189,10 @@ class JobWorkflow:
             gang.add_done_callback(self.note_end_of_launch)
 
     def note_end_of_launch(self, gang: asyncio.Future[GangResult]) -> None:
-        """When it failed or was terminated the next look, whenever that is, starts another."""
-        self.changed_noted |= not gang.cancelled() and gang.exception() is None
+        """Look again if it did something. When it failed or was terminated the next look, whenever that is, starts
+        another."""
+        if not gang.cancelled() and gang.exception() is None:
+            self.changed_noted |= gang.result().outcome != Step.OVER
 
     async def place_and_launch(self) -> None:
         """Of pods that stand alone: one batch per turn, so that what ends meanwhile is settled before the next."""

@@ -68,6 +68,7 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
     status = story.gangs[0].query("status")
     assert {"step": "place", "waiting_for": "no host has a free slot for 4 pods"} == status
     assert story.counts == {"READY": 4}
+    assert "the launch of its gang" == story.status["waiting_for"]
 
     story.run_for(40)
     assert story.counts == {"PENDING": 4}
@@ -92,6 +93,7 @@ def test_hosts_that_come_in_time() -> None:
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
     assert story.workflow.ended_at_s < 45 + 62
     assert ["together"] == story.outcomes
+    assert story.gangs[0].events <= promised_events(story.gangs[0], Counter(story.workflow.calls))
 
 
 def test_one_member_is_refused() -> None:

@@ -139,6 +139,13 @@ class ResmgrMachine(RuleBasedStateMachine):
             self.world.settle(job_id)
 
     @rule()
+    def fail_over(self) -> None:
+        """Another one leads: what it queues comes after what the last one queued."""
+        fresh = rebuild(self.world.gateway)
+        fresh.take_over(self.state)
+        self.state = fresh
+
+    @rule()
     def read_log(self) -> None:
         self.state.log(self.world.gateway.status_log(self.state.log_cursor, 1000))
 
