@@ -1,9 +1,9 @@
 """The launch of a gang.
 
-    [ look -> place whole -> launch all -> wait for change ]* -> together | release | over
+    [ look -> place whole -> launch all -> wait for change ]* -> together | requeue | over
 
 It begins when all members are READY, and it has done its work when all of them run: ``together``. When no hosts are
-found for all in time, when a host refuses a member, or when not all of them run in time, it was in vain: ``release``
+found for all in time, when a host refuses a member, or when not all of them run in time, it was in vain: ``requeue``
 tells the resource manager to take everything back and to queue the gang again, in its old place and after a while. When
 a member fails, is stopped or preempted, settling the job ends all of them or runs them anew, and nothing is left to do
 here: ``over``.
@@ -12,7 +12,7 @@ Every step begins with a look at storage and is conditional on what it finds the
 workflow, or one beside it, looks. The job's workflow starts it, and passes its wake-ups on.
 
 History: 14 events to start and end, 5 for each wake-up, 7 for each placement in vain and 2 more for its timer, 13 for
-the launch, 6 for a release. Beyond the bound it continues as new.
+the launch, 6 for a requeue. Beyond the bound it continues as new.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class GangWorkflow:
                 await self.place_and_launch()
             await self.wait_for_change()
             self.continue_as_new_when_long(input)
-        if self.verdict.step is Step.RELEASE:
-            await self.release()
+        if self.verdict.step is Step.REQUEUE:
+            await self.requeue()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return GangResult(self.verdict.step.value, self.verdict.reason)
 
@@ -102,7 +102,7 @@ class GangWorkflow:
             self.waiting_for, self.pause_s = "", 0.0
             workflow.upsert_search_attributes([GANG_STATE.value_set(step.value.upper())])
         self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
-        if self.verdict.step is Step.RELEASE and self.waiting_for:
+        if self.verdict.step is Step.REQUEUE and self.waiting_for:
             self.verdict = replace(self.verdict, reason=f"{self.verdict.reason}: {self.waiting_for}")
         self.show(seen)
         return self.verdict
@@ -120,7 +120,7 @@ class GangWorkflow:
         # Nothing moved: the lease was lost, or an earlier attempt did it and its answer was lost.
         self.changed_noted = launch.launched_count + launch.failed_count > 0
 
-    async def release(self) -> None:
+    async def requeue(self) -> None:
         await workflow.execute_activity_method(
             AdmissionActivities.requeue_gang,
             args=[self.job_id, self.verdict.reason],

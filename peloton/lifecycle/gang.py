@@ -80,7 +80,7 @@ class Step(StrEnum):
     PLACE = "place"  # find hosts for all
     START = "start"  # wait until all run
     TOGETHER = "together"  # all run, or have ended well: the launch is over
-    RELEASE = "release"  # in vain: give everything back
+    REQUEUE = "requeue"  # in vain: give everything back
     OVER = "over"  # somebody else ends the gang, or runs it anew
 
 
@@ -98,10 +98,10 @@ def judge(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, l
     """``waited_s``: how long the launch has been at this step, which may take ``placement_s`` or ``launch_s``."""
     verdict = _judge(gang)
     if verdict.step is Step.PLACE and waited_s >= placement_s:
-        return Verdict(Step.RELEASE, f"no hosts for all {gang.size} members of the gang in {placement_s:g} s")
+        return Verdict(Step.REQUEUE, f"no hosts for all {gang.size} members of the gang in {placement_s:g} s")
     if verdict.step is Step.START and waited_s >= launch_s:
         runs = _count(gang, Stage.RUNNING, Stage.DONE)
-        return Verdict(Step.RELEASE, f"{runs} of {gang.size} members of the gang run {launch_s:g} s after its launch")
+        return Verdict(Step.REQUEUE, f"{runs} of {gang.size} members of the gang run {launch_s:g} s after its launch")
     return verdict
 
 
@@ -114,9 +114,9 @@ def _judge(gang: GangProgress) -> Verdict:
     if gang.size and well == gang.size:
         return Verdict(Step.START if _count(gang, Stage.STARTING) else Step.TOGETHER)
     if refused:
-        return Verdict(Step.RELEASE, f"{refused} of {gang.size} members of the gang could not be launched")
+        return Verdict(Step.REQUEUE, f"{refused} of {gang.size} members of the gang could not be launched")
     if ready:
-        return Verdict(Step.RELEASE, f"{ready} of {gang.size} members of the gang were left behind by the others")
+        return Verdict(Step.REQUEUE, f"{ready} of {gang.size} members of the gang were left behind by the others")
     return Verdict(Step.OVER)
 
 

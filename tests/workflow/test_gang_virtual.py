@@ -81,7 +81,7 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
 
     story.cluster.add_hosts(1, tell=is_told)
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
-    assert ["release", "release", "together"] == story.outcomes
+    assert ["requeue", "requeue", "together"] == story.outcomes
     assert {PodId(JOB, i, 1) for i in range(4)} == set(story.cluster.launched)
 
 
@@ -103,7 +103,7 @@ def test_one_member_is_refused() -> None:
     story.submit(4, sla=GANG)
 
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
-    assert ["release", "together"] == story.outcomes
+    assert ["requeue", "together"] == story.outcomes
     assert {PodId(JOB, i, run) for i in range(4) for run in (1, 2)} == set(story.cluster.launched)
     assert HOLD_S <= story.workflow.ended_at_s <= HOLD_S + 75
 
@@ -114,7 +114,7 @@ def test_a_gang_that_does_not_start_in_time() -> None:
     story.cluster.start_s = 1.0
 
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
-    assert ["release", "together"] == story.outcomes
+    assert ["requeue", "together"] == story.outcomes
     assert "0 of 4 members of the gang run 20 s after its launch" == story.gangs[0].result.reason
 
 

@@ -209,7 +209,7 @@ class Life:
             self.take("queue", COUNT)
             self.take("admit", (0, COUNT))
             self.take("launch", COUNT)
-            if judge(self.gateway.gang(self.job_id)).step is Step.RELEASE:
+            if judge(self.gateway.gang(self.job_id)).step is Step.REQUEUE:
                 self.take("requeue")
             self.take("report", [(p.instance_id, S, 0) for p in self.now() if p.state in ON_HOST])
         raise AssertionError(f"job {self.job_id} does not end: {self.now()}")

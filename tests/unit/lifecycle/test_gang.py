@@ -77,24 +77,24 @@ def gang(**stages: int) -> GangProgress:
     ("seen", "waited_s", "expected"),
     [
         (gang(ready=4), 9.9, Verdict(Step.PLACE)),
-        (gang(ready=4), 10.0, Verdict(Step.RELEASE, "no hosts for all 4 members of the gang in 10 s")),
+        (gang(ready=4), 10.0, Verdict(Step.REQUEUE, "no hosts for all 4 members of the gang in 10 s")),
         (gang(starting=4), 4.9, Verdict(Step.START)),
         (gang(starting=1, running=2, done=1), 4.9, Verdict(Step.START)),
         (
             gang(starting=1, running=2, done=1),
             5,
-            Verdict(Step.RELEASE, "3 of 4 members of the gang run 5 s after its launch"),
+            Verdict(Step.REQUEUE, "3 of 4 members of the gang run 5 s after its launch"),
         ),
         (gang(running=4), 99, Verdict(Step.TOGETHER)),
         (gang(running=1, done=3), 99, Verdict(Step.TOGETHER)),
-        (gang(refused=1, starting=3), 0, Verdict(Step.RELEASE, "1 of 4 members of the gang could not be launched")),
-        (gang(refused=4), 0, Verdict(Step.RELEASE, "4 of 4 members of the gang could not be launched")),
+        (gang(refused=1, starting=3), 0, Verdict(Step.REQUEUE, "1 of 4 members of the gang could not be launched")),
+        (gang(refused=4), 0, Verdict(Step.REQUEUE, "4 of 4 members of the gang could not be launched")),
         (
             gang(ready=3, running=1),
             0,
-            Verdict(Step.RELEASE, "3 of 4 members of the gang were left behind by the others"),
+            Verdict(Step.REQUEUE, "3 of 4 members of the gang were left behind by the others"),
         ),
-        (gang(ready=3, ended=1), 0, Verdict(Step.RELEASE, "3 of 4 members of the gang were left behind by the others")),
+        (gang(ready=3, ended=1), 0, Verdict(Step.REQUEUE, "3 of 4 members of the gang were left behind by the others")),
         (gang(running=3, ended=1), 0, Verdict(Step.OVER)),  # a member failed: settling decides for all
         (gang(running=3, leaving=1), 0, Verdict(Step.OVER)),
         (gang(leaving=4), 0, Verdict(Step.OVER)),
@@ -116,7 +116,7 @@ def test_a_launch_never_waits_for_ever(stages: dict[str, int], is_late: bool) ->
 
     assert not (is_late and verdict.is_waiting)
     assert (verdict.step is Step.TOGETHER) == (bool(stages) and set(stages) <= {Stage.RUNNING, Stage.DONE})
-    assert (verdict.step is Step.RELEASE) <= bool(verdict.reason)
+    assert (verdict.step is Step.REQUEUE) <= bool(verdict.reason)
 
 
 @pytest.mark.parametrize(

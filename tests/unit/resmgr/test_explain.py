@@ -331,7 +331,7 @@ async def test_a_gang_between_admission_and_hosts(world: World) -> None:
     by_gang = {waiting.gangSize: waiting for waiting in held.waiting}
     reason = by_gang[4].reason
     assert (pb.RULE_HELD_BACK, 1, 4) == (reason.rule, reason.bound, reason.gangSize)
-    assert 28 <= reason.available <= 30
+    assert 0 < reason.available <= 30
     assert f"gang of 4: held back for {reason.available:.0f} s after 1 launch in vain; others pass it by" == reason.text
     assert (pool.pool.queuedGangs, pool.pool.queuedInstances) == (1, 4)
     assert "held back" in pool.text
