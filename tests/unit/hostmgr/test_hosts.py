@@ -150,6 +150,27 @@ def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
     assert leased(pool, shape(), 1) == ["h1"]
 
 
+def test_a_lease_that_was_too_little_wakes_nobody_in_vain() -> None:
+    """Who gives back what is too few hosts for it is not told of them; nor is who found no hosts leased. New offers
+    are told to both."""
+    pool = pool_with(offer("h1"))
+    pool.acquire(OTHER, [(shape(8), 1)], 0.0)
+    lease = pool.acquire(JOB, [(shape(3), 2)], 0.0, for_gang=True)
+
+    assert set() == pool.release(lease.lease_id)
+    assert {JOB, OTHER} == pool.add_offers([offer("h2")])
+
+
+def test_a_gang_is_told_of_the_hosts_of_its_other_pods() -> None:
+    """A gang that found hosts leased to the job's own pods is told when they are given back."""
+    pool = pool_with(offer("h1"))
+    lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
+    pool.acquire(JOB, [(shape(), 1)], 0.0, for_gang=True)
+
+    assert {JOB} == pool.release(lease.lease_id)
+    assert set() == pool.add_offers([offer("h2")])
+
+
 def test_a_lease_ends_by_itself() -> None:
     """Hosts of a holder that died come back when the lease is over, and a late launch gets nothing."""
     pool = pool_with(offer("h1"))
