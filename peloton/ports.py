@@ -11,7 +11,7 @@ from typing import Protocol
 
 from peloton.model.host import HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
 from peloton.model.ids import JobId, PodId
-from peloton.model.job import JobProgress, JobRecord
+from peloton.model.job import GangProgress, JobProgress, JobRecord
 from peloton.model.pod import PodShape
 
 
@@ -29,7 +29,15 @@ class JobRecords(Protocol):
         ...
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
-        """READY pods grouped into gangs, at most ``limit`` pods (a larger gang comes alone and whole)."""
+        """READY pods that stand alone, as gangs of one, at most ``limit``."""
+        ...
+
+    def ready_gang(self, job_id: JobId) -> ReadyGang | None:
+        """The job's gang when all its members are READY."""
+        ...
+
+    def gang(self, job_id: JobId) -> GangProgress:
+        """How far the members of the job's gang are; of size 0 when it has none, or has ended."""
         ...
 
 
@@ -40,6 +48,10 @@ class ResourceManager(Protocol):
 
     def kill_queued(self, job_id: JobId) -> int:
         """End the job's pods that wait in a queue or for a host and whose goal is KILLED; returns how many."""
+        ...
+
+    def requeue_gang(self, job_id: JobId, reason: str) -> None:
+        """A launch of the job's gang was in vain: take back what it was given, and queue it again in its old place."""
         ...
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
@@ -56,9 +68,9 @@ class Evictor(Protocol):
 
 
 class HostManager(Protocol):
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
         """Lease hosts that can take some of ``(shape, pod count)``. With none free the lease is empty, and
-        the job's workflow is told when that changes."""
+        the job's workflow is told when that changes. A job has two leases at most, one of them for its gang."""
         ...
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...

@@ -70,7 +70,10 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     channels = LeaderChannels(gateway)
     try:
         client = await temporal.connect(settings.temporal, settings.temporal_namespace)
-        shared = Shared(settings, gateway, client, channels)
+        policies = Policies(
+            gang_placement_s=settings.gang_placement_timeout_s, gang_launch_s=settings.gang_launch_timeout_s
+        )
+        shared = Shared(settings, gateway, client, channels, policies)
         async with asyncio.TaskGroup() as group:
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)

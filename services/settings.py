@@ -62,6 +62,13 @@ class Settings:
     agents_period_s: float = field(
         default=10.0, metadata={"help": "seconds between looks at Mesos's agents: which there are, and their slack"}
     )
+    gang_placement_timeout_s: float = field(
+        default=600.0,
+        metadata={"help": "seconds in which an admitted gang finds hosts for all, or is queued again"},
+    )
+    gang_launch_timeout_s: float = field(
+        default=300.0, metadata={"help": "seconds in which all of a launched gang runs, or it is queued again"}
+    )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})

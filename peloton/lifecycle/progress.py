@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.model.job import JobProgress
+from peloton.lifecycle.gang import Stage, Verdict
+from peloton.model.job import GangProgress, JobProgress
 from peloton.model.pod import PodState
 
 _ORDER = [s.value for s in PodState]
@@ -14,4 +15,12 @@ def details(progress: JobProgress) -> str:
     done = progress.counts.get(PodState.SUCCEEDED, 0)
     lines = [f"**{progress.state}**: {done} of {total} pods succeeded"]
     lines += [f"- {state}: {progress.counts[state]}" for state in _ORDER if progress.counts.get(state)]
+    return "\n".join(lines)
+
+
+def gang_details(gang: GangProgress, verdict: Verdict, waiting_for: str) -> str:
+    """Markdown: what the launch of a gang is at, why, and a line for each stage that has members."""
+    why = verdict.reason or waiting_for
+    lines = [f"**{verdict.step.value}**{f': {why}' if why else ''}"]
+    lines += [f"- {stage.value}: {gang.stages[stage]} of {gang.size}" for stage in Stage if gang.stages.get(stage)]
     return "\n".join(lines)

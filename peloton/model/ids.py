@@ -76,3 +76,8 @@ def _number(text: str, whole: str) -> int:
 def job_workflow_id(job_id: str) -> str:
     """The Temporal workflow that owns a job's life; the id is its mutex."""
     return f"job/{job_id}"
+
+
+def gang_workflow_id(job_id: str, first_run: int) -> str:
+    """The Temporal workflow of one launch of a job's gang, named by the run of its first member."""
+    return f"gang/{job_id}/{first_run}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from peloton.scheduling.admission import Admission, Queues, Usage, admit
+from peloton.scheduling.admission import Admission, GangRun, Queues, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.eviction import Eviction, HeldRun
 from peloton.scheduling.preemption import held_by, preempt
+from peloton.scheduling.reason import Reason
 from peloton.scheduling.tree import Ints, PoolTree
 
 
@@ -20,6 +21,15 @@ class Evictable:
     leaving: Usage  # as ``Snapshot.leaving``, and of all other pods that will end anyway
     due: Set[int]  # rows that have been over their entitlement for long enough
     pod_limit: int  # pods evicted in one cycle, about
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGang:
+    """A gang in a queue that is not to be admitted yet, and why. Nobody looks at it, and others pass it by."""
+
+    row: int
+    run: GangRun
+    reason: Reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,7 @@ class Snapshot:
     leaving: Usage | None = None  # the part of ``usage`` that evicted pods still hold; None: nothing
     evictable: Evictable | None = None  # None: nothing is evicted in this cycle
     preempts: bool = True  # False: nothing is evicted, ever
+    held: Sequence[HeldGang] = ()  # neither in ``waiting`` nor in ``demand``
 
 
 @dataclass(frozen=True, eq=False)

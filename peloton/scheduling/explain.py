@@ -12,8 +12,9 @@ import numpy as np
 
 from peloton.model.ids import JobId
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import GangRun, QueueKind, Reason, Rule, shown_amount
+from peloton.scheduling.admission import GangRun, QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.reason import Reason, Rule, shown_amount
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 HOLDERS_MAX = 3
@@ -97,6 +98,9 @@ def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
                 yield Wait(row, path, run, start, count, ahead + at_once, reason, blocking)
                 is_behind = is_behind or is_head
             ahead += run.gang_count
+    for gang in now.held:
+        if gang.row == row:
+            yield Wait(row, path, gang.run, gang.run.start, gang.run.gang_count, 0, gang.reason)
 
 
 def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Holder, ...]:

@@ -34,12 +34,12 @@ from peloton.scheduling.admission import (
     Ledger,
     QueueKind,
     Queues,
-    Rule,
     Usage,
     gangs_that_fit,
 )
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, Grounds, HeldRun, PreemptionPolicy
+from peloton.scheduling.reason import Rule
 from peloton.scheduling.tree import CPU, PoolTree
 
 WAITING_RUNS_MAX = 10_000

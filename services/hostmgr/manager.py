@@ -159,8 +159,8 @@ class HostManagerCore:
 
     # Leases and launches.
 
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
-        return self.pool.acquire(job_id, gangs, time.monotonic())
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
+        return self.pool.acquire(job_id, gangs, time.monotonic(), for_gang)
 
     def release(self, lease_id: str) -> None:
         self._lifecycles.jobs_changed(self.pool.release(lease_id))

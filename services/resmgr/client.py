@@ -31,6 +31,10 @@ class ResourceManagerClient:
         with raising(NAME):
             return self._stub().KillQueued(pb.KillQueuedRequest(job_id=job_id), timeout=CALL_TIMEOUT_S).killed
 
+    def requeue_gang(self, job_id: JobId, reason: str) -> None:
+        with raising(NAME):
+            self._stub().RequeueGang(pb.RequeueGangRequest(job_id=job_id, reason=reason), timeout=CALL_TIMEOUT_S)
+
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         request = pb.NoteUnplacedRequest(job_id=job_id, count=count, reason=reason)
         with raising(NAME):

@@ -31,26 +31,26 @@ PLANNED_PODS_MAX = 2**40
 INSTANCES_MAX = 100_000
 
 
-def look(state: ResmgrState) -> tuple[Snapshot, Plan]:
+def look(state: ResmgrState, now_ns: int) -> tuple[Snapshot, Plan]:
     """What the next cycle would do, were there no bound on its pods. Valid until the next event."""
-    now = state.snapshot(PLANNED_PODS_MAX)
+    now = state.snapshot(PLANNED_PODS_MAX, now_ns)
     return now, plan_cycle(now)
 
 
-def questioned(state: ResmgrState) -> list[JobId]:
+def questioned(state: ResmgrState, now_ns: int) -> list[JobId]:
     """Whose pods ``evictions`` must know."""
     if not state.preempts:
         return []
-    now, plan = look(state)
+    now, plan = look(state, now_ns)
     return questioned_jobs(state, _due(now, plan), plan.admission)
 
 
-def evictions(state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]]) -> Sequence[Eviction]:
+def evictions(state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], now_ns: int) -> Sequence[Eviction]:
     """What the rounds of preemption would evict if nothing else changed: every pool that is above its entitlement
     counts as having been so for long enough."""
     if not held:
         return ()
-    now, plan = look(state)
+    now, plan = look(state, now_ns)
     may = evictable(state, held, _due(now, plan), PLANNED_PODS_MAX)
     return plan_cycle(replace(now, evictable=may)).evictions
 

@@ -29,9 +29,9 @@ from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
 from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, slack_line, story, wait_lines
 from peloton.scheduling.tree import CPU
+from services.resmgr import dry_run, pools
 from services.resmgr import explain_wire as wire
-from services.resmgr import pools
-from services.resmgr.dry_run import beyond, evictions, held_in, look, planned_job, questioned, with_job, with_pool
+from services.resmgr.dry_run import beyond, evictions, held_in, planned_job, questioned, with_job, with_pool
 from services.resmgr.explain_text import eviction_lines, plan_lines, pool_lines
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import AdmissionRecords
@@ -83,13 +83,14 @@ class ExplainService:
         if job is None:
             raise NotFound(f"job {job_id} not found")
         counts = await asyncio.to_thread(self._records.pod_counts, job_id)
+        gang = await asyncio.to_thread(self._records.gang, job_id)
         failures = [] if job.is_active else await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX)
         waiting: list[Found] = []
         besides: list[Apart] = []
         if job.is_active:
             state = await self._state()
-            waiting = _waiting(state, job, *look(state))
-            besides = list(apart(job, counts, state.unplaced(job_id)))
+            waiting = _waiting(state, job, *self._look(state))
+            besides = list(apart(job, counts, state.unplaced(job_id), gang))
         path = self._loop.state.path_of(job.respool_id)
         lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
@@ -114,7 +115,7 @@ class ExplainService:
             row = state.tree.row[pools.find(state, path)]
         except NotFound:
             raise NotFound(f"resource pool {path} not found") from None
-        now, plan = look(state)
+        now, plan = self._look(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, row)
         answer = pb.PoolWhyResponse(
@@ -131,7 +132,7 @@ class ExplainService:
     @_refusing
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()
-        nodes = wire.PoolNodes(*look(state))  # copies: the rest needs no event loop
+        nodes = wire.PoolNodes(*self._look(state))  # copies: the rest needs no event loop
         return pb.PoolTreeResponse(pools=await asyncio.to_thread(nodes.in_order))
 
     @_refusing
@@ -143,17 +144,17 @@ class ExplainService:
         known = _pool_named(state, config)
         pool_id = known or RespoolId(str(uuid.uuid4()))
         pools.check_config(state, pool_id, config, state.pools)
-        spec = pools.pool_spec(pool_id, config)
+        spec, now_ns = pools.pool_spec(pool_id, config), self._loop.clock_ns()
 
         def plan(state: ResmgrState, held: HeldRanges) -> pb.PoolPlanResponse:
             other = with_pool(state, spec)
-            answer = wire.pool_plan(look(state), look(other), other.path_of(pool_id), is_new=known is None)
-            more = beyond(evictions(other, held), evictions(state, held))
+            answer = wire.pool_plan(self._look(state), self._look(other), other.path_of(pool_id), is_new=known is None)
+            more = beyond(evictions(other, held, now_ns), evictions(state, held, now_ns))
             answer.evictions.extend(wire.planned_evictions(more, self._loop.settings))
             answer.text = "\n".join(plan_lines(answer))
             return answer
 
-        return await self._loop.look_at_held(lambda state: questioned(with_pool(state, spec)), plan)
+        return await self._loop.look_at_held(lambda state: questioned(with_pool(state, spec), now_ns), plan)
 
     @_refusing
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
@@ -161,8 +162,9 @@ class ExplainService:
             raise InvalidArgument("job config cannot be <nil>")
         job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
         await self._state()
+        now_ns = self._loop.clock_ns()
         return await self._loop.look_at_held(
-            lambda state: questioned(with_job(state, job, shapes)[0]),
+            lambda state: questioned(with_job(state, job, shapes)[0], now_ns),
             lambda state, held: self._job_plan(state, held, job, shapes),
         )
 
@@ -170,8 +172,8 @@ class ExplainService:
         self, state: ResmgrState, held: HeldRanges, job: JobRecord, shapes: Sequence[ShapeRange]
     ) -> pb.JobPlanResponse:
         other, held_back = with_job(state, job, shapes)
-        now, plan = look(other)
-        mine_only = [one for one in evictions(other, held) if one.grounds.for_job == job.job_id]
+        now, plan = self._look(other)
+        mine_only = [one for one in evictions(other, held, self._loop.clock_ns()) if one.grounds.for_job == job.job_id]
         leave = list(wire.planned_evictions(mine_only, self._loop.settings, job.job_id))
         mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job.job_id]
         waiting = [found for found in _waiting(other, job, now, plan) if not _goes_now(found[0], plan)]
@@ -195,6 +197,9 @@ class ExplainService:
             evictions=leave,
             text="\n".join(lines),
         )
+
+    def _look(self, state: ResmgrState) -> tuple[Snapshot, Plan]:
+        return dry_run.look(state, self._loop.clock_ns())
 
     async def _state(self) -> ResmgrState:
         """Of now. Raises Unavailable while the capacity of the cluster is not known."""
@@ -226,7 +231,7 @@ def _goes_now(wait: Wait, plan: Plan) -> bool:
 def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:
     """The first waiting gangs of each queue in and below a pool; those that go at once only where nobody waits."""
     held = held_in(state)
-    for row in sorted(now.waiting):
+    for row in sorted(now.waiting.keys() | {gang.row for gang in now.held}):
         if row != above and above not in now.tree.ancestors[row]:
             continue
         found: dict[QueueKind, list[Wait]] = {}

@@ -12,11 +12,12 @@ from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.scheduling.admission import GangRun, QueueKind, Reason, Rule
+from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Wait, physical
 from peloton.scheduling.explain_job import Apart, Obstacle, reason_text
+from peloton.scheduling.reason import Reason, Rule
 from services.resmgr.loop import LoopSettings
 from services.resmgr.pools import SHARE_UNITS, UNITS
 
@@ -36,10 +37,12 @@ RULES = {
     Rule.PRIORITY: pb.RULE_PRIORITY,
     Rule.BATCH_BOUND: pb.RULE_NEXT_CYCLE,
     Rule.NO_CYCLE: pb.RULE_NEXT_CYCLE,
+    Rule.HELD_BACK: pb.RULE_HELD_BACK,
 }
 OBSTACLES = {
     Obstacle.MAXIMUM_RUNNING: pb.RULE_MAXIMUM_RUNNING_INSTANCES,
     Obstacle.NO_HOST: pb.RULE_NO_HOST,
+    Obstacle.GATHERS: pb.RULE_GANG_GATHERS,
     Obstacle.SOON: pb.RULE_NEXT_CYCLE,
 }
 
@@ -126,11 +129,12 @@ class PoolNodes:
         }
         self._columns["reservation"][0] = self._columns["limit"][0] = now.capacity
         self._queued = [(0, 0)] * len(tree.ids)
-        for row, queues in now.waiting.items():
-            runs = [run for queue in queues.values() for run in queue]
+        queued = [(row, run) for row, queues in now.waiting.items() for queue in queues.values() for run in queue]
+        queued += [(gang.row, gang.run) for gang in now.held]
+        for row, run in queued:
             for at in (row, *tree.ancestors[row]):
                 gangs, pods = self._queued[at]
-                self._queued[at] = (gangs + gang_count(runs), pods + sum(run.pod_count for run in runs))
+                self._queued[at] = (gangs + run.gang_count, pods + run.pod_count)
 
     def node(self, row: int) -> pb.PoolNode:
         tree = self._tree
@@ -158,10 +162,6 @@ class PoolNodes:
             type=respool_pb2.STATIC if tree.static[row, kind] else respool_pb2.ELASTIC,
             **{column: amount(name, int(values[row, kind])) for column, values in self._columns.items()},
         )
-
-
-def gang_count(runs: Iterable[GangRun]) -> int:
-    return sum(run.gang_count for run in runs)
 
 
 def pool_plan(

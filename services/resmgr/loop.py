@@ -71,7 +71,7 @@ class AdmissionLoop:
         self._records = records
         self._lifecycles = lifecycles
         self._capacity_source = capacity_source
-        self._clock_ns = clock_ns
+        self.clock_ns = clock_ns
         self._rounds = PreemptionRounds(self.settings.preemption_period_s, self.settings.sustained_over_count)
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
@@ -134,18 +134,19 @@ class AdmissionLoop:
         first, end = min(start for start, _ in ranges), max(start + count for start, count in ranges)
         shapes = self._records.shape_ranges(job_id, job.config_version, first, end - first)
         queue_seq = self.state.next_seq
-        marked = self._records.mark_pending(job_id, ranges, queue_seq)
+        queued = self._records.mark_pending(job_id, ranges, queue_seq)
         # The pods' earlier runs ended before the pods became INITIALIZED: these rows are in the log by now.
         rows = self._read_log()
 
         def change() -> int:
             self.state.log(rows)
             self._changed()
-            if marked != sum(count for _, count in ranges):  # somebody killed pods in between
+            known = self.state.jobs.get(job_id)
+            if known is not None and known.gang_size != job.gang_size:  # an update made another gang of them
                 self._is_stale = True
-                return marked
+                return sum(count for _, _, count in queued)
             self._meter.queued(queue_seq)
-            return self.state.enqueue(job, shapes, ranges, queue_seq)
+            return self.state.take_in(job, shapes, queued)
 
         return change
 
@@ -158,7 +159,19 @@ class AdmissionLoop:
                 self._changed()
             return sum(count for _, count, _ in ranges)
 
-        return await self._commit(lambda: self._records.kill_queued(job_id, self._clock_ns()), apply)
+        return await self._commit(lambda: self._records.kill_queued(job_id, self.clock_ns()), apply)
+
+    async def requeue_gang(self, job_id: JobId, reason: str) -> None:
+        """Take back what a gang was given for a launch that was in vain; its job is told."""
+
+        def apply(gone: EvictionResult) -> None:
+            if gone.held_until_ns and job_id in self.state.jobs:
+                self.state.evict(gone)
+                self._changed()
+                log.info("gang of job %s queued again: %s", job_id, reason)
+
+        await self._commit(lambda: self._records.requeue_gang(job_id, reason), apply)
+        self._lifecycles.jobs_changed([job_id])
 
     async def evict(self, orders: Sequence[EvictionOrder]) -> int:
         """Evict what somebody else chose; the jobs are woken to end what hosts run. Returns how many pods leave."""
@@ -261,7 +274,7 @@ class AdmissionLoop:
 
     async def _admit(self) -> list[JobId]:
         state = self.state
-        now = state.snapshot(self.settings.admitted_pods_max)
+        now = state.snapshot(self.settings.admitted_pods_max, self.clock_ns())
         if self.settings.preempts and self._rounds.is_time():
             now = replace(now, evictable=await self._look_for_evictable())
         plan = plan_cycle(now)

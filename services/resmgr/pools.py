@@ -11,8 +11,9 @@ from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
-from peloton.scheduling.admission import GangRun, Ledger, Reason, Usage, first_refusal
+from peloton.scheduling.admission import GangRun, Ledger, Usage, first_refusal
 from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.reason import Reason
 from peloton.scheduling.tree import Ints, PoolTree, build_tree
 from services.resmgr.state import ResmgrState
 

@@ -38,6 +38,10 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
         killed = self._loop.kill_queued(JobId(request.job_id))
         return pb.KillQueuedResponse(killed=await _answer(killed, context))
 
+    async def RequeueGang(self, request: pb.RequeueGangRequest, context: Context) -> pb.RequeueGangResponse:
+        await _answer(self._loop.requeue_gang(JobId(request.job_id), request.reason[:REASON_LENGTH_MAX]), context)
+        return pb.RequeueGangResponse()
+
     async def NoteUnplaced(self, request: pb.NoteUnplacedRequest, context: Context) -> pb.NoteUnplacedResponse:
         self._loop.note_unplaced(JobId(request.job_id), request.count, request.reason[:REASON_LENGTH_MAX])
         return pb.NoteUnplacedResponse()

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.lifecycle.job import scheduled_count
-from peloton.lifecycle.retry import NextRun
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import ALLOCATED, PodState
@@ -46,25 +45,23 @@ class Admission(Store):
         """INITIALIZED instances that may be queued now, as ``(start, count)`` ranges by instance, at most ``limit``.
 
         A gang that waits whole is a range of its own, comes first, and comes whole: alone when it is larger than
-        ``limit``, not at all when the maximum of running instances has no room for it. Members that were retried
-        one by one stand alone; those that are told to run anew wait for each other. The maximum is kept here, so
-        that asking twice never queues too much.
+        ``limit``, not at all when the maximum of running instances has no room for it. Until all its members are here
+        they wait for each other. The maximum is kept here, so that asking twice never queues too much.
         """
         return self.db.read(partial(_queueable, job_id=job_id, limit=limit))
 
-    def mark_pending(self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int) -> int:
-        """INITIALIZED -> PENDING for ``(start, count)`` ranges, in one transaction; returns how many."""
+    def mark_pending(
+        self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int
+    ) -> list[tuple[int, int, int]]:
+        """INITIALIZED -> PENDING for ``(start, count)`` ranges, in one transaction; returns what has become PENDING, as
+        ``(queue_seq, start, count)`` by queue_seq.
 
-        def work(conn: sa.Connection) -> int:
-            row = lock_job(conn, job_id)
-            if row is None or job_record(row).state in JOB_TERMINAL:
-                return 0
-            now_ns = self.clock_ns()
-            values = {"state": PENDING, "queue_seq": queue_seq, "message": QUEUED_MESSAGE, "reason": ""}
-            waits = sa.and_(POD.c.state == INITIALIZED, POD.c.goal != KILLED)
-            return sum(change_pods(conn, in_range(job_id, *span), waits, values, now_ns) for span in ranges)
-
-        return self.db.write(work)
+        Pods that have a place in the queue from an earlier run take it again; the others get ``queue_seq``. A gang has
+        one place: its old one if no member has lost it.
+        """
+        return self.db.write(
+            partial(_mark_pending, job_id=job_id, ranges=ranges, queue_seq=queue_seq, now_ns=self.clock_ns())
+        )
 
     def mark_ready(self, items: Sequence[tuple[JobId, int, int]]) -> int:
         """PENDING -> READY for ``(job, start, count)``, in one transaction; returns how many."""
@@ -171,9 +168,7 @@ def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, 
             gang = [(0, job.gang_size)]
             limit -= job.gang_size
             room = None if room is None else room - job.gang_size
-            waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
-        elif conn.execute(_returning_members(job)).first() is not None:
-            waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
+        waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
     limit = limit if room is None else min(limit, room)
     if limit <= 0:
         return gang
@@ -181,15 +176,29 @@ def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, 
     return gang + as_ranges(conn.execute(query).scalars())
 
 
-def _returning_members(job: JobRecord) -> sa.Select[Any]:
-    """Members of the gang that will run anew and have not ended, or not been given their run, yet."""
-    is_returning = sa.or_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.next_run != int(NextRun.NONE))
-    return (
-        sa.select(POD.c.instance_id)
-        .where(in_range(job.job_id, 0, job.gang_size), POD.c.goal != KILLED, POD.c.desired_run_id > POD.c.run_id)
-        .where(is_returning)
-        .limit(1)
-    )
+def _mark_pending(
+    conn: sa.Connection, job_id: str, ranges: Sequence[tuple[int, int]], queue_seq: int, now_ns: int
+) -> list[tuple[int, int, int]]:
+    row = lock_job(conn, job_id)
+    job = None if row is None else job_record(row)
+    if job is None or job.state in JOB_TERMINAL:
+        return []
+    waits = sa.and_(POD.c.state == INITIALIZED, POD.c.goal != KILLED)
+    marked: dict[int, list[int]] = {}
+    for start, count in ranges:
+        scope = in_range(job_id, start, count)
+        place: sa.ColumnElement[int] = sa.case((POD.c.queue_seq > 0, POD.c.queue_seq), else_=queue_seq)
+        if job.gang_size > 1 and (start, count) == (0, job.gang_size):
+            query = sa.select(sa.func.count(), sa.func.min(POD.c.queue_seq), sa.func.max(POD.c.queue_seq))
+            here, first, last = conn.execute(query.where(scope, waits)).one()
+            if here < job.gang_size:
+                continue
+            place = sa.literal(last if first else queue_seq)
+        for key, begin, length, *_ in conn.execute(runs_of(POD.c.job_id == job_id, sa.and_(scope, waits), place)):
+            marked.setdefault(key, []).extend(range(begin, begin + length))
+        values = {"state": PENDING, "queue_seq": place, "message": QUEUED_MESSAGE, "reason": ""}
+        change_pods(conn, scope, waits, values, now_ns)
+    return [(seq, *span) for seq in sorted(marked) for span in as_ranges(sorted(marked[seq]))]
 
 
 def _room(conn: sa.Connection, job: JobRecord) -> int | None:
@@ -224,7 +233,9 @@ def _snapshot(conn: sa.Connection) -> ResmgrSnapshot:
     active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
     pending, allocated = _pending_runs(), _allocated_runs()
     jobs = [_job_snapshot(conn, job_record(row), pending, allocated) for row in conn.execute(active).all()]
-    return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(jobs), cursor)
+    places = sa.select(sa.func.max(POD.c.queue_seq)).where(POD.c.job_id.in_(sa.select(active.subquery().c.job_id)))
+    last = conn.execute(places).scalar() or 0
+    return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(jobs), cursor, last)
 
 
 def _pending_runs() -> sa.Select[Any]:

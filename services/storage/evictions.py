@@ -77,9 +77,10 @@ class Evictions(Store):
 
     def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:
         """READY pods are PENDING again, in their old place; pods on hosts become PREEMPTING and want a new run, or,
-        with killOnPreempt, their end. Pods that end anyway are passed over.
+        with killOnPreempt, their end; what one member of a gang asks for is for all. Pods that end anyway are passed
+        over.
 
-        A gang of which a part has been launched already gathers again: its READY members are INITIALIZED once more.
+        Of a gang that has been launched in part, READY members wait for the others: they are INITIALIZED once more.
         """
         results: list[EvictionResult] = []
         by_job = groupby(sorted(orders, key=lambda order: (order.job_id, order.start)), key=lambda order: order.job_id)
@@ -132,10 +133,10 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         on_hosts = [(pod.instance_id, pod.config_version) for pod in pods if pod.state != READY]
         words = {"message": stored_text(order.message), "reason": order.reason}
         if waiting:
-            _send_back(conn, order, waiting, bool(on_hosts) and order.is_gang, words, now_ns, result)
+            _send_back(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
         if on_hosts:
             words["message"] = stored_text(EVICTION_MESSAGE + order.message)
-            _send_away(conn, job_id, on_hosts, words, now_ns)
+            _send_away(conn, order, on_hosts, words, now_ns)
             result.leaving += as_ranges(instance for instance, _ in on_hosts)
     return result
 
@@ -152,7 +153,7 @@ def _send_back(
     """Pods that no host knows yet: ``(instance, queue_seq)``."""
     scope = among(conn, order.job_id, [instance for instance, _ in waiting])
     if is_to_gather:
-        change_pods(conn, scope, sa.true(), {"state": INITIALIZED, "queue_seq": 0, **words}, now_ns)
+        change_pods(conn, scope, sa.true(), {"state": INITIALIZED, **words}, now_ns)
         result.unqueued += as_ranges(instance for instance, _ in waiting)
         return
     change_pods(conn, scope, sa.true(), {"state": PENDING, **words}, now_ns)
@@ -162,9 +163,10 @@ def _send_back(
 
 
 def _send_away(
-    conn: sa.Connection, job_id: JobId, on_hosts: Sequence[tuple[int, int]], words: dict[str, Any], now_ns: int
+    conn: sa.Connection, order: EvictionOrder, on_hosts: Sequence[tuple[int, int]], words: dict[str, Any], now_ns: int
 ) -> None:
     """Pods on hosts, ``(instance, config version)``: they end, and run anew unless they are not to."""
+    job_id = order.job_id
     span = (on_hosts[0][0], on_hosts[-1][0])
     facts = {version: read_facts(conn, job_id, version, span) for version in {version for _, version in on_hosts}}
     ending: dict[bool, list[int]] = {True: [], False: []}
@@ -173,6 +175,8 @@ def _send_away(
         own = overridden.get(instance, default)
         assert own is not None, f"job {job_id} has no configuration {version}"
         ending[own.kill_on_preempt].append(instance)
+    if order.is_gang and ending[True]:
+        ending = {True: [instance for instance, _ in on_hosts]}
     values = {"state": PREEMPTING, **words, **terminated(TerminationReason.PREEMPTED_RESOURCES)}
     fate: dict[bool, dict[str, Any]] = {True: {"goal": KILLED}, False: {"desired_run_id": POD.c.run_id + 1}}
     for is_final, instances in ending.items():

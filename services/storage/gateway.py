@@ -13,6 +13,7 @@ from services.storage.admission import Admission
 from services.storage.configs import Configs
 from services.storage.engine import Database
 from services.storage.evictions import Evictions
+from services.storage.gangs import Gangs
 from services.storage.goals import Goals
 from services.storage.hosts import Hosts, KillRow, LaunchRow, StatusOutcome
 from services.storage.jobs import Jobs
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 
-class Gateway(Jobs, Configs, Goals, Settling, Ready, Pods, Queries, Admission, Evictions, Hosts, Leases):
+class Gateway(Jobs, Configs, Goals, Settling, Ready, Pods, Queries, Admission, Evictions, Gangs, Hosts, Leases):
     """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
     name no time."""
 

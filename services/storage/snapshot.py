@@ -46,6 +46,7 @@ class ResmgrSnapshot:
     pools: tuple[PoolSpec, ...]
     jobs: tuple[JobSnapshot, ...]  # those that have not ended, by id
     log_cursor: int
+    last_queue_seq: int = 0  # of all pods of these jobs: those that will come back keep their places
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +94,5 @@ class EvictionResult:
     queued: list[tuple[int, int, int]] = field(default_factory=list)  # (queue_seq, start, count), PENDING again
     unqueued: list[tuple[int, int]] = field(default_factory=list)  # INITIALIZED: members of a gang wait for the rest
     leaving: list[tuple[int, int]] = field(default_factory=list)  # PREEMPTING: their hosts are to end them
+    requeue_count: int = 0  # of a gang whose launch was given up: how often in a row,
+    held_until_ns: int = 0  # and when it may be admitted again

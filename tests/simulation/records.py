@@ -7,15 +7,17 @@ Implements what the resource manager asks of ``AdmissionRecords``. What becomes 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import groupby
 from operator import attrgetter
 from random import Random
 
+from peloton.lifecycle.gang import Fate, Member, fate, goes_along
 from peloton.lifecycle.job import admit_count, roll_up, scheduled_count
 from peloton.lifecycle.pod import Applied, apply_status
-from peloton.lifecycle.retry import after_end
+from peloton.lifecycle.retry import NextRun, after_end
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
@@ -23,6 +25,7 @@ from peloton.model.pod import (
     ALLOCATED,
     ON_HOST,
     QUEUED,
+    TERMINAL,
     PodRecord,
     PodShape,
     PodState,
@@ -175,6 +178,24 @@ class Records:
         waiting = len(job.members[PodState.INITIALIZED])
         return admit_count(job.record, job.counts(), waiting, job.waits_in_gang()) if waiting else 0
 
+    def share_fate(self, job: Job) -> list[PodId]:
+        """Members of the gang run anew, or end, when one does; returns those on hosts, which are KILLING now."""
+        size = job.record.gang_size
+        members = {i: _member(job, i) for i in range(size)} if size > 1 else {}
+        shared = fate(Counter(members.values()))
+        along = [i for i, member in members.items() if goes_along(member, shared)]
+        if shared is Fate.END:
+            return self.want_killed(job, along)
+        killing = []
+        for instance_id in along:
+            pod = job.pods[instance_id]
+            if pod.state in TERMINAL:
+                job.due.add(instance_id)
+            else:
+                self.put(job, replace(pod, state=PodState.KILLING, desired_run_id=pod.run_id + 1))
+                killing.append(pod.pod_id)
+        return killing
+
     def want_killed(self, job: Job, instances: Iterable[int]) -> list[PodId]:
         """Goals become KILLED; what is not yet queued ends. Returns those on hosts, which are KILLING now."""
         killing = []
@@ -190,13 +211,13 @@ class Records:
         return killing
 
     def ready_gangs(self, job: Job) -> list[ReadyGang]:
-        """As the gateway does: the gang when all of it is ready, then single pods."""
+        """As the gateway does: the gang when all of it is ready, then pods that stand alone."""
         ready = sorted(job.members[PodState.READY])
-        size = job.record.gang_size
-        gang = ready[:size] if size > 1 and len(ready) >= size and ready[size - 1] == size - 1 else []
-        found = [ReadyGang(job.shape(0), tuple((i, job.pods[i].run_id) for i in gang))] if gang else []
-        found += [ReadyGang(job.shape(i), ((i, job.pods[i].run_id),)) for i in ready[len(gang) :]]
-        return found
+        size = job.record.gang_size if job.record.gang_size > 1 else 0
+        gang = [i for i in ready if i < size]
+        found = [ReadyGang(job.shape(0), tuple((i, job.pods[i].run_id) for i in gang))] if len(gang) == size else []
+        found += [ReadyGang(job.shape(i), ((i, job.pods[i].run_id),)) for i in ready if i >= size]
+        return [one for one in found if one.pods]
 
     # -- AdmissionRecords -------------------------------------------------------------------------------------------
 
@@ -216,7 +237,8 @@ class Records:
         if size > 1 and job.waits_in_gang() == size:
             if room < size:
                 return []
-            gang, waiting, room, limit = [(0, size)], waiting[size:], room - size, limit - size
+            gang, room, limit = [(0, size)], room - size, limit - size
+        waiting = [i for i in waiting if size == 1 or i >= size]
         return gang + ranges_of(waiting[: max(min(limit, room), 0)])
 
     def mark_pending(self, job_id: JobId, ranges: Sequence[Range], queue_seq: int) -> int:
@@ -265,6 +287,12 @@ class Records:
 
     def set_pool(self, pool: PoolSpec) -> None:
         self._pools[pool.respool_id] = pool
+
+
+def _member(job: Job, instance_id: int) -> Member:
+    pod = job.pods[instance_id]
+    next_run = NextRun.RETRY if instance_id in job.due else NextRun.NONE
+    return Member(pod.state, pod.goal is PodState.KILLED, pod.desired_run_id > pod.run_id, next_run)
 
 
 def _blank() -> list[list[int]]:

@@ -99,7 +99,7 @@ class SimulatedResmgr:
         return plan, jobs
 
     def _snapshot(self) -> Snapshot:
-        now = self.state.snapshot(LOOP.admitted_pods_max)
+        now = self.state.snapshot(LOOP.admitted_pods_max, self.records.clock_ns)
         if not self._rounds.is_time():
             return now
         due = self._rounds.begin(self.state)

@@ -44,6 +44,11 @@ class AdmissionStub:
                 request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedResponse.FromString,
                 _registered_method=True)
+        self.RequeueGang = channel.unary_unary(
+                '/peloton.private.resmgr.Admission/RequeueGang',
+                request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.FromString,
+                _registered_method=True)
         self.NoteUnplaced = channel.unary_unary(
                 '/peloton.private.resmgr.Admission/NoteUnplaced',
                 request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedRequest.SerializeToString,
@@ -68,6 +73,14 @@ class AdmissionServicer:
 
     def KillQueued(self, request, context):
         """End queued or admitted pods whose goal is KILLED and that no host has been told about.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RequeueGang(self, request, context):
+        """A launch of the job's gang was in vain: what it was given is free again, and it waits in its old place, held back
+        for a while. Idempotent: a gang that runs, or that waits already, is left alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,6 +113,11 @@ def add_AdmissionServicer_to_server(servicer, server):
                     servicer.KillQueued,
                     request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedResponse.SerializeToString,
+            ),
+            'RequeueGang': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequeueGang,
+                    request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.SerializeToString,
             ),
             'NoteUnplaced': grpc.unary_unary_rpc_method_handler(
                     servicer.NoteUnplaced,
@@ -166,6 +184,33 @@ class Admission:
             '/peloton.private.resmgr.Admission/KillQueued',
             peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequeueGang(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.resmgr.Admission/RequeueGang',
+            peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,10 @@ class AdmissionStub:
     """Queue INITIALIZED pods of a job. Idempotent: pods already queued are passed over."""
     KillQueued: _grpc.UnaryUnaryMultiCallable[_resmgr_pb2.KillQueuedRequest, _resmgr_pb2.KillQueuedResponse]
     """End queued or admitted pods whose goal is KILLED and that no host has been told about."""
+    RequeueGang: _grpc.UnaryUnaryMultiCallable[_resmgr_pb2.RequeueGangRequest, _resmgr_pb2.RequeueGangResponse]
+    """A launch of the job's gang was in vain: what it was given is free again, and it waits in its old place, held back
+    for a while. Idempotent: a gang that runs, or that waits already, is left alone.
+    """
     NoteUnplaced: _grpc.UnaryUnaryMultiCallable[_resmgr_pb2.NoteUnplacedRequest, _resmgr_pb2.NoteUnplacedResponse]
     """Why admitted pods found no host; the last reason is kept per job."""
     Evict: _grpc.UnaryUnaryMultiCallable[_resmgr_pb2.EvictRequest, _resmgr_pb2.EvictResponse]
@@ -51,6 +55,10 @@ class AdmissionAsyncStub(AdmissionStub):
     """Queue INITIALIZED pods of a job. Idempotent: pods already queued are passed over."""
     KillQueued: _aio.UnaryUnaryMultiCallable[_resmgr_pb2.KillQueuedRequest, _resmgr_pb2.KillQueuedResponse]  # type: ignore[assignment]
     """End queued or admitted pods whose goal is KILLED and that no host has been told about."""
+    RequeueGang: _aio.UnaryUnaryMultiCallable[_resmgr_pb2.RequeueGangRequest, _resmgr_pb2.RequeueGangResponse]  # type: ignore[assignment]
+    """A launch of the job's gang was in vain: what it was given is free again, and it waits in its old place, held back
+    for a while. Idempotent: a gang that runs, or that waits already, is left alone.
+    """
     NoteUnplaced: _aio.UnaryUnaryMultiCallable[_resmgr_pb2.NoteUnplacedRequest, _resmgr_pb2.NoteUnplacedResponse]  # type: ignore[assignment]
     """Why admitted pods found no host; the last reason is kept per job."""
     Evict: _aio.UnaryUnaryMultiCallable[_resmgr_pb2.EvictRequest, _resmgr_pb2.EvictResponse]  # type: ignore[assignment]
@@ -74,6 +82,16 @@ class AdmissionServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_resmgr_pb2.KillQueuedResponse, _abc.Awaitable[_resmgr_pb2.KillQueuedResponse]]:
         """End queued or admitted pods whose goal is KILLED and that no host has been told about."""
+
+    @_abc_1.abstractmethod
+    def RequeueGang(
+        self,
+        request: _resmgr_pb2.RequeueGangRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_resmgr_pb2.RequeueGangResponse, _abc.Awaitable[_resmgr_pb2.RequeueGangResponse]]:
+        """A launch of the job's gang was in vain: what it was given is free again, and it waits in its old place, held back
+        for a while. Idempotent: a gang that runs, or that waits already, is left alone.
+        """
 
     @_abc_1.abstractmethod
     def NoteUnplaced(

@@ -26,7 +26,6 @@ from tests.conformance.storage.builders import (
     a_config,
     a_job,
     a_running_job,
-    admit,
     create,
     launch,
     pod,
@@ -139,9 +138,12 @@ def test_who_succeeds_while_leaving_has_succeeded(gateway: Gateway) -> None:
 
 
 def test_an_evicted_gang_is_queued_as_a_gang(gateway: Gateway) -> None:
-    """Members that have ended wait for those that have not; other pods of the job do not wait."""
-    job_id = a_running_job(gateway, 4, minimumRunningInstances=3)
-    gateway.evict([EvictionOrder(job_id, 0, 4, True, WHY)])
+    """Members that have ended wait for those that have not, other pods of the job do not; all take their old place."""
+    job_id = a_job(gateway, 4, minimumRunningInstances=3)
+    queue(gateway, job_id, queue_seq=7)
+    gateway.mark_ready([(job_id, 0, 4)])
+    report(gateway, job_id, launch(gateway, job_id), R)
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY), EvictionOrder(job_id, 3, 1, False, WHY)])
     gateway.mark_killing(job_id, 10)
 
     report(gateway, job_id, [0, 3], K)
@@ -151,19 +153,40 @@ def test_an_evicted_gang_is_queued_as_a_gang(gateway: Gateway) -> None:
     report(gateway, job_id, [1, 2], K)
     settle_all(gateway, job_id)
     assert [(0, 3), (3, 1)] == gateway.queueable(job_id, 10)
+    assert [(7, 0, 4)] == gateway.mark_pending(job_id, [(0, 3), (3, 1)], 9)
 
 
-def test_a_gang_between_queue_and_hosts_gathers(gateway: Gateway) -> None:
-    """When a part of the gang is launched, its READY members leave the queue's books and wait for the others."""
-    job_id = a_job(gateway, 3, minimumRunningInstances=3)
-    admit(gateway, job_id)
-    gateway.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW)
+def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(gateway: Gateway) -> None:
+    """A gang comes back whole, whether a member had ended well before the others had to leave or while they did."""
+    job_id = a_running_job(gateway, 3, minimumRunningInstances=3)
+    report(gateway, job_id, [0], S)
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY)])
+    report(gateway, job_id, [1], S)
+    settle_all(gateway, job_id)
+    assert states(gateway, job_id) == [I, I, PREEMPTING]
 
-    results = gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY)])
+    gateway.mark_killing(job_id, 10)
+    report(gateway, job_id, [2], K)
+    settle_all(gateway, job_id)
 
-    assert results == [EvictionResult(job_id, unqueued=[(1, 2)], leaving=[(0, 1)])]
-    assert states(gateway, job_id) == [PREEMPTING, I, I]
-    assert [] == gateway.queueable(job_id, 10)
+    assert [(p.state, p.run_id, p.failure_count) for p in gateway.pods(job_id)] == [(I, 2, 0)] * 3
+    assert [(0, 3)] == gateway.queueable(job_id, 10)
+
+
+def test_kill_on_preempt_of_one_member_ends_the_gang(gateway: Gateway) -> None:
+    """What one member asks for is for all of them; pods that stand alone come back."""
+    config = a_config(4, minimumRunningInstances=3)
+    config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    run(gateway, job_id)
+
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY), EvictionOrder(job_id, 3, 1, False, WHY)])
+    gateway.mark_killing(job_id, 10)
+    report(gateway, job_id, range(4), K)
+    settle_all(gateway, job_id)
+
+    assert states(gateway, job_id) == [K, K, K, I]
 
 
 def test_what_is_held_and_leaving_is_found_again(gateway: Gateway) -> None:

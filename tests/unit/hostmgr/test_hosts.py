@@ -51,6 +51,17 @@ def leased(pool: HostPool, wanted: PodShape, count: int, now_s: float = 0.0, job
     return [h.hostname for h in pool.acquire(job, [(wanted, count)], now_s).hosts]
 
 
+def test_a_gang_has_a_lease_of_its_own() -> None:
+    """The placement of a job's gang does not void that of its other pods, nor the other way round."""
+    pool = pool_with(offer("h1"), offer("h2"))
+    others = pool.acquire(JOB, [(shape(4), 1)], 0.0)
+    gang = pool.acquire(JOB, [(shape(4), 1)], 0.0, for_gang=True)
+
+    assert ["h1", "h2"] == [host.hostname for host in others.hosts + gang.hosts]
+    assert [Hostname("h1")] == list(pool.claim(others.lease_id, [Hostname("h1")]))
+    assert ["h2"] == [host.hostname for host in pool.acquire(JOB, [(shape(4), 1)], 1.0, for_gang=True).hosts]
+
+
 def test_a_job_holds_one_lease() -> None:
     """When the answer to a placement got lost, its next one finds the same hosts, the lost lease is void."""
     pool = pool_with(offer("h1"))
@@ -137,6 +148,27 @@ def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
 
     assert {OTHER} == pool.release(lease.lease_id)
     assert leased(pool, shape(), 1) == ["h1"]
+
+
+def test_a_lease_that_was_too_little_wakes_nobody_in_vain() -> None:
+    """Who gives back what is too few hosts for it is not told of them; nor is who found no hosts leased. New offers
+    are told to both."""
+    pool = pool_with(offer("h1"))
+    pool.acquire(OTHER, [(shape(8), 1)], 0.0)
+    lease = pool.acquire(JOB, [(shape(3), 2)], 0.0, for_gang=True)
+
+    assert set() == pool.release(lease.lease_id)
+    assert {JOB, OTHER} == pool.add_offers([offer("h2")])
+
+
+def test_a_gang_is_told_of_the_hosts_of_its_other_pods() -> None:
+    """A gang that found hosts leased to the job's own pods is told when they are given back."""
+    pool = pool_with(offer("h1"))
+    lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
+    pool.acquire(JOB, [(shape(), 1)], 0.0, for_gang=True)
+
+    assert {JOB} == pool.release(lease.lease_id)
+    assert set() == pool.add_offers([offer("h2")])
 
 
 def test_a_lease_ends_by_itself() -> None:

@@ -29,7 +29,7 @@ def queued(world: World) -> ResmgrState:
 def test_all_is_well(world: World) -> None:
     """After a cycle that admits there is nothing to say."""
     state = queued(world)
-    now = state.snapshot(100)
+    now = state.snapshot(100, 0)
     before, plan = replace(now, usage=frozen(now.usage)), plan_cycle(now)
     state.apply(plan.admission)
 
@@ -40,7 +40,7 @@ def test_all_is_well(world: World) -> None:
 def test_admitted_above_a_limit(world: World) -> None:
     """Who plans with another limit than the pool has admits too much; pool, rule and amounts are told."""
     state = queued(world)
-    now = state.snapshot(100)
+    now = state.snapshot(100, 0)
     before = replace(now, usage=frozen(now.usage))
     generous = now.tree.limit.copy()
     generous[1, 0] = 7000

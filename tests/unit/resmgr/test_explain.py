@@ -377,3 +377,36 @@ async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
     assert {one.forJobId.value for one in more.evictions} == {waits}
     assert "Instances that would be evicted:" in more.text.splitlines()
     assert "No instance would be evicted." in same.text.splitlines()
+
+
+async def test_a_gang_between_admission_and_hosts(world: World) -> None:
+    """It waits for hosts for all of it; is held back after launches in vain, with the numbers, and holds nobody up; and
+    gathers while members have not ended."""
+    gang, other = world.job(world.pool("p", 5, 5), 5, gang=4), world.job(world.pool("q", 4, 4), 1)
+
+    async with asking(world) as asked:
+        await asked.queue(gang, other)
+        asked.server.loop.note_unplaced(gang, 4, "2 hosts have less than 1 cpu free")
+        waits = await asked.why(gang)
+        await asked.server.loop.requeue_gang(gang, "no hosts")
+        held, pool = await asked.why(gang), await asked.why_pool("/p")
+        world.now_ns = asked.server.loop.clock_ns()
+        asked.server.loop.clock_ns = lambda: world.now_ns + 31 * 10**9
+        await asked.server.loop.run_cycle()
+        world.finish(gang, [0])
+        world.gateway.want_new_runs(gang, [(1, 1)])
+        world.settle(gang)
+        gathers = await asked.why(gang)
+
+    (no_host,) = waits.reasons
+    assert "gang of 4 waits for hosts for all of it; admitted, but 2 hosts have less than 1 cpu free" == no_host.text
+    by_gang = {waiting.gangSize: waiting for waiting in held.waiting}
+    reason = by_gang[4].reason
+    assert (pb.RULE_HELD_BACK, 1, 4) == (reason.rule, reason.bound, reason.gangSize)
+    assert 0 < reason.available <= 30
+    assert f"gang of 4: held back for {reason.available:.0f} s after 1 launch in vain; others pass it by" == reason.text
+    assert (pool.pool.queuedGangs, pool.pool.queuedInstances) == (1, 4)
+    assert "held back" in pool.text
+    (gathering,) = [reason for reason in gathers.reasons if reason.rule == pb.RULE_GANG_GATHERS]
+    assert (1, 4) == (gathering.wanted, gathering.bound)
+    assert "1 instance of the gang of 4 not queued before the others have ended: it starts whole" == gathering.text

@@ -11,9 +11,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from peloton.model.ids import JobId
 from peloton.model.resources import Resources
-from peloton.scheduling.admission import GangRun, Rule
+from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import plan_cycle
 from peloton.scheduling.eviction import Eviction, Grounds
+from peloton.scheduling.reason import Rule
 from services.resmgr.metrics import AdmissionMeter, PoolGauges, amounts_of
 from services.resmgr.recovery import rebuild
 from tests.unit.resmgr.world import World
@@ -27,7 +28,7 @@ def test_gauges(world: World) -> None:
     world.gateway.mark_pending(job, ranges, 1)
     state = rebuild(world.gateway)
     state.set_capacity(Resources.of_capacity(100), Resources())
-    state.note(plan_cycle(state.snapshot(100)))
+    state.note(plan_cycle(state.snapshot(100, 0)))
 
     amounts = amounts_of(state)
     queue = list(PoolGauges(lambda: state)._queue_lengths(CallbackOptions()))
@@ -48,7 +49,7 @@ def test_admitted_pods_and_their_wait(world: World) -> None:
 
     meter.queued(1)
     now_s[0] = 12.5
-    meter.admitted(state.tree, plan_cycle(state.snapshot(100)).admission.admitted)
+    meter.admitted(state.tree, plan_cycle(state.snapshot(100, 0)).admission.admitted)
 
     data = reader.get_metrics_data()
     assert data is not None

@@ -11,18 +11,10 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import JobId
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import (
-    Admission,
-    GangRun,
-    Ledger,
-    QueueKind,
-    Rule,
-    Usage,
-    admit,
-    first_refusal,
-)
+from peloton.scheduling.admission import Admission, GangRun, Ledger, QueueKind, Usage, admit, first_refusal
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
+from peloton.scheduling.reason import Rule
 from peloton.scheduling.tree import PoolTree, build_tree
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import PodState
-from peloton.scheduling.admission import Rule
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.explain import Held, holders, loans, waits
 from peloton.scheduling.explain_job import Obstacle, apart, headline, story, wait_lines
+from peloton.scheduling.reason import Rule
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 from tests.unit.scheduling.test_admission import Cluster, run
 

@@ -50,6 +50,10 @@ class _RuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rule.ValueType],
     RULE_MAXIMUM_RUNNING_INSTANCES: _Rule.ValueType  # 10
     RULE_NO_HOST: _Rule.ValueType  # 11
     """Admitted, and no host takes it."""
+    RULE_HELD_BACK: _Rule.ValueType  # 12
+    """Launches of the gang were in vain: it is not admitted for a while, and others pass it by."""
+    RULE_GANG_GATHERS: _Rule.ValueType  # 13
+    """Members of a gang that wait until the others have ended, too: a gang starts whole."""
 
 class Rule(_Rule, metaclass=_RuleEnumTypeWrapper):
     """The first rule that a gang fails."""
@@ -71,6 +75,10 @@ RULE_NEXT_CYCLE: Rule.ValueType  # 9
 RULE_MAXIMUM_RUNNING_INSTANCES: Rule.ValueType  # 10
 RULE_NO_HOST: Rule.ValueType  # 11
 """Admitted, and no host takes it."""
+RULE_HELD_BACK: Rule.ValueType  # 12
+"""Launches of the gang were in vain: it is not admitted for a while, and others pass it by."""
+RULE_GANG_GATHERS: Rule.ValueType  # 13
+"""Members of a gang that wait until the others have ended, too: a gang starts whole."""
 Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
 class _Queue:
@@ -172,10 +180,12 @@ class Reason(_message.Message):
     kind: _builtins.str
     """cpu, memory, disk or gpu; empty where the rule counts no resources."""
     wanted: _builtins.float
-    """By one whole gang. For RULE_MAXIMUM_RUNNING_INSTANCES and RULE_NO_HOST: instances."""
+    """By one whole gang. For RULE_MAXIMUM_RUNNING_INSTANCES, RULE_NO_HOST and RULE_GANG_GATHERS: instances. For
+    RULE_HELD_BACK: seconds that are left.
+    """
     available: _builtins.float
     bound: _builtins.float
-    """What the rule allows in all."""
+    """What the rule allows in all. For RULE_HELD_BACK: launches in vain so far. For RULE_GANG_GATHERS: the gang's size."""
     gangSize: _builtins.int
     isFinal: _builtins.bool
     """No waiting helps: more than the pool may ever have."""
