@@ -79,7 +79,9 @@ class Life:
         times = Times()
         self.loop.state.set_capacity(CAPACITY, Resources())
         for _ in range(PLANS):
-            times.take(lambda: plan_cycle(self.loop.state.snapshot(self.loop.settings.admitted_pods_max)))
+            times.take(
+                lambda: plan_cycle(self.loop.state.snapshot(self.loop.settings.admitted_pods_max, self.loop.clock_ns()))
+            )
         return times.figures("plan")
 
 

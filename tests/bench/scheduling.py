@@ -38,7 +38,7 @@ def _entitlement(leaf_count: int, runs: int) -> dict[str, Any]:
     state = ResmgrState(organisation(leaf_count))
     state.set_capacity(CAPACITY, SLACK)
     specs = list(state.pools.values())
-    now = replace(state.snapshot(0), **_amounts(state.tree))
+    now = replace(state.snapshot(0, 0), **_amounts(state.tree))
     alone, changed = Times(), Times()
     for run in range(runs):
         alone.take(lambda: _entitle(now))
@@ -79,7 +79,7 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
     times = {name: Times() for name in names}
     for _ in range(runs):
         state = queued_state(leaf_count)
-        now = times["snapshot"].take(lambda state=state: state.snapshot(limit))
+        now = times["snapshot"].take(lambda state=state: state.snapshot(limit, 0))
         queue_count = sum(len(queues) for queues in now.waiting.values())
         entitled = times["entitlement"].take(lambda now=now: _entitle(now))
         times["admission"].take(
@@ -103,7 +103,7 @@ def admission_pass(leaf_count: int = 1_000, runs: int = 20) -> dict[str, Any]:
 
 def _cycle(state: ResmgrState, pod_limit: int) -> None:
     """What the loop does in memory."""
-    plan = plan_cycle(state.snapshot(pod_limit))
+    plan = plan_cycle(state.snapshot(pod_limit, 0))
     state.apply(plan.admission)
     state.note(plan)
 
