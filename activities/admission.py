@@ -18,6 +18,11 @@ class AdmissionActivities:
     def enqueue(self, job_id: str, limit: int) -> int:
         return self._resmgr.enqueue(JobId(job_id), limit)
 
+    @activity.defn(name="requeue_gang")
+    @translated
+    def requeue_gang(self, job_id: str, reason: str) -> None:
+        self._resmgr.requeue_gang(JobId(job_id), reason)
+
     @activity.defn(name="kill_queued")
     @translated
     def kill_queued(self, job_id: str) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from temporalio import activity
 
 from activities.errors import translated
 from peloton.errors import PelotonError
-from peloton.model.host import PlacementBatch
+from peloton.model.host import PlacementBatch, ReadyGang
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
 from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
@@ -24,15 +25,25 @@ class PlacementActivities:
     @activity.defn(name="place")
     @translated
     def place(self, job_id: str, limit: int) -> PlacementBatch:
-        """Place at most ``limit`` READY pods (a larger gang comes alone). Empty when none fits, with the reason."""
+        """Place at most ``limit`` READY pods that stand alone. Empty when none fits, with the reason."""
         job = JobId(job_id)
-        gangs = self._records.ready_gangs(job, limit)
+        return self._place(job, self._records.ready_gangs(job, limit), for_gang=False)
+
+    @activity.defn(name="place_gang")
+    @translated
+    def place_gang(self, job_id: str) -> PlacementBatch:
+        """Place all of the job's gang. Empty when it does not fit whole, with the reason."""
+        job = JobId(job_id)
+        gang = self._records.ready_gang(job)
+        return self._place(job, [gang] if gang else [], for_gang=True)
+
+    def _place(self, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         if not gangs:
             return PlacementBatch(job, "", reason="no pod waits for a host any more")
         wanted: Counter[PodShape] = Counter()
         for gang in gangs:
             wanted[gang.shape] += len(gang.pods)
-        lease = self._hosts.acquire_hosts(job, list(wanted.items()))
+        lease = self._hosts.acquire_hosts(job, list(wanted.items()), for_gang)
         try:
             batch = self._placer.place(job, gangs, lease)
         except Exception:

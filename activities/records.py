@@ -8,7 +8,7 @@ from temporalio import activity
 
 from activities.errors import translated
 from peloton.model.ids import JobId
-from peloton.model.job import JobProgress
+from peloton.model.job import GangProgress, JobProgress
 from peloton.model.update import UpdateProgress
 from peloton.ports import JobRecords
 
@@ -22,6 +22,11 @@ class RecordsActivities:
     @translated
     def create_pods(self, job_id: str) -> int:
         return self._records.create_pods(JobId(job_id), on_chunk=activity.heartbeat)
+
+    @activity.defn(name="look_at_gang")
+    @translated
+    def look_at_gang(self, job_id: str) -> GangProgress:
+        return self._records.gang(JobId(job_id))
 
     @activity.defn(name="settle")
     @translated

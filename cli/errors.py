@@ -22,20 +22,21 @@ CONNECTION_WORDS = (
 
 
 class Failed(click.ClickException):
-    """Refused or failed; the message is the whole line."""
+    """Refused or failed; the message is the whole line, with lines of its own (several faults) one after the other."""
 
     exit_code = 1
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(" ".join(self.message.split()), file=file or sys.stderr)
+        lines = filter(None, (" ".join(line.split()) for line in self.message.splitlines()))
+        click.echo("; ".join(lines), file=file or sys.stderr)
 
 
 def failure(error: Exception, settings: Settings | None) -> Exception:
     """What to raise in place of ``error``; exceptions of Click say enough themselves."""
     while isinstance(error, ExceptionGroup):  # of concurrent parts; the first one to fail is the cause
         error = error.exceptions[0]
-    if isinstance(error, (click.ClickException, click.exceptions.Exit, click.Abort)):
-        return error
+    if isinstance(error, (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)):
+        return error  # a pipe whose reader has gone, such as head, is for Click: it ends without a word
     if isinstance(error, PelotonError):
         return Failed(error.message)
     if is_rpc_error(error):

@@ -22,7 +22,8 @@ CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=P
 @pass_settings
 def plan_job(settings: Settings, respool: str, config: Path) -> None:
     """Say what would become of the job of the YAML file CONFIG in the pool RESPOOL: how many of its instances would be
-    admitted now, and what the others would wait for. Nothing is created. Whether hosts have room is not looked at.
+    admitted now, what the others would wait for, and who would be evicted for them after how many rounds of
+    preemption. Nothing is created. Whether hosts have room is not looked at.
 
     \b
     Example:
@@ -45,7 +46,8 @@ def plan_job(settings: Settings, respool: str, config: Path) -> None:
 @pass_settings
 def plan_pool(settings: Settings, config: Path, parent: str) -> None:
     """Say what creating or changing the pool of the YAML file CONFIG would do: whose entitlement would change, who
-    would hold more than that, which waiting gangs would be admitted now. Nothing is changed.
+    would hold more than that, which waiting gangs would be admitted now, and who would be evicted because of it.
+    Nothing is changed.
 
     \b
     Examples:

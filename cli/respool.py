@@ -39,6 +39,8 @@ def read_config(settings: Settings, path: str, config: Path) -> respool_pb2.Reso
     from peloton.api.v0.respool import respool_pb2
     from peloton.api.yaml_config import load_message
 
+    if path == "/":
+        raise Failed("/ is the root pool: it is the whole cluster and has no configuration file")
     pool_config = load_message(config, respool_pb2.ResourcePoolConfig)
     parent_path, _, name = path.rpartition("/")
     if name != pool_config.name:

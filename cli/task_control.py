@@ -44,7 +44,7 @@ def range_messages(ranges: Iterable[InstanceRange]) -> list[task_pb2.InstanceRan
 @ranges_option()
 @pass_settings
 def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
-    """Start tasks that were stopped.
+    """Start tasks that were stopped. Who starts a member of a gang starts all of it.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> N
 @ranges_option()
 @pass_settings
 def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
-    """Stop tasks; without a range all of them, and with them the job.
+    """Stop tasks; without a range all of them, and with them the job. Who stops a member of a gang stops all of it.
 
     \b
     Examples:
@@ -87,6 +87,10 @@ def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> No
         click.echo(as_json(response))
     else:
         click.echo(f"Successfully signalled {len(response.stoppedInstanceIds)} tasks for stopping")
+        asked = [range(*each) for each in ranges]
+        unasked = [i for i in response.stoppedInstanceIds if asked and not any(i in each for each in asked)]
+        if unasked:
+            click.echo(f"Among them the rest of a gang, which ends whole: {id_list(unasked)}")
     if response.invalidInstanceIds:
         raise Failed(f"Some tasks failed to stop, failed_instance_ids:{id_list(response.invalidInstanceIds)}")
 
@@ -96,7 +100,7 @@ def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> No
 @ranges_option()
 @pass_settings
 def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
-    """Restart tasks: each gets a new run.
+    """Restart tasks: each gets a new run. Who restarts a member of a gang restarts all of it.
 
     \b
     Example:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peloton.model.host import HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
-from peloton.model.ids import JobId
-from peloton.model.job import JobProgress, JobRecord
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import GangProgress, JobProgress, JobRecord
 from peloton.model.pod import PodShape
 from peloton.model.update import UpdateProgress
 
@@ -30,7 +30,15 @@ class JobRecords(Protocol):
         ...
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
-        """READY pods grouped into gangs, at most ``limit`` pods (a larger gang comes alone and whole)."""
+        """READY pods that stand alone, as gangs of one, at most ``limit``."""
+        ...
+
+    def ready_gang(self, job_id: JobId) -> ReadyGang | None:
+        """The job's gang when all its members are READY."""
+        ...
+
+    def gang(self, job_id: JobId) -> GangProgress:
+        """How far the members of the job's gang are; of size 0 when it has none, or has ended."""
         ...
 
     def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
@@ -47,15 +55,27 @@ class ResourceManager(Protocol):
         """End the job's pods that wait in a queue or for a host and whose goal is KILLED; returns how many."""
         ...
 
+    def requeue_gang(self, job_id: JobId, reason: str) -> None:
+        """A launch of the job's gang was in vain: take back what it was given, and queue it again in its old place."""
+        ...
+
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         """Remember why admitted pods found no host, for `job why`."""
         ...
 
 
+class Evictor(Protocol):
+    """The owner of evictions, whoever wants them."""
+
+    def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
+        """Runs on hosts, each with the reason, are to end and to be queued anew; returns how many begin to leave."""
+        ...
+
+
 class HostManager(Protocol):
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
         """Lease hosts that can take some of ``(shape, pod count)``. With none free the lease is empty, and
-        the job's workflow is told when that changes."""
+        the job's workflow is told when that changes. A job has two leases at most, one of them for its gang."""
         ...
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...

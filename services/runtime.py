@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 
@@ -22,6 +22,9 @@ from services.settings import Settings, load
 from services.storage import migrate
 from services.storage.gateway import Gateway
 from workflows.policies import Policies
+
+if TYPE_CHECKING:
+    from services.hostmgr.qos import QosSettings
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +70,10 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     channels = LeaderChannels(gateway)
     try:
         client = await temporal.connect(settings.temporal, settings.temporal_namespace)
-        shared = Shared(settings, gateway, client, channels)
+        policies = Policies(
+            gang_placement_s=settings.gang_placement_timeout_s, gang_launch_s=settings.gang_launch_timeout_s
+        )
+        shared = Shared(settings, gateway, client, channels, policies)
         async with asyncio.TaskGroup() as group:
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)
@@ -121,6 +127,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         preempts=settings.preemption,
         preemption_period_s=settings.preemption_period_s,
         sustained_over_count=settings.preemption_rounds,
+        checks_invariants=settings.check_invariants,
     )
     async with _waker(shared) as waker:
 
@@ -135,11 +142,20 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+    from services.hostmgr.qos import QosController
     from services.hostmgr.servicer import serve
+    from services.resmgr.client import ResourceManagerClient
 
     settings = shared.settings
+    qos_settings = _qos_settings(settings)
+    evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(
-        settings.mesos, settings.cluster, settings.mesos_role, settings.mesos_user, settings.host_lease_s
+        settings.mesos,
+        settings.cluster,
+        settings.mesos_role,
+        settings.mesos_user,
+        settings.host_lease_s,
+        settings.agents_period_s,
     )
     async with _waker(shared) as waker:
 
@@ -147,14 +163,28 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             core = HostManagerCore(core_settings, shared.gateway, waker)
             await asyncio.to_thread(core.start)
             server, port = serve(core, f"{settings.host}:{settings.hostmgr_port}")
+            qos = QosController(qos_settings, core, shared.gateway, evictor, waker)
+            qos.start()
 
             async def end() -> None:
+                await asyncio.to_thread(qos.stop)
                 await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
                 await asyncio.to_thread(core.stop)
 
             return Leading(port, end)
 
         await _lead(shared, "hostmgr", stop, lead)
+
+
+def _qos_settings(settings: Settings) -> QosSettings:
+    """Raises InvalidArgument for numbers that cannot be meant."""
+    from peloton.scheduling.qos import QosPolicy
+    from services.hostmgr.qos import QosSettings
+
+    policy = QosPolicy(
+        settings.qos_hot_percent, settings.qos_target_percent, settings.qos_samples, closed_s=settings.qos_closed_s
+    )
+    return QosSettings(settings.qos, settings.qos_period_s, policy)
 
 
 ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] = {

@@ -46,6 +46,29 @@ class Settings:
     preemption_rounds: int = field(
         default=5, metadata={"help": "rounds in a row above its entitlement after which a pool gives back"}
     )
+    check_invariants: bool = field(
+        default=False, metadata={"help": "whether the resource manager checks its books after each cycle"}
+    )
+    qos: bool = field(default=True, metadata={"help": "whether revocable pods leave hot hosts: true or false"})
+    qos_period_s: float = field(default=5.0, metadata={"help": "seconds between looks at what hosts use"})
+    qos_hot_percent: int = field(
+        default=90, metadata={"help": "percent of a host's cpu or memory above which it is hot"}
+    )
+    qos_target_percent: int = field(default=80, metadata={"help": "percent below which evictions bring a hot host"})
+    qos_samples: int = field(default=2, metadata={"help": "looks in a row that must agree before pods leave"})
+    qos_closed_s: float = field(
+        default=60.0, metadata={"help": "seconds for which a host that was hot takes no revocable pods at first"}
+    )
+    agents_period_s: float = field(
+        default=10.0, metadata={"help": "seconds between looks at Mesos's agents: which there are, and their slack"}
+    )
+    gang_placement_timeout_s: float = field(
+        default=600.0,
+        metadata={"help": "seconds in which an admitted gang finds hosts for all, or is queued again"},
+    )
+    gang_launch_timeout_s: float = field(
+        default=300.0, metadata={"help": "seconds in which all of a launched gang runs, or it is queued again"}
+    )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})

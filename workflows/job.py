@@ -1,6 +1,6 @@
 """The life of a batch job.
 
-    [ settle -> create pods -> kill -> admit -> place and launch -> wait for change ]* -> finished
+    [ settle -> create pods -> kill -> admit -> launch gang -> place and launch -> wait for change ]* -> finished
 
 ``settle`` gives ended pods their next run and rolls up the job's state; the rest creates missing pods (all of them in
 the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY pods onto hosts, unwanted pods to
@@ -8,25 +8,31 @@ their end. Signals say only that something changed; what changed is read from st
 signals do no harm.
 
 History: 14 events to start and end a job, 7 per wake-up and 1 more when the job's state changed, 6 per 10,000 pods
-queued, 13 per 1,000 pods launched; wake-ups are coalesced by the senders (see ``services/temporal.py``).
+queued, 13 per 1,000 pods launched, 15 per launch of the gang and 5 for each wake-up that it is told of; wake-ups are
+coalesced by the senders (see ``services/temporal.py``).
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 with workflow.unsafe.imports_passed_through():
     from activities.admission import AdmissionActivities
     from activities.launch import LaunchActivities
     from activities.placement import PlacementActivities
     from activities.records import RecordsActivities
+    from peloton.lifecycle.gang import Step
     from peloton.lifecycle.progress import details
+    from peloton.model.ids import gang_workflow_id
     from peloton.model.job import JobProgress, JobState
+    from workflows.gang import GANG_STATE, GangInput, GangResult, GangWorkflow
     from workflows.policies import (
         CREATE_PODS_CALL,
         KILL_CALL,
@@ -37,7 +43,7 @@ with workflow.unsafe.imports_passed_through():
         Policies,
     )
 
-JOB_STATE = SearchAttributeKey.for_keyword("PelotonState")
+JOB_STATE = GANG_STATE
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class JobLife:
     """Exactly what continue-as-new carries."""
 
     shown_state: str = ""
+    gang_run: int = 0  # of the gang whose launch was last told of a change; 0 = none is under way
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class JobWorkflow:
             await self.create_pods()
             await self.kill()
             await self.admit()
+            await self.launch_gang()
             await self.place_and_launch()
             await self.wait_for_change()
             self.continue_as_new_when_long(input)
@@ -144,8 +152,50 @@ class JobWorkflow:
         elif limit < self.progress.admit_count:
             self.changed_noted = True
 
+    async def launch_gang(self) -> None:
+        """The gang is placed and launched by a workflow of its own. It is told of every change until it has seen that
+        the gang runs, or is on its way no more."""
+        run, told_run = self.progress.gang_run, self.life.gang_run
+        if not run and not told_run:
+            return
+        self.life = replace(self.life, gang_run=run)
+        if run:
+            self.waiting_for = "the launch of its gang"
+        is_told = bool(told_run) and await self.tell_gang(told_run)
+        if run and not (is_told and run == told_run):
+            await self.start_gang(run)
+
+    async def tell_gang(self, run: int) -> bool:
+        """Returns whether that launch is still under way."""
+        gang = workflow.get_external_workflow_handle_for(GangWorkflow.run, gang_workflow_id(self.job_id, run))
+        try:
+            await gang.signal(GangWorkflow.changed)
+        except ApplicationError:  # it is over
+            return False
+        return True
+
+    async def start_gang(self, run: int) -> None:
+        with suppress(WorkflowAlreadyStartedError):  # by a run of ours that continued as new
+            gang = await workflow.start_child_workflow(
+                GangWorkflow.run,
+                GangInput(self.job_id, self.policies),
+                id=gang_workflow_id(self.job_id, run),
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                task_timeout=workflow.info().task_timeout,
+                static_summary=f"launch of the gang of job {self.job_id}",
+                search_attributes=workflow.info().typed_search_attributes,
+            )
+            gang.add_done_callback(self.note_end_of_launch)
+
+    def note_end_of_launch(self, gang: asyncio.Future[GangResult]) -> None:
+        """Look again if it did something. When it failed or was terminated the next look, whenever that is, starts
+        another."""
+        if not gang.cancelled() and gang.exception() is None:
+            self.changed_noted |= gang.result().outcome != Step.OVER
+
     async def place_and_launch(self) -> None:
-        """One batch per turn, so that what ends meanwhile is settled before the next."""
+        """Of pods that stand alone: one batch per turn, so that what ends meanwhile is settled before the next."""
         if not self.progress.ready_count:
             return
         batch = await workflow.execute_activity_method(
@@ -190,12 +240,6 @@ class JobWorkflow:
             self.life = replace(self.life, shown_state=self.progress.state.value)
             workflow.upsert_search_attributes([JOB_STATE.value_set(self.progress.state.value)])
 
-    @property
-    def is_long(self) -> bool:
-        info = workflow.info()
-        too_many = info.get_current_history_length() >= self.policies.history_events_max
-        return too_many or info.is_continue_as_new_suggested()
-
     def continue_as_new_when_long(self, input: JobInput) -> None:
-        if self.is_long:
+        if self.policies.is_long(workflow.info()):
             workflow.continue_as_new(replace(input, life=self.life))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypedDict
 
+from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 
@@ -19,6 +20,13 @@ class Policies:
     retry_s: float = 2.0  # first wait after a step that moved nothing, as when no host fits; doubles
     retry_max_s: float = 30.0
     look_again_s: float = 300.0  # a lost signal costs at most this
+    gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
+    gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
+
+    def is_long(self, info: workflow.Info) -> bool:
+        """Time to continue as new."""
+        is_over = info.get_current_history_length() >= self.history_events_max
+        return is_over or info.is_continue_as_new_suggested()
 
 
 class CallOptions(TypedDict, total=False):

@@ -112,12 +112,14 @@ def scheduled_count(counts: Mapping[PodState, int]) -> int:
 def admit_count(job: JobRecord, counts: Mapping[PodState, int], waiting: int, gang_waiting: int) -> int:
     """How many of the ``waiting`` INITIALIZED pods may be queued now.
 
-    ``gang_waiting`` of them are members of the gang. A gang that waits whole and does not fit under the maximum of
-    running instances holds the others back: else they would starve it.
+    ``gang_waiting`` of them are members of the gang, which wait for each other. A gang that waits whole and does not
+    fit under the maximum of running instances holds the others back: else they would starve it.
     """
     if job.goal in JOB_TERMINAL and job.goal is not JobState.SUCCEEDED:
         return 0
     maximum = job.sla.maximum_running_instances
+    if job.gang_size > 1 and gang_waiting < job.gang_size:
+        waiting -= gang_waiting
     if maximum == 0:
         return waiting
     room = max(maximum - scheduled_count(counts), 0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.model.job import JobProgress
+from peloton.lifecycle.gang import Stage, Verdict
+from peloton.model.job import GangProgress, JobProgress
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateProgress
 
@@ -27,4 +28,12 @@ def update_details(update: UpdateProgress) -> str:
         lines.append(f"- in flight: {update.current_count}")
     if update.waiting_for and not update.is_finished:
         lines.append(f"- waits for: {update.waiting_for}")
+    return "\n".join(lines)
+
+
+def gang_details(gang: GangProgress, verdict: Verdict, waiting_for: str) -> str:
+    """Markdown: what the launch of a gang is at, why, and a line for each stage that has members."""
+    why = verdict.reason or waiting_for
+    lines = [f"**{verdict.step.value}**{f': {why}' if why else ''}"]
+    lines += [f"- {stage.value}: {gang.stages[stage]} of {gang.size}" for stage in Stage if gang.stages.get(stage)]
     return "\n".join(lines)

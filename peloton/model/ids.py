@@ -101,3 +101,8 @@ def job_workflow_id(job_id: str) -> str:
 def update_workflow_id(job_id: str) -> str:
     """The Temporal workflow that rolls a service's updates out, one at a time."""
     return f"update/{job_id}"
+
+
+def gang_workflow_id(job_id: str, first_run: int) -> str:
+    """The Temporal workflow of one launch of a job's gang, named by the run of its first member."""
+    return f"gang/{job_id}/{first_run}"

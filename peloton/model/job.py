@@ -70,6 +70,8 @@ class JobRecord:
     completed_ns: int = 0
     updated_ns: int = 0
     run_seconds: float = 0.0
+    gang_requeue_count: int = 0  # launches of the gang given up in a row, since it last ran whole
+    gang_due_ns: int = 0  # the gang is not admitted before
     revision: int = 1
     update_id: str = ""  # of the last update, whatever became of it
 
@@ -96,12 +98,21 @@ class JobProgress:
     counts: dict[str, int] = field(default_factory=dict)  # PodState value -> pods
     missing_count: int = 0  # pods that the spec asks for and that have not been created
     admit_count: int = 0  # INITIALIZED pods that may be queued now
-    ready_count: int = 0  # admitted pods that wait for a host
+    ready_count: int = 0  # admitted pods, but for members of the gang, that wait for a host
     kill_count: int = 0  # pods that must end: goal KILLED, or a newer run wanted
     settle_again: bool = False  # the bound of one settle was reached: there is more to do at once
     is_unwanted: bool = False  # it has ended, and its records are to go
     deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
+    gang_run: int = 0  # of the gang's first member, while the gang is between admission and running; else 0
 
     @property
     def is_finished(self) -> bool:
         return self.state in JOB_TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class GangProgress:
+    """What the workflow of a gang's launch sees of it: how many members are at which stage (``lifecycle.gang``)."""
+
+    size: int
+    stages: dict[str, int] = field(default_factory=dict)  # Stage value -> members

@@ -4,25 +4,34 @@ Each leaf pool has four queues, visited in the order of ``QueueKind``; in each, 
 first served. A gang is admitted when it fits all of
 
 * its pool's entitlement: non-slack for ordinary gangs, slack for revocable ones;
-* its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use what is borrowed;
+* its pool's reservation, if it is non-preemptible: such pods are never evicted, so they never use what is borrowed
+  (unless nobody ever is: without preemption this rule does not hold);
 * its pool's controller limit, if it is a single controller pod;
 * the limit of every pool above, up to the capacity of the cluster.
 
 Only kinds that a gang asks for are compared. A head that has to wait blocks its own queue and no other. A gang larger
 than its pool may ever have (limit, reservation, controller limit, the cluster) is passed over: it would wait in vain.
 
+While evicted pods are on their way out, two ledgers are kept: what is used now, and what will be used when they have
+left. In the order of visits each gang is promised its room in the second, and is admitted when it fits the first as
+well. So room that becomes free bit by bit goes to nobody before the gang that it was made for, and nobody else waits.
+
 Work is proportional to pools with a queue plus runs admitted, whatever the number of pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
 
 from peloton.model.ids import JobId
-from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.reason import Reason, Rule
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 PASSED_OVER_MAX = 100
@@ -36,6 +45,8 @@ class QueueKind(IntEnum):
     CONTROLLER = 1
     REVOCABLE = 2
     ORDINARY = 3
+
+    __hash__ = int.__hash__  # Enum's own is slow, and queues are looked up all the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,55 +87,6 @@ class GangRun:
         return self.gang_count * self.gang_size
 
 
-class Rule(StrEnum):
-    """Why a gang waits."""
-
-    ENTITLEMENT = "entitlement"
-    SLACK_ENTITLEMENT = "slack entitlement"
-    RESERVATION = "reservation for non-preemptible pods"
-    CONTROLLER_LIMIT = "controller limit"
-    POOL_LIMIT = "pool limit"
-    CLUSTER_CAPACITY = "cluster capacity"
-    HEAD_OF_LINE = "head of line"
-    PRIORITY = "priority"
-    BATCH_BOUND = "batch bound"
-    NO_CYCLE = "no cycle yet"
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """The first rule that a gang fails, with the numbers. Amounts are in the small units of ``Resources``."""
-
-    rule: Rule
-    pool_path: str = ""
-    kind: str = ""
-    wanted: int = 0
-    left: int = 0
-    bound: int = 0
-    gang_size: int = 1
-    job_id: str = ""  # of the gang ahead, for HEAD_OF_LINE and PRIORITY
-    is_final: bool = False  # no wait helps: more than the pool may ever have
-
-    def __str__(self) -> str:
-        if self.rule is Rule.HEAD_OF_LINE:
-            return f"waits behind job {self.job_id} in the queue of {self.pool_path}"
-        if self.rule is Rule.PRIORITY:
-            return f"waits behind job {self.job_id}, of higher priority, in the queue of {self.pool_path}"
-        if self.rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
-            return "waits for the next admission cycle"
-        wanted, left, bound = (shown_amount(self.kind, amount) for amount in (self.wanted, self.left, self.bound))
-        who = f"gang of {self.gang_size}: " if self.gang_size > 1 else ""
-        if self.is_final:
-            return f"{who}{self.kind} {wanted} wanted, more than the {self.rule} of {self.pool_path}: {bound}"
-        return f"{who}{self.kind} {wanted} wanted, {left} left of the {self.rule} of {self.pool_path}: {bound}"
-
-
-def shown_amount(kind: str, amount: int) -> str:
-    if amount >= UNLIMITED:
-        return "unlimited"
-    return f"{amount / 1000:g}" if kind in ("cpu", "gpu") else f"{amount} MiB"
-
-
 @dataclass(frozen=True, eq=False)
 class Usage:
     """What admitted pods hold, own amounts ``[P,R]``; total is ``non_slack + slack``."""
@@ -133,6 +95,15 @@ class Usage:
     slack: Ints  # of revocable pods, which count nowhere else
     non_preemptible: Ints
     controller: Ints
+
+    def without(self, part: Usage) -> Usage:
+        """What is left when a part is gone."""
+        return Usage(
+            self.non_slack - part.non_slack,
+            self.slack - part.slack,
+            self.non_preemptible - part.non_preemptible,
+            self.controller - part.controller,
+        )
 
 
 Queues = Mapping[QueueKind, Sequence[GangRun]]
@@ -170,36 +141,42 @@ def admit(
     waiting: Mapping[int, Queues],
     pod_limit: int,
     begin_at: int = 0,
-    is_clearing: bool = False,
+    leaving: Usage | None = None,
+    preempts: bool = True,
 ) -> Admission:
     """Admit up to about ``pod_limit`` pods (a gang is never cut) from ``waiting``: leaf row -> its queues.
 
-    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody. ``is_clearing``: evicted
-    pods are on their way out. Then a head that waits for room blocks its pool's later queues, too, for what becomes
-    free bit by bit may be meant for it.
+    Pools are visited by row from ``begin_at`` on and round, so that the bound starves nobody. ``leaving``: the part of
+    ``usage`` that is held by evicted pods on their way out; then the visits begin at the first row, as those of
+    preemption do.
     """
-    ledger = Ledger(tree, entitlement, usage)
+    ledger = Ledger(tree, entitlement, usage, preempts)
+    later = None if leaving is None else Ledger(tree, entitlement, usage.without(leaving), preempts)
+    begin_at = 0 if later else begin_at
     admission = Admission()
     admitted: list[Admitted] = []
     rows = sorted(waiting)
     for row in [r for r in rows if r >= begin_at] + [r for r in rows if r < begin_at]:
         for kind in QueueKind:
             runs = waiting[row].get(kind, ())
-            for chosen in _admit_queue(ledger, row, kind, runs, pod_limit, admission):
+            for chosen in _admit_queue(ledger, later, row, kind, runs, pod_limit, admission):
                 admitted.append(chosen)
                 pod_limit -= chosen.gang_count * chosen.run.gang_size
             if pod_limit <= 0:
                 return Admission(tuple(admitted), admission.heads, admission.passed_over, row + 1)
-            head = admission.heads.get((row, kind)) if is_clearing else None
-            if head is not None and head[1].rule not in (Rule.RESERVATION, Rule.CONTROLLER_LIMIT):
-                break
     return Admission(tuple(admitted), admission.heads, admission.passed_over)
 
 
 def _admit_queue(
-    ledger: Ledger, row: int, kind: QueueKind, runs: Sequence[GangRun], pod_limit: int, notes: Admission
+    ledger: Ledger,
+    later: Ledger | None,
+    row: int,
+    kind: QueueKind,
+    runs: Sequence[GangRun],
+    pod_limit: int,
+    notes: Admission,
 ) -> Iterator[Admitted]:
-    """Take from the front of one queue until its head has to wait."""
+    """Take from the front of one queue until its head has to wait. ``later``: what is used when all have left."""
     passed_over = 0
     for run in runs:
         if pod_limit <= 0:
@@ -207,8 +184,14 @@ def _admit_queue(
             return
         bounds = ledger.bounds(row, run)
         bounded = min(run.gang_count, -(-pod_limit // run.gang_size))
-        count = min(bounded, *(bound.gangs_that_fit(run.need) for bound in bounds))
-        if count == 0 and passed_over < PASSED_OVER_MAX:
+        count = gangs_that_fit(run, bounds, bounded)
+        if later is not None:
+            promises = later.bounds(row, run)
+            promised = gangs_that_fit(run, promises, run.gang_count)
+            later.take(row, run, promised)
+            count = min(count, promised)
+            bounds += promises
+        if count == 0 and passed_over < PASSED_OVER_MAX and ledger.is_hopeless(row, run):
             never = first_refusal(run, bounds, is_final=True)
             if never is not None:
                 passed_over += 1
@@ -224,8 +207,7 @@ def _admit_queue(
             return
 
 
-@dataclass(slots=True)
-class Bound:
+class Bound(NamedTuple):
     """One rule on one pool: how much it allows, how much is used, how much it may ever allow. ``[R]`` each."""
 
     rule: Rule
@@ -243,41 +225,44 @@ class Bound:
                 if lacking > 0:
                     yield kind, lacking
 
-    def gangs_that_fit(self, need: tuple[int, ...]) -> int:
-        count = UNLIMITED
-        for kind, amount in enumerate(need):
-            if amount > 0 and not (self.skip_cpu and kind == CPU):
-                count = min(count, (self.allowed[kind] - self.used[kind]) // amount)
-        return max(count, 0)
 
-    def refusal(self, run: GangRun, is_final: bool) -> Reason | None:
+def gangs_that_fit(run: GangRun, bounds: Iterable[Bound], at_most: int) -> int:
+    """How many gangs of the run fit all bounds."""
+    count = at_most
+    for _, _, allowed, used, _, skip_cpu in bounds:
         for kind, amount in enumerate(run.need):
-            if amount <= 0 or (self.skip_cpu and kind == CPU):
-                continue
-            allowed, left = self.allowed[kind], self.allowed[kind] - self.used[kind]
-            fails = self.ever is not None and amount > self.ever[kind] if is_final else amount > left
-            if fails:
-                bound = self.ever[kind] if is_final and self.ever is not None else allowed
-                name = RESOURCE_KINDS[kind]
-                return Reason(
-                    self.rule, self.pool_path, name, amount, max(left, 0), bound, run.gang_size, is_final=is_final
-                )
-        return None
+            if amount > 0 and amount * count > allowed[kind] - used[kind] and not (skip_cpu and kind == CPU):
+                count = max((allowed[kind] - used[kind]) // amount, 0)
+        if count == 0:
+            return 0
+    return count
 
 
-def first_refusal(run: GangRun, bounds: Sequence[Bound], is_final: bool) -> Reason | None:
-    return next((reason for bound in bounds if (reason := bound.refusal(run, is_final)) is not None), None)
+def first_refusal(run: GangRun, bounds: Iterable[Bound], is_final: bool) -> Reason | None:
+    """The first rule that one gang of the run fails: now, or whatever becomes free."""
+    for rule, path, allowed, used, ever, skip_cpu in bounds:
+        for kind, amount in enumerate(run.need):
+            if is_final:
+                fails = ever is not None and amount > ever[kind]
+            else:
+                fails = amount > 0 and amount > allowed[kind] - used[kind]
+            if fails and not (skip_cpu and kind == CPU):
+                bound = ever[kind] if is_final and ever is not None else allowed[kind]
+                left, name = max(allowed[kind] - used[kind], 0), RESOURCE_KINDS[kind]
+                return Reason(rule, path, name, amount, left, bound, run.gang_size, is_final=is_final)
+    return None
 
 
 class Ledger:
-    """Usage as it changes during one pass; rows become lists of Python integers when first touched."""
+    """Usage as it changes during one pass. Lists of amounts stay the same objects, so bounds are made once."""
 
-    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage) -> None:
+    def __init__(self, tree: PoolTree, entitlement: Entitlement, usage: Usage, preempts: bool = True) -> None:
         self.tree = tree
+        self._preempts = preempts
         physical = usage.non_slack + usage.slack
         physical[:, CPU] = usage.non_slack[:, CPU]
         physical = tree.roll_up(physical)
-        self._arrays = {
+        arrays = {
             "non_slack": usage.non_slack,
             "slack": usage.slack,
             "non_preemptible": usage.non_preemptible,
@@ -289,50 +274,77 @@ class Ledger:
             "reservation": tree.reservation,
             "controller_limit": tree.controller_limit,
             "capacity": entitlement.total,
+            "ever": np.minimum(tree.limit_above, entitlement.total[0]),
         }
-        self._rows: dict[tuple[str, int], list[int]] = {}
+        # Lists of Python integers: much quicker to read one by one.
+        self._rows: dict[str, list[list[int]]] = {name: array.tolist() for name, array in arrays.items()}
+        self._above: dict[tuple[int, bool], tuple[Bound, ...]] = {}
 
     def amounts(self, name: str, row: int) -> list[int]:
-        found = self._rows.get((name, row))
-        if found is None:
-            found = self._rows[name, row] = self._arrays[name][row].tolist()
-        return found
+        return self._rows[name][row]
 
-    def bounds(self, row: int, run: GangRun) -> list[Bound]:
+    def bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
         """The rules for this run, the pool's own first."""
-        path, limit = self.tree.paths[row], self.amounts("limit", row)
-        bounds = [Bound(Rule.POOL_LIMIT, path, limit, self.amounts("physical", row), limit, run.revocable)]
+        rows, path = self._rows, self.tree.paths[row]
+        limit = rows["limit"][row]
+        bounds = [Bound(Rule.POOL_LIMIT, path, limit, rows["physical"][row], limit, run.revocable)]
         if run.revocable:
-            used, may = self.amounts("slack", row), self.amounts("may_slack", row)
-            bounds.append(Bound(Rule.SLACK_ENTITLEMENT, path, may, used))
+            bounds.append(Bound(Rule.SLACK_ENTITLEMENT, path, rows["may_slack"][row], rows["slack"][row]))
         else:
-            if not run.preemptible:
-                may = self.amounts("reservation", row)
-                bounds.append(Bound(Rule.RESERVATION, path, may, self.amounts("non_preemptible", row), may))
+            if self._preempts and not run.preemptible:
+                may = rows["reservation"][row]
+                bounds.append(Bound(Rule.RESERVATION, path, may, rows["non_preemptible"][row], may))
             if run.is_lone_controller:
-                may = self.amounts("controller_limit", row)
-                bounds.append(Bound(Rule.CONTROLLER_LIMIT, path, may, self.amounts("controller", row), may))
-            used, may = self.amounts("non_slack", row), self.amounts("may_non_slack", row)
-            bounds.append(Bound(Rule.ENTITLEMENT, path, may, used))
-        for above in self.tree.ancestors[row]:
-            rule, allowed = (Rule.POOL_LIMIT, "limit") if above else (Rule.CLUSTER_CAPACITY, "capacity")
-            may, used = self.amounts(allowed, above), self.amounts("physical", above)
-            bounds.append(Bound(rule, self.tree.paths[above], may, used, may, run.revocable))
-        return bounds
+                may = rows["controller_limit"][row]
+                bounds.append(Bound(Rule.CONTROLLER_LIMIT, path, may, rows["controller"][row], may))
+            bounds.append(Bound(Rule.ENTITLEMENT, path, rows["may_non_slack"][row], rows["non_slack"][row]))
+        return (*bounds, *self._bounds_above(self.tree.ancestors[row], run.revocable))
+
+    def _bounds_above(self, rows: Sequence[int], revocable: bool) -> tuple[Bound, ...]:
+        """What all pools below ``rows[0]``, the lowest of these, have in common."""
+        key = (rows[0], revocable)
+        if key not in self._above:
+            found: list[Bound] = []
+            for row in rows:
+                rule, allowed = (Rule.POOL_LIMIT, "limit") if row else (Rule.CLUSTER_CAPACITY, "capacity")
+                may, used = self.amounts(allowed, row), self.amounts("physical", row)
+                found.append(Bound(rule, self.tree.paths[row], may, used, may, revocable))
+            self._above[key] = tuple(found)
+        return self._above[key]
+
+    def is_hopeless(self, row: int, run: GangRun) -> bool:
+        """Whether a gang of the run is larger than some rule may ever allow."""
+        names = ["ever"]
+        if not run.revocable:
+            names += ["reservation"] * (self._preempts and not run.preemptible) + [
+                "controller_limit"
+            ] * run.is_lone_controller
+        for name in names:
+            most = self._rows[name][row]
+            for kind, amount in enumerate(run.need):
+                if amount > most[kind] and not (run.revocable and kind == CPU):
+                    return True
+        return False
 
     def columns(self, row: int, run: GangRun) -> list[tuple[list[int], bool]]:
         """Everything that counts a gang of this run: the amounts used ``[R]``, and whether its cpu is left out."""
-        names = ["slack"] if run.revocable else ["non_slack"]
-        if not run.revocable:
-            names += ["non_preemptible"] * (not run.preemptible) + ["controller"] * run.controller
-        above = (row, *self.tree.ancestors[row])
-        return [(self.amounts(name, row), False) for name in names] + [
-            (self.amounts("physical", at), run.revocable) for at in above
-        ]
+        rows, physical = self._rows, self._rows["physical"]
+        if run.revocable:
+            found = [(rows["slack"][row], False)]
+        else:
+            found = [(rows["non_slack"][row], False)]
+            if not run.preemptible:
+                found.append((rows["non_preemptible"][row], False))
+            if run.controller:
+                found.append((rows["controller"][row], False))
+        found.append((physical[row], run.revocable))
+        found += [(physical[above], run.revocable) for above in self.tree.ancestors[row]]
+        return found
 
     def take(self, row: int, run: GangRun, count: int) -> None:
         """Count ``count`` gangs as admitted; a negative count releases them."""
+        amounts = [(kind, amount * count) for kind, amount in enumerate(run.need) if amount]
         for used, skips_cpu in self.columns(row, run):
-            for kind, amount in enumerate(run.need):
+            for kind, amount in amounts:
                 if not (skips_cpu and kind == CPU):
-                    used[kind] += amount * count
+                    used[kind] += amount

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from peloton.scheduling.admission import Admission, Queues, Usage, admit
+from peloton.scheduling.admission import Admission, GangRun, Queues, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.eviction import Eviction, HeldRun
-from peloton.scheduling.preemption import preempt, without
+from peloton.scheduling.preemption import held_by, preempt
+from peloton.scheduling.reason import Reason
 from peloton.scheduling.tree import Ints, PoolTree
 
 
@@ -17,9 +18,18 @@ class Evictable:
     """What a cycle looks at in which it may evict."""
 
     held: Sequence[HeldRun]  # without what is leaving
-    leaving: Usage  # held by pods that will end anyway, [P,R] as ``Snapshot.usage``, which includes it
+    leaving: Usage  # as ``Snapshot.leaving``, and of all other pods that will end anyway
     due: Set[int]  # rows that have been over their entitlement for long enough
     pod_limit: int  # pods evicted in one cycle, about
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGang:
+    """A gang in a queue that is not to be admitted yet, and why. Nobody looks at it, and others pass it by."""
+
+    row: int
+    run: GangRun
+    reason: Reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +45,10 @@ class Snapshot:
     waiting: Mapping[int, Queues]
     pod_limit: int  # pods admitted in one cycle, about
     begin_at: int = 0  # pool row where the last cycle stopped
-    is_clearing: bool = False  # there are evicted pods that have not left yet
+    leaving: Usage | None = None  # the part of ``usage`` that evicted pods still hold; None: nothing
     evictable: Evictable | None = None  # None: nothing is evicted in this cycle
+    preempts: bool = True  # False: nothing is evicted, ever
+    held: Sequence[HeldGang] = ()  # neither in ``waiting`` nor in ``demand``
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +67,15 @@ def plan_cycle(now: Snapshot) -> Plan:
 
     # 3. Who holds more than that, or less urgent work, and must give it back to somebody who waits?
     evictions: Sequence[Eviction] = ()
+    leaving = now.leaving
     if now.evictable is not None:
-        left = without(now.usage, now.evictable.leaving)
         may = now.evictable
+        left = now.usage.without(may.leaving)
         evictions = preempt(now.tree, entitlement, left, now.waiting, may.held, may.due, may.pod_limit)
+        if evictions:
+            leaving = held_by(evictions, may.leaving)
 
-    # 4. Which gangs may go ahead? What was evicted now is free in a later cycle.
-    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, now.is_clearing)
+    # 4. Which gangs may go ahead? What was evicted now is free in a later cycle, for whom it was evicted.
+    admission = admit(now.tree, entitlement, now.usage, now.waiting, now.pod_limit, now.begin_at, leaving, now.preempts)
 
     return Plan(entitlement, admission, evictions)

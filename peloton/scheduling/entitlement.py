@@ -131,6 +131,8 @@ def fill(level: Level, amounts: Ints, want: Ints, weight: Ints) -> Ints:
     ``amounts`` ``[G,R]``, ``want`` and ``weight`` ``[K,R]``, all >= 0. Gives out everything as long as somebody with a
     weight wants it, and nothing to weight 0.
     """
+    if not want.any():
+        return np.zeros_like(want)
     children, kinds = want.shape
     groups = len(level.starts)
     offsets = np.arange(kinds)[:, None]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from peloton.scheduling.admission import GangRun, Rule, shown_amount
+from peloton.scheduling.admission import GangRun
+from peloton.scheduling.reason import Rule, shown_amount
 
 
 @dataclass(frozen=True, slots=True)

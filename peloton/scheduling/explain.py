@@ -12,8 +12,9 @@ import numpy as np
 
 from peloton.model.ids import JobId
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import GangRun, QueueKind, Reason, Rule, shown_amount
+from peloton.scheduling.admission import GangRun, QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.reason import Reason, Rule, shown_amount
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 HOLDERS_MAX = 3
@@ -75,7 +76,6 @@ def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
     going = {
         (chosen.run.job_id, chosen.run.start): chosen.gang_count for chosen in notes.admitted if chosen.pool == row
     }
-    before: tuple[GangRun, Reason] | None = None  # a head of an earlier queue, which may hold back later ones too
     for kind in QueueKind:
         head = notes.heads.get((row, kind))
         ahead, is_behind = 0, False
@@ -94,13 +94,13 @@ def waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
                 elif head is not None and is_behind:
                     rule = Rule.PRIORITY if head[0].priority > run.priority else Rule.HEAD_OF_LINE
                     reason, blocking = Reason(rule, path, job_id=head[0].job_id), head[1]
-                elif head is None and before is not None:
-                    reason, blocking = Reason(Rule.HEAD_OF_LINE, path, job_id=before[0].job_id), before[1]
                 start, count = run.start + at_once * run.gang_size, run.gang_count - at_once
                 yield Wait(row, path, run, start, count, ahead + at_once, reason, blocking)
                 is_behind = is_behind or is_head
             ahead += run.gang_count
-        before = before or head
+    for gang in now.held:
+        if gang.row == row:
+            yield Wait(row, path, gang.run, gang.run.start, gang.run.gang_count, 0, gang.reason)
 
 
 def holders(now: Snapshot, plan: Plan, wait: Wait, held_in: HeldIn) -> tuple[Holder, ...]:

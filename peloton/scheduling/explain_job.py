@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from peloton.lifecycle.gang import Stage
 from peloton.lifecycle.job import scheduled_count
-from peloton.model.job import JobRecord, JobState
+from peloton.model.job import GangProgress, JobRecord, JobState
 from peloton.model.pod import TERMINAL, PodRecord, PodState
 from peloton.scheduling.explain import Holder, Wait
 from peloton.scheduling.placement import refusing_hosts
+from peloton.scheduling.reason import Rule, shown_amount
 
 _STATES = tuple(PodState)
 _NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
+NO_GANG = GangProgress(0)
 
 
 class Obstacle(StrEnum):
@@ -21,12 +24,14 @@ class Obstacle(StrEnum):
 
     MAXIMUM_RUNNING = "maximum of running instances"
     NO_HOST = "no host"
+    GATHERS = "the other members of the gang"
     SOON = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """``pod_count`` pods outside the queues. ``left`` and ``bound`` are pods, of the maximum of running instances."""
+    """``pod_count`` pods outside the queues. ``left`` and ``bound`` are pods, of the maximum of running instances;
+    of a gang that gathers ``bound`` is its size."""
 
     obstacle: Obstacle
     pod_count: int
@@ -36,18 +41,28 @@ class Apart:
     hosts: tuple[tuple[int, str], ...] = ()  # (how many, the rule that they fail)
 
 
-def apart(job: JobRecord, counts: Mapping[PodState, int], unplaced: tuple[int, str]) -> Iterator[Apart]:
+def apart(
+    job: JobRecord, counts: Mapping[PodState, int], unplaced: tuple[int, str], gang: GangProgress = NO_GANG
+) -> Iterator[Apart]:
     """``counts`` are of now; ``unplaced`` is how many pods placement last left over, and its reason."""
     fresh = counts.get(PodState.INITIALIZED, 0) + max(job.instance_count - sum(counts.values()), 0)
+    gathered = gang.stages.get(Stage.QUEUED, 0)
+    if 0 < gathered < gang.size and sum(gang.stages.values()) == gang.size:
+        who = f"{_instances(gathered)} of the gang of {gang.size}"
+        text = f"{who} not queued before the others have ended: it starts whole"
+        yield Apart(Obstacle.GATHERS, gathered, text, bound=gang.size)
+        fresh = max(fresh - gathered, 0)
     if fresh and job.goal is not JobState.KILLED and job.is_active:
         yield _not_queued(job, fresh, scheduled_count(counts))
     ready = counts.get(PodState.READY, 0)
     if ready:
         _, reason = unplaced
+        is_gang = gang.size > 0 and gang.stages.get(Stage.READY) == gang.size
+        who = f"gang of {gang.size} waits for hosts for all of it; " if is_gang else ""
         if reason:
-            yield Apart(Obstacle.NO_HOST, ready, f"admitted, but {reason}", hosts=refusing_hosts(reason))
+            yield Apart(Obstacle.NO_HOST, ready, f"{who}admitted, but {reason}", hosts=refusing_hosts(reason))
         else:
-            yield Apart(Obstacle.SOON, ready, f"{_instances(ready)} admitted; a host is being looked for")
+            yield Apart(Obstacle.SOON, ready, f"{who}{_instances(ready)} admitted; a host is being looked for")
 
 
 def _not_queued(job: JobRecord, fresh: int, scheduled: int) -> Apart:
@@ -86,6 +101,16 @@ def story(
     if not waiting and not besides and job.goal is not JobState.KILLED:
         started = sum(n for state, n in counts.items() if state not in TERMINAL and state not in _NOT_STARTED)
         yield f"nothing waits: {_instances(started)} on hosts" if started else "nothing waits"
+
+
+def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: int, held_cpu: int) -> Iterator[str]:
+    """For those who wait for slack: how much the hosts have, in thousandths of a cpu, and how much is taken."""
+    if any(wait.cause.rule is Rule.SLACK_ENTITLEMENT for wait, _ in waiting):
+        slack, held = shown_amount("cpu", slack_cpu), shown_amount("cpu", held_cpu)
+        yield (
+            f"revocable instances run on slack, what others hold and do not use: the hosts have cpu {slack} of it, "
+            f"admitted revocable instances hold {held}"
+        )
 
 
 def wait_lines(wait: Wait, who: Sequence[Holder]) -> Iterator[str]:

@@ -34,13 +34,13 @@ from peloton.scheduling.admission import (
     Ledger,
     QueueKind,
     Queues,
-    Rule,
     Usage,
-    first_refusal,
+    gangs_that_fit,
 )
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, Grounds, HeldRun, PreemptionPolicy
-from peloton.scheduling.tree import CPU, Ints, PoolTree
+from peloton.scheduling.reason import Rule
+from peloton.scheduling.tree import CPU, PoolTree
 
 WAITING_RUNS_MAX = 10_000
 """Waiting runs looked at in one round."""
@@ -68,7 +68,7 @@ def preempt(
     due: Set[int],
     pod_limit: int,
 ) -> list[Eviction]:
-    """At most about ``pod_limit`` pods (a gang is never cut) to be evicted.
+    """At most ``pod_limit`` pods to be evicted; a gang that needs more waits until less is lacking.
 
     ``usage`` and ``held`` are without what is leaving already. ``due``: rows that have been over their entitlement for
     long enough. ``waiting`` as for ``admit``.
@@ -84,7 +84,7 @@ def preempt(
                 seen += 1
                 if seen > WAITING_RUNS_MAX:
                     return selection.evictions()
-                is_hopeless = first_refusal(run, selection.ledger.bounds(row, run), is_final=True) is not None
+                is_hopeless = selection.ledger.is_hopeless(row, run)
                 if is_hopeless and passed_over < PASSED_OVER_MAX:
                     passed_over += 1
                 elif is_hopeless or selection.serve(row, run) < run.gang_count:
@@ -114,7 +114,7 @@ class _Selection:
         self.ledger = ledger
         self._pods_left = pod_limit
         self._picks: list[_Pick] = []
-        self._kept: dict[tuple[int, int], tuple[Bound, set[int]]] = {}  # what must hold in the end, and in which kinds
+        self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # what must hold in the end, and in which kinds
         candidates = [_Candidate(one, one.run.gang_count) for one in held if one.run.preemptible]
         candidates.sort(key=lambda one: (_policy(ledger.tree, one).order(one.held), one.held.pool, one.held.run.job_id))
         self._due = [one for one in candidates if one.held.pool in due]
@@ -125,7 +125,7 @@ class _Selection:
     def serve(self, row: int, run: GangRun) -> int:
         """Make room for as many gangs of the run as possible, and count them as admitted; returns how many."""
         bounds = self.ledger.bounds(row, run)
-        count = min(run.gang_count, *(bound.gangs_that_fit(run.need) for bound in bounds))
+        count = gangs_that_fit(run, bounds, run.gang_count)
         self._grant(row, run, count, bounds)
         trial = self._most(row, run, run.gang_count - count, bounds)
         while trial > 0:
@@ -134,7 +134,7 @@ class _Selection:
                 trial //= 2
                 continue
             self._picks += picks
-            self._pods_left = self._left(picks)
+            self._pods_left -= _pods(picks)
             self._grant(row, run, trial, bounds)
             count += trial
             trial = min(trial, self._most(row, run, run.gang_count - count, bounds))
@@ -145,7 +145,7 @@ class _Selection:
             return
         self.ledger.take(row, run, count)
         for bound in bounds:
-            kinds = self._kept.setdefault((id(bound.used), id(bound.allowed)), (bound, set()))[1]
+            kinds = self._kept.setdefault(id(bound.used), {}).setdefault(id(bound.allowed), (bound, set()))[1]
             kinds |= {k for k, amount in enumerate(run.need) if amount and not (bound.skip_cpu and k == CPU)}
 
     def _most(self, row: int, run: GangRun, rest: int, bounds: Sequence[Bound]) -> int:
@@ -161,10 +161,6 @@ class _Selection:
                     freed = sum(one.held.run.need[kind] * one.left for one in own)
                     rest = min(rest, (bound.allowed[kind] - bound.used[kind] + freed) // run.need[kind])
         return max(rest, 0)
-
-    def _left(self, picks: Sequence[_Pick]) -> int:
-        """How many more pods may be evicted."""
-        return self._pods_left - sum(pick.count * pick.candidate.held.run.gang_size for pick in picks)
 
     def _own_columns(self, row: int) -> set[int]:
         return {id(self.ledger.amounts(name, row)) for name in ("non_slack", "slack", "controller", "physical")}
@@ -184,7 +180,7 @@ class _Selection:
         if short:
             self._between(row, run, count, bounds, picks)
             short = _shortages(bounds, run, count)
-        if short:
+        if short or _pods(picks) > self._pods_left:
             self._undo(picks)
             return None
         return picks
@@ -207,7 +203,7 @@ class _Selection:
         is_over: dict[tuple[int, bool], bool] = {}
         useless = 0
         for one in self._due:
-            if not short or self._left(picks) <= 0:
+            if not short:
                 break
             column = (one.held.pool, one.held.run.revocable)
             if column not in is_over:
@@ -232,8 +228,7 @@ class _Selection:
         """Pick as many gangs of the candidate as help; returns whether any does."""
         held, pool = one.held.run, one.held.pool
         helps = self._what_helps(one, short, is_inside)
-        pods_left = self._left(picks)
-        if not helps or pods_left <= 0:
+        if not helps:
             return False
         count = max(-(-lacking // held.need[kind]) for _, kind, lacking in helps)
         bound, kind, _ = helps[0]
@@ -245,7 +240,7 @@ class _Selection:
             name, entitled = _columns(held)
             used, may = self.ledger.amounts(name, pool)[kind], self.ledger.amounts(entitled, pool)[kind]
             rule = Rule.SLACK_ENTITLEMENT if held.revocable else Rule.ENTITLEMENT
-        count = min(count, one.left, -(-pods_left // held.gang_size))
+        count = min(count, one.left)
         paths = self.ledger.tree.paths
         grounds = Grounds(
             rule,
@@ -313,14 +308,11 @@ class _Selection:
     def _room_for(self, pick: _Pick) -> int:
         """How many of the picked gangs may stay although all that were served fit."""
         run, count = pick.candidate.held.run, pick.count
-        counted = {id(used): skips_cpu for used, skips_cpu in self.ledger.columns(pick.candidate.held.pool, run)}
-        for bound, kinds in self._kept.values():
-            skips_cpu = counted.get(id(bound.used))
-            if skips_cpu is None:
-                continue
-            for kind in kinds:
-                if run.need[kind] and not (skips_cpu and kind == CPU):
-                    count = min(count, max(bound.allowed[kind] - bound.used[kind], 0) // run.need[kind])
+        for used, skips_cpu in self.ledger.columns(pick.candidate.held.pool, run):
+            for bound, kinds in self._kept.get(id(used), {}).values():
+                for kind in kinds:
+                    if run.need[kind] and not (skips_cpu and kind == CPU):
+                        count = min(count, max(bound.allowed[kind] - used[kind], 0) // run.need[kind])
         return count
 
 
@@ -338,6 +330,10 @@ def _columns(run: GangRun) -> tuple[str, str]:
     return ("slack", "may_slack") if run.revocable else ("non_slack", "may_non_slack")
 
 
+def _pods(picks: Sequence[_Pick]) -> int:
+    return sum(pick.count * pick.candidate.held.run.gang_size for pick in picks)
+
+
 def _shortages(bounds: Sequence[Bound], run: GangRun, count: int) -> list[Shortage]:
     return [(bound, kind, lacking) for bound in bounds for kind, lacking in bound.short(run.need, count)]
 
@@ -349,11 +345,16 @@ def _eviction(pick: _Pick, kept: int) -> Eviction:
     return Eviction(held.pool, run, held.is_launched, pick.grounds)
 
 
-def without(usage: Usage, leaving: Usage) -> Usage:
-    """What is used when those that are leaving have left."""
-
-    def rest(name: str) -> Ints:
-        amounts: Ints = getattr(usage, name) - getattr(leaving, name)
-        return amounts
-
-    return Usage(rest("non_slack"), rest("slack"), rest("non_preemptible"), rest("controller"))
+def held_by(evictions: Sequence[Eviction], others: Usage) -> Usage:
+    """What the evicted hold, and ``others`` beside them."""
+    held = Usage(
+        *(column.copy() for column in (others.non_slack, others.slack, others.non_preemptible, others.controller))
+    )
+    for one in evictions:
+        amounts = np.multiply(one.run.need, one.run.gang_count)
+        if one.run.revocable:
+            held.slack[one.pool] += amounts
+            continue
+        held.non_slack[one.pool] += amounts
+        held.controller[one.pool] += amounts * one.run.controller
+    return held

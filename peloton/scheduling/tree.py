@@ -70,6 +70,15 @@ class PoolTree:
             chains.append((parent, *chains[parent]))
         return tuple(chains)
 
+    @cached_property
+    def limit_above(self) -> Ints:
+        """[P,R] the lowest of the limits of a pool and of all above it."""
+        lowest = self.limit.copy()
+        for level in self.levels:
+            at = slice(level.begin, level.end)
+            lowest[at] = np.minimum(lowest[at], lowest[self.parent[at]])
+        return lowest
+
     def roll_up(self, amounts: Ints) -> Ints:
         """Own amounts ``[P,R]`` -> sums over each pool's subtree ``[P,R]``."""
         sums = amounts.copy()
@@ -96,16 +105,17 @@ def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
             specs.append(spec)
         row += 1
     parent, depth = np.array(parents, np.int64), np.array(depths, np.int64)
-    reservation = _rows(specs, "reservation", 0)
+    static = ReservationType.STATIC
+    reservation = _rows(0, [tuple([kind.reservation for kind in spec.resources]) for spec in specs])
     return PoolTree(
         ids=tuple(ids),
         paths=tuple(paths),
         parent=parent,
         depth=depth,
         reservation=reservation,
-        limit=_rows(specs, "limit", UNLIMITED),
-        share=_rows(specs, "share", 1),
-        static=_rows(specs, "is_static", 0).astype(np.bool_),
+        limit=_rows(UNLIMITED, [tuple([kind.limit for kind in spec.resources]) for spec in specs]),
+        share=_rows(1, [tuple([kind.share for kind in spec.resources]) for spec in specs]),
+        static=_rows(0, [tuple([kind.type is static for kind in spec.resources]) for spec in specs]).astype(np.bool_),
         slack_limit=_slack_limits(specs, reservation),
         controller_limit=_controller_limits(specs, reservation),
         levels=_levels(parent, depth),
@@ -113,14 +123,8 @@ def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
     )
 
 
-def _rows(specs: list[PoolSpec], field: str, root_value: int) -> Ints:
-    rows = np.empty((len(specs) + 1, KIND_COUNT), np.int64)
-    rows[0] = root_value
-    for row, spec in enumerate(specs, start=1):
-        for kind, resource in enumerate(spec.resources):
-            is_static = int(resource.type is ReservationType.STATIC)
-            rows[row, kind] = is_static if field == "is_static" else getattr(resource, field)
-    return rows
+def _rows(root_value: int, pools: Iterable[tuple[int, ...]]) -> Ints:
+    return np.array([(root_value,) * KIND_COUNT, *pools], np.int64)
 
 
 def _slack_limits(specs: list[PoolSpec], reservation: Ints) -> Ints:

@@ -26,8 +26,8 @@ class HostManagerClient:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
         self._channel = channel
 
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
-        request = pb.AcquireHostsRequest(job_id=job_id, wanted=messages.wanted_to_wire(gangs))
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
+        request = pb.AcquireHostsRequest(job_id=job_id, wanted=messages.wanted_to_wire(gangs), for_gang=for_gang)
         with raising(NAME):
             return messages.lease_from_wire(self._stub().AcquireHosts(request, timeout=CALL_TIMEOUT_S))
 

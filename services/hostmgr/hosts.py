@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, describe, matches
@@ -20,6 +20,8 @@ from peloton.model.resources import RESOURCE_KINDS, Resources
 from services.hostmgr.mesos.resources import Json, OfferedResources, needed
 
 HOSTS_PER_LEASE_MAX = 1_000
+LEASED = "leased to another placement"
+"""Why a host was not taken: the one reason that a lease given back changes."""
 WAITING_JOBS_MAX = 10_000
 
 
@@ -33,6 +35,8 @@ class Agent:
     capacity: Resources
     revocable: Resources
     labels: dict[str, str]
+    process: str = "slave(1)"  # its name at the address
+    revocable_held: Resources = field(default_factory=Resources)
 
 
 @dataclass(slots=True)
@@ -89,8 +93,11 @@ class HostPool:
         self._host_of_offer: dict[str, Hostname] = {}
         self._agents: dict[Hostname, Agent] = {}
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
-        self._lease_of_job: dict[JobId, str] = {}
-        self._waiting: set[JobId] = set()
+        # A job's gang is placed apart from its other pods: placements are known by the job and whether it is its gang.
+        self._lease_of_job: dict[tuple[JobId, bool], str] = {}
+        self._waiting: set[tuple[JobId, bool]] = set()
+        self._waiting_for_leases: set[tuple[JobId, bool]] = set()  # those that found hosts leased
+        self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
 
     # What Mesos says.
 
@@ -116,8 +123,12 @@ class HostPool:
                 host.offers[offer["id"]["value"]] = offer
                 self._host_of_offer[offer["id"]["value"]] = hostname
                 host.recount()
-            waiting, self._waiting = self._waiting, set()
-            return waiting
+            return self._all_who_wait()
+
+    def _all_who_wait(self) -> set[JobId]:
+        waiting, self._waiting = self._waiting, set()
+        self._waiting_for_leases.clear()
+        return {job for job, _ in waiting}
 
     def remove_offer(self, offer_id: str) -> None:
         with self._lock:
@@ -145,8 +156,26 @@ class HostPool:
         with self._lock:
             agents = self._agents.values()
             total = sum((a.capacity for a in agents), Resources())
-            revocable = sum((a.revocable for a in agents), Resources())
-            return total, revocable, len(agents)
+            slack = sum(self._slack_cpu(a) for a in agents)
+            return total, Resources(cpu_milli=slack), len(agents)
+
+    def _slack_cpu(self, agent: Agent) -> int:
+        """Revocable cpu for which pods may be admitted: what they hold where no more may come."""
+        return min(agent.revocable.cpu_milli, self._closed.get(agent.hostname, agent.revocable.cpu_milli))
+
+    def agents(self) -> list[Agent]:
+        """By host name."""
+        with self._lock:
+            return [self._agents[hostname] for hostname in sorted(self._agents)]
+
+    def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> set[JobId]:
+        """These hosts, and no others, take no revocable pods beside those that hold so much cpu there; returns the jobs
+        that may find hosts now."""
+        with self._lock:
+            before, self._closed = self._closed, dict(hosts)
+            if not before.keys() - self._closed.keys():
+                return set()
+            return self._all_who_wait()
 
     def hosts(self) -> list[Host]:
         with self._lock:
@@ -165,26 +194,31 @@ class HostPool:
 
     # Leases.
 
-    def acquire(self, job_id: JobId, wanted: Sequence[tuple[PodShape, int]], now_s: float) -> HostLease:
+    def acquire(
+        self, job_id: JobId, wanted: Sequence[tuple[PodShape, int]], now_s: float, for_gang: bool = False
+    ) -> HostLease:
         """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX. When that is not all of
         them, the job is told once more hosts come in."""
         with self._lock:
             self._expire(now_s)
-            # A job has one placement at a time: an older lease of its is one whose answer got lost.
-            self._free(self._lease_of_job.pop(job_id, ""))
+            # A job, and its gang, has one placement at a time: an older lease is one whose answer got lost.
+            self._free(self._lease_of_job.pop((job_id, for_gang), ""))
             picked: dict[Hostname, _HostOffers] = {}
             rejected: Counter[str] = Counter()
             is_short = False
             for shape, count in wanted:
                 is_short |= not self._pick(shape, count, picked, rejected)
-            lease = HostLease(str(uuid.uuid4()), tuple(_leased(h) for h in picked.values()), dict(rejected))
+            leased = tuple(_leased(host, host.hostname in self._closed) for host in picked.values())
+            lease = HostLease(str(uuid.uuid4()), leased, dict(rejected))
             for host in picked.values():
                 host.lease_id = lease.lease_id
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
-                self._lease_of_job[job_id] = lease.lease_id
+                self._lease_of_job[job_id, for_gang] = lease.lease_id
             if is_short and len(self._waiting) < WAITING_JOBS_MAX:
-                self._waiting.add(job_id)
+                self._waiting.add((job_id, for_gang))
+                if rejected[LEASED]:
+                    self._waiting_for_leases.add((job_id, for_gang))
             return lease
 
     def _pick(self, shape: PodShape, count: int, picked: dict[Hostname, _HostOffers], rejected: Counter[str]) -> bool:
@@ -194,7 +228,10 @@ class HostPool:
             if missing <= 0 or len(picked) >= HOSTS_PER_LEASE_MAX:
                 break
             if host.lease_id:
-                rejected["leased to another placement"] += 1
+                rejected[LEASED] += 1
+                continue
+            if shape.revocable and hostname in self._closed:
+                rejected["closed to revocable pods after it was hot"] += 1
                 continue
             if reason := _unfit(host, shape):
                 rejected[reason] += 1
@@ -223,12 +260,15 @@ class HostPool:
             return claims
 
     def release(self, lease_id: str) -> set[JobId]:
-        """Give a lease back; returns the jobs that may find hosts now."""
+        """Give a lease back; returns the jobs that may find hosts now: not the one that found its hosts too few."""
         with self._lock:
+            holders = {holder for holder, lease in self._lease_of_job.items() if lease == lease_id}
             if not self._free(lease_id):
                 return set()
-            waiting, self._waiting = self._waiting, set()
-            return waiting
+            told = self._waiting_for_leases - holders
+            self._waiting -= told
+            self._waiting_for_leases -= told
+            return {job for job, _ in told}
 
     def _free(self, lease_id: str) -> bool:
         """End a lease; returns whether that made hosts READY."""
@@ -245,8 +285,9 @@ class HostPool:
         self._lease_of_job = {job: lease for job, lease in self._lease_of_job.items() if lease in self._leases}
 
 
-def _leased(host: _HostOffers) -> LeasedHost:
-    return LeasedHost(host.hostname, host.free, host.revocable, host.ports, tuple(sorted(host.labels.items())))
+def _leased(host: _HostOffers, is_closed: bool) -> LeasedHost:
+    revocable = Resources() if is_closed else host.revocable
+    return LeasedHost(host.hostname, host.free, revocable, host.ports, tuple(sorted(host.labels.items())))
 
 
 def _offered(host: _HostOffers, shape: PodShape) -> Resources:

@@ -31,7 +31,6 @@ from services.storage.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
-AGENTS_PERIOD_S = 10.0
 KILL_BATCH = 1_000
 FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
 REJECTED = "REASON_HOST_REJECT_OFFER"
@@ -45,6 +44,7 @@ class HostManagerSettings:
     role: str = "peloton"
     user: str = "root"
     lease_s: float = 30.0
+    agents_period_s: float = 10.0
 
 
 class HostManagerCore:
@@ -159,8 +159,8 @@ class HostManagerCore:
 
     # Leases and launches.
 
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
-        return self.pool.acquire(job_id, gangs, time.monotonic())
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
+        return self.pool.acquire(job_id, gangs, time.monotonic(), for_gang)
 
     def release(self, lease_id: str) -> None:
         self._lifecycles.jobs_changed(self.pool.release(lease_id))
@@ -333,7 +333,7 @@ class HostManagerCore:
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
             is_behind = self._reconciling.is_wanted or self._unsaved_framework_id or self._unused_offers
-            self._look_now.wait(1.0 if is_behind else AGENTS_PERIOD_S)
+            self._look_now.wait(1.0 if is_behind else self._settings.agents_period_s)
             self._stopping.wait(0.2)  # offers of many new agents ask for one look, not for many
 
     def _attempt(self, what: str, chore: Callable[[], None]) -> bool:

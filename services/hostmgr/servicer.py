@@ -29,8 +29,8 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
 
     @answering
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
-        lease = self._core.acquire_hosts(JobId(request.job_id), messages.wanted_from_wire(request.wanted))
-        return messages.lease_to_wire(lease)
+        wanted = messages.wanted_from_wire(request.wanted)
+        return messages.lease_to_wire(self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang))
 
     @answering
     def ReleaseHosts(self, request: pb.ReleaseHostsRequest, context: grpc.ServicerContext) -> pb.ReleaseHostsResponse:

@@ -39,6 +39,7 @@ class LocalSettings:
     simulate: int = 0
     database: str = ""  # empty: SQLite in data_dir
     mesos: str = ""  # host:port of a Mesos master to use instead of the emulated one
+    slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -136,6 +137,9 @@ class LocalCluster:
             "PELOTON_LEADER_TTL_S": "3",
             "PELOTON_PREEMPTION_PERIOD_S": "1",
             "PELOTON_PREEMPTION_ROUNDS": "3",
+            "PELOTON_AGENTS_PERIOD_S": "2",
+            "PELOTON_QOS_PERIOD_S": "2",
+            "PELOTON_QOS_CLOSED_S": "10",
             "PYTHONUNBUFFERED": "1",
             **self.settings.environment,
         }
@@ -150,7 +154,7 @@ class LocalCluster:
 
     def _minicluster_arguments(self) -> list[str]:
         arguments = ["--port", self.mesos.rpartition(":")[2], "--data", str(self.data_dir / "minicluster")]
-        arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S)]
+        arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         if self.settings.simulate:
             return [*arguments, "--simulate", str(self.settings.simulate)]
         return [*arguments, "--hosts", str(self.settings.hosts_file)] if self.settings.hosts_file else arguments

@@ -21,6 +21,9 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--data", type=Path, required=True, help="directory of the sandboxes")
     parser.add_argument("--agent-timeout", type=float, default=75.0, help="seconds until an agent is unreachable")
+    parser.add_argument(
+        "--slack-interval", type=float, default=15.0, help="seconds between estimates of slack, 0 for none (default 15)"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hosts", type=Path, help="YAML list of hosts")
     which.add_argument("--simulate", type=int, metavar="N", help="N agents without processes")
@@ -39,6 +42,7 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         hosts=hosts,
         simulate=options.simulate is not None,
         agent_timeout_s=options.agent_timeout,
+        slack_interval_s=options.slack_interval if options.slack_interval > 0 else None,
     )
 
 

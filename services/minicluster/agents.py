@@ -23,7 +23,7 @@ from services.minicluster.resources import (
 if TYPE_CHECKING:
     from services.minicluster.master import Master
 
-_TOTALS: dict[tuple[float, float, float, int, tuple[tuple[int, int], ...], float], Resources] = {}
+_TOTALS: dict[tuple[float, float, float, int, tuple[tuple[int, int], ...], float | None], Resources] = {}
 
 
 def total_of(spec: HostSpec) -> Resources:
@@ -35,7 +35,7 @@ def total_of(spec: HostSpec) -> Resources:
         rows = ((CPUS, spec.cpus), (GPUS, spec.gpus), (MEM, spec.mem), (DISK, spec.disk))
         if spec.ports:
             total[PORTS] = spec.ports
-        for kind, value in (*rows, (REVOCABLE_CPUS, spec.revocable_cpus)):
+        for kind, value in (*rows, (REVOCABLE_CPUS, spec.revocable_cpus or 0.0)):
             if value:
                 total[kind] = round(value * THOUSAND)
         _TOTALS[key] = total
@@ -57,11 +57,12 @@ class Agents:
         self._kill_later: dict[str, list[Task]] = {}
         self.on_change: Callable[[str, Agent], None] | None = None
 
-    def create(self, spec: HostSpec, port: int) -> Agent:
+    def create(self, spec: HostSpec, port: int, number: int = 1) -> Agent:
+        """Agents that share a port are told apart by their number, as in `slave(2)@127.0.0.1:5050`."""
         agent = Agent(f"{self._master.id}-S{self._count}", spec, total_of(spec))
         self._count += 1
         agent.port = port
-        agent.pid = f"slave(1)@{self._settings.host}:{port}"
+        agent.pid = f"slave({number})@{self._settings.host}:{port}"
         self.known[agent.id] = agent
         self.by_name[spec.name] = agent
         return agent
@@ -202,6 +203,7 @@ class Agents:
         agent.registered = False
         self._offers.remove_agent(agent)
         agent.free = agent.total
+        agent.owed = 0
         for framework in self._master.live.values():
             framework.send(events.failure(agent.id))
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from services.minicluster import sandbox
 from services.minicluster.checks import Checks
 from services.minicluster.clock import Timer
-from services.minicluster.limits import Limits
 from services.minicluster.model import Agent, Task
 from services.minicluster.processes import Processes, exit_message, kill_group
 from services.minicluster.resources import Json
+from services.minicluster.usage import Usage, UsageMonitor
 
 if TYPE_CHECKING:
     from services.minicluster.master import Master
@@ -39,6 +39,7 @@ class Container:
         self.pid: int | None = None
         self.killing = False
         self.ended = False
+        self.last_usage: Usage | None = None
         self._unhealthy = False
         # Set when something other than the framework ends the task: (state, source, reason, message or None).
         self._verdict: tuple[str, str, str, str | None] | None = None
@@ -139,7 +140,7 @@ class Container:
         if failed:
             self._end("TASK_FAILED", "Command exited with status 1")
             return
-        runtime.limits.watch(self)
+        runtime.monitor.watch(self)
         limit = task.info.get("max_completion_time", {}).get("nanoseconds")
         if limit is not None:
             self._later(limit / _NANO, self._too_long)
@@ -148,6 +149,9 @@ class Container:
 
     def _later(self, seconds: float, function: object, *args: object) -> None:
         self._timers.append(self.runtime.clock.call_later(seconds, function, *args))  # type: ignore[arg-type]
+
+    def usage(self) -> Usage | None:
+        return self.last_usage
 
     # end
 
@@ -261,12 +265,12 @@ def _argv(command: Json) -> tuple[list[str], str | None]:
 class RealRuntime:
     """One agent's containers."""
 
-    def __init__(self, master: Master, agent: Agent, processes: Processes, limits: Limits) -> None:
+    def __init__(self, master: Master, agent: Agent, processes: Processes, monitor: UsageMonitor) -> None:
         self.settings = master.settings
         self.clock = master.clock
         self.updates = master.updates
         self.processes = processes
-        self.limits = limits
+        self.monitor = monitor
         self.agent = agent
         self.containers: dict[str, Container] = {}
         self.closed = False
@@ -287,7 +291,7 @@ class RealRuntime:
 
     def ended(self, container: Container) -> None:
         self.containers.pop(container.id, None)
-        self.limits.forget(container)
+        self.monitor.forget(container)
 
     def kill_all(self) -> None:
         for container in list(self.containers.values()):

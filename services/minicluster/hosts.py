@@ -35,19 +35,20 @@ class HostSpec:
     gpus: int = 0
     ports: tuple[tuple[int, int], ...] = DEFAULT_PORTS
     attributes: Mapping[str, str | float] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False)
-    revocable_cpus: float = 0.0
+    # None: as much as the slack that is measured.
+    revocable_cpus: float | None = None
 
 
 def default_hosts() -> tuple[HostSpec, ...]:
-    """The three hosts of the original minicluster, each with 4 revocable cpus."""
-    return tuple(HostSpec(name=f"peloton-mesos-agent{index}", revocable_cpus=4.0) for index in range(3))
+    """The three hosts of the original minicluster."""
+    return tuple(HostSpec(name=f"peloton-mesos-agent{index}") for index in range(3))
 
 
 def simulated_hosts(count: int) -> tuple[HostSpec, ...]:
     """`count` equal hosts sim-00000, sim-00001, ... for the simulate mode."""
     if not 0 < count <= MAX_HOSTS:
         raise ValueError(f"the number of simulated hosts must be between 1 and {MAX_HOSTS}, got {count}")
-    return tuple(HostSpec(name=f"sim-{index:05d}", revocable_cpus=4.0) for index in range(count))
+    return tuple(HostSpec(name=f"sim-{index:05d}") for index in range(count))
 
 
 def load_hosts(path: str | Path) -> tuple[HostSpec, ...]:

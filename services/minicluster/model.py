@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from services.minicluster.clock import Timer
     from services.minicluster.hosts import HostSpec
     from services.minicluster.http import EventStream
+    from services.minicluster.usage import Usage
 
 TERMINAL = frozenset(
     (
@@ -52,6 +53,10 @@ class Runner(Protocol):
     """What runs a task: a real process or a simulated one."""
 
     def kill(self, grace_s: float | None) -> None: ...
+
+    def usage(self) -> Usage | None:
+        """None while nothing has been measured."""
+        ...
 
 
 class Task:
@@ -159,9 +164,9 @@ class Agent:
     """One agent; `free` is what is neither used nor on offer, and shares `total`'s dict while everything is free."""
 
     __slots__ = (
-        "containers", "deactivated", "drain", "executors", "fragment", "free", "gone", "id", "offers", "online", "pid",
-        "port", "registered", "registered_at", "reregistered_at", "runtime", "sleep_epoch", "sleep_until", "spec",
-        "tasks", "timer", "total", "unavailability", "unreachable_at",
+        "containers", "deactivated", "drain", "executors", "fragment", "free", "gone", "id", "offers", "online", "owed",
+        "pid", "port", "registered", "registered_at", "reregistered_at", "runtime", "sleep_epoch", "sleep_until",
+        "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
     )  # fmt: skip
 
     def __init__(self, id_: str, spec: HostSpec, total: Resources) -> None:
@@ -169,6 +174,8 @@ class Agent:
         self.spec = spec
         self.total = total
         self.free = total
+        # Revocable cpu (thousandths) that is allocated beyond the total: slack has shrunk since.
+        self.owed = 0
         self.port = 0
         self.pid = ""
         # `online`: the agent process runs and holds its connection; `registered`: the master counts it as an agent.

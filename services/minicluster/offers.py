@@ -10,7 +10,7 @@ from services.minicluster import constraints, events
 from services.minicluster.allocator import Sorter, allocatable, blocked_until, offerable
 from services.minicluster.clock import Clock
 from services.minicluster.model import Agent, Filter, Framework, Offer
-from services.minicluster.resources import Resources, added, scalars, taken
+from services.minicluster.resources import CPUS, REVOCABLE_CPUS, Resources, added, scalars, taken
 from services.minicluster.settings import MiniclusterSettings
 
 FOREVER = float("inf")
@@ -78,6 +78,27 @@ class Offers:
         agent.total = total
         agent.free = _ordered(free, total)
         agent.sleep_epoch = -1
+
+    def set_revocable(self, agent: Agent, amount: int) -> None:
+        """The agent has this much revocable cpu now. As in Mesos offers that contain some are rescinded, and what is
+        allocated beyond the new amount stays until it ends."""
+        before = agent.total.get(REVOCABLE_CPUS, 0)
+        if amount == before:
+            return
+        for offer in list((agent.offers or {}).values()):
+            if REVOCABLE_CPUS in offer.resources:
+                self.rescind(offer)
+        have = agent.free.get(REVOCABLE_CPUS, 0)
+        assert isinstance(before, int)
+        assert isinstance(have, int)
+        balance = have - agent.owed + amount - before
+        agent.owed = max(0, -balance)
+        agent.total = _with_revocable(agent.total, amount)
+        agent.free = _ordered(_with_revocable(agent.free, max(0, balance)), agent.total)
+        agent.sleep_epoch = -1
+        if agent.id in self.agents:
+            self._totals[CPUS.name] = self._totals.get(CPUS.name, 0) + amount - before
+            self.trigger(agent)
 
     # allocation runs
 
@@ -226,6 +247,12 @@ class Offers:
             return
         self.roles.released(role, resources)
         self._sorter(role).released(framework_id, resources)
+        freed = resources.get(REVOCABLE_CPUS, 0) if agent.owed else 0
+        if freed:
+            assert isinstance(freed, int)
+            paid = min(freed, agent.owed)
+            agent.owed -= paid
+            resources = _with_revocable(resources, freed - paid)
         agent.free = _ordered(added(agent.free, resources), agent.total)
         agent.sleep_epoch = -1
 
@@ -233,6 +260,12 @@ class Offers:
         """Count resources as used outside an offer, as when an agent returns with its tasks."""
         self.roles.allocated(role, resources)
         self._sorter(role).allocated(framework_id, resources)
+        wanted, have = resources.get(REVOCABLE_CPUS, 0), agent.free.get(REVOCABLE_CPUS, 0)
+        assert isinstance(wanted, int)
+        assert isinstance(have, int)
+        if wanted > have:  # slack shrank while the agent was away
+            agent.owed += wanted - have
+            resources = _with_revocable(resources, have)
         agent.free = taken(agent.free, resources)
 
     def refuse(self, framework: Framework, agent: Agent, role: str, resources: Resources, seconds: float) -> None:
@@ -248,6 +281,11 @@ class Offers:
             self.discard(offer)
         for role in framework.roles:
             self._sorter(role).remove(framework.id)
+
+
+def _with_revocable(resources: Resources, amount: int) -> Resources:
+    others = {kind: value for kind, value in resources.items() if kind is not REVOCABLE_CPUS}
+    return {**others, REVOCABLE_CPUS: amount} if amount else others
 
 
 def _ordered(free: Resources, total: Resources) -> Resources:

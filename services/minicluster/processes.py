@@ -11,7 +11,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +75,11 @@ class Processes:
             if pgid.isdigit():
                 (groups.add if op == "+" else groups.discard)(int(pgid))
         mark = f"{MARK}={self._data}".encode()
-        for pid, session, _ in process_table():
-            if session in groups:
+        for process in process_table():
+            if process.session in groups:
                 with contextlib.suppress(OSError):
-                    if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                        os.kill(pid, signal.SIGKILL)
+                    if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                        os.kill(process.pid, signal.SIGKILL)
 
     def _note(self, op: str, pgid: int) -> None:
         line = f"{op} {pgid}\n"
@@ -168,9 +168,19 @@ def kill_group(pgid: int, number: int) -> None:
         os.killpg(pgid, number)
 
 
-def process_table() -> list[tuple[int, int, int]]:
-    """(pid, session, resident bytes) of every process on the machine."""
-    page = os.sysconf("SC_PAGE_SIZE")
+class Process(NamedTuple):
+    """One process as /proc shows it; cpu seconds include children that have ended and were waited for."""
+
+    pid: int
+    session: int
+    resident: int
+    user_s: float
+    system_s: float
+
+
+def process_table() -> list[Process]:
+    """Every process on the machine."""
+    page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     rows = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -180,7 +190,8 @@ def process_table() -> list[tuple[int, int, int]]:
                 fields = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        rows.append((int(name), int(fields[3]), int(fields[21]) * page))
+        user, system = int(fields[11]) + int(fields[13]), int(fields[12]) + int(fields[14])
+        rows.append(Process(int(name), int(fields[3]), int(fields[21]) * page, user / tick, system / tick))
     return rows
 
 

@@ -9,13 +9,13 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from services.minicluster import state_v0
+from services.minicluster import state_v0, statistics
 from services.minicluster.clock import Clock
 from services.minicluster.drills import Drills
+from services.minicluster.estimator import Estimator
 from services.minicluster.executor import RealRuntime
 from services.minicluster.files import Files
 from services.minicluster.http import HttpServer, Request, Response, json_page, not_found, plain
-from services.minicluster.limits import Limits
 from services.minicluster.master import VERSION, Master
 from services.minicluster.model import Agent
 from services.minicluster.operator_api import OperatorApi
@@ -23,6 +23,7 @@ from services.minicluster.processes import Processes
 from services.minicluster.scheduler_api import SchedulerApi, method_fault
 from services.minicluster.settings import MiniclusterSettings
 from services.minicluster.simulated import SimulatedRuntime
+from services.minicluster.usage import UsageMonitor
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class AgentServer:
             return json_page(orjson.dumps(VERSION))
         if path in ("/state", "/state.json"):
             return json_page(orjson.dumps(state_v0.agent_state(self._master, self.agent, VERSION)))
+        if path in statistics.PATHS:
+            return json_page(orjson.dumps(statistics.page(self.agent, path)))
         if path.startswith("/files/"):
             return self._files.handle(request)
         return not_found()
@@ -84,18 +87,19 @@ class Minicluster:
         self.master.start(loop, self._http.port)
         if self.settings.simulate:
             runtime = SimulatedRuntime(self.master)
-            for spec in self.settings.hosts:
-                agent = self.master.agents.create(spec, self._http.port)
+            for number, spec in enumerate(self.settings.hosts, 1):
+                agent = self.master.agents.create(spec, self._http.port, number)
                 agent.runtime = runtime
                 self.master.agents.register(agent)
         else:
             await self._start_real(loop)
+        Estimator(self.master).start()
         log.info("minicluster with %d agents on port %d", len(self.settings.hosts), self.port)
 
     async def _start_real(self, loop: asyncio.AbstractEventLoop) -> None:
         self._processes = Processes(self.settings.data_dir)
         self._processes.start(loop)
-        limits = Limits(self.settings, self.clock)
+        monitor = UsageMonitor(self.settings, self.clock)
         ports = self.settings.agent_ports
         for index, spec in enumerate(self.settings.hosts):
             server = AgentServer(self.master)
@@ -103,7 +107,7 @@ class Minicluster:
             self._agent_servers.append(server)
             agent = self.master.agents.create(spec, server.http.port)
             server.attach(agent)
-            agent.runtime = RealRuntime(self.master, agent, self._processes, limits)
+            agent.runtime = RealRuntime(self.master, agent, self._processes, monitor)
             self.master.agents.register(agent)
 
     async def stop(self) -> None:
@@ -124,12 +128,25 @@ class Minicluster:
             return self._scheduler.handle(request)
         if path.startswith("/minicluster/"):
             return self._drills.handle(request)
+        if path.startswith("/slave("):
+            return self._simulated_agent(unquote(path))
         path = path.removeprefix("/master")
         if path == "/api/v1/scheduler":
             return self._scheduler.handle(request)
         if path == "/api/v1":
             return self._operator.handle(request)
         return self._get(path, request)
+
+    def _simulated_agent(self, path: str) -> Response:
+        """Simulated agents have no port of their own: `/slave(2)/containers` is of the second."""
+        name, _, rest = path.removeprefix("/slave(").partition(")")
+        agents = list(self.master.agents.by_name.values()) if self.settings.simulate else []
+        if not name.isdigit() or not 0 < int(name) <= len(agents) or rest not in statistics.PATHS:
+            return not_found()
+        agent = agents[int(name) - 1]
+        if not agent.online:
+            return plain(503, "Agent has not finished recovery")
+        return json_page(orjson.dumps(statistics.page(agent, rest)))
 
     def _get(self, path: str, request: Request) -> Response:
         master = self.master

@@ -36,7 +36,10 @@ class MiniclusterSettings:
     # True: tasks run as CommandInfo.user / FrameworkInfo.user and an unknown user fails the task.
     switch_user: bool = False
     enforce_limits: bool = True
-    limits_interval_s: float = 1.0
+    usage_interval_s: float = 1.0
+    # Between estimates of slack (Mesos: --oversubscribed_resources_interval=15secs); None: no estimator, as in Mesos
+    # without one. Hosts with a fixed amount of revocable cpus keep it.
+    slack_interval_s: float | None = None
     agent_ports: tuple[int, ...] = ()
     time_scale: float = 1.0
     seed: int = 0

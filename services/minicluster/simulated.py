@@ -8,58 +8,77 @@ from typing import TYPE_CHECKING
 
 from services.minicluster.clock import Timer
 from services.minicluster.model import Task
-from services.minicluster.resources import Json
+from services.minicluster.resources import THOUSAND, Json, scalars
+from services.minicluster.usage import Usage
 
 if TYPE_CHECKING:
     from services.minicluster.master import Master
 
 SECONDS_VARIABLE = "PELOTON_SIMULATE_SECONDS"
+SHARE_VARIABLE = "PELOTON_SIMULATE_SHARE"
 
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
 _EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
 
 
 class Behaviour:
-    """What a simulated command does: run for `seconds`, then exit with `code`."""
+    """What a simulated command does: run for `seconds` on this `share` of its cpu and memory, then exit with `code`."""
 
-    __slots__ = ("code", "seconds")
+    __slots__ = ("code", "seconds", "share")
 
-    def __init__(self, seconds: float, code: int) -> None:
+    def __init__(self, seconds: float, code: int, share: float = 1.0) -> None:
         self.seconds = seconds
         self.code = code
+        self.share = share
 
 
 def behaviour(command: Json) -> Behaviour:
-    """PELOTON_SIMULATE_SECONDS of the environment, else the sum of all `sleep N`; code of a final `exit N`."""
+    """PELOTON_SIMULATE_SECONDS of the environment, else the sum of all `sleep N`; code of a final `exit N`; all of what
+    it asks for is in use unless PELOTON_SIMULATE_SHARE says which part."""
     words = [command.get("value", "")]
     if command.get("shell") is False:
         words.extend(command.get("arguments", ()))
     text = " ".join(words)
-    seconds: float | None = None
-    for entry in command.get("environment", {}).get("variables", ()):
-        if entry["name"] == SECONDS_VARIABLE:
-            try:
-                seconds = max(0.0, float(entry.get("value", "")))
-            except ValueError:
-                seconds = None
+    seconds = _number(command, SECONDS_VARIABLE)
     if seconds is None:
         seconds = sum(float(found) for found in _SLEEP.findall(text))
+    share = _number(command, SHARE_VARIABLE)
     found = _EXIT.search(text)
-    return Behaviour(seconds, int(found.group(1)) & 255 if found else 0)
+    return Behaviour(seconds, int(found.group(1)) & 255 if found else 0, 1.0 if share is None else share)
+
+
+def _number(command: Json, variable: str) -> float | None:
+    """The last value of the variable if it is a number, at least 0."""
+    for entry in reversed(command.get("environment", {}).get("variables", ())):
+        if entry["name"] == variable:
+            try:
+                return max(0.0, float(entry.get("value", "")))
+            except ValueError:
+                return None
+    return None
 
 
 class SimulatedTask:
-    """The runner of one task; `timer` is its end, or None before the end is scheduled."""
+    """The runner of one task; `timer` is its end."""
 
-    __slots__ = ("_runtime", "_task", "_timer")
+    __slots__ = ("_runtime", "_share", "_started_s", "_task", "_timer")
 
-    def __init__(self, runtime: SimulatedRuntime, task: Task, timer: Timer) -> None:
+    def __init__(self, runtime: SimulatedRuntime, task: Task, timer: Timer, share: float) -> None:
         self._runtime = runtime
         self._task = task
         self._timer = timer
+        self._share = share
+        self._started_s = runtime.clock.wall()
 
     def cancel(self) -> None:
         self._timer.cancel()
+
+    def usage(self) -> Usage:
+        """Steady use of its share from the start."""
+        amounts, now_s = scalars(self._task.resources), self._runtime.clock.wall()
+        cpus, memory_mb = amounts.get("cpus", 0) / THOUSAND, amounts.get("mem", 0) / THOUSAND
+        cpu_s = cpus * self._share * (now_s - self._started_s)
+        return Usage(cpu_s, 0.0, int(memory_mb * self._share * 2**20), now_s)
 
     def kill(self, grace_s: float | None) -> None:
         self._timer.cancel()
@@ -72,18 +91,18 @@ class SimulatedTask:
 class SimulatedRuntime:
     """Shared by all simulated agents: everything it needs to know is in the task."""
 
-    __slots__ = ("_clock", "_updates")
+    __slots__ = ("_updates", "clock")
 
     def __init__(self, master: Master) -> None:
-        self._clock = master.clock
+        self.clock = master.clock
         self._updates = master.updates
 
     def launch(self, task: Task) -> None:
         plan = behaviour(task.info.get("command", {}))
         address = {"ip_addresses": [{"protocol": "IPv4", "ip_address": "127.0.0.1"}]}
         task.container = {"container_id": {"value": str(uuid.uuid4())}, "network_infos": [address]}
-        timer = self._clock.call_later(plan.seconds, self._end, task, plan.code)
-        task.runner = SimulatedTask(self, task, timer)
+        timer = self.clock.call_later(plan.seconds, self._end, task, plan.code)
+        task.runner = SimulatedTask(self, task, timer, plan.share)
         self.report(task, "TASK_RUNNING")
 
     def _end(self, task: Task, code: int) -> None:

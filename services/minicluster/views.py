@@ -129,9 +129,9 @@ def _by_role(resources: dict[str, Resources]) -> list[Json]:
 
 
 def agent_info(agent: Agent, as_event: bool = False) -> Json:
-    # As the agent was started, whatever has been reserved since.
+    # As the agent was started, whatever has been reserved since; revocable resources are told apart from them.
     started = total_of(agent.spec)
-    plain = {kind: value for kind, value in started.items() if kind is not PORTS}
+    plain = {kind: value for kind, value in started.items() if kind is not PORTS and not kind.revocable}
     if PORTS in started:
         plain[PORTS] = started[PORTS]
     result: Json = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import grpc
 
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from services.grpc_errors import raising
 
 CALL_TIMEOUT_S = 30.0
@@ -31,10 +31,20 @@ class ResourceManagerClient:
         with raising(NAME):
             return self._stub().KillQueued(pb.KillQueuedRequest(job_id=job_id), timeout=CALL_TIMEOUT_S).killed
 
+    def requeue_gang(self, job_id: JobId, reason: str) -> None:
+        with raising(NAME):
+            self._stub().RequeueGang(pb.RequeueGangRequest(job_id=job_id, reason=reason), timeout=CALL_TIMEOUT_S)
+
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         request = pb.NoteUnplacedRequest(job_id=job_id, count=count, reason=reason)
         with raising(NAME):
             self._stub().NoteUnplaced(request, timeout=CALL_TIMEOUT_S)
+
+    def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
+        """Implements ``ports.Evictor``."""
+        request = pb.EvictRequest(pods=[pb.EvictRequest.Pod(pod_id=str(pod), message=text) for pod, text in pods])
+        with raising(NAME):
+            return self._stub().Evict(request, timeout=CALL_TIMEOUT_S).evicted
 
     def _stub(self) -> resmgr_pb2_grpc.AdmissionStub:
         return resmgr_pb2_grpc.AdmissionStub(self._channel())

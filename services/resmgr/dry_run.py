@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,20 +17,60 @@ from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, ShapeRange
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
+from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Held
+from peloton.scheduling.preemption import over_entitled
 from services.resmgr.ledger import IS_ALLOCATED, Footprint, JobLedger
+from services.resmgr.preemption import evictable, questioned_jobs
 from services.resmgr.queues import WaitingRuns
 from services.resmgr.state import ResmgrState
+from services.storage.gateway import HeldRange
 
 PLANNED_PODS_MAX = 2**40
 """A question is not cut where a cycle is: everything that fits now is told."""
 INSTANCES_MAX = 100_000
 
 
-def look(state: ResmgrState) -> tuple[Snapshot, Plan]:
+def look(state: ResmgrState, now_ns: int) -> tuple[Snapshot, Plan]:
     """What the next cycle would do, were there no bound on its pods. Valid until the next event."""
-    now = state.snapshot(PLANNED_PODS_MAX)
+    now = state.snapshot(PLANNED_PODS_MAX, now_ns)
     return now, plan_cycle(now)
+
+
+def questioned(state: ResmgrState, now_ns: int) -> list[JobId]:
+    """Whose pods ``evictions`` must know."""
+    if not state.preempts:
+        return []
+    now, plan = look(state, now_ns)
+    return questioned_jobs(state, _due(now, plan), plan.admission)
+
+
+def evictions(state: ResmgrState, held: Mapping[JobId, Sequence[HeldRange]], now_ns: int) -> Sequence[Eviction]:
+    """What the rounds of preemption would evict if nothing else changed: every pool that is above its entitlement
+    counts as having been so for long enough."""
+    if not held:
+        return ()
+    now, plan = look(state, now_ns)
+    may = evictable(state, held, _due(now, plan), PLANNED_PODS_MAX)
+    return plan_cycle(replace(now, evictable=may)).evictions
+
+
+def beyond(evictions: Iterable[Eviction], others: Iterable[Eviction]) -> Iterator[Eviction]:
+    """Without the gangs that the others evict as well: of each run the last ones."""
+    spans: dict[JobId, list[range]] = {}
+    for one in others:
+        spans.setdefault(one.run.job_id, []).append(range(one.run.start, one.run.start + one.run.pod_count))
+    for one in evictions:
+        run = one.run
+        starts = range(run.start, run.start + run.pod_count, run.gang_size)
+        count = sum(not any(start in span for span in spans.get(run.job_id, ())) for start in starts)
+        if count:
+            yield replace(one, run=replace(run, gang_count=count))
+
+
+def _due(now: Snapshot, plan: Plan) -> frozenset[int]:
+    left = now.usage.without(now.leaving) if now.leaving else now.usage
+    return frozenset(over_entitled(now.tree, plan.entitlement, left))
 
 
 def with_pool(state: ResmgrState, pool: PoolSpec) -> ResmgrState:

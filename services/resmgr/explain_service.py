@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from itertools import islice
 from typing import Any, TypeVar
@@ -21,20 +21,22 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument, NotFound, PelotonError
-from peloton.model.ids import RespoolId, new_job_id, parse_job_id
+from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord
-from peloton.model.pod import PodState
+from peloton.model.pod import PodState, ShapeRange
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
-from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, story, wait_lines
+from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, slack_line, story, wait_lines
+from peloton.scheduling.tree import CPU
+from services.resmgr import dry_run, pools
 from services.resmgr import explain_wire as wire
-from services.resmgr import pools
-from services.resmgr.dry_run import held_in, look, planned_job, with_job, with_pool
-from services.resmgr.explain_text import plan_lines, pool_lines
+from services.resmgr.dry_run import beyond, evictions, held_in, planned_job, questioned, with_job, with_pool
+from services.resmgr.explain_text import eviction_lines, plan_lines, pool_lines
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import AdmissionRecords
 from services.resmgr.state import ResmgrState
+from services.storage.gateway import HeldRange
 
 Context = grpc.aio.ServicerContext[object, object]
 T = TypeVar("T")
@@ -46,6 +48,7 @@ HEADS_MAX = 100
 FAILURES_MAX = 5
 """Failed pods of one job that are told."""
 
+HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 Found = tuple[Wait, tuple[Holder, ...]]
 
 
@@ -80,15 +83,16 @@ class ExplainService:
         if job is None:
             raise NotFound(f"job {job_id} not found")
         counts = await asyncio.to_thread(self._records.pod_counts, job_id)
+        gang = await asyncio.to_thread(self._records.gang, job_id)
         failures = [] if job.is_active else await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX)
         waiting: list[Found] = []
         besides: list[Apart] = []
         if job.is_active:
             state = await self._state()
-            waiting = _waiting(state, job, *look(state))
-            besides = list(apart(job, counts, state.unplaced(job_id)))
+            waiting = _waiting(state, job, *self._look(state))
+            besides = list(apart(job, counts, state.unplaced(job_id), gang))
         path = self._loop.state.path_of(job.respool_id)
-        lines = list(story(job, counts, waiting, besides, failures))
+        lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
             lines.append(f"{more} more instances are in the queue")
@@ -111,7 +115,7 @@ class ExplainService:
             row = state.tree.row[pools.find(state, path)]
         except NotFound:
             raise NotFound(f"resource pool {path} not found") from None
-        now, plan = look(state)
+        now, plan = self._look(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
         owed = loans(now, row)
         answer = pb.PoolWhyResponse(
@@ -128,7 +132,7 @@ class ExplainService:
     @_refusing
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()
-        nodes = wire.PoolNodes(*look(state))  # copies: the rest needs no event loop
+        nodes = wire.PoolNodes(*self._look(state))  # copies: the rest needs no event loop
         return pb.PoolTreeResponse(pools=await asyncio.to_thread(nodes.in_order))
 
     @_refusing
@@ -140,19 +144,37 @@ class ExplainService:
         known = _pool_named(state, config)
         pool_id = known or RespoolId(str(uuid.uuid4()))
         pools.check_config(state, pool_id, config, state.pools)
-        other = with_pool(state, pools.pool_spec(pool_id, config))
-        answer = wire.pool_plan(look(state), look(other), other.path_of(pool_id), is_new=known is None)
-        answer.text = "\n".join(plan_lines(answer))
-        return answer
+        spec, now_ns = pools.pool_spec(pool_id, config), self._loop.clock_ns()
+
+        def plan(state: ResmgrState, held: HeldRanges) -> pb.PoolPlanResponse:
+            other = with_pool(state, spec)
+            answer = wire.pool_plan(self._look(state), self._look(other), other.path_of(pool_id), is_new=known is None)
+            more = beyond(evictions(other, held, now_ns), evictions(state, held, now_ns))
+            answer.evictions.extend(wire.planned_evictions(more, self._loop.settings))
+            answer.text = "\n".join(plan_lines(answer))
+            return answer
+
+        return await self._loop.look_at_held(lambda state: questioned(with_pool(state, spec), now_ns), plan)
 
     @_refusing
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
         if not request.HasField("config"):
             raise InvalidArgument("job config cannot be <nil>")
         job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
-        state = await self._state()
+        await self._state()
+        now_ns = self._loop.clock_ns()
+        return await self._loop.look_at_held(
+            lambda state: questioned(with_job(state, job, shapes)[0], now_ns),
+            lambda state, held: self._job_plan(state, held, job, shapes),
+        )
+
+    def _job_plan(
+        self, state: ResmgrState, held: HeldRanges, job: JobRecord, shapes: Sequence[ShapeRange]
+    ) -> pb.JobPlanResponse:
         other, held_back = with_job(state, job, shapes)
-        now, plan = look(other)
+        now, plan = self._look(other)
+        mine_only = [one for one in evictions(other, held, self._loop.clock_ns()) if one.grounds.for_job == job.job_id]
+        leave = list(wire.planned_evictions(mine_only, self._loop.settings, job.job_id))
         mine = [chosen for chosen in plan.admission.admitted if chosen.run.job_id == job.job_id]
         waiting = [found for found in _waiting(other, job, now, plan) if not _goes_now(found[0], plan)]
         admitted = sum(chosen.gang_count * chosen.run.gang_size for chosen in mine)
@@ -162,7 +184,9 @@ class ExplainService:
         path = other.path_of(job.respool_id)
         lines = [f"In pool {path} {admitted} of {job.instance_count} instances would be admitted now."]
         lines += [f"  {line}" for found in waiting for line in wait_lines(*found)]
+        lines += [f"  {line}" for line in _slack(other, waiting)]
         lines += [f"  {one.text}" for one in besides]
+        lines += [f"  {line}" for line in eviction_lines(leave)]
         return pb.JobPlanResponse(
             poolPath=path,
             admittedInstances=admitted,
@@ -170,8 +194,12 @@ class ExplainService:
             heldBackInstances=held_back,
             waiting=[wire.waiting_gangs(*found) for found in waiting],
             reasons=[wire.apart_reason(one) for one in besides],
+            evictions=leave,
             text="\n".join(lines),
         )
+
+    def _look(self, state: ResmgrState) -> tuple[Snapshot, Plan]:
+        return dry_run.look(state, self._loop.clock_ns())
 
     async def _state(self) -> ResmgrState:
         """Of now. Raises Unavailable while the capacity of the cluster is not known."""
@@ -190,6 +218,10 @@ def _waiting(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> l
     return [(wait, holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
 
 
+def _slack(state: ResmgrState, waiting: list[Found]) -> Iterable[str]:
+    return slack_line(waiting, state.slack_cpu, int(state.accounts.slack[:, CPU].sum()))
+
+
 def _goes_now(wait: Wait, plan: Plan) -> bool:
     return any(
         (chosen.run.job_id, chosen.run.start) == (wait.run.job_id, wait.start) for chosen in plan.admission.admitted
@@ -199,7 +231,7 @@ def _goes_now(wait: Wait, plan: Plan) -> bool:
 def _heads(state: ResmgrState, now: Snapshot, plan: Plan, above: int) -> Iterable[tuple[pb.QueueHead, Found]]:
     """The first waiting gangs of each queue in and below a pool; those that go at once only where nobody waits."""
     held = held_in(state)
-    for row in sorted(now.waiting):
+    for row in sorted(now.waiting.keys() | {gang.row for gang in now.held}):
         if row != above and above not in now.tree.ancestors[row]:
             continue
         found: dict[QueueKind, list[Wait]] = {}

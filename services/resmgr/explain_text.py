@@ -69,6 +69,18 @@ def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:
             for a in answer.admitted
         ],
     )
+    yield from _section(
+        "Instances that would be evicted:", "No instance would be evicted.", list(eviction_lines(answer.evictions))
+    )
+
+
+def eviction_lines(evictions: Iterable[pb.PlannedEviction]) -> Iterator[str]:
+    """When, which instances, and on what grounds."""
+    for one in evictions:
+        last = one.firstInstance + one.instanceCount - 1
+        which = f"instances {one.firstInstance}-{last}" if one.instanceCount > 1 else f"instance {last}"
+        when = "the next round" if one.rounds == 1 else f"{one.rounds} rounds"
+        yield f"after {when} of preemption ({one.withinS:g} s), {which} of job {one.jobId.value}: {one.text}"
 
 
 def _section(title: str, otherwise: str, lines: Sequence[str]) -> Iterator[str]:

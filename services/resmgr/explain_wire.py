@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from peloton.api.v0.explain import explain_pb2 as pb
@@ -12,15 +12,20 @@ from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.scheduling.admission import GangRun, QueueKind, Reason, Rule
+from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Wait, physical
 from peloton.scheduling.explain_job import Apart, Obstacle, reason_text
+from peloton.scheduling.reason import Reason, Rule
+from services.resmgr.loop import LoopSettings
 from services.resmgr.pools import SHARE_UNITS, UNITS
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
 ADMITTED_MAX = 100
 """Jobs that a plan lists."""
+EVICTIONS_MAX = 100
+"""Runs of pods that a plan lists."""
 RULES = {
     Rule.POOL_LIMIT: pb.RULE_POOL_LIMIT,
     Rule.ENTITLEMENT: pb.RULE_ENTITLEMENT,
@@ -32,10 +37,12 @@ RULES = {
     Rule.PRIORITY: pb.RULE_PRIORITY,
     Rule.BATCH_BOUND: pb.RULE_NEXT_CYCLE,
     Rule.NO_CYCLE: pb.RULE_NEXT_CYCLE,
+    Rule.HELD_BACK: pb.RULE_HELD_BACK,
 }
 OBSTACLES = {
     Obstacle.MAXIMUM_RUNNING: pb.RULE_MAXIMUM_RUNNING_INSTANCES,
     Obstacle.NO_HOST: pb.RULE_NO_HOST,
+    Obstacle.GATHERS: pb.RULE_GANG_GATHERS,
     Obstacle.SOON: pb.RULE_NEXT_CYCLE,
 }
 
@@ -122,11 +129,12 @@ class PoolNodes:
         }
         self._columns["reservation"][0] = self._columns["limit"][0] = now.capacity
         self._queued = [(0, 0)] * len(tree.ids)
-        for row, queues in now.waiting.items():
-            runs = [run for queue in queues.values() for run in queue]
+        queued = [(row, run) for row, queues in now.waiting.items() for queue in queues.values() for run in queue]
+        queued += [(gang.row, gang.run) for gang in now.held]
+        for row, run in queued:
             for at in (row, *tree.ancestors[row]):
                 gangs, pods = self._queued[at]
-                self._queued[at] = (gangs + gang_count(runs), pods + sum(run.pod_count for run in runs))
+                self._queued[at] = (gangs + run.gang_count, pods + run.pod_count)
 
     def node(self, row: int) -> pb.PoolNode:
         tree = self._tree
@@ -154,10 +162,6 @@ class PoolNodes:
             type=respool_pb2.STATIC if tree.static[row, kind] else respool_pb2.ELASTIC,
             **{column: amount(name, int(values[row, kind])) for column, values in self._columns.items()},
         )
-
-
-def gang_count(runs: Iterable[GangRun]) -> int:
-    return sum(run.gang_count for run in runs)
 
 
 def pool_plan(
@@ -189,6 +193,26 @@ def pool_plan(
             gangCountBefore=without.get((job_id, pool_path, size), 0),
         )
     return answer
+
+
+def planned_evictions(
+    evictions: Iterable[Eviction], rules: LoopSettings, planned_job: str = ""
+) -> Iterator[pb.PlannedEviction]:
+    """``planned_job``: the id of a job that is not there, and stays unnamed."""
+    for one in islice(evictions, EVICTIONS_MAX):
+        why, rounds = one.grounds, 1 if one.grounds.is_inside else rules.sustained_over_count
+        is_planned = why.for_job == planned_job
+        yield pb.PlannedEviction(
+            jobId=JobID(value=one.run.job_id),
+            poolPath=why.pool_path,
+            firstInstance=one.run.start,
+            instanceCount=one.run.pod_count,
+            forJobId=None if is_planned else JobID(value=why.for_job),
+            forPoolPath=why.for_pool,
+            rounds=rounds,
+            withinS=rounds * rules.preemption_period_s,
+            text=str(why).replace(f"job {planned_job}", "this job") if is_planned else str(why),
+        )
 
 
 def _admitted(now: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:

@@ -102,6 +102,8 @@ class JobLedger:
         self.pool_id: RespoolId = job.respool_id
         self.priority = job.sla.priority
         self.gang_size = job.gang_size
+        self.requeue_count = job.gang_requeue_count  # launches of the gang given up in a row
+        self.gang_due_ns = job.gang_due_ns  # the gang is not admitted before
         self.config_version = job.config_version
         self.footprints = FootprintRanges()
         self.states: NDArray[np.uint8] = np.zeros(job.instance_count, np.uint8)

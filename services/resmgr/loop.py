@@ -10,8 +10,9 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -21,11 +22,13 @@ from peloton.model.pod import PodState
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
+from services.resmgr.audit import audit, frozen
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import LogRow, ResmgrState
+from services.storage.gateway import EvictionOrder, EvictionResult, HeldRange
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,6 +51,7 @@ class LoopSettings:
     preemption_period_s: float = 60.0  # between rounds of preemption
     sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
     evicted_pods_max: int = 10_000  # in one round
+    checks_invariants: bool = False  # after each cycle
 
 
 class AdmissionLoop:
@@ -63,16 +67,18 @@ class AdmissionLoop:
     ) -> None:
         self.state = ResmgrState()
         self.settings = settings or LoopSettings()
+        self.state.preempts = self.settings.preempts
         self._records = records
         self._lifecycles = lifecycles
         self._capacity_source = capacity_source
-        self._clock_ns = clock_ns
+        self.clock_ns = clock_ns
         self._rounds = PreemptionRounds(self.settings.preemption_period_s, self.settings.sustained_over_count)
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
         self._meter = AdmissionMeter()
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._ask_capacity = asyncio.Event()
         self._is_dirty = True  # something changed since the last cycle
         self._is_stale = True  # memory may differ from storage
         self._commits: set[asyncio.Task[Any]] = set()
@@ -128,18 +134,19 @@ class AdmissionLoop:
         first, end = min(start for start, _ in ranges), max(start + count for start, count in ranges)
         shapes = self._records.shape_ranges(job_id, job.config_version, first, end - first)
         queue_seq = self.state.next_seq
-        marked = self._records.mark_pending(job_id, ranges, queue_seq)
+        queued = self._records.mark_pending(job_id, ranges, queue_seq)
         # The pods' earlier runs ended before the pods became INITIALIZED: these rows are in the log by now.
         rows = self._read_log()
 
         def change() -> int:
             self.state.log(rows)
             self._changed()
-            if marked != sum(count for _, count in ranges):  # somebody killed pods in between
+            known = self.state.jobs.get(job_id)
+            if known is not None and known.gang_size != job.gang_size:  # an update made another gang of them
                 self._is_stale = True
-                return marked
+                return sum(count for _, _, count in queued)
             self._meter.queued(queue_seq)
-            return self.state.enqueue(job, shapes, ranges, queue_seq)
+            return self.state.take_in(job, shapes, queued)
 
         return change
 
@@ -152,7 +159,36 @@ class AdmissionLoop:
                 self._changed()
             return sum(count for _, count, _ in ranges)
 
-        return await self._commit(lambda: self._records.kill_queued(job_id, self._clock_ns()), apply)
+        return await self._commit(lambda: self._records.kill_queued(job_id, self.clock_ns()), apply)
+
+    async def requeue_gang(self, job_id: JobId, reason: str) -> None:
+        """Take back what a gang was given for a launch that was in vain; its job is told."""
+
+        def apply(gone: EvictionResult) -> None:
+            if gone.held_until_ns and job_id in self.state.jobs:
+                self.state.evict(gone)
+                self._changed()
+                log.info("gang of job %s queued again: %s", job_id, reason)
+
+        await self._commit(lambda: self._records.requeue_gang(job_id, reason), apply)
+        self._lifecycles.jobs_changed([job_id])
+
+    async def evict(self, orders: Sequence[EvictionOrder]) -> int:
+        """Evict what somebody else chose; the jobs are woken to end what hosts run. Returns how many pods leave."""
+
+        def apply(results: Sequence[EvictionResult]) -> list[EvictionResult]:
+            gone = [result for result in results if result.leaving or result.queued or result.unqueued]
+            for result in gone:
+                self.state.evict(result)
+            if gone:
+                self._changed()
+            return gone
+
+        gone = await self._commit(lambda: self._records.evict(orders), apply)
+        if gone:
+            self._ask_capacity.set()  # their hosts have less slack now, or take no revocable pods for a while
+            self._lifecycles.jobs_changed([result.job_id for result in gone])
+        return sum(count for result in gone for _, count in result.leaving)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         self.state.note_unplaced(job_id, count, reason)
@@ -168,6 +204,24 @@ class AdmissionLoop:
             await self._in_storage(store)
             self._changed()
             return change()
+
+    async def look_at_held(
+        self,
+        questioned: Callable[[ResmgrState], list[JobId]],
+        answer: Callable[[ResmgrState, Mapping[JobId, Sequence[HeldRange]]], A],
+    ) -> A:
+        """``answer`` sees the state together with what storage says that the questioned jobs hold."""
+
+        def work() -> tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]:
+            rows = self._read_log()
+            jobs = questioned(self.state)
+            return rows, self._records.held(jobs) if jobs else {}
+
+        def apply(found: tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]) -> A:
+            self._apply_log(found[0])
+            return answer(self.state, found[1])
+
+        return await self._commit(work, apply)
 
     async def learn_capacity(self) -> None:
         """Ask the host manager now. Raises Unavailable."""
@@ -220,10 +274,11 @@ class AdmissionLoop:
 
     async def _admit(self) -> list[JobId]:
         state = self.state
-        now = state.snapshot(self.settings.admitted_pods_max)
+        now = state.snapshot(self.settings.admitted_pods_max, self.clock_ns())
         if self.settings.preempts and self._rounds.is_time():
             now = replace(now, evictable=await self._look_for_evictable())
         plan = plan_cycle(now)
+        before = replace(now, usage=frozen(now.usage)) if self.settings.checks_invariants else None
         chosen = plan.admission.admitted
         if chosen:
             items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in chosen]
@@ -236,6 +291,8 @@ class AdmissionLoop:
         jobs = state.apply(plan.admission)
         self._meter.admitted(state.tree, chosen)
         state.note(plan)
+        if before is not None and not self._is_stale:
+            self._meter.broken(audit(before, plan, state))
         if chosen:
             self._changed()  # what is left may fit the next time, and reasons are out of date
         if plan.evictions and not self._is_stale:
@@ -256,13 +313,17 @@ class AdmissionLoop:
         results = await self._in_storage(lambda: self._records.evict([order(one) for one in evictions]))
         for result in results:
             self.state.evict(result)
+        self._meter.evicted(evictions)
         self._changed()
         log.info("%s", summary(evictions))
         return [result.job_id for result in results]
 
     async def _capacity_round(self) -> None:
+        self._ask_capacity.clear()
         await self.learn_capacity()
-        await asyncio.sleep(self.settings.capacity_period_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.capacity_period_s):
+                await self._ask_capacity.wait()
 
     async def _prune_round(self) -> None:
         await asyncio.sleep(self.settings.prune_period_s)

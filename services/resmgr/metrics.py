@@ -11,6 +11,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.admission import Admitted
+from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.state import ResmgrState
 
@@ -48,7 +49,8 @@ class PoolGauges:
 
 
 class AdmissionMeter:
-    """``peloton.pool.admitted`` in pods, and ``peloton.pool.wait_time`` in seconds, once per run of like gangs.
+    """``peloton.pool.admitted`` and ``peloton.pool.preempted`` in pods, ``peloton.pool.wait_time`` in seconds, once per
+    run of like gangs, and ``peloton.resmgr.broken_invariants``.
 
     Waits are timed by the process that queued the pods: after a restart those of pods in the queue are not told.
     """
@@ -56,6 +58,8 @@ class AdmissionMeter:
     def __init__(self, meter: Meter | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
         meter = meter or metrics.get_meter(METER)
         self._admitted = meter.create_counter("peloton.pool.admitted")
+        self._preempted = meter.create_counter("peloton.pool.preempted")
+        self._broken = meter.create_counter("peloton.resmgr.broken_invariants")
         self._wait_time = meter.create_histogram("peloton.pool.wait_time", unit="s")
         self._queued_s: OrderedDict[int, float] = OrderedDict()
         self._clock_s = clock_s
@@ -73,6 +77,16 @@ class AdmissionMeter:
             queued_s = self._queued_s.get(one.run.queue_seq)
             if queued_s is not None:
                 self._wait_time.record(now_s - queued_s, pool)
+
+    def evicted(self, evictions: Iterable[Eviction]) -> None:
+        """By the victim's pool, and whether it gave way inside it or to another pool."""
+        for one in evictions:
+            kind = "inside" if one.grounds.is_inside else "between"
+            self._preempted.add(one.run.pod_count, {"pool": one.grounds.pool_path, "kind": kind})
+
+    def broken(self, count: int) -> None:
+        if count:
+            self._broken.add(count)
 
 
 def amounts_of(state: ResmgrState) -> Mapping[str, Ints]:

@@ -11,7 +11,7 @@ import grpc.aio
 
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Unavailable
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
 from services.resmgr import pools
@@ -26,7 +26,11 @@ Change = tuple[Callable[[], object], Callable[[], None]]
 """What to store, and how to change memory after that."""
 
 
-class _Refused(Exception):
+ACTIVE_JOBS_MAX = 100
+"""Jobs that are counted to say why a pool is busy."""
+
+
+class _Refused(PelotonError):
     """The wanted answer is this error."""
 
     def __init__(self, error: pb.DeleteResponse.Error) -> None:
@@ -125,7 +129,13 @@ class PoolService:
             self._state.put_pool(spec)
             self._configs[pool_id] = config
 
-        return lambda: self._records.put_pool(spec, config), change
+        def store() -> None:
+            parent = spec.parent_id
+            if check and pool_id not in state.pools and parent != ROOT_POOL_ID and (jobs := self._active_jobs(parent)):
+                raise InvalidArgument(f"resource pool {state.path_of(parent)} cannot get child pools: {jobs}")
+            self._records.put_pool(spec, config)
+
+        return store, change
 
     def _delete(self, request: pb.DeleteRequest) -> Change:
         state, path, error = self._state, request.path, pb.DeleteResponse.Error
@@ -140,14 +150,29 @@ class PoolService:
         if pool_id == ROOT_POOL_ID:
             failed = pb.ResourcePoolNotDeleted(id=wire_id, message="cannot delete root resource pool")
             raise _Refused(error(notDeleted=failed))
+
+        def busy(why: str) -> _Refused:
+            return _Refused(error(isBusy=pb.ResourcePoolIsBusy(id=wire_id, message=f"resource pool is busy: {why}")))
+
         if not state.accounts.is_idle(row):
-            raise _Refused(error(isBusy=pb.ResourcePoolIsBusy(id=wire_id, message="resource pool is busy")))
+            raise busy(pools.load_text(state, row))
+
+        def store() -> None:
+            if jobs := self._active_jobs(pool_id):
+                raise busy(jobs)
+            self._records.delete_pool(pool_id)
 
         def change() -> None:
             self._state.drop_pool(pool_id)
             self._configs.pop(pool_id, None)
 
-        return lambda: self._records.delete_pool(pool_id), change
+        return store, change
+
+    def _active_jobs(self, pool_id: RespoolId) -> str:
+        """Jobs of a pool that have not ended, in words; some of them may have nothing in a queue at present."""
+        jobs = self._records.active_jobs(pool_id, ACTIVE_JOBS_MAX + 1)
+        many = f"{ACTIVE_JOBS_MAX} jobs or more have" if len(jobs) > ACTIVE_JOBS_MAX else f"{len(jobs)} jobs have"
+        return f"{many if len(jobs) > 1 else '1 job has'} not ended, the first is {jobs[0]}" if jobs else ""
 
     async def _want_capacity(self, context: Context) -> None:
         """First-level pools are compared with the cluster, so it must be known."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
+from peloton.scheduling.admission import GangRun, Ledger, Usage, first_refusal
+from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.reason import Reason
+from peloton.scheduling.tree import Ints, PoolTree, build_tree
 from services.resmgr.state import ResmgrState
 
 WIRE_KINDS = ("cpu", "gpu", "memory", "disk")
@@ -110,6 +116,7 @@ def check_config(
     _check_name(config.name)
     _check_parent_is_idle(state, pool_id, parent_id)
     _check_children(spec, [p for p in configs.values() if p.parent_id == pool_id])
+    _check_queued(state, spec)
 
 
 def _check_values(config: pb.ResourcePoolConfig) -> None:
@@ -181,7 +188,59 @@ def _check_parent_is_idle(state: ResmgrState, pool_id: RespoolId, parent_id: Res
     row = state.tree.row[parent_id]
     if pool_id not in state.tree.row and parent_id != ROOT_POOL_ID and not state.accounts.is_idle(row):
         path = state.tree.paths[row]
-        raise InvalidArgument(f"resource pool {path} has allocation or demand, so it cannot get child pools")
+        raise InvalidArgument(f"resource pool {path} cannot get child pools: {load_text(state, row)}")
+
+
+def load_text(state: ResmgrState, row: int) -> str:
+    """What a leaf holds and wants, in words."""
+    accounts = state.accounts
+
+    def shown(amounts: Ints) -> str:
+        some = [f"{kind} {_amount(kind, n)}" for kind, n in zip(RESOURCE_KINDS, amounts.tolist(), strict=True) if n]
+        return ", ".join(some) or "nothing"
+
+    held, wanted = accounts.non_slack[row] + accounts.slack[row], accounts.demand[row] + accounts.slack_demand[row]
+    return f"its pods hold {shown(held)}, and wait for {shown(wanted)}"
+
+
+def _check_queued(state: ResmgrState, spec: PoolSpec) -> None:
+    """Ours: what waits may go on to wait for something, and what cannot be evicted keeps what is its own."""
+    row = state.tree.row.get(spec.respool_id)
+    if row is None:
+        return
+    before, after = _finally(state, state.tree), _finally(state, build_tree([*_others(state, spec), spec]))
+    for pool_id, queues in state.waiting.pools.items():
+        at = state.tree.row.get(pool_id)
+        if at is None or (at != row and row not in state.tree.ancestors[at]):
+            continue
+        for run in {_sort(run): run for queue in queues.values() for run in queue}.values():
+            refusal = after(pool_id, run)
+            if refusal is not None and before(pool_id, run) is None:
+                raise InvalidArgument(f"job {run.job_id} waits in {state.tree.paths[at]}, in vain then: {refusal}")
+    for number, resource in enumerate(spec.resources):
+        held = int(state.accounts.non_preemptible[row, number])
+        own = resource.reservation
+        if state.preempts and own < held and own < int(state.tree.reservation[row, number]):
+            kind, mine, theirs = resource.kind, _amount(resource.kind, own), _amount(resource.kind, held)
+            raise InvalidArgument(
+                f"resource {kind}, reservation {mine} is less than {theirs} that non-preemptible pods hold"
+            )
+
+
+def _others(state: ResmgrState, spec: PoolSpec) -> Iterator[PoolSpec]:
+    return (pool for pool in state.pools.values() if pool.respool_id != spec.respool_id)
+
+
+def _sort(run: GangRun) -> tuple[object, ...]:
+    return run.need, run.gang_size, run.preemptible, run.revocable, run.controller
+
+
+def _finally(state: ResmgrState, tree: PoolTree) -> Callable[[RespoolId, GangRun], Reason | None]:
+    """Why a gang could never be admitted in a tree; None when it could."""
+    total = np.full_like(tree.limit, UNLIMITED)
+    usage = Usage(*(np.zeros_like(tree.limit) for _ in range(4)))
+    ledger = Ledger(tree, Entitlement(total, total, total), usage, state.preempts)
+    return lambda pool_id, run: first_refusal(run, ledger.bounds(tree.row[pool_id], run), is_final=True)
 
 
 def _check_children(spec: PoolSpec, children: list[PoolSpec]) -> None:

@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from peloton.model.ids import JobId, RespoolId
-from peloton.scheduling.admission import Usage
+from peloton.scheduling.admission import Admission
 from peloton.scheduling.cycle import Evictable
 from peloton.scheduling.eviction import Eviction, HeldRun
-from peloton.scheduling.preemption import count_over, over_entitled, without
-from services.resmgr.accounts import Accounts
-from services.resmgr.ledger import HOLDING, IS_ALLOCATED, LEAVING, JobLedger
+from peloton.scheduling.preemption import count_over, over_entitled
+from services.resmgr.ledger import HOLDING, IS_ALLOCATED, JobLedger
 from services.resmgr.state import ResmgrState
 from services.storage.gateway import EvictionOrder, HeldRange
 
@@ -39,7 +38,7 @@ class PreemptionRounds:
         self._next_s = self._clock_s() + self._period_s
         if state.entitlement is None:
             return frozenset()
-        left = without(state.accounts.usage, leaving(state))
+        left = state.accounts.usage.without(state.leaving().usage)
         rows = over_entitled(state.tree, state.entitlement, left)
         self._counts = count_over(state.tree, rows, self._counts)
         due = {row for row in rows if self._counts[state.tree.ids[row]] >= self._sustained_count}
@@ -48,13 +47,15 @@ class PreemptionRounds:
         return frozenset(due)
 
 
-def questioned_jobs(state: ResmgrState, due: frozenset[int]) -> list[JobId]:
-    """Jobs of which something may be evicted: of pools that are due, or below the priority of what waits there."""
+def questioned_jobs(state: ResmgrState, due: frozenset[int], notes: Admission | None = None) -> list[JobId]:
+    """Jobs of which something may be evicted: of pools that are due, or below the priority of what waits there for
+    room in the pool itself, by the notes of the last cycle."""
     if not state.waiting.pools:
         return []
-    waits = {
-        pool_id: max(queue[0].priority for queue in queues.values()) for pool_id, queues in state.waiting.pools.items()
-    }
+    waits: dict[RespoolId, int] = {}
+    for (row, _), (run, reason) in (notes or state.admission).heads.items():
+        if reason.pool_path == state.tree.paths[row]:  # else its own pool has room, and others must give some
+            waits[state.tree.ids[row]] = max(run.priority, waits.get(state.tree.ids[row], run.priority))
     due_pools = {state.tree.ids[row] for row in due}
     return [
         job.job_id
@@ -62,17 +63,6 @@ def questioned_jobs(state: ResmgrState, due: frozenset[int]) -> list[JobId]:
         if job.allocated_count
         and (job.pool_id in due_pools or (job.pool_id in waits and waits[job.pool_id] > job.priority))
     ]
-
-
-def leaving(state: ResmgrState, more: Mapping[JobId, np.ndarray] | None = None) -> Usage:
-    """What evicted pods still hold; for the jobs of ``more`` these instances instead."""
-    accounts = Accounts(state.tree)
-    instances = {job_id: np.flatnonzero(state.jobs[job_id].states == LEAVING) for job_id in state.evicted}
-    for job_id, own in (instances | dict(more or {})).items():
-        ledger = state.jobs[job_id]
-        for count, footprint in ledger.footprints.tally(own):
-            accounts.hold(ledger.pool_id, footprint, count)
-    return accounts.usage
 
 
 def evictable(
@@ -89,7 +79,7 @@ def evictable(
         stays = [span for span in ranges if not span.is_leaving]
         gone[job_id] = _others(ledger, stays)
         runs += [HeldRun(row, run, is_launched) for run, is_launched in ledger.held_runs(stays)]
-    return Evictable(runs, leaving(state, gone), due, pod_limit)
+    return Evictable(runs, state.leaving(gone).usage, due, pod_limit)
 
 
 def _others(ledger: JobLedger, stays: Sequence[HeldRange]) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.model.ids import JobId, RespoolId
-from peloton.model.job import JobRecord
+from peloton.model.job import GangProgress, JobRecord
 from peloton.model.pod import PodRecord, PodState, ShapeRange
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
@@ -60,6 +60,10 @@ class ResmgrSnapshot(Protocol):
     def jobs(self) -> Sequence[JobSnapshot]: ...
     @property
     def log_cursor(self) -> int: ...
+    @property
+    def last_queue_seq(self) -> int:
+        """The last place in the queue that was given to a pod of these jobs, wherever that is now."""
+        ...
 
 
 class AdmissionRecords(Protocol):
@@ -81,7 +85,9 @@ class AdmissionRecords(Protocol):
         """INITIALIZED instances that may be queued, about ``limit`` of them; a gang is never split."""
         ...
 
-    def mark_pending(self, job_id: JobId, ranges: list[Range], queue_seq: int) -> int: ...
+    def mark_pending(self, job_id: JobId, ranges: list[Range], queue_seq: int) -> list[tuple[int, int, int]]:
+        """Queue them: under ``queue_seq``, or where they stood before; returns ``(queue_seq, start, count)``."""
+        ...
 
     def mark_ready(self, items: list[tuple[JobId, int, int]]) -> int:
         """``(job, start, count)`` PENDING -> READY; returns how many rows were PENDING."""
@@ -99,6 +105,14 @@ class AdmissionRecords(Protocol):
         """READY pods are PENDING again; pods on hosts are marked to end, and to run anew."""
         ...
 
+    def gang(self, job_id: JobId) -> GangProgress:
+        """How far the members of the job's gang are."""
+        ...
+
+    def requeue_gang(self, job_id: JobId, reason: str) -> EvictionResult:
+        """A launch was in vain: READY members are PENDING again, those on hosts are marked to end and to run anew."""
+        ...
+
     def status_log(self, after_seq: int, limit: int) -> list[LogRow]: ...
 
     def prune_status_log(self, upto: int) -> Any: ...
@@ -108,6 +122,10 @@ class AdmissionRecords(Protocol):
     def put_pool(self, pool: PoolSpec, config: ResourcePoolConfig) -> Any: ...
 
     def delete_pool(self, pool_id: RespoolId) -> Any: ...
+
+    def active_jobs(self, respool_id: RespoolId, limit: int) -> Sequence[JobId]:
+        """Jobs of a pool that have not ended."""
+        ...
 
     def pools(self) -> Sequence[tuple[PoolSpec, ResourcePoolConfig]]: ...
 

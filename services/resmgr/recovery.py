@@ -18,6 +18,7 @@ def rebuild(records: AdmissionRecords) -> ResmgrState:
     found = records.snapshot()
     state = ResmgrState(found.pools)
     state.log_cursor = found.log_cursor
+    state.next_seq = found.last_queue_seq + 1
     for pods in found.jobs:
         shapes = _shapes(records, pods)
         for held in pods.allocated:

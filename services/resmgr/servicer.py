@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 import grpc
@@ -11,15 +11,19 @@ import grpc.aio
 
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
-from peloton.errors import PelotonError
-from peloton.model.ids import JobId
+from peloton.errors import InvalidArgument, PelotonError
+from peloton.model.ids import JobId, PodId
 from services.resmgr.loop import AdmissionLoop
+from services.storage.gateway import EvictionOrder
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Context = grpc.aio.ServicerContext[object, object]
 REASON_LENGTH_MAX = 2_000
+EVICTED_PODS_MAX = 1_000
+"""In one call."""
+QOS_REASON = "EvictionReason_QOS"
 
 
 class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
@@ -34,9 +38,33 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
         killed = self._loop.kill_queued(JobId(request.job_id))
         return pb.KillQueuedResponse(killed=await _answer(killed, context))
 
+    async def RequeueGang(self, request: pb.RequeueGangRequest, context: Context) -> pb.RequeueGangResponse:
+        await _answer(self._loop.requeue_gang(JobId(request.job_id), request.reason[:REASON_LENGTH_MAX]), context)
+        return pb.RequeueGangResponse()
+
     async def NoteUnplaced(self, request: pb.NoteUnplacedRequest, context: Context) -> pb.NoteUnplacedResponse:
         self._loop.note_unplaced(JobId(request.job_id), request.count, request.reason[:REASON_LENGTH_MAX])
         return pb.NoteUnplacedResponse()
+
+    async def Evict(self, request: pb.EvictRequest, context: Context) -> pb.EvictResponse:
+        return pb.EvictResponse(evicted=await _answer(self._evict(request.pods), context))
+
+    async def _evict(self, pods: Sequence[pb.EvictRequest.Pod]) -> int:
+        return await self._loop.evict(_eviction_orders(pods))
+
+
+def _eviction_orders(pods: Sequence[pb.EvictRequest.Pod]) -> list[EvictionOrder]:
+    if len(pods) > EVICTED_PODS_MAX:
+        raise InvalidArgument(f"{len(pods)} pods are to be evicted, at most {EVICTED_PODS_MAX} at a time")
+    orders = []
+    for pod in pods:
+        try:
+            run = PodId.parse(pod.pod_id)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from error
+        message = pod.message[:REASON_LENGTH_MAX]
+        orders.append(EvictionOrder(run.job_id, run.instance_id, 1, False, message, QOS_REASON, run.run_id))
+    return orders
 
 
 async def _answer(work: Awaitable[T], context: Context) -> T:

@@ -18,11 +18,14 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import PodState, ShapeRange
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import Admission, GangRun, Reason, Rule
+from peloton.scheduling.admission import Admission, GangRun
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.reason import Reason, Rule
 from peloton.scheduling.tree import PoolTree, build_tree
-from services.resmgr.accounts import COLUMNS, Accounts
+from services.resmgr.accounts import Accounts
+from services.resmgr.audit import faults
+from services.resmgr.held import held_gangs, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
 from services.storage.gateway import EvictionResult
@@ -60,7 +63,9 @@ class ResmgrState:
         self.accounts = Accounts(self.tree)
         self.waiting = WaitingRuns()
         self.jobs: dict[JobId, JobLedger] = {}
+        self.preempts = True
         self.evicted: set[JobId] = set()  # jobs with pods that were evicted and still hold their resources
+        self.held_back: set[JobId] = set()  # jobs whose gang was, or is, not to be admitted for a while
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.slack_cpu = 0
         self.entitlement: Entitlement | None = None
@@ -89,7 +94,7 @@ class ResmgrState:
         self.accounts = self.accounts.moved_to(self.tree)
         for job in self.jobs.values():  # of pools that were unreachable until now
             if job.pool_id not in old.row and job.pool_id in self.tree.row:
-                self._count(self.accounts, job)
+                self.count(self.accounts, job)
         self.entitlement, self.admission = None, Admission()
 
     def check_queue(self, job: JobRecord) -> None:
@@ -104,6 +109,8 @@ class ResmgrState:
         """The job's ledger, made on first sight."""
         ledger = self.jobs.setdefault(job.job_id, JobLedger(job))
         ledger.make_room(job.instance_count)
+        if ledger.gang_due_ns:
+            self.held_back.add(job.job_id)
         return ledger
 
     def enqueue(
@@ -114,19 +121,36 @@ class ResmgrState:
         self.next_seq = max(self.next_seq, queue_seq + 1)
         queued = 0
         for start, count in ranges:
-            ledger.make_room(start + count)
-            ledger.footprints.learn(shapes, start, count)
-            held = ledger.states[start : start + count]
-            assert not IS_ALLOCATED[held].any(), f"pods of {job.job_id} in {start}+{count} still hold resources"
-            held[:] = PENDING
+            self._begin_to_wait(ledger, shapes, start, count)
+            for run in ledger.runs(queue_seq, start, count):
+                self.waiting.push(ledger.pool_id, run)
             queued += count
-            self._push(ledger, queue_seq, start, count)
-        ledger.pending_count += queued
         return queued
 
-    def _push(self, ledger: JobLedger, queue_seq: int, start: int, count: int) -> None:
-        for run in ledger.runs(queue_seq, start, count):
-            self.waiting.push(ledger.pool_id, run)
+    def take_in(self, job: JobRecord, shapes: Sequence[ShapeRange], queued: Iterable[tuple[int, int, int]]) -> int:
+        """Instances ``(queue_seq, start, count)`` have become PENDING, at the end or in a place that they had before.
+        Returns how many pods that is."""
+        ledger, last_seq, pods = self.ledger(job), self.next_seq - 1, 0
+        back: dict[int, list[np.ndarray]] = {}
+        for queue_seq, start, count in queued:
+            pods += count
+            if queue_seq > last_seq:
+                self.enqueue(job, shapes, [(start, count)], queue_seq)
+            else:
+                self._begin_to_wait(ledger, shapes, start, count)
+                back.setdefault(queue_seq, []).append(np.arange(start, start + count))
+        if back:
+            self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
+        return pods
+
+    def _begin_to_wait(self, ledger: JobLedger, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
+        """Instances are PENDING, and wanted; their place in the queue is for the caller."""
+        ledger.make_room(start + count)
+        ledger.footprints.learn(shapes, start, count)
+        held = ledger.states[start : start + count]
+        assert not IS_ALLOCATED[held].any(), f"pods of {ledger.job_id} in {start}+{count} still hold resources"
+        held[:] = PENDING
+        ledger.pending_count += count
         for _, length, footprint in ledger.footprints.pieces(start, count):
             self.accounts.want(ledger.pool_id, footprint, length)
 
@@ -174,29 +198,30 @@ class ResmgrState:
         ledger = self.jobs.get(job_id)
         if ledger is None:
             return
-        pending = 0
-        for start, count in ranges:
-            instances = np.arange(start, min(start + count, len(ledger.states)))
-            queued = instances[ledger.states[instances] == PENDING]
-            for length, footprint in ledger.footprints.tally(queued):
-                self.accounts.want(ledger.pool_id, footprint, -length)
-            ledger.states[queued] = CODES[PodState.KILLED]
-            pending += len(queued)
-            self._release(ledger, instances, np.full(len(instances), CODES[PodState.KILLED], np.uint8))
-        ledger.pending_count -= pending
-        if pending:
+        none = np.zeros(0, np.int64)
+        end = len(ledger.states)
+        instances = np.concatenate([none, *(np.arange(start, min(start + count, end)) for start, count in ranges)])
+        queued = instances[ledger.states[instances] == PENDING]
+        for length, footprint in ledger.footprints.tally(queued):
+            self.accounts.want(ledger.pool_id, footprint, -length)
+        ledger.states[queued] = CODES[PodState.KILLED]
+        ledger.pending_count -= len(queued)
+        self._release(ledger, instances, np.full(len(instances), CODES[PodState.KILLED], np.uint8))
+        if len(queued):
             self._requeue(ledger, {})
         self._forget(ledger)
 
     def evict(self, gone: EvictionResult) -> None:
-        """Pods of a job were evicted: back in their old place, not queued at all, or still held until they end."""
+        """Pods of a job were evicted, or a launch of its gang was given up: they are back in their old place, not
+        queued at all, or held until they end."""
         ledger = self.jobs[gone.job_id]
+        if gone.held_until_ns:
+            ledger.requeue_count, ledger.gang_due_ns = gone.requeue_count, gone.held_until_ns
+            self.held_back.add(gone.job_id)
         back: dict[int, list[np.ndarray]] = {}
         for queue_seq, start, count in gone.queued:
             self._release(ledger, np.arange(start, start + count), np.full(count, PENDING, np.uint8))
-            for _, length, footprint in ledger.footprints.pieces(start, count):
-                self.accounts.want(ledger.pool_id, footprint, length)
-            ledger.pending_count += count
+            self._begin_to_wait(ledger, (), start, count)
             back.setdefault(queue_seq, []).append(np.arange(start, start + count))
         if back:
             self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
@@ -237,7 +262,7 @@ class ResmgrState:
 
     def take_over(self, old: ResmgrState) -> None:
         """Recovery: what storage does not hold and no event repeats."""
-        self.capacity, self.slack_cpu = old.capacity, old.slack_cpu
+        self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
@@ -263,6 +288,7 @@ class ResmgrState:
         if ledger.is_over:
             self.jobs.pop(ledger.job_id, None)
             self.evicted.discard(ledger.job_id)
+            self.held_back.discard(ledger.job_id)
             self._unplaced.pop(ledger.job_id, None)
 
     # -- the cycle --------------------------------------------------------------------------------------------------
@@ -272,8 +298,9 @@ class ResmgrState:
         """Some pod waits or holds resources."""
         return bool(self.jobs)
 
-    def snapshot(self, pod_limit: int) -> Snapshot:
-        """Only valid until the next event: the arrays are the live ones."""
+    def snapshot(self, pod_limit: int, now_ns: int) -> Snapshot:
+        """Only valid until the next event: the arrays are the live ones. Gangs that are held back are neither waiting
+        nor wanted."""
         assert self.capacity is not None
         tree, accounts = self.tree, self.accounts
         waiting = {
@@ -281,19 +308,33 @@ class ResmgrState:
             for pool_id, queues in self.waiting.pools.items()
             if pool_id in tree.row and tree.is_leaf[tree.row[pool_id]]
         }
+        held = held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.held_back)], now_ns)
+        waiting, demand = passed_by(held, waiting, accounts.demand)
         capacity = np.array(tuple(self.capacity), np.int64)
         return Snapshot(
             tree,
             capacity,
             self.slack_cpu,
             accounts.usage,
-            accounts.demand,
+            demand,
             accounts.slack_demand,
             waiting,
             pod_limit,
             self.admission.resume_at,
-            is_clearing=bool(self.evicted),
+            leaving=self.leaving().usage if self.evicted else None,
+            preempts=self.preempts,
+            held=held,
         )
+
+    def leaving(self, more: Mapping[JobId, np.ndarray] | None = None) -> Accounts:
+        """What evicted pods still hold; for the jobs of ``more`` these instances instead."""
+        accounts = Accounts(self.tree)
+        instances = {job_id: np.flatnonzero(self.jobs[job_id].states == LEAVING) for job_id in self.evicted}
+        for job_id, own in (instances | dict(more or {})).items():
+            ledger = self.jobs[job_id]
+            for count, footprint in ledger.footprints.tally(own):
+                accounts.hold(ledger.pool_id, footprint, count)
+        return accounts
 
     def note(self, plan: Plan) -> None:
         """Remember a cycle's entitlements and reasons."""
@@ -336,30 +377,11 @@ class ResmgrState:
 
     def validate(self) -> None:
         """Assert every invariant; for tests, slow."""
-        fresh = Accounts(self.tree)
-        queued: dict[JobId, int] = {}
-        for pool_id, queues in self.waiting.pools.items():
-            for kind, queue in queues.items():
-                assert queue == sorted(queue, key=lambda run: run.order)
-                for run in queue:
-                    ledger = self.jobs[run.job_id]
-                    span = ledger.states[run.start : run.start + run.pod_count]
-                    assert (span == PENDING).all()
-                    assert (run.queue, ledger.pool_id) == (kind, pool_id)
-                    queued[run.job_id] = queued.get(run.job_id, 0) + run.pod_count
-        for job_id, ledger in self.jobs.items():
-            assert not ledger.is_over
-            assert ledger.pending_count == int((ledger.states == PENDING).sum())
-            assert ledger.pending_count == queued.get(job_id, 0)
-            assert (job_id in self.evicted) == bool((ledger.states == LEAVING).any())
-            assert ledger.allocated_count == int(IS_ALLOCATED[ledger.states].sum())
-            self._count(fresh, ledger)
-        for column in COLUMNS:
-            assert np.array_equal(getattr(fresh, column), getattr(self.accounts, column)), column
-            assert (getattr(fresh, column) >= 0).all()
+        for fault in faults(self):
+            raise AssertionError(fault)
 
     @staticmethod
-    def _count(accounts: Accounts, ledger: JobLedger) -> None:
+    def count(accounts: Accounts, ledger: JobLedger) -> None:
         """Add everything the job wants and holds."""
         for count, footprint in ledger.footprints.tally(np.flatnonzero(ledger.states == PENDING)):
             accounts.want(ledger.pool_id, footprint, count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.lifecycle.job import is_ending, scheduled_count
-from peloton.lifecycle.retry import NextRun
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import ALLOCATED, PodState
@@ -48,25 +47,23 @@ class Admission(Store):
         """INITIALIZED instances that may be queued now, as ``(start, count)`` ranges by instance, at most ``limit``.
 
         A gang that waits whole is a range of its own, comes first, and comes whole: alone when it is larger than
-        ``limit``, not at all when the maximum of running instances has no room for it. Members that were retried
-        one by one stand alone; those that are told to run anew wait for each other. The maximum is kept here, so
-        that asking twice never queues too much.
+        ``limit``, not at all when the maximum of running instances has no room for it. Until all its members are here
+        they wait for each other. The maximum is kept here, so that asking twice never queues too much.
         """
         return self.db.read(partial(_queueable, job_id=job_id, limit=limit))
 
-    def mark_pending(self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int) -> int:
-        """INITIALIZED -> PENDING for ``(start, count)`` ranges, in one transaction; returns how many."""
+    def mark_pending(
+        self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int
+    ) -> list[tuple[int, int, int]]:
+        """INITIALIZED -> PENDING for ``(start, count)`` ranges, in one transaction; returns what has become PENDING, as
+        ``(queue_seq, start, count)`` by queue_seq.
 
-        def work(conn: sa.Connection) -> int:
-            row = lock_job(conn, job_id)
-            if row is None or job_record(row).state in JOB_TERMINAL:
-                return 0
-            now_ns = self.clock_ns()
-            values = {"state": PENDING, "queue_seq": queue_seq, "message": QUEUED_MESSAGE, "reason": ""}
-            waits = sa.and_(POD.c.state == INITIALIZED, STAYS)
-            return sum(change_pods(conn, in_range(job_id, *span), waits, values, now_ns) for span in ranges)
-
-        return self.db.write(work)
+        Pods that have a place in the queue from an earlier run take it again; the others get ``queue_seq``. A gang has
+        one place: its old one if no member has lost it.
+        """
+        return self.db.write(
+            partial(_mark_pending, job_id=job_id, ranges=ranges, queue_seq=queue_seq, now_ns=self.clock_ns())
+        )
 
     def mark_ready(self, items: Sequence[tuple[JobId, int, int]]) -> int:
         """PENDING -> READY for ``(job, start, count)``, in one transaction; returns how many."""
@@ -74,7 +71,7 @@ class Admission(Store):
         def work(conn: sa.Connection) -> int:
             lock_jobs(conn, [job_id for job_id, _, _ in items])
             now_ns, waits = self.clock_ns(), POD.c.state == PENDING
-            return sum(change_pods(conn, in_range(*item), waits, {"state": READY}, now_ns) for item in items)
+            return sum(change_pods(conn, in_range(*item), waits, {"state": READY}, now_ns) for item in _joined(items))
 
         return self.db.write(work) if items else 0
 
@@ -125,6 +122,12 @@ class Admission(Store):
         statement = sa.delete(RESPOOL).where(RESPOOL.c.respool_id == respool_id)
         return self.db.write(lambda conn: conn.execute(statement).rowcount) > 0
 
+    def active_jobs(self, respool_id: str, limit: int) -> list[JobId]:
+        """Jobs of a pool that have not ended, the first by id."""
+        mine = sa.and_(JOB.c.respool_id == respool_id, JOB.c.state.not_in(FINISHED_STATES))
+        query = sa.select(JOB.c.job_id).where(mine).order_by(JOB.c.job_id).limit(limit)
+        return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+
     def pools(self) -> list[tuple[PoolSpec, ResourcePoolConfig]]:
         """By pool id."""
         query = sa.select(RESPOOL).order_by(RESPOOL.c.respool_id)
@@ -136,6 +139,18 @@ class Admission(Store):
             ]
 
         return self.db.read(work)
+
+
+def _joined(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
+    """``(job, start, count)`` that touch become one: a statement writes a run of unlike pods as quickly as of like."""
+    joined: list[tuple[JobId, int, int]] = []
+    for job_id, start, count in sorted(items):
+        last_id, first, length = joined[-1] if joined else ("", 0, 0)
+        if (last_id, first + length) == (job_id, start):
+            joined[-1] = (job_id, first, length + count)
+        else:
+            joined.append((job_id, start, count))
+    return joined
 
 
 def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, int]]:
@@ -156,9 +171,7 @@ def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, 
             gang = [(0, job.gang_size)]
             limit -= job.gang_size
             room = None if room is None else room - job.gang_size
-            waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
-        elif conn.execute(_returning_members(job)).first() is not None:
-            waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
+        waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
     limit = limit if room is None else min(limit, room)
     if limit <= 0:
         return gang
@@ -166,15 +179,29 @@ def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, 
     return gang + as_ranges(conn.execute(query).scalars())
 
 
-def _returning_members(job: JobRecord) -> sa.Select[Any]:
-    """Members of the gang that will run anew and have not ended, or not been given their run, yet."""
-    is_returning = sa.or_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.next_run != int(NextRun.NONE))
-    return (
-        sa.select(POD.c.instance_id)
-        .where(in_range(job.job_id, 0, job.gang_size), STAYS, POD.c.desired_run_id > POD.c.run_id)
-        .where(is_returning)
-        .limit(1)
-    )
+def _mark_pending(
+    conn: sa.Connection, job_id: str, ranges: Sequence[tuple[int, int]], queue_seq: int, now_ns: int
+) -> list[tuple[int, int, int]]:
+    row = lock_job(conn, job_id)
+    job = None if row is None else job_record(row)
+    if job is None or job.state in JOB_TERMINAL:
+        return []
+    waits = sa.and_(POD.c.state == INITIALIZED, STAYS)
+    marked: dict[int, list[int]] = {}
+    for start, count in ranges:
+        scope = in_range(job_id, start, count)
+        place: sa.ColumnElement[int] = sa.case((POD.c.queue_seq > 0, POD.c.queue_seq), else_=queue_seq)
+        if job.gang_size > 1 and (start, count) == (0, job.gang_size):
+            query = sa.select(sa.func.count(), sa.func.min(POD.c.queue_seq), sa.func.max(POD.c.queue_seq))
+            here, first, last = conn.execute(query.where(scope, waits)).one()
+            if here < job.gang_size:
+                continue
+            place = sa.literal(last if first else queue_seq)
+        for key, begin, length, *_ in conn.execute(runs_of(POD.c.job_id == job_id, sa.and_(scope, waits), place)):
+            marked.setdefault(key, []).extend(range(begin, begin + length))
+        values = {"state": PENDING, "queue_seq": place, "message": QUEUED_MESSAGE, "reason": ""}
+        change_pods(conn, scope, waits, values, now_ns)
+    return [(seq, *span) for seq in sorted(marked) for span in as_ranges(sorted(marked[seq]))]
 
 
 def _room(conn: sa.Connection, job: JobRecord) -> int | None:
@@ -205,7 +232,7 @@ def _kill_queued(
         query = sa.select(POD.c.instance_id).where(scope, stale).order_by(POD.c.instance_id)
         ranges = as_ranges(conn.execute(query).scalars())
         if ranges:
-            fresh = {"state": INITIALIZED, "queue_seq": 0, "health": POD.c.initial_health, **NEW_CONFIG}
+            fresh = {"state": INITIALIZED, "health": POD.c.initial_health, **NEW_CONFIG}
             change_pods(conn, scope, stale, fresh, now_ns)
             killed += [(start, count, was) for start, count in ranges]
     return killed
@@ -215,23 +242,40 @@ def _snapshot(conn: sa.Connection) -> ResmgrSnapshot:
     pools = conn.execute(sa.select(RESPOOL.c.spec).order_by(RESPOOL.c.respool_id)).scalars()
     cursor = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == STATUS_SEQ)).scalar_one()
     active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
-    jobs = [_job_snapshot(conn, job_record(row)) for row in conn.execute(active).all()]
-    return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(jobs), cursor)
+    pending, allocated = _pending_runs(), _allocated_runs()
+    jobs = [_job_snapshot(conn, job_record(row), pending, allocated) for row in conn.execute(active).all()]
+    places = sa.select(sa.func.max(POD.c.queue_seq)).where(POD.c.job_id.in_(sa.select(active.subquery().c.job_id)))
+    last = conn.execute(places).scalar() or 0
+    return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(jobs), cursor, last)
 
 
-def _job_snapshot(conn: sa.Connection, job: JobRecord) -> JobSnapshot:
-    pending = tuple(
-        PendingRange(seq, start, count, version)
-        for seq, start, count, version in conn.execute(
-            runs_of(job.job_id, POD.c.state == PENDING, POD.c.queue_seq).order_by("key", "start")
-        )
+def _pending_runs() -> sa.Select[Any]:
+    """For any ``job_id``: to build and to compile a statement for each of many jobs takes longer than to execute it."""
+    return runs_of(POD.c.job_id == sa.bindparam("job_id"), POD.c.state == PENDING, POD.c.queue_seq).order_by(
+        "key", "start"
     )
+
+
+def _allocated_runs() -> sa.Select[Any]:
+    """For any ``job_id``; the key is 0 for READY pods, 2 for evicted pods on hosts, 1 for the others there."""
     on_host = POD.c.state.in_(ON_HOST_NUMBERS)
     launched = sa.case((sa.and_(on_host, is_evicted()), 2), (on_host, 1), else_=0)
-    allocated = tuple(
-        AllocatedRange(start, count, version, key > 0, key == 2)
-        for key, start, count, version in conn.execute(
-            runs_of(job.job_id, POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by("start")
-        )
+    return runs_of(POD.c.job_id == sa.bindparam("job_id"), POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by(
+        "start"
     )
-    return JobSnapshot(job, pending, allocated)
+
+
+def _job_snapshot(
+    conn: sa.Connection, job: JobRecord, pending: sa.Select[Any], allocated: sa.Select[Any]
+) -> JobSnapshot:
+    of_job = {"job_id": job.job_id}
+    return JobSnapshot(
+        job,
+        tuple(
+            PendingRange(seq, start, count, version) for seq, start, count, version, _ in conn.execute(pending, of_job)
+        ),
+        tuple(
+            AllocatedRange(start, count, version, key > 0, key == 2)
+            for key, start, count, version, _ in conn.execute(allocated, of_job)
+        ),
+    )

@@ -173,6 +173,8 @@ def job_record(row: sa.Row[Any]) -> JobRecord:
         completed_ns=row.completed_ns,
         updated_ns=row.updated_ns,
         run_seconds=row.run_seconds,
+        gang_requeue_count=row.gang_requeue_count,
+        gang_due_ns=row.gang_due_ns,
         revision=row.revision,
         update_id=row.update_id,
     )
@@ -202,6 +204,8 @@ def job_values(job: JobRecord) -> dict[str, Any]:
         "completed_ns": job.completed_ns,
         "updated_ns": job.updated_ns,
         "run_seconds": job.run_seconds,
+        "gang_requeue_count": job.gang_requeue_count,
+        "gang_due_ns": job.gang_due_ns,
         "revision": job.revision,
         "update_id": job.update_id,
     }

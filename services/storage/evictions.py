@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATE_NUMBERS, TERMINATION_NUMBERS
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import ALLOCATED, ON_HOST, PodState, TerminationReason
 from services.storage.codec import job_record, stored_text
 from services.storage.configs import read_facts
-from services.storage.engine import lock_job
-from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange
+from services.storage.engine import lock_job, pod_keys
+from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange, RevocablePodRow
 from services.storage.store import (
     ENDS,
     INITIALIZED,
@@ -34,10 +35,10 @@ from services.storage.store import (
     numbers,
     terminated,
 )
-from services.storage.tables import POD
+from services.storage.tables import JOB, POD
 
-EVICTION_REASON = "EvictionReason_PREEMPTION"
 EVICTION_MESSAGE = "evicting running task: "
+JOBS_PER_QUERY = 200
 PREEMPTING = POD_STATE_NUMBERS[PodState.PREEMPTING]
 _ALLOCATED_NUMBERS = numbers(ALLOCATED)
 _STAYING_NUMBERS = numbers(ON_HOST - {PodState.KILLING, PodState.PREEMPTING})
@@ -57,29 +58,62 @@ class Evictions(Store):
         leaves = sa.or_(ENDS, POD.c.state == KILLING, newer)
         key = POD.c.queue_seq * 4 + sa.case((on_host, 2), else_=0) + sa.case((leaves, 1), else_=0)
 
+        wanted = list(job_ids)
+
         def work(conn: sa.Connection) -> dict[JobId, list[HeldRange]]:
-            found: dict[JobId, list[HeldRange]] = {}
-            for job_id in job_ids:
-                query = runs_of(job_id, POD.c.state.in_(_ALLOCATED_NUMBERS), key).order_by("start")
-                found[job_id] = [
-                    HeldRange(number // 4, start, count, version, bool(number & 2), bool(number & 1))
-                    for number, start, count, version in conn.execute(query)
-                ]
+            found: dict[JobId, list[HeldRange]] = {job_id: [] for job_id in wanted}
+            for at in range(0, len(wanted), JOBS_PER_QUERY):
+                query = runs_of(
+                    POD.c.job_id.in_(wanted[at : at + JOBS_PER_QUERY]), POD.c.state.in_(_ALLOCATED_NUMBERS), key
+                )
+                for number, start, count, version, job_id in conn.execute(query.order_by("start")):
+                    one = HeldRange(number // 4, start, count, version, bool(number & 2), bool(number & 1))
+                    found[job_id].append(one)
             return found
 
         return self.db.read(work)
 
+    def revocable_pods(self, pod_ids: Sequence[PodId]) -> list[RevocablePodRow]:
+        """Those of these runs that are on hosts on revocable cpu."""
+        return self.db.read(partial(_revocable_pods, pod_ids=pod_ids)) if pod_ids else []
+
     def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:
         """READY pods are PENDING again, in their old place; pods on hosts become PREEMPTING and want a new run, or,
-        with killOnPreempt, their end. Pods that end anyway are passed over.
+        with killOnPreempt, their end; what one member of a gang asks for is for all. Pods that end anyway are passed
+        over.
 
-        A gang of which a part has been launched already gathers again: its READY members are INITIALIZED once more.
+        Of a gang that has been launched in part, READY members wait for the others: they are INITIALIZED once more.
         """
         results: list[EvictionResult] = []
         by_job = groupby(sorted(orders, key=lambda order: (order.job_id, order.start)), key=lambda order: order.job_id)
         for job_id, mine in by_job:
             results.append(self.db.write(partial(_evict, job_id=job_id, orders=list(mine), now_ns=self.clock_ns())))
         return results
+
+
+def _revocable_pods(conn: sa.Connection, pod_ids: Sequence[PodId]) -> list[RevocablePodRow]:
+    asked = {(pod_id.job_id, pod_id.instance_id): pod_id for pod_id in pod_ids}
+    keys = pod_keys(conn, sorted(asked))
+    same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
+    query = (
+        sa.select(POD, JOB.c.priority)
+        .select_from(keys.join(POD, same).join(JOB, JOB.c.job_id == POD.c.job_id))
+        .where(POD.c.state.in_(ON_HOST_NUMBERS))
+    )
+    rows = [row for row in conn.execute(query) if row.run_id == asked[row.job_id, row.instance_id].run_id]
+    found: list[RevocablePodRow] = []
+    by_config = attrgetter("job_id", "config_version")
+    for (job_id, version), group in groupby(sorted(rows, key=by_config), key=by_config):
+        mine = sorted(group, key=attrgetter("instance_id"))
+        default, overridden = read_facts(conn, job_id, version, (mine[0].instance_id, mine[-1].instance_id))
+        for row in mine:
+            own = overridden.get(row.instance_id, default)
+            assert own is not None, f"job {job_id} has no configuration {version}"
+            if own.shape.revocable:
+                leaves = row.goal == KILLED or row.state == KILLING or row.desired_run_id > row.run_id
+                pod_id, resources = asked[row.job_id, row.instance_id], own.shape.resources
+                found.append(RevocablePodRow(pod_id, row.priority, row.started_ns, resources, leaves))
+    return found
 
 
 def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], now_ns: int) -> EvictionResult:
@@ -89,18 +123,20 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         return result
     for order in orders:
         scope = in_range(job_id, order.start, order.count)
+        if order.run_id:
+            scope = sa.and_(scope, POD.c.run_id == order.run_id)
         query = sa.select(POD.c.instance_id, POD.c.state, POD.c.queue_seq, POD.c.config_version).where(scope, STAYS)
         ready = POD.c.state == READY
         staying = sa.and_(POD.c.state.in_(_STAYING_NUMBERS), POD.c.desired_run_id <= POD.c.run_id)
         pods = conn.execute(query.where(sa.or_(ready, staying)).order_by(POD.c.instance_id)).all()
         waiting = [(pod.instance_id, pod.queue_seq) for pod in pods if pod.state == READY]
         on_hosts = [(pod.instance_id, pod.config_version) for pod in pods if pod.state != READY]
-        words = {"message": stored_text(order.message), "reason": EVICTION_REASON}
+        words = {"message": stored_text(order.message), "reason": order.reason}
         if waiting:
-            _send_back(conn, order, waiting, bool(on_hosts) and order.is_gang, words, now_ns, result)
+            _send_back(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
         if on_hosts:
             words["message"] = stored_text(EVICTION_MESSAGE + order.message)
-            _send_away(conn, job_id, on_hosts, words, now_ns)
+            _send_away(conn, order, on_hosts, words, now_ns)
             result.leaving += as_ranges(instance for instance, _ in on_hosts)
     return result
 
@@ -117,7 +153,7 @@ def _send_back(
     """Pods that no host knows yet: ``(instance, queue_seq)``."""
     scope = among(conn, order.job_id, [instance for instance, _ in waiting])
     if is_to_gather:
-        change_pods(conn, scope, sa.true(), {"state": INITIALIZED, "queue_seq": 0, **words}, now_ns)
+        change_pods(conn, scope, sa.true(), {"state": INITIALIZED, **words}, now_ns)
         result.unqueued += as_ranges(instance for instance, _ in waiting)
         return
     change_pods(conn, scope, sa.true(), {"state": PENDING, **words}, now_ns)
@@ -127,9 +163,10 @@ def _send_back(
 
 
 def _send_away(
-    conn: sa.Connection, job_id: JobId, on_hosts: Sequence[tuple[int, int]], words: dict[str, Any], now_ns: int
+    conn: sa.Connection, order: EvictionOrder, on_hosts: Sequence[tuple[int, int]], words: dict[str, Any], now_ns: int
 ) -> None:
     """Pods on hosts, ``(instance, config version)``: they end, and run anew unless they are not to."""
+    job_id = order.job_id
     span = (on_hosts[0][0], on_hosts[-1][0])
     facts = {version: read_facts(conn, job_id, version, span) for version in {version for _, version in on_hosts}}
     ending: dict[bool, list[int]] = {True: [], False: []}
@@ -138,6 +175,8 @@ def _send_away(
         own = overridden.get(instance, default)
         assert own is not None, f"job {job_id} has no configuration {version}"
         ending[own.kill_on_preempt].append(instance)
+    if order.is_gang and ending[True]:
+        ending = {True: [instance for instance, _ in on_hosts]}
     values = {"state": PREEMPTING, **words, **terminated(TerminationReason.PREEMPTED_RESOURCES)}
     fate: dict[bool, dict[str, Any]] = {True: {"goal": KILLED}, False: {"desired_run_id": POD.c.run_id + 1}}
     for is_final, instances in ending.items():
@@ -145,23 +184,25 @@ def _send_away(
             change_pods(conn, among(conn, job_id, instances), sa.true(), {**values, **fate[is_final]}, now_ns)
 
 
-def runs_of(job_id: str, condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Runs of instances alike in ``key`` and configuration: (key, start, count, config version).
+def runs_of(
+    jobs: sa.ColumnElement[bool], condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]
+) -> sa.Select[Any]:
+    """Runs of instances alike in job, ``key`` and configuration: (key, start, count, config version, job).
 
     Within a run instance ids and row numbers rise alike, so their difference names the run.
     """
     labelled = (
-        sa.select(key.label("key"), POD.c.instance_id, POD.c.config_version)
-        .where(POD.c.job_id == job_id, condition)
+        sa.select(key.label("key"), POD.c.job_id, POD.c.instance_id, POD.c.config_version)
+        .where(jobs, condition)
         .subquery()
     )
-    order = sa.func.row_number().over(
-        partition_by=(labelled.c.key, labelled.c.config_version), order_by=labelled.c.instance_id
-    )
+    alike = (labelled.c.job_id, labelled.c.key, labelled.c.config_version)
+    order = sa.func.row_number().over(partition_by=alike, order_by=labelled.c.instance_id)
     pods = sa.select(labelled, (labelled.c.instance_id - order).label("run")).subquery()
     return sa.select(
         pods.c.key,
         sa.func.min(pods.c.instance_id).label("start"),
         sa.func.count(),
         pods.c.config_version,
-    ).group_by(pods.c.key, pods.c.config_version, pods.c.run)
+        pods.c.job_id,
+    ).group_by(pods.c.job_id, pods.c.key, pods.c.config_version, pods.c.run)

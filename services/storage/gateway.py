@@ -14,6 +14,7 @@ from services.storage.configs import Configs
 from services.storage.disruptions import Disruptions
 from services.storage.engine import Database
 from services.storage.evictions import Evictions
+from services.storage.gangs import Gangs
 from services.storage.goals import Goals
 from services.storage.hosts import Hosts, KillRow, LaunchRow, StatusOutcome
 from services.storage.jobs import Jobs
@@ -32,6 +33,7 @@ from services.storage.snapshot import (
     JobSnapshot,
     PendingRange,
     ResmgrSnapshot,
+    RevocablePodRow,
 )
 from services.storage.updates import Updates
 from services.storage.watch import Watch
@@ -47,6 +49,7 @@ __all__ = [
     "LaunchRow",
     "PendingRange",
     "ResmgrSnapshot",
+    "RevocablePodRow",
     "StatusOutcome",
 ]
 
@@ -61,6 +64,7 @@ class Gateway(
     Queries,
     Admission,
     Evictions,
+    Gangs,
     Hosts,
     Leases,
     Updates,

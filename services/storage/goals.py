@@ -59,7 +59,8 @@ class Goals(Store):
     ) -> list[int]:
         """Stop (goal KILLED) or start instances in ``(start, count)`` ranges; returns those whose goal changed.
 
-        Started pods that have ended or are being killed get a new run. Nothing changes in an ended batch job.
+        Who touches a member of the gang touches all of it. Started pods that have ended or are being killed get a new
+        run. Nothing changes in an ended batch job.
         """
         changed: list[int] = []
 
@@ -75,7 +76,7 @@ class Goals(Store):
             _touch_job(conn, job_id)
             return steer_pods(conn, job, (start, count), goal, now_ns, message)
 
-        for start, count in chunks(ranges):
+        for start, count in chunks(self._with_gang(job_id, ranges)):
             changed += self.db.write(partial(work, start=start, count=count))
         return changed
 
@@ -90,8 +91,9 @@ class Goals(Store):
     ) -> list[int]:
         """Restart: each instance is to have a run newer than its current one; returns those that now await it.
 
-        Pods on hosts are to be killed first; those that wait take the new run id when they launch. Instances whose
-        goal is KILLED are passed over. The texts, when given, tell in the pod's record why.
+        Who touches a member of the gang touches all of it. Pods on hosts are to be killed first; those that wait take
+        the new run id when they launch. Instances whose goal is KILLED are passed over. The texts, when given, tell in
+        the pod's record why.
         """
         waiting: list[int] = []
         words: dict[str, Any] = {}
@@ -109,9 +111,18 @@ class Goals(Store):
             _touch_job(conn, job_id)
             return _want_new_runs(conn, job_id, (start, count), words, self.clock_ns())
 
-        for start, count in chunks(ranges):
+        for start, count in chunks(self._with_gang(job_id, ranges)):
             waiting += self.db.write(partial(work, start=start, count=count))
         return waiting
+
+    def _with_gang(self, job_id: JobId, ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+        """The same ranges, with the whole gang when they touch a part of it."""
+        row = self.db.read(lambda conn: conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none())
+        size = 1 if row is None else job_record(row).gang_size
+        if size == 1 or all(start >= size for start, _ in ranges):
+            return ranges
+        rest = [(max(start, size), start + count - max(start, size)) for start, count in ranges]
+        return [(0, size), *((start, count) for start, count in rest if count > 0)]
 
 
 def _steer_job(conn: sa.Connection, job_id: str, goal: JobState, now_ns: int) -> JobRecord | None:
@@ -215,9 +226,9 @@ def _start_pods(
 ) -> None:
     ended = POD.c.state.in_(TERMINAL_NUMBERS)
     dying = POD.c.state == KILLING
-    change_pods(conn, scope, sa.and_(condition, ended), {**new_run(message), "goal": goal}, now_ns)
+    change_pods(conn, scope, sa.and_(condition, ended), {**new_run(message), "goal": goal, "queue_seq": 0}, now_ns)
     newer = sa.case((POD.c.desired_run_id > POD.c.run_id, POD.c.desired_run_id), else_=POD.c.run_id + 1)
-    values = {"goal": goal, "message": message, "desired_run_id": newer, **NO_TERMINATION}
+    values = {"goal": goal, "message": message, "desired_run_id": newer, "queue_seq": 0, **NO_TERMINATION}
     change_pods(conn, scope, sa.and_(condition, dying), values, now_ns)
     change_pods(conn, scope, condition, {"goal": goal, "message": message, **NO_TERMINATION}, now_ns)
 

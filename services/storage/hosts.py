@@ -51,7 +51,8 @@ class Hosts(Store):
     def mark_launched(self, job_id: JobId, rows: Sequence[LaunchRow], now_ns: int) -> set[int]:
         """READY -> LAUNCHED; returns the instances that took it.
 
-        Refused: pods that are to be killed, that await another run, or that an earlier call launched.
+        Refused: pods that are to be killed, that await another run, or that an earlier call launched; and members of
+        a gang unless all of them take it.
         """
         return self.db.write(partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns)) if rows else set()
 
@@ -83,13 +84,17 @@ class Hosts(Store):
 
 
 def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], now_ns: int) -> set[int]:
-    if lock_job(conn, job_id) is None:
+    row = lock_job(conn, job_id)
+    if row is None:
         return set()
     asked = {row[0]: row for row in rows}
     query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(
         among(conn, job_id, list(asked)), POD.c.state == READY, STAYS
     )
     taken = {instance for instance, run in conn.execute(query) if asked[instance][1] == run}
+    members = {instance for instance in taken if instance < job_record(row).gang_size}
+    if len(members) < job_record(row).gang_size:
+        taken -= members
     if not taken:
         return taken
     replaced = POD.c.run_id < POD.c.desired_run_id  # it waited when a new run was asked for, and takes that one

@@ -20,43 +20,50 @@ from services.storage.tables import JOB, POD
 
 class Ready(Store):
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
-        """READY pods as gangs, by instance, at most ``limit`` pods; a larger gang comes alone and whole.
-
-        The run of a pod is the one it launches as. A gang whose members differ has the shape that is enough for each.
-        """
+        """READY pods that stand alone, by instance, at most ``limit``. The run of a pod is the one it launches as."""
         return self.db.read(partial(_ready_gangs, job_id=job_id, limit=limit))
+
+    def ready_gang(self, job_id: JobId) -> ReadyGang | None:
+        """The job's gang when all of it is READY. If its members differ it has the shape that is enough for each."""
+        return self.db.read(partial(_ready_gang, job_id=job_id))
 
 
 def _ready_gangs(conn: sa.Connection, job_id: str, limit: int) -> list[ReadyGang]:
-    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
-    if row is None or limit <= 0:
+    job = _job(conn, job_id)
+    if job is None or limit <= 0:
         return []
-    job = job_record(row)
+    first = job.gang_size if job.gang_size > 1 else 0
+    pods = _ready(conn, job, first, limit)
+    shapes = _shapes(conn, job_id, pods) if pods else {}
+    return [ReadyGang(shapes[instance], ((instance, run),)) for instance, run, _ in pods]
+
+
+def _ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
+    job = _job(conn, job_id)
+    if job is None or job.gang_size == 1:
+        return None
+    pods = [pod for pod in _ready(conn, job, 0, job.gang_size) if pod[0] < job.gang_size]
+    if len(pods) < job.gang_size:
+        return None
+    shapes = _shapes(conn, job_id, pods)
+    shape = reduce(enough_for_both, (shapes[instance] for instance, _, _ in pods))
+    return ReadyGang(shape, tuple((instance, run) for instance, run, _ in pods))
+
+
+def _job(conn: sa.Connection, job_id: str) -> JobRecord | None:
+    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
+    return None if row is None else job_record(row)
+
+
+def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[tuple[int, int, int]]:
+    """``(instance, run, config version)`` from instance ``first`` on."""
     query = (
         sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version)
-        .where(POD.c.job_id == job_id, POD.c.state == READY, STAYS)
+        .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, POD.c.state == READY, STAYS)
         .order_by(POD.c.instance_id)
-        .limit(max(limit, job.gang_size))
+        .limit(limit)
     )
-    pods = [(instance, run, version) for instance, run, version in conn.execute(query)]
-    if not pods:
-        return []
-    gang = _whole_gang(job, pods)
-    singles = pods[len(gang) :][: max(limit - len(gang), 0)]
-    shapes = _shapes(conn, job_id, gang + singles)
-    gangs = [ReadyGang(shapes[instance], ((instance, run),)) for instance, run, _ in singles]
-    if gang:
-        shape = reduce(enough_for_both, (shapes[instance] for instance, _, _ in gang))
-        gangs.insert(0, ReadyGang(shape, tuple((instance, run) for instance, run, _ in gang)))
-    return gangs
-
-
-def _whole_gang(job: JobRecord, pods: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The members of the gang when all of them are ready; members that were retried alone are placed alone."""
-    size = job.gang_size
-    members = list(pods[:size])
-    is_whole = size > 1 and len(members) == size and members[-1][0] == size - 1
-    return members if is_whole else []
+    return [(instance, run, version) for instance, run, version in conn.execute(query)]
 
 
 def _shapes(conn: sa.Connection, job_id: str, pods: Sequence[tuple[int, int, int]]) -> Mapping[int, PodShape]:

@@ -24,6 +24,7 @@ from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
 from peloton.model.pod import ON_HOST, TERMINAL, PodState, Termination, TerminationReason
 from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import lock_job
+from services.storage.gangs import GangWork, apply_gang_work, find_gang_work
 from services.storage.goals import STOP_MESSAGE, kill_pods
 from services.storage.store import (
     DELETED,
@@ -58,7 +59,7 @@ class Kind(NamedTuple):
     deleted: bool  # its goal is DELETED: nothing is to be left of it
     newer: bool  # a newer run is wanted
     again: int  # 0: no further run; 1: due; 2: later
-    in_gang: bool
+    in_gang: bool  # of several
     stale: bool  # it is to have another configuration
 
 
@@ -80,12 +81,14 @@ class Look:
     gone: list[int]  # nothing is to be left of them
     unmarked_kills: list[int]  # of a job that is to be KILLED, missed by an interrupted call
     overdue: list[int]
+    gang: GangWork | None = None
+    first_run: int = 0  # of instance 0
     more: bool = False
 
     @property
     def has_work(self) -> bool:
         kills = self.unqueued_kills or self.gone or self.unmarked_kills
-        return bool(self.due or self.throttled or kills or self.overdue)
+        return any((self.due, self.throttled, kills, self.overdue, self.gang))
 
 
 class Settling(Store):
@@ -139,13 +142,11 @@ def _count(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
         + _flag(ENDS) * 32
         + _flag(POD.c.desired_run_id > POD.c.run_id) * 16
         + again * 4
-        + _flag(POD.c.instance_id < job.gang_size)
+        + _flag(POD.c.instance_id < (job.gang_size if job.gang_size > 1 else 0))
     )
-    pods = (
-        sa.select(packed.label("kind"), POD.c.started_ns, POD.c.completed_ns, POD.c.due_ns, POD.c.run_seconds)
-        .where(POD.c.job_id == job.job_id)
-        .subquery()
-    )
+    first_run = sa.case((POD.c.instance_id == 0, POD.c.run_id), else_=0).label("first_run")
+    columns = (POD.c.started_ns, POD.c.completed_ns, POD.c.due_ns, POD.c.run_seconds)
+    pods = sa.select(packed.label("kind"), first_run, *columns).where(POD.c.job_id == job.job_id).subquery()
     started = sa.func.nullif(pods.c.started_ns, 0)
     query = sa.select(
         pods.c.kind,
@@ -154,10 +155,12 @@ def _count(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
         sa.func.max(pods.c.completed_ns),
         sa.func.min(pods.c.due_ns),
         sa.func.sum(pods.c.run_seconds),
+        sa.func.max(pods.c.first_run),
     ).group_by(pods.c.kind)
     seen = Look(job, Counter(), 0, 0, 0, 0, 0.0, None, [], [], [], [], [], [])
-    for number, count, first_start, last_end, first_due, seconds in conn.execute(query):
+    for number, count, first_start, last_end, first_due, seconds, run in conn.execute(query):
         kind = _unpacked(number)
+        seen.first_run = max(seen.first_run, run)
         seen.kinds[kind] += count
         seen.run_seconds += seconds
         seen.last_end_ns = max(seen.last_end_ns, last_end)
@@ -231,6 +234,12 @@ def _find_work(conn: sa.Connection, seen: Look, now_ns: int) -> None:
             found.pop()
             seen.more = True
         room -= len(found)
+    if overdue and job.gang_size > 1:
+        seen.more = True  # the others of a gang end with those that are overdue, in the next settle
+    seen.gang = find_gang_work(conn, job, max(room, 1))
+    if seen.gang is not None:
+        seen.more |= seen.gang.more
+        seen.due = [instance for instance in seen.due if instance not in set(seen.gang.ending)]
 
 
 def _any(seen: Look, holds: Any) -> bool:
@@ -249,6 +258,8 @@ def apply(conn: sa.Connection, seen: Look, now_ns: int) -> JobRecord | None:
     row = lock_job(conn, seen.job.job_id)
     if row is None or row.revision != seen.job.revision:
         return None
+    if seen.gang is not None:
+        apply_gang_work(conn, seen.job.job_id, seen.gang, now_ns)
     for ids, values in _changes(seen, now_ns):
         scope = among(conn, seen.job.job_id, ids)
         change_pods(conn, scope, sa.true(), values, now_ns)
@@ -273,7 +284,9 @@ def apply(conn: sa.Connection, seen: Look, now_ns: int) -> JobRecord | None:
 def _changes(seen: Look, now_ns: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
     if seen.due:
         message = sa.case({int(n): n.message for n in NextRun}, value=POD.c.next_run, else_="")
-        yield seen.due, new_run(message)
+        # A run that failed loses its place in the queue; one that was sent away keeps it.
+        place = sa.case((POD.c.next_run == int(NextRun.RETRY), 0), else_=POD.c.queue_seq)
+        yield seen.due, {**new_run(message), "queue_seq": place}
     if seen.unqueued_kills:
         yield seen.unqueued_kills, killed_values(now_ns)
     if seen.throttled:
@@ -288,6 +301,7 @@ def _recount(conn: sa.Connection, seen: Look, now_ns: int) -> None:
     seen.last_end_ns = max(seen.last_end_ns, fresh.last_end_ns)
     seen.next_due_ns = fresh.next_due_ns
     seen.run_seconds = fresh.run_seconds
+    seen.first_run = fresh.first_run
     if seen.job.has_controller:
         seen.controller = _controller(conn, seen.job.job_id)
 
@@ -296,9 +310,13 @@ def _rolled_up(seen: Look, now_ns: int) -> JobRecord:
     job = seen.job
     counts: Counter[PodState] = Counter()
     resting: Counter[PodState] = Counter()
+    gang_failed = job.goal is not JobState.KILLED and _any(seen, _is_failed_member)
     for kind, count in seen.kinds.items():
         counts[kind.state] += count
-        resting[PodState.INITIALIZED if kind.again else kind.state] += count
+        if gang_failed and kind.in_gang and kind.state is PodState.KILLED:
+            resting[PodState.FAILED] += count  # it was killed for the sake of a member that failed
+        else:
+            resting[PodState.INITIALIZED if kind.again else kind.state] += count
     state = roll_up(job, resting, seen.controller)
     unmarked = is_ending(job) and _any(seen, lambda k: k.state not in TERMINAL and not k.killed)
     started_ns = job.started_ns
@@ -312,7 +330,17 @@ def _rolled_up(seen: Look, now_ns: int) -> JobRecord:
         started_ns=started_ns,
         completed_ns=(seen.last_end_ns or now_ns) if state in JOB_TERMINAL else 0,
         run_seconds=seen.run_seconds,
+        gang_requeue_count=0 if _runs_whole(seen) else job.gang_requeue_count,
     )
+
+
+def _is_failed_member(kind: Kind) -> bool:
+    return kind.in_gang and kind.state in (PodState.FAILED, PodState.LOST) and not kind.again
+
+
+def _runs_whole(seen: Look) -> bool:
+    members = [kind for kind in seen.kinds if kind.in_gang]
+    return bool(members) and all(k.state in (PodState.RUNNING, PodState.SUCCEEDED) and not k.newer for k in members)
 
 
 def _write_job(conn: sa.Connection, job: JobRecord) -> None:
@@ -327,6 +355,7 @@ def _write_job(conn: sa.Connection, job: JobRecord) -> None:
             completed_ns=job.completed_ns,
             updated_ns=job.updated_ns,
             run_seconds=job.run_seconds,
+            gang_requeue_count=job.gang_requeue_count,
             revision=job.revision,
         )
     )
@@ -345,11 +374,20 @@ def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
         counts=counts,
         missing_count=0 if job.update_id else max(0, job.instance_count - sum(counts.values())),
         admit_count=admit_count(job, job.pod_counts, *_waiting(seen)),
-        ready_count=sum(n for k, n in seen.kinds.items() if k.state is PodState.READY and not k.killed),
+        ready_count=sum(
+            n for k, n in seen.kinds.items() if k.state is PodState.READY and not k.killed and not k.in_gang
+        ),
         kill_count=sum(n for k, n in seen.kinds.items() if _must_end(k)),
         settle_again=seen.more,
         deadline_s=_wait_s(seen, now_ns),
+        gang_run=seen.first_run if _any(seen, _is_on_its_way) else 0,
     )
+
+
+def _is_on_its_way(kind: Kind) -> bool:
+    """Between admission and running."""
+    is_launched = kind.state in (PodState.LAUNCHED, PodState.STARTING) and not kind.newer
+    return kind.in_gang and not kind.killed and (kind.state is PodState.READY or is_launched)
 
 
 def _waiting(seen: Look) -> tuple[int, int]:

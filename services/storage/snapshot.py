@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord
+from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 
 
@@ -45,6 +46,7 @@ class ResmgrSnapshot:
     pools: tuple[PoolSpec, ...]
     jobs: tuple[JobSnapshot, ...]  # those that have not ended, by id
     log_cursor: int
+    last_queue_seq: int = 0  # of all pods of these jobs: those that will come back keep their places
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,27 @@ class HeldRange:
 
 @dataclass(frozen=True, slots=True)
 class EvictionOrder:
-    """Instances ``start .. start+count-1`` are to give their resources back; a gang is queued again as a whole."""
+    """Instances ``start .. start+count-1`` are to give their resources back; a gang is queued again as a whole.
+    With a ``run_id`` only that run is meant, and not one that has taken its place since."""
 
     job_id: JobId
     start: int
     count: int
     is_gang: bool
     message: str
+    reason: str = "EvictionReason_PREEMPTION"
+    run_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RevocablePodRow:
+    """A revocable pod on a host, as those need it who may send it away. ``is_leaving``: it will end anyway."""
+
+    pod_id: PodId
+    priority: int
+    started_ns: int
+    asked: Resources
+    is_leaving: bool
 
 
 @dataclass(slots=True)
@@ -78,3 +94,5 @@ class EvictionResult:
     queued: list[tuple[int, int, int]] = field(default_factory=list)  # (queue_seq, start, count), PENDING again
     unqueued: list[tuple[int, int]] = field(default_factory=list)  # INITIALIZED: members of a gang wait for the rest
     leaving: list[tuple[int, int]] = field(default_factory=list)  # PREEMPTING: their hosts are to end them
+    requeue_count: int = 0  # of a gang whose launch was given up: how often in a row,
+    held_until_ns: int = 0  # and when it may be admitted again

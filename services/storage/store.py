@@ -121,7 +121,7 @@ _NEXT_RUN_ID = sa.case((POD.c.desired_run_id > POD.c.run_id, POD.c.desired_run_i
 
 
 def new_run(message: Any) -> dict[str, Any]:
-    """Values of a pod that starts over; failures, goal and usage stay."""
+    """Values of a pod that starts over; failures, goal, usage and its place in the queue stay."""
     return {
         "prev_run_id": POD.c.run_id,
         "run_id": _NEXT_RUN_ID,
@@ -136,7 +136,6 @@ def new_run(message: Any) -> dict[str, Any]:
         "ports": "",
         "started_ns": 0,
         "completed_ns": 0,
-        "queue_seq": 0,
         **NO_TERMINATION,
         **NO_NEXT_RUN,
     }

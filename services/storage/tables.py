@@ -60,6 +60,8 @@ class Job(SQLModel, table=True):
     completed_ns: int = Field(sa_type=_BIG)
     updated_ns: int = Field(sa_type=_BIG)
     run_seconds: float = Field(sa_type=_FLOAT)
+    gang_requeue_count: int = Field(sa_column_kwargs={"server_default": "0"})
+    gang_due_ns: int = Field(sa_type=_BIG, sa_column_kwargs={"server_default": "0"})
     revision: int = Field(sa_type=_BIG)
     update_id: str = Field(sa_type=_TEXT)
 
@@ -95,7 +97,8 @@ class JobConfigOverride(SQLModel, table=True):
 class Pod(SQLModel, table=True):
     """An instance's runtime: its current run.
 
-    ``next_run`` and ``due_ns``: why and when an ended pod runs again. ``queue_seq``: order in which it was queued.
+    ``next_run`` and ``due_ns``: why and when an ended pod runs again. ``queue_seq``: its place in the queue, which it
+    keeps when it is evicted or launched in vain; 0 = it has none.
     """
 
     __tablename__ = "pod"

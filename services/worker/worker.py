@@ -19,6 +19,7 @@ from activities.records import RecordsActivities
 from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
 from services.temporal import TASK_QUEUE
 from services.worker.sandbox import workflow_runner
+from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=2)
@@ -44,9 +45,12 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     return [
         records.create_pods,
         records.settle,
+        records.look_at_gang,
         admission.enqueue,
         admission.kill_queued,
+        admission.requeue_gang,
         placement.place,
+        placement.place_gang,
         launch.launch,
         launch.kill_running,
     ]
@@ -56,7 +60,7 @@ def build_worker(client: Client, ports: WorkerPorts, task_queue: str = TASK_QUEU
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[JobWorkflow],
+        workflows=[JobWorkflow, GangWorkflow],
         activities=activities_on(ports),
         workflow_runner=workflow_runner(),
         activity_executor=ThreadPoolExecutor(ACTIVITY_THREADS_MAX, thread_name_prefix="activity"),

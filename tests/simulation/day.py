@@ -229,6 +229,9 @@ class Day:
         else:
             start = round(luck * (count - 1))
             instances = range(start // 2, start + 1)
+        size = job.record.gang_size
+        if size > 1 and any(i < size for i in instances):  # who stops a member stops the gang
+            instances = range(max(size, instances.stop))
         alive = [i for i in instances if i in job.due or job.pods[i].state not in TERMINAL]
         for pod_id in self.records.want_killed(job, alive):
             self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
@@ -290,10 +293,16 @@ class Day:
             for job_id in turns:
                 job = self.records.jobs.get(job_id)
                 if job is not None:
+                    self._share_fate(job)
                     if self.records.settle(job):
                         self.resmgr.enqueue(job)
                     if job.members[PodState.READY] and job_id not in self._searching:
                         self._place(job)
+
+    def _share_fate(self, job: Job) -> None:
+        for pod_id in self.records.share_fate(job):
+            self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
+        self.resmgr.kill_queued(job.record.job_id)
 
     def _place(self, job: Job) -> None:
         """Lease, place and launch; what finds no host tries again later."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from peloton.model.host import LeasedHost
@@ -47,6 +47,7 @@ class JobPlan:
     median_s: float  # of the run times of its pods
     attempts: int
     kind: str
+    kills_on_preempt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def draw_jobs(random: Random, size: Size, pools: Sequence[PoolSpec], capacity: R
     unit_s = size.load * capacity.cpu_milli * size.hours * HOUR_S / asked
     arrivals = sorted(_arrivals(random, size, len(plans)))
     return [
-        JobPlan(p.record, p.shapes, arrives_s, p.median_s * unit_s, p.attempts, p.kind)
+        replace(p, arrives_s=arrives_s, median_s=p.median_s * unit_s)
         for p, arrives_s in zip(plans, arrivals, strict=True)
     ]
 
@@ -191,7 +192,8 @@ def _job(random: Random, size: Size, kind: Kind, pool: PoolSpec, number: int) ->
         JobState.SUCCEEDED,
         has_controller=kind.name == "controller",
     )
-    return JobPlan(record, tuple(shapes), 0, kind.run_factor, random.choice([1, 2, 3]), kind.name)
+    attempts, is_mortal = random.choice([1, 2, 3]), random.random() < 0.05
+    return JobPlan(record, tuple(shapes), 0, kind.run_factor, attempts, kind.name, is_mortal)
 
 
 def _shape(random: Random, kind: Kind, pool: PoolSpec) -> PodShape:
@@ -202,7 +204,7 @@ def _shape(random: Random, kind: Kind, pool: PoolSpec) -> PodShape:
     is_preemptible = kind.name != "non-preemptible"
     cpu, memory = pool.resources[0], pool.resources[1]
     if is_revocable:
-        memory_mib = min(memory_mib, memory.reservation // 10)
+        memory_mib = min(memory_mib, memory.reservation // 50)
     elif not is_preemptible:
         cpu_milli, memory_mib = min(cpu_milli, cpu.reservation // 2), min(memory_mib, memory.reservation // 2)
     constraint: Constraint | None = None

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import ALLOCATED, ON_HOST, PodState, Termination, TerminationReason
+from peloton.model.resources import RESOURCE_KINDS
+from peloton.scheduling.cycle import Snapshot
+from peloton.scheduling.eviction import Eviction
+from peloton.scheduling.invariants import physical
 from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange
+from tests.simulation.invariants import Broken
 from tests.simulation.records import Job, Records, ranges_of
 
 STAYING = ON_HOST - {PodState.KILLING, PodState.PREEMPTING}
@@ -43,10 +50,43 @@ def evict(records: Records, orders: Sequence[EvictionOrder]) -> tuple[list[Evict
             _send_back(records, job, ready, bool(leaving) and order.is_gang, result)
         for instance_id in leaving:
             pod, why = job.pods[instance_id], Termination(TerminationReason.PREEMPTED_RESOURCES)
-            records.put(job, replace(pod, state=PodState.PREEMPTING, desired_run_id=pod.run_id + 1, termination=why))
+            pod = replace(pod, state=PodState.PREEMPTING, termination=why)
+            if job.plan.kills_on_preempt:
+                pod = replace(pod, goal=PodState.KILLED)
+            else:
+                pod = replace(pod, desired_run_id=pod.run_id + 1)
+            records.put(job, pod)
             ends.append(pod.pod_id)
         result.leaving += ranges_of(leaving)
+        _check_all_left(job, order)
     return list(results.values()), ends
+
+
+def _check_all_left(job: Job, order: EvictionOrder) -> None:
+    """Of what was to be evicted nothing stays: a gang leaves whole."""
+    own = [job.pods[i] for i in range(order.start, order.start + order.count)]
+    here = [pod for pod in own if pod.state in (*STAYING, PodState.READY) and pod.goal is not PodState.KILLED]
+    stays = [pod.instance_id for pod in here if pod.desired_run_id <= pod.run_id]
+    if stays:
+        raise Broken(f"of {order.count} evicted pods of {job.record.name} from {order.start} on {stays} stay")
+
+
+def check_storm(now: Snapshot, chosen: Sequence[Eviction]) -> None:
+    """What is evicted is wanted: no more of each kind than waits, than is lacking already (hosts were lost, limits were
+    cut), and than one gang more for each that is served, for gangs leave whole."""
+    waits = (now.demand + now.slack_demand).sum(axis=0)
+    held = physical(now.tree, now.usage)
+    limit = np.minimum(now.tree.limit, now.capacity)
+    lacking = np.maximum(held - limit, 0).sum(axis=0)
+    taken, largest = np.zeros_like(waits), np.zeros_like(waits)
+    for one in chosen:
+        kind = RESOURCE_KINDS.index(one.grounds.kind)
+        taken[kind] += one.run.need[kind] * one.run.gang_count
+        largest[kind] = max(largest[kind], one.run.need[kind])
+    served = len({(one.grounds.for_job, one.grounds.kind, one.pool) for one in chosen})
+    if (taken > waits + lacking + served * largest).any():
+        wanted = f"{waits.tolist()} waits, {lacking.tolist()} is lacking"
+        raise Broken(f"{taken.tolist()} was evicted in one round, {wanted}: {chosen[0].grounds}")
 
 
 def _send_back(records: Records, job: Job, ready: list[int], is_to_gather: bool, result: EvictionResult) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import Admission, GangRun
-from peloton.scheduling.cycle import Plan
-from peloton.scheduling.tree import CPU, Ints
+from peloton.scheduling.admission import Admission, GangRun, Usage
+from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.invariants import above_bounds, grown, wrong_evictions
+from peloton.scheduling.tree import Ints
 from services.resmgr.state import ResmgrState
 from tests.simulation.records import COLUMNS, Job, Records
 
@@ -31,11 +33,13 @@ def books_of(records: Records, state: ResmgrState) -> Ints:
     return books
 
 
-def physical(state: ResmgrState, books: Ints) -> Ints:
-    """``[P,R]`` that pools and all below them hold of hosts: the cpu of revocable pods is slack."""
-    own = books[:, NON_SLACK] + books[:, SLACK]
-    own[:, CPU] = books[:, NON_SLACK, CPU]
-    return state.tree.roll_up(own)
+def usage_of(books: Ints) -> Usage:
+    return Usage(*(books[:, column] for column in (NON_SLACK, SLACK, NON_PREEMPTIBLE, CONTROLLER)))
+
+
+def check(faults: Iterable[str]) -> None:
+    for fault in faults:
+        raise Broken(fault)
 
 
 def check_accounts(state: ResmgrState, books: Ints) -> None:
@@ -48,52 +52,30 @@ def check_accounts(state: ResmgrState, books: Ints) -> None:
             raise Broken(f"{column} of {state.tree.paths[row]}: {numbers}")
 
 
-def check_admission(state: ResmgrState, plan: Plan, before: Ints, after: Ints) -> None:
-    """Nobody was admitted above a bound.
-
-    What is above one already (hosts were lost, a limit was cut) may stay, and must not grow.
-    """
-    tree, may = state.tree, plan.entitlement
-    assert state.capacity is not None
-    limit = tree.limit.copy()
-    limit[0] = tuple(state.capacity)
-    old, new = physical(state, before), physical(state, after)
-    _check_growth(state, "the limit", old, new, limit)
-    leaf = tree.is_leaf[:, None]
-    for name, column, bound in (
-        ("the entitlement", NON_SLACK, may.non_slack),
-        ("the slack entitlement", SLACK, may.slack),
-        ("the reservation for non-preemptible pods", NON_PREEMPTIBLE, tree.reservation),
-    ):
-        _check_growth(state, name, before[:, column] * leaf, after[:, column] * leaf, bound)
-    slack = after[:, SLACK, CPU].sum()
-    if slack > max(before[:, SLACK, CPU].sum(), state.slack_cpu):
-        raise Broken(f"revocable cpu of {slack} was admitted, hosts have {state.slack_cpu}")
-
-
-def _check_growth(state: ResmgrState, what: str, old: Ints, new: Ints, bound: Ints) -> None:
-    wrong = (new > old) & (new > bound)
-    if wrong.any():
-        row, kind = (int(at) for at in np.argwhere(wrong)[0])
-        held = f"{RESOURCE_KINDS[kind]} of {state.tree.paths[row]} grew from {old[row, kind]} to {new[row, kind]}"
-        raise Broken(f"{held}, above {what}: {bound[row, kind]}")
+def check_cycle(now: Snapshot, plan: Plan, before: Ints, after: Ints) -> None:
+    """What the resource manager itself can be told to look at, by the rows instead of its memory."""
+    check(above_bounds(replace(now, usage=usage_of(before)), plan, usage_of(after)))
+    check(wrong_evictions(now, plan))
 
 
 def check_controllers(state: ResmgrState, before: Ints, after: Ints) -> None:
     """Controllers that stand alone stay within their limit; every controller of the simulation does."""
-    _check_growth(
-        state, "the controller limit", before[:, CONTROLLER], after[:, CONTROLLER], state.tree.controller_limit
-    )
+    limit = state.tree.controller_limit
+    check(grown(state.tree, "the controller limit", before[:, CONTROLLER], after[:, CONTROLLER], limit))
+
+
+OVERTAKEN_MAX = 20
+"""Waiting runs of one queue that are compared with those admitted from it."""
 
 
 def check_order(state: ResmgrState, records: Records, admission: Admission) -> None:
-    """In each queue, who was admitted stood before everybody who waits and could ever fit."""
+    """In each queue, who was admitted stood before the first of those who wait and could ever fit."""
     last: dict[tuple[int, int], tuple[int, int, int]] = {}
     for chosen in admission.admitted:
         key, order = (chosen.pool, chosen.run.queue), _place(records, chosen.run)
         last[key] = max(last.get(key, order), order)
     for (row, kind), order in last.items():
-        for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ()):
+        for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ())[:OVERTAKEN_MAX]:
             if (run.job_id, run.start) in admission.passed_over:
                 continue
             if _place(records, run) < order:

@@ -7,14 +7,17 @@ Implements what the resource manager asks of ``AdmissionRecords``. What becomes 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
+from operator import attrgetter
 from random import Random
 
+from peloton.lifecycle.gang import Fate, Member, fate, goes_along
 from peloton.lifecycle.job import admit_count, roll_up, scheduled_count
 from peloton.lifecycle.pod import Applied, apply_status
-from peloton.lifecycle.retry import after_end
+from peloton.lifecycle.retry import NextRun, after_end
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
@@ -22,6 +25,7 @@ from peloton.model.pod import (
     ALLOCATED,
     ON_HOST,
     QUEUED,
+    TERMINAL,
     PodRecord,
     PodShape,
     PodState,
@@ -36,6 +40,10 @@ from tests.simulation.description import JobPlan
 
 COLUMNS = ("demand", "slack_demand", "non_slack", "slack", "non_preemptible", "controller")
 Range = tuple[int, int]
+Entry = tuple[int, int, int]
+"""Column, kind, amount."""
+_NAMES = [spec.name for spec in fields(PodRecord)]
+_VALUES, _STATE = attrgetter(*_NAMES), _NAMES.index("state")
 
 
 class Job:
@@ -51,9 +59,18 @@ class Job:
         self.queued_s: dict[int, int] = {}
         self.patience_s = 0  # until it looks for hosts again
         self._starts = [shapes.start for shapes in plan.shapes]
+        self._entries = [
+            (_entries(shapes.shape, is_queued=False), _entries(shapes.shape, True)) for shapes in plan.shapes
+        ]
 
     def shape(self, instance_id: int) -> PodShape:
         return self.plan.shapes[bisect_right(self._starts, instance_id) - 1].shape
+
+    def entries(self, instance_id: int, state: PodState) -> Sequence[Entry]:
+        """Where a pod in this state counts in the books."""
+        if state is not PodState.PENDING and state not in ALLOCATED:
+            return ()
+        return self._entries[bisect_right(self._starts, instance_id) - 1][state in QUEUED]
 
     def counts(self) -> dict[PodState, int]:
         return {state: len(found) for state, found in self.members.items() if found}
@@ -113,13 +130,9 @@ class Records:
             self._book(job, instance_id, pod.state, 1)
 
     def _book(self, job: Job, instance_id: int, state: PodState, sign: int) -> None:
-        if state is not PodState.PENDING and state not in ALLOCATED:
-            return
-        book, shape = self.books[job.record.respool_id], job.shape(instance_id)
-        for column in _columns(shape, state):
-            row = book[column]
-            for kind, amount in enumerate(shape.resources):
-                row[kind] += sign * amount
+        book = self.books[job.record.respool_id]
+        for column, kind, amount in job.entries(instance_id, state):
+            book[column][kind] += sign * amount
 
     def recount(self) -> dict[RespoolId, list[list[int]]]:
         """The books from nothing but the rows."""
@@ -157,11 +170,31 @@ class Records:
         if state is not job.record.state:
             job.record = replace(job.record, state=state)
         if state in JOB_TERMINAL:
+            lost = [pod for pod in job.pods if pod.state is PodState.KILLED and pod.goal is not PodState.KILLED]
+            assert not lost, f"{len(lost)} pods of {job.record.name} were evicted and did not come back"
             del self.jobs[job.record.job_id]
             self.ended_count[state] = self.ended_count.get(state, 0) + 1
             return 0
         waiting = len(job.members[PodState.INITIALIZED])
         return admit_count(job.record, job.counts(), waiting, job.waits_in_gang()) if waiting else 0
+
+    def share_fate(self, job: Job) -> list[PodId]:
+        """Members of the gang run anew, or end, when one does; returns those on hosts, which are KILLING now."""
+        size = job.record.gang_size
+        members = {i: _member(job, i) for i in range(size)} if size > 1 else {}
+        shared = fate(Counter(members.values()))
+        along = [i for i, member in members.items() if goes_along(member, shared)]
+        if shared is Fate.END:
+            return self.want_killed(job, along)
+        killing = []
+        for instance_id in along:
+            pod = job.pods[instance_id]
+            if pod.state in TERMINAL:
+                job.due.add(instance_id)
+            else:
+                self.put(job, replace(pod, state=PodState.KILLING, desired_run_id=pod.run_id + 1))
+                killing.append(pod.pod_id)
+        return killing
 
     def want_killed(self, job: Job, instances: Iterable[int]) -> list[PodId]:
         """Goals become KILLED; what is not yet queued ends. Returns those on hosts, which are KILLING now."""
@@ -178,13 +211,13 @@ class Records:
         return killing
 
     def ready_gangs(self, job: Job) -> list[ReadyGang]:
-        """As the gateway does: the gang when all of it is ready, then single pods."""
+        """As the gateway does: the gang when all of it is ready, then pods that stand alone."""
         ready = sorted(job.members[PodState.READY])
-        size = job.record.gang_size
-        gang = ready[:size] if size > 1 and len(ready) >= size and ready[size - 1] == size - 1 else []
-        found = [ReadyGang(job.shape(0), tuple((i, job.pods[i].run_id) for i in gang))] if gang else []
-        found += [ReadyGang(job.shape(i), ((i, job.pods[i].run_id),)) for i in ready[len(gang) :]]
-        return found
+        size = job.record.gang_size if job.record.gang_size > 1 else 0
+        gang = [i for i in ready if i < size]
+        found = [ReadyGang(job.shape(0), tuple((i, job.pods[i].run_id) for i in gang))] if len(gang) == size else []
+        found += [ReadyGang(job.shape(i), ((i, job.pods[i].run_id),)) for i in ready if i >= size]
+        return [one for one in found if one.pods]
 
     # -- AdmissionRecords -------------------------------------------------------------------------------------------
 
@@ -204,14 +237,16 @@ class Records:
         if size > 1 and job.waits_in_gang() == size:
             if room < size:
                 return []
-            gang, waiting, room, limit = [(0, size)], waiting[size:], room - size, limit - size
+            gang, room, limit = [(0, size)], room - size, limit - size
+        waiting = [i for i in waiting if size == 1 or i >= size]
         return gang + ranges_of(waiting[: max(min(limit, room), 0)])
 
     def mark_pending(self, job_id: JobId, ranges: Sequence[Range], queue_seq: int) -> int:
         job = self.jobs[job_id]
         for start, count in ranges:
             for instance_id in range(start, start + count):
-                self.put(job, replace(job.pods[instance_id], state=PodState.PENDING))
+                assert job.pods[instance_id].goal is not PodState.KILLED, f"{job.pods[instance_id].pod_id} is to end"
+                self.put(job, in_state(job.pods[instance_id], PodState.PENDING))
                 job.queue_seq[instance_id] = queue_seq
                 job.queued_s[instance_id] = self.clock_ns // 10**9
         return sum(count for _, count in ranges)
@@ -223,7 +258,7 @@ class Records:
             for instance_id in range(start, start + count):
                 pod = job.pods[instance_id]
                 if pod.state is PodState.PENDING:
-                    self.put(job, replace(pod, state=PodState.READY))
+                    self.put(job, in_state(pod, PodState.READY))
                     marked += 1
         return marked
 
@@ -254,13 +289,24 @@ class Records:
         self._pools[pool.respool_id] = pool
 
 
+def _member(job: Job, instance_id: int) -> Member:
+    pod = job.pods[instance_id]
+    next_run = NextRun.RETRY if instance_id in job.due else NextRun.NONE
+    return Member(pod.state, pod.goal is PodState.KILLED, pod.desired_run_id > pod.run_id, next_run)
+
+
 def _blank() -> list[list[int]]:
     return [[0, 0, 0, 0] for _ in COLUMNS]
 
 
-def _columns(shape: PodShape, state: PodState) -> Iterator[int]:
-    """Which columns of the books a pod in this state counts in."""
-    if state in QUEUED:
+def _entries(shape: PodShape, is_queued: bool) -> list[Entry]:
+    kinds = [(kind, amount) for kind, amount in enumerate(shape.resources) if amount]
+    return [(column, *kind) for column in _columns(shape, is_queued) for kind in kinds]
+
+
+def _columns(shape: PodShape, is_queued: bool) -> Iterator[int]:
+    """Which columns of the books a pod counts in, waiting or holding resources."""
+    if is_queued:
         yield 1 if shape.revocable else 0
     elif shape.revocable:
         yield 3
@@ -270,6 +316,13 @@ def _columns(shape: PodShape, state: PodState) -> Iterator[int]:
             yield 4
         if shape.controller:
             yield 5
+
+
+def in_state(pod: PodRecord, state: PodState) -> PodRecord:
+    """As ``replace``, but quick."""
+    values = list(_VALUES(pod))
+    values[_STATE] = state
+    return PodRecord(*values)
 
 
 def _job_snapshot(job: Job) -> JobSnapshot:

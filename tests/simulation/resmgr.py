@@ -31,7 +31,7 @@ class SimulatedResmgr:
         self.state: ResmgrState = rebuild(records)
         self.state.set_capacity(*capacity)
         self.is_dirty = True
-        self.cycles = self.restarts = self.evicted_pods = 0
+        self.cycles = self.restarts = self.evicted_pods = self.evicted_most = self.evicting_rounds = 0
         self._clock_s = lambda: records.clock_ns / 1e9
         self._rounds = PreemptionRounds(LOOP.preemption_period_s, LOOP.sustained_over_count, self._clock_s)
         self.leaving: list[PodId] = []  # pods on hosts that the last cycle evicted
@@ -78,7 +78,8 @@ class SimulatedResmgr:
         self.read_log()
         before = books_of(self.records, self.state)
         invariants.check_falls_only(self._books, before)
-        plan = plan_cycle(self._snapshot())
+        now = self._snapshot()
+        plan = plan_cycle(now)
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
         pods, marked = sum(count for _, _, count in items), self.records.mark_ready(items)
         if marked != pods:
@@ -88,16 +89,17 @@ class SimulatedResmgr:
         admitted = bool(jobs)
         self._books = books_of(self.records, self.state)
         invariants.check_accounts(self.state, self._books)
-        invariants.check_admission(self.state, plan, before, self._books)
+        invariants.check_cycle(now, plan, before, self._books)
         invariants.check_controllers(self.state, before, self._books)
         invariants.check_order(self.state, self.records, plan.admission)
         if plan.evictions:
+            evictions.check_storm(now, plan.evictions)
             jobs += self._evict(plan.evictions)
         self.is_dirty |= admitted or bool(plan.evictions)
         return plan, jobs
 
     def _snapshot(self) -> Snapshot:
-        now = self.state.snapshot(LOOP.admitted_pods_max)
+        now = self.state.snapshot(LOOP.admitted_pods_max, self.records.clock_ns)
         if not self._rounds.is_time():
             return now
         due = self._rounds.begin(self.state)
@@ -112,12 +114,11 @@ class SimulatedResmgr:
         for result in results:
             self.state.evict(result)
         self.leaving += ends
-        self.evicted_pods += sum(one.run.pod_count for one in chosen)
+        pods = sum(one.run.pod_count for one in chosen)
+        self.evicted_pods, self.evicted_most = self.evicted_pods + pods, max(self.evicted_most, pods)
+        self.evicting_rounds += 1
         self._books = books_of(self.records, self.state)
         invariants.check_accounts(self.state, self._books)
-        for one in chosen:
-            if not one.run.preemptible:
-                raise Broken(f"{one.run.job_id} is not preemptible, and was evicted: {one.grounds}")
         return [result.job_id for result in results]
 
     def restart(self) -> None:

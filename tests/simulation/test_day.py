@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from peloton.scheduling import admission
-from peloton.scheduling.admission import GangRun, Rule
+from peloton.scheduling.admission import GangRun
+from peloton.scheduling.reason import Rule
 from services.resmgr.state import ResmgrState
 from tests.simulation.day import ROUGH, USUAL, Day
 from tests.simulation.description import Size

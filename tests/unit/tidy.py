@@ -58,7 +58,9 @@ MAY: dict[str, May] = {
         (*_INSIDE, *_STORED, "peloton.scheduling", "services.grpc_errors"),
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
-    "services.hostmgr": May((*_INSIDE, *_STORED, "services.grpc_errors"), ("google", "grpc", "opentelemetry")),
+    "services.hostmgr": May(
+        (*_INSIDE, *_STORED, "peloton.scheduling.qos", "services.grpc_errors"), ("google", "grpc", "opentelemetry")
+    ),
     "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr"), ("google", "httptools", "orjson", "pymesos")),
     "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
     "services.minicluster": May((), ("httptools", "orjson", "yaml")),
@@ -66,7 +68,8 @@ MAY: dict[str, May] = {
         ("peloton.api", "peloton.errors", "services.minicluster.hosts", "services.storage.migrate"), ("grpc",)
     ),
     "services.runtime": May(
-        (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
+        (*_INSIDE, "peloton.scheduling.placement", "peloton.scheduling.qos", "workflows.policies", "services"),
+        ("temporalio",),
     ),
     # The command line talks to the API; only the commands that run processes know services.
     "cli": May(_CLI, _CLI_OTHERS),

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from peloton.lifecycle.gang import Member
 from peloton.lifecycle.pod import Applied, apply_status
-from peloton.lifecycle.retry import after_end
+from peloton.lifecycle.retry import NextRun, after_end
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import ALLOCATED, ON_HOST, PodRecord, PodState, PodStatus
@@ -32,7 +33,21 @@ class Job:
     record: JobRecord
     max_failures: int = 0
     pods: dict[int, PodRecord] = field(default_factory=dict)
-    due: set[int] = field(default_factory=set)  # ended instances that get another run
+    due: dict[int, NextRun] = field(default_factory=dict)  # ended instances that get another run, and why
+    held_until_ns: int = 0  # the gang is not admitted before
+    requeue_count: int = 0
+
+    @property
+    def gang(self) -> list[PodRecord]:
+        size = self.record.gang_size
+        return [pod for i, pod in self.pods.items() if i < size] if size > 1 else []
+
+    def is_member(self, pod: PodRecord) -> bool:
+        return pod.instance_id < self.record.gang_size > 1
+
+    def member(self, pod: PodRecord) -> Member:
+        next_run = self.due.get(pod.instance_id, NextRun.NONE)
+        return Member(pod.state, pod.goal is PodState.KILLED, pod.desired_run_id > pod.run_id, next_run)
 
 
 @dataclass
@@ -78,6 +93,7 @@ class Cluster:
         self.ignored_kills = 0  # calls to come of kill_running that do nothing
         self.lost_leases = 0  # launches to come that find their lease gone
         self.leases_made = 0
+        self.refused: set[PodId] = set()  # pods that no host takes
         self.peak_scheduled = 0
 
     # What a test does and looks at.
@@ -143,12 +159,16 @@ class Cluster:
         with self.lock:
             pods = [p for j in self.jobs.values() for p in j.pods.values()]
             room = self.admitted_max - sum(p.state in ALLOCATED for p in pods)
-            chosen = [p for p in pods if p.state is PodState.PENDING][: max(room, 0)]
+            held = {job.record.job_id for job in self.jobs.values() if job.held_until_ns > self.clock.now_ns()}
+            waiting = [p for p in pods if p.state is PodState.PENDING]
+            members = [p for p in waiting if self.jobs[p.job_id].is_member(p)]
+            chosen = [p for p in members if p.job_id not in held] if len(members) <= room else []
+            chosen += [p for p in waiting if not self.jobs[p.job_id].is_member(p)][: max(room - len(chosen), 0)]
             for pod in chosen:
                 self.jobs[pod.job_id].pods[pod.instance_id] = replace(pod, state=PodState.READY)
             self.tell(*sorted({p.job_id for p in chosen}))
 
-    def report(self, pod_ids: Iterable[PodId], state: Callable[[PodId], PodState]) -> None:
+    def report(self, pod_ids: Iterable[PodId], state: Callable[[PodId], PodState], reason: str = "TEST") -> None:
         """Statuses from hosts: applied, told in one batch, and followed by what they make room for."""
         with self.lock:
             now_ns, changed = self.clock.now_ns(), set()
@@ -156,14 +176,15 @@ class Cluster:
                 job = self.jobs[pod_id.job_id]
                 before = job.pods[pod_id.instance_id]
                 reached = state(pod_id)
-                outcome = apply_status(before, PodStatus(pod_id, reached, now_ns, reason="TEST"), JobType.BATCH)
+                outcome = apply_status(before, PodStatus(pod_id, reached, now_ns, reason=reason), JobType.BATCH)
                 if not isinstance(outcome, Applied):
                     continue
                 self.put(job, outcome.pod)
                 if outcome.ended:
                     self.hosts[Hostname(before.host)].free += 1
-                    if not after_end(outcome.pod, JobType.BATCH, launch_lost=outcome.launch_lost).is_rest:
-                        job.due.add(pod_id.instance_id)
+                    ending = after_end(outcome.pod, JobType.BATCH, launch_lost=outcome.launch_lost)
+                    if not ending.is_rest:
+                        job.due[pod_id.instance_id] = ending.next_run
                 changed.add(pod_id.job_id)
             if changed:
                 self.tell(*sorted(changed | self.waiting_for_hosts))

@@ -14,10 +14,24 @@ from typing import Any, TypeVar, cast
 
 from peloton.errors import NotFound, Unavailable
 from peloton.lifecycle import deadline
+from peloton.lifecycle.gang import (
+    HOLD,
+    Fate,
+    Member,
+    Stage,
+    Step,
+    fate,
+    goes_along,
+    has_failed,
+    judge,
+    progress_of,
+    stage,
+)
 from peloton.lifecycle.job import admit_count, roll_up
+from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, NextRun
 from peloton.model.host import HostLease, LaunchResult, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang
-from peloton.model.ids import Hostname, JobId
-from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState
 from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodShape, PodState
 from peloton.model.resources import Resources
 from tests.workflow.cluster import Cluster, Job
@@ -95,6 +109,9 @@ class FakeRecords(_Port):
         again = self._change_pods(job, now_ns)
         counts = Counter(p.state for p in job.pods.values())
         resting = Counter(PodState.INITIALIZED if i in job.due else p.state for i, p in job.pods.items())
+        if has_failed({job.member(pod): 1 for pod in job.gang}):
+            killed = sum(pod.state is PodState.KILLED for pod in job.gang)
+            resting = resting - Counter({PodState.KILLED: killed}) + Counter({PodState.FAILED: killed})
         job.record = replace(job.record, state=roll_up(job.record, resting), pod_counts=dict(counts))
         texts = {state.value: count for state, count in counts.items()}
         if job.record.state in JOB_TERMINAL:
@@ -108,19 +125,22 @@ class FakeRecords(_Port):
             texts,
             missing_count=max(0, job.record.instance_count - len(job.pods)),
             admit_count=admit_count(job.record, counts, waiting, gang_waiting),
-            ready_count=sum(p.state is PodState.READY for p in wanted),
+            ready_count=sum(p.state is PodState.READY and not job.is_member(p) for p in wanted),
             kill_count=sum(
-                p.goal is PodState.KILLED
-                and p.state not in TERMINAL
-                and p.state not in (PodState.INITIALIZED, PodState.KILLING)
+                p.state not in TERMINAL and p.state is not PodState.INITIALIZED and _must_end(p)
                 for p in job.pods.values()
             ),
             settle_again=again,
             deadline_s=deadline.wait_s(job.record, min(running, default=0), now_ns),
+            gang_run=job.gang[0].run_id if any(_is_on_its_way(job.member(p)) for p in job.gang) else 0,
         )
 
     def _change_pods(self, job: Job, now_ns: int) -> bool:
         """New runs, ends of pods that no queue knows, and deadlines; returns whether more is left to do."""
+        members = Counter(job.member(pod) for pod in job.gang)
+        for pod in job.gang:
+            if goes_along(job.member(pod), shared := fate(members)):
+                self._go_along(job, pod, shared)
         due = sorted(job.due)[:SETTLE_PODS_MAX]
         for i in due:
             pod = job.pods[i]
@@ -128,7 +148,7 @@ class FakeRecords(_Port):
                 pod, run_id=pod.run_id + 1, desired_run_id=pod.run_id + 1, state=PodState.INITIALIZED, host="",
                 started_ns=0, reason="",
             )  # fmt: skip
-        job.due.difference_update(due)
+            del job.due[i]
         cutoff = deadline.cutoff_ns(job.record, now_ns)
         for i, pod in job.pods.items():
             if pod.state is PodState.INITIALIZED and pod.goal is PodState.KILLED:
@@ -137,14 +157,35 @@ class FakeRecords(_Port):
                 job.pods[i] = replace(pod, goal=PodState.KILLED, message=deadline.DEADLINE_REASON)
         return bool(job.due)
 
+    def _go_along(self, job: Job, pod: PodRecord, shared: Fate) -> None:
+        """A member of the gang shares the fate of another one."""
+        if shared is Fate.END:
+            job.pods[pod.instance_id] = replace(pod, goal=PodState.KILLED)
+            job.due.pop(pod.instance_id, None)
+        elif pod.state in TERMINAL:
+            job.due[pod.instance_id] = NextRun.REPLACE
+        else:
+            job.pods[pod.instance_id] = replace(pod, desired_run_id=pod.run_id + 1)
+
+    @_call
+    def gang(self, job_id: JobId) -> GangProgress:
+        job = self._known(job_id)
+        if job.record.state in JOB_TERMINAL or not job.gang:
+            return GangProgress(0)
+        return progress_of(job.record.gang_size, Counter(job.member(pod) for pod in job.gang))
+
     @_call
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
         job = self._known(job_id)
-        ready = [p for p in job.pods.values() if p.state is PodState.READY and p.goal is not PodState.KILLED]
-        gang = [p for p in ready if p.instance_id < job.record.gang_size]
-        if job.record.gang_size > 1 and len(gang) == job.record.gang_size:
-            return [ReadyGang(SHAPE, tuple((p.instance_id, p.run_id) for p in gang))]
+        ready = [p for p in _ready(job) if not job.is_member(p)]
         return [ReadyGang(SHAPE, ((p.instance_id, p.run_id),)) for p in ready[:limit]]
+
+    @_call
+    def ready_gang(self, job_id: JobId) -> ReadyGang | None:
+        job = self._known(job_id)
+        gang = [p for p in _ready(job) if job.is_member(p)]
+        is_whole = bool(gang) and len(gang) == job.record.gang_size
+        return ReadyGang(SHAPE, tuple((p.instance_id, p.run_id) for p in gang)) if is_whole else None
 
     def _known(self, job_id: JobId) -> Job:
         if job_id not in self.cluster.jobs:
@@ -152,13 +193,27 @@ class FakeRecords(_Port):
         return self.cluster.jobs[job_id]
 
 
+def _ready(job: Job) -> list[PodRecord]:
+    return [p for p in job.pods.values() if p.state is PodState.READY and p.goal is not PodState.KILLED]
+
+
+def _is_on_its_way(member: Member) -> bool:
+    return stage(member) in (Stage.READY, Stage.STARTING)
+
+
+def _must_end(pod: PodRecord) -> bool:
+    is_wanted = pod.goal is not PodState.KILLED and (pod.desired_run_id == pod.run_id or pod.state not in ON_HOST)
+    return not is_wanted and pod.state is not PodState.KILLING
+
+
 class FakeResourceManager(_Port):
     @_call
     def enqueue(self, job_id: JobId, limit: int) -> int:
         job = self.cluster.jobs[job_id]
-        chosen = [
-            p for p in job.pods.values() if p.state is PodState.INITIALIZED and p.goal is not PodState.KILLED
-        ][:limit]  # fmt: skip
+        waiting = [p for p in job.pods.values() if p.state is PodState.INITIALIZED and p.goal is not PodState.KILLED]
+        gang = [p for p in waiting if job.is_member(p)]
+        alone = [p for p in waiting if not job.is_member(p)]
+        chosen = [*(gang if len(gang) == job.record.gang_size else []), *alone][:limit]
         for pod in chosen:
             job.pods[pod.instance_id] = replace(pod, state=PodState.PENDING)
         self.cluster.clock.after(self.cluster.admission_s, self.cluster.admit)
@@ -175,13 +230,33 @@ class FakeResourceManager(_Port):
         return len(chosen)
 
     @_call
+    def requeue_gang(self, job_id: JobId, reason: str) -> None:
+        job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
+        members = {pod.instance_id: job.member(pod) for pod in job.gang}
+        verdict = judge(progress_of(job.record.gang_size, Counter(members.values())))
+        if verdict.step in (Step.TOGETHER, Step.OVER):
+            return
+        if job.held_until_ns <= now_ns:
+            job.requeue_count += 1
+            job.held_until_ns = now_ns + HOLD.delay_ns(job.requeue_count)
+            self.cluster.clock.after(HOLD.delay_ns(job.requeue_count) / 1e9, self.cluster.admit)
+        is_whole = all(stage(member) is Stage.READY for member in members.values())
+        for i, member in members.items():
+            if stage(member) is Stage.READY:
+                back = PodState.PENDING if is_whole else PodState.INITIALIZED
+                job.pods[i] = replace(job.pods[i], state=back, message=reason)
+            elif stage(member) in (Stage.STARTING, Stage.RUNNING):
+                job.pods[i] = replace(job.pods[i], desired_run_id=job.pods[i].run_id + 1, message=reason)
+        self.cluster.tell(job_id)
+
+    @_call
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         self.cluster.unplaced[job_id] = (count, reason)
 
 
 class FakeHostManager(_Port):
     @_call
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]]) -> HostLease:
+    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
         missing = sum(count for _, count in gangs)
         self.cluster.leases_made += 1
         lease_id, hosts, busy = f"lease{self.cluster.leases_made}", [], 0
@@ -205,6 +280,7 @@ class FakeHostManager(_Port):
         if self.cluster.lost_leases:
             self.cluster.lost_leases -= 1
             self._free(lease_id)
+        failed: list[PodId] = []
         for placement in placements:
             host = self.cluster.hosts[placement.hostname]
             asked += len(placement.pods)
@@ -214,11 +290,12 @@ class FakeHostManager(_Port):
                 pod = job.pods[placed.instance_id]
                 if pod.state is PodState.READY and pod.run_id == placed.run_id and pod.goal is not PodState.KILLED:
                     self._launch_one(job, pod, placement.hostname)
-                    launched.append(pod.pod_id)
+                    (failed if pod.pod_id in self.cluster.refused else launched).append(pod.pod_id)
         self._free(lease_id)
         if launched:
             self.cluster.start(launched)
-        return LaunchResult(len(launched), asked - len(launched))
+        self.cluster.report(failed, lambda _: PodState.LOST, REASON_HOST_REJECT_OFFER)
+        return LaunchResult(len(launched), asked - len(launched) - len(failed), len(failed))
 
     def _launch_one(self, job: Job, pod: PodRecord, hostname: Hostname) -> None:
         assert pod.pod_id not in self.cluster.launched, f"{pod.pod_id} launched twice"
@@ -243,11 +320,7 @@ class FakeHostManager(_Port):
             self.cluster.ignored_kills -= 1
             return 0
         job = self.cluster.jobs[job_id]
-        chosen = [
-            p
-            for p in job.pods.values()
-            if p.goal is PodState.KILLED and p.state in ON_HOST and p.state is not PodState.KILLING
-        ]
+        chosen = [p for p in job.pods.values() if p.state in ON_HOST and _must_end(p)]
         for pod in chosen:
             job.pods[pod.instance_id] = replace(pod, state=PodState.KILLING)
         ids = [p.pod_id for p in chosen]

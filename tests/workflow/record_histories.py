@@ -1,8 +1,8 @@
 """Records ``histories/*.json.gz`` on a dev server: ``python -m tests.workflow.record_histories``.
 
 Each recipe's docstring says what the history shows. A file is one run of one workflow; a job that continued as new
-has several. Record again when a workflow is meant to behave differently for jobs that already run, which is only
-right while there are none; otherwise add recipes.
+has several, and the launches of its gang come after them. Record again when a workflow is meant to behave differently
+for jobs that already run, which is only right while there are none; otherwise add recipes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.workflow.conftest import TEMPORAL
-from tests.workflow.server import histories_of, server_story, wait_until
+from tests.workflow.server import histories_of, launches_in, server_story, wait_until
 from workflows.policies import Policies
 
 FOLDER = Path(__file__).parent / "histories"
@@ -98,6 +98,32 @@ async def job_unknown(client: Client) -> JobId:
     return record.job_id
 
 
+async def gang_launched(client: Client) -> JobId:
+    """A gang of four beside three other pods: hosts for all of it come late, one member fails once, all run anew."""
+
+    def ending(pod: PodId) -> PodState:
+        return PodState.FAILED if (pod.instance_id, pod.run_id) == (1, 1) else PodState.SUCCEEDED
+
+    async with server_story(client, hosts=1, slots=3, ending=ending) as story:
+        job = await story.submit(7, sla=SlaSpec(minimum_running_instances=4), max_failures=2)
+        await story.pods(job, "SUCCEEDED", 3)
+        await wait_until(lambda: story.cluster.calls["ready_gang"] >= 3, "three placements without hosts")
+        story.cluster.add_hosts(2)
+        await story.result(job)
+    return job
+
+
+async def gang_given_up(client: Client) -> JobId:
+    """No hosts for all of a gang in time: it is released, and the job is killed in the queue."""
+    async with server_story(client, hosts=1, slots=3) as story:
+        policies = Policies(gang_placement_s=1.0, retry_s=0.2, retry_max_s=1.0)
+        job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4), policies=policies)
+        await wait_until(lambda: story.cluster.calls["requeue_gang"] >= 1, "a launch given up")
+        story.cluster.kill(job)
+        await story.result(job)
+    return job
+
+
 RECIPES: tuple[Recipe, ...] = (
     job_succeeded,
     job_retried_in_waves,
@@ -106,6 +132,8 @@ RECIPES: tuple[Recipe, ...] = (
     job_past_deadline,
     job_with_failing_calls,
     job_unknown,
+    gang_launched,
+    gang_given_up,
 )
 
 
@@ -125,7 +153,9 @@ async def record() -> dict[str, dict[str, Any]]:
     async with environment:
         for recipe in RECIPES:
             job = await recipe(environment.client)
-            for number, history in enumerate(await histories_of(environment.client, job_workflow_id(job)), 1):
+            runs = await histories_of(environment.client, job_workflow_id(job))
+            launches = [gang for run in runs for gang in await launches_in(environment.client, run)]
+            for number, history in enumerate([*runs, *launches], 1):
                 recorded[f"{recipe.__name__}-{number}.json.gz"] = scrubbed(history.to_json_dict())
     return recorded
 

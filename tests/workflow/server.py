@@ -20,6 +20,7 @@ from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.stories import ports_on
+from workflows.gang import GangWorkflow
 from workflows.job import JobResult, JobWorkflow
 from workflows.policies import Policies
 
@@ -50,7 +51,7 @@ async def wait_until(fact: Callable[[], bool], what: str) -> None:
 
 def replayer() -> Replayer:
     """As the worker runs workflows: its sandbox, its converter."""
-    return Replayer(workflows=[JobWorkflow], workflow_runner=workflow_runner())
+    return Replayer(workflows=[JobWorkflow, GangWorkflow], workflow_runner=workflow_runner())
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
@@ -64,6 +65,17 @@ async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory
         found.append(history)
         last = history.events[-1]
         run_id = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+    return found
+
+
+async def launches_in(client: Client, history: WorkflowHistory) -> list[WorkflowHistory]:
+    """Of the gangs that one run of a job started."""
+    found = []
+    for event in history.events:
+        if event.HasField("child_workflow_execution_started_event_attributes"):
+            execution = event.child_workflow_execution_started_event_attributes.workflow_execution
+            handle = client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id)
+            found.append(await handle.fetch_history())
     return found
 
 
@@ -118,6 +130,8 @@ class ServerStory:
         for workflow_id in self.started:
             for history in await histories_of(self.client, workflow_id):
                 await replayer().replay_workflow(history)
+                for gang in await launches_in(self.client, history):
+                    await replayer().replay_workflow(gang)
 
 
 @asynccontextmanager

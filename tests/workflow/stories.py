@@ -7,9 +7,11 @@ from typing import Any
 from peloton.model.ids import JobId
 from peloton.model.job import SlaSpec
 from services.worker.worker import WorkerPorts, activities_on
+from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakePlacer, FakeRecords, FakeResourceManager
-from tests.workflow.virtual import LOCAL_S, Virtual, VirtualClock
+from tests.workflow.virtual import LOCAL_S, Virtual
+from workflows.gang import GangResult, GangWorkflow
 from workflows.job import JobInput, JobWorkflow
 from workflows.policies import Policies
 
@@ -29,7 +31,9 @@ class Story:
         self.clock = VirtualClock()
         self.cluster = Cluster(self.clock, **cluster)
         activities = activities_on(ports_on(self.cluster), self.clock.now_ns)
-        self.workflow = Virtual(self.clock, JobWorkflow, activities, signal="changed", local_s=local_s)
+        self.workflow = Virtual(
+            self.clock, JobWorkflow, activities, signal="changed", local_s=local_s, children=[GangWorkflow]
+        )
         self.cluster.lifecycles = self.workflow
 
     def submit(
@@ -43,6 +47,9 @@ class Story:
         """To the end; returns the job's state and the counts of its pods, and checks the cluster's books."""
         result = self.workflow.run()
         assert self.workflow.failure is None, self.workflow.failure
+        while any(not gang.ended for gang in self.gangs):  # they may outlive the job by one look
+            assert self.clock.step()
+        assert [None] * len(self.gangs) == [gang.failure for gang in self.gangs]
         self.cluster.validate()
         assert result.counts == self.counts
         return result.state, result.counts
@@ -56,6 +63,17 @@ class Story:
         self.clock.after(seconds, lambda: None)
         self.workflow.run(until=lambda: self.clock.elapsed_s >= end_s)
         return self
+
+    @property
+    def gangs(self) -> list[Virtual]:
+        """The workflows of the gang's launches, in their order."""
+        return self.workflow.past_children
+
+    @property
+    def outcomes(self) -> list[str]:
+        """How the launches of the gang ended."""
+        results: list[GangResult] = [gang.result for gang in self.gangs]
+        return [result.outcome for result in results]
 
     @property
     def counts(self) -> dict[str, int]:

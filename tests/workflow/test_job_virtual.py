@@ -76,7 +76,7 @@ def test_more_retries_than_one_settle_takes() -> None:
     story.workflow.signal_now()
     story.run_for(1)
 
-    assert set() == story.cluster.jobs[JOB].due
+    assert {} == story.cluster.jobs[JOB].due
     assert ("SUCCEEDED", {"SUCCEEDED": pods}) == story.run()
 
 

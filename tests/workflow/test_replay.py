@@ -26,7 +26,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 async def replay(events: dict[str, Any]) -> None:
-    await replayer().replay_workflow(WorkflowHistory.from_json("job/recorded", events))
+    await replayer().replay_workflow(WorkflowHistory.from_json("recorded", events))
 
 
 def test_every_recipe_is_recorded() -> None:

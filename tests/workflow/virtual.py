@@ -1,4 +1,4 @@
-"""Runs the real workflow code in virtual time, without a server.
+"""Runs the real workflow code in virtual time, without a server: one workflow, and the children that it starts.
 
 The only file that touches internals of the SDK: activations and commands are the protos that its core exchanges with
 Python. It keeps the core's rules that matter here: one workflow task at a time, signals wait while a task is open,
@@ -11,8 +11,6 @@ is told to a second instance, which must answer with the same commands.
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -34,9 +32,10 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance
 from temporalio.worker._workflow_instance import WorkflowInstanceDetails
 
 from peloton.model.ids import JobId
+from tests.workflow.children import Children
+from tests.workflow.clock import VirtualClock
 
 CONVERTER = DataConverter.default
-START_NS = 1_800_000_000 * 10**9
 TASK_S, ACTIVITY_S, LOCAL_S = 0.005, 0.01, 0.002
 TASK_HEARTBEAT_S = 4.0
 """A task that waits for a local activity longer than this reports, and takes what came in meanwhile."""
@@ -49,37 +48,6 @@ class Fault(Enum):
 
 class Stuck(AssertionError):
     """Nothing will ever happen again, and the workflow has not ended."""
-
-
-class VirtualClock:
-    """A heap of what happens when; ties in the order of asking."""
-
-    def __init__(self) -> None:
-        self._now_ns = START_NS
-        self._heap: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = itertools.count()
-
-    def now_ns(self) -> int:
-        return self._now_ns
-
-    @property
-    def elapsed_s(self) -> float:
-        return (self._now_ns - START_NS) / 1e9
-
-    def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._heap, (self._now_ns + round(delay_s * 1e9), next(self._order), act))
-
-    def step(self) -> bool:
-        """Do the next thing; False when there is none."""
-        if not self._heap:
-            return False
-        self._now_ns, _, act = heapq.heappop(self._heap)
-        act()
-        return True
-
-    def stop(self) -> None:
-        """Forget all that was to happen."""
-        self._heap.clear()
 
 
 @dataclass
@@ -97,7 +65,7 @@ class Run:
     ended: bool = False
 
 
-class Virtual:
+class Virtual(Children):
     """One workflow on a virtual clock. Implements ``ports.Lifecycles`` for the job that it owns."""
 
     def __init__(
@@ -109,7 +77,13 @@ class Virtual:
         signal: str,
         signal_delay_s: float = 0.25,
         local_s: float = LOCAL_S,
+        children: Sequence[type] = (),
+        workflow_id: str = "job/virtual",
     ) -> None:
+        self.workflow_id, self._on_end = workflow_id, list[Callable[[], None]]()
+        self._child_kinds = {str(workflow._Definition.must_from_class(child).name): child for child in children}
+        self.children: dict[str, Virtual] = {}  # by workflow id: the last one
+        self.past_children: list[Virtual] = []
         self.clock, self._defn = clock, workflow._Definition.must_from_class(kind)
         self._activities = {activity._Definition.must_from_callable(a).name: a for a in activities}
         self._signal, self._signal_delay_s, self._local_s = signal, signal_delay_s, local_s
@@ -189,7 +163,7 @@ class Virtual:
         self.runs.append(run)
         job = WorkflowActivationJob()
         job.initialize_workflow.workflow_type = self._defn.name or ""
-        job.initialize_workflow.workflow_id = "job/virtual"
+        job.initialize_workflow.workflow_id = self.workflow_id
         job.initialize_workflow.arguments.extend(arguments)
         job.initialize_workflow.randomness_seed = 1
         self._tell(run, job)
@@ -201,7 +175,7 @@ class Virtual:
             headers={}, namespace="virtual", original_execution_run_id=run_id, parent=None, root=None,
             priority=Priority.default, raw_memo={}, retry_policy=None, run_id=run_id, run_timeout=None,
             search_attributes={}, start_time=started, task_queue="virtual", task_timeout=timedelta(seconds=5),
-            typed_search_attributes=TypedSearchAttributes.empty, workflow_id="job/virtual",
+            typed_search_attributes=TypedSearchAttributes([]), workflow_id=self.workflow_id,
             workflow_start_time=started, workflow_type=self._defn.name or "",
         )  # fmt: skip
         details = WorkflowInstanceDetails(
@@ -314,7 +288,9 @@ class Virtual:
 
     def _do_continue_as_new_workflow_execution(self, run: Run, command: WorkflowCommand) -> None:
         left, run.inbox = run.inbox, []
+        tell, self._on_end = self._on_end, []
         self._end(run)
+        self._on_end = tell
         self._start_run(command.continue_as_new_workflow_execution.arguments)
         for job in left:
             if job.HasField("signal_workflow"):
@@ -324,6 +300,8 @@ class Virtual:
         run.ended = True
         run.events += 1
         self.ended_at_s = self.clock.elapsed_s
+        for tell in self._on_end if run is self.runs[-1] else ():
+            self.clock.after(0, tell)
         if all(job.HasField("signal_workflow") for job in run.inbox):
             self._tell_again(run)
 

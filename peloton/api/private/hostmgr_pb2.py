@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!peloton/api/private/hostmgr.proto\x12\x17peloton.private.hostmgr\"W\n\tResources\x12\x11\n\tcpu_milli\x18\x01 \x01(\x03\x12\x12\n\nmemory_mib\x18\x02 \x01(\x03\x12\x10\n\x08\x64isk_mib\x18\x03 \x01(\x03\x12\x11\n\tgpu_milli\x18\x04 \x01(\x03\"\x8b\x02\n\nConstraint\x12\x36\n\x04kind\x18\x01 \x01(\x0e\x32(.peloton.private.hostmgr.Constraint.Kind\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\x12\x11\n\tcondition\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\r\x12\x32\n\x05parts\x18\x06 \x03(\x0b\x32#.peloton.private.hostmgr.Constraint\"S\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n\nHOST_LABEL\x10\x01\x12\r\n\tPOD_LABEL\x10\x02\x12\n\n\x06\x41LL_OF\x10\x03\x12\n\n\x06\x41NY_OF\x10\x04\"\xc2\x01\n\x06Wanted\x12\x35\n\tresources\x18\x01 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x12\n\nport_count\x18\x02 \x01(\r\x12\x11\n\trevocable\x18\x03 \x01(\x08\x12\x37\n\nconstraint\x18\x04 \x01(\x0b\x32#.peloton.private.hostmgr.Constraint\x12\x11\n\tpod_count\x18\x05 \x01(\r\x12\x0e\n\x06spread\x18\x06 \x01(\x08\"\'\n\tPortRange\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\r\x12\x0b\n\x03\x65nd\x18\x02 \x01(\r\"\xaa\x02\n\nLeasedHost\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x30\n\x04\x66ree\x18\x02 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x35\n\trevocable\x18\x03 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x31\n\x05ports\x18\x04 \x03(\x0b\x32\".peloton.private.hostmgr.PortRange\x12?\n\x06labels\x18\x05 \x03(\x0b\x32/.peloton.private.hostmgr.LeasedHost.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"V\n\x13\x41\x63quireHostsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12/\n\x06wanted\x18\x02 \x03(\x0b\x32\x1f.peloton.private.hostmgr.Wanted\"\xdc\x01\n\x14\x41\x63quireHostsResponse\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x32\n\x05hosts\x18\x02 \x03(\x0b\x32#.peloton.private.hostmgr.LeasedHost\x12M\n\x08rejected\x18\x03 \x03(\x0b\x32;.peloton.private.hostmgr.AcquireHostsResponse.RejectedEntry\x1a/\n\rRejectedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\'\n\x13ReleaseHostsRequest\x12\x10\n\x08lease_id\x18\x01 \x01(\t\"\x16\n\x14ReleaseHostsResponse\"?\n\tPlacedPod\x12\x13\n\x0binstance_id\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\r\x12\r\n\x05ports\x18\x03 \x03(\r\"O\n\tPlacement\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x30\n\x04pods\x18\x02 \x03(\x0b\x32\".peloton.private.hostmgr.PlacedPod\"i\n\rLaunchRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08lease_id\x18\x02 \x01(\t\x12\x36\n\nplacements\x18\x03 \x03(\x0b\x32\".peloton.private.hostmgr.Placement\"C\n\x0eLaunchResponse\x12\x10\n\x08launched\x18\x01 \x01(\r\x12\x0f\n\x07refused\x18\x02 \x01(\r\x12\x0e\n\x06\x66\x61iled\x18\x03 \x01(\r\"$\n\x12KillRunningRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"%\n\x13KillRunningResponse\x12\x0e\n\x06killed\x18\x01 \x01(\r\"\x18\n\x16\x43lusterCapacityRequest\"\x9a\x01\n\x17\x43lusterCapacityResponse\x12\x34\n\x08\x63\x61pacity\x18\x01 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x35\n\trevocable\x18\x02 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x12\n\nhost_count\x18\x03 \x01(\r\"J\n\x14\x42rowseSandboxRequest\x12\x0e\n\x06pod_id\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\"\x80\x01\n\x15\x42rowseSandboxResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\t\x12\r\n\x05paths\x18\x03 \x03(\t\x12\x1d\n\x15mesos_master_hostname\x18\x04 \x01(\t\x12\x19\n\x11mesos_master_port\x18\x05 \x01(\t2\x8c\x05\n\x05Hosts\x12k\n\x0c\x41\x63quireHosts\x12,.peloton.private.hostmgr.AcquireHostsRequest\x1a-.peloton.private.hostmgr.AcquireHostsResponse\x12k\n\x0cReleaseHosts\x12,.peloton.private.hostmgr.ReleaseHostsRequest\x1a-.peloton.private.hostmgr.ReleaseHostsResponse\x12Y\n\x06Launch\x12&.peloton.private.hostmgr.LaunchRequest\x1a\'.peloton.private.hostmgr.LaunchResponse\x12h\n\x0bKillRunning\x12+.peloton.private.hostmgr.KillRunningRequest\x1a,.peloton.private.hostmgr.KillRunningResponse\x12t\n\x0f\x43lusterCapacity\x12/.peloton.private.hostmgr.ClusterCapacityRequest\x1a\x30.peloton.private.hostmgr.ClusterCapacityResponse\x12n\n\rBrowseSandbox\x12-.peloton.private.hostmgr.BrowseSandboxRequest\x1a..peloton.private.hostmgr.BrowseSandboxResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!peloton/api/private/hostmgr.proto\x12\x17peloton.private.hostmgr\"W\n\tResources\x12\x11\n\tcpu_milli\x18\x01 \x01(\x03\x12\x12\n\nmemory_mib\x18\x02 \x01(\x03\x12\x10\n\x08\x64isk_mib\x18\x03 \x01(\x03\x12\x11\n\tgpu_milli\x18\x04 \x01(\x03\"\x8b\x02\n\nConstraint\x12\x36\n\x04kind\x18\x01 \x01(\x0e\x32(.peloton.private.hostmgr.Constraint.Kind\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\x12\x11\n\tcondition\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\r\x12\x32\n\x05parts\x18\x06 \x03(\x0b\x32#.peloton.private.hostmgr.Constraint\"S\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n\nHOST_LABEL\x10\x01\x12\r\n\tPOD_LABEL\x10\x02\x12\n\n\x06\x41LL_OF\x10\x03\x12\n\n\x06\x41NY_OF\x10\x04\"\xc2\x01\n\x06Wanted\x12\x35\n\tresources\x18\x01 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x12\n\nport_count\x18\x02 \x01(\r\x12\x11\n\trevocable\x18\x03 \x01(\x08\x12\x37\n\nconstraint\x18\x04 \x01(\x0b\x32#.peloton.private.hostmgr.Constraint\x12\x11\n\tpod_count\x18\x05 \x01(\r\x12\x0e\n\x06spread\x18\x06 \x01(\x08\"\'\n\tPortRange\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\r\x12\x0b\n\x03\x65nd\x18\x02 \x01(\r\"\xaa\x02\n\nLeasedHost\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x30\n\x04\x66ree\x18\x02 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x35\n\trevocable\x18\x03 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x31\n\x05ports\x18\x04 \x03(\x0b\x32\".peloton.private.hostmgr.PortRange\x12?\n\x06labels\x18\x05 \x03(\x0b\x32/.peloton.private.hostmgr.LeasedHost.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"h\n\x13\x41\x63quireHostsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12/\n\x06wanted\x18\x02 \x03(\x0b\x32\x1f.peloton.private.hostmgr.Wanted\x12\x10\n\x08\x66or_gang\x18\x03 \x01(\x08\"\xdc\x01\n\x14\x41\x63quireHostsResponse\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x32\n\x05hosts\x18\x02 \x03(\x0b\x32#.peloton.private.hostmgr.LeasedHost\x12M\n\x08rejected\x18\x03 \x03(\x0b\x32;.peloton.private.hostmgr.AcquireHostsResponse.RejectedEntry\x1a/\n\rRejectedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\'\n\x13ReleaseHostsRequest\x12\x10\n\x08lease_id\x18\x01 \x01(\t\"\x16\n\x14ReleaseHostsResponse\"?\n\tPlacedPod\x12\x13\n\x0binstance_id\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\r\x12\r\n\x05ports\x18\x03 \x03(\r\"O\n\tPlacement\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x30\n\x04pods\x18\x02 \x03(\x0b\x32\".peloton.private.hostmgr.PlacedPod\"i\n\rLaunchRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08lease_id\x18\x02 \x01(\t\x12\x36\n\nplacements\x18\x03 \x03(\x0b\x32\".peloton.private.hostmgr.Placement\"C\n\x0eLaunchResponse\x12\x10\n\x08launched\x18\x01 \x01(\r\x12\x0f\n\x07refused\x18\x02 \x01(\r\x12\x0e\n\x06\x66\x61iled\x18\x03 \x01(\r\"$\n\x12KillRunningRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"%\n\x13KillRunningResponse\x12\x0e\n\x06killed\x18\x01 \x01(\r\"\x18\n\x16\x43lusterCapacityRequest\"\x9a\x01\n\x17\x43lusterCapacityResponse\x12\x34\n\x08\x63\x61pacity\x18\x01 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x35\n\trevocable\x18\x02 \x01(\x0b\x32\".peloton.private.hostmgr.Resources\x12\x12\n\nhost_count\x18\x03 \x01(\r\"J\n\x14\x42rowseSandboxRequest\x12\x0e\n\x06pod_id\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\"\x80\x01\n\x15\x42rowseSandboxResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\t\x12\r\n\x05paths\x18\x03 \x03(\t\x12\x1d\n\x15mesos_master_hostname\x18\x04 \x01(\t\x12\x19\n\x11mesos_master_port\x18\x05 \x01(\t2\x8c\x05\n\x05Hosts\x12k\n\x0c\x41\x63quireHosts\x12,.peloton.private.hostmgr.AcquireHostsRequest\x1a-.peloton.private.hostmgr.AcquireHostsResponse\x12k\n\x0cReleaseHosts\x12,.peloton.private.hostmgr.ReleaseHostsRequest\x1a-.peloton.private.hostmgr.ReleaseHostsResponse\x12Y\n\x06Launch\x12&.peloton.private.hostmgr.LaunchRequest\x1a\'.peloton.private.hostmgr.LaunchResponse\x12h\n\x0bKillRunning\x12+.peloton.private.hostmgr.KillRunningRequest\x1a,.peloton.private.hostmgr.KillRunningResponse\x12t\n\x0f\x43lusterCapacity\x12/.peloton.private.hostmgr.ClusterCapacityRequest\x1a\x30.peloton.private.hostmgr.ClusterCapacityResponse\x12n\n\rBrowseSandbox\x12-.peloton.private.hostmgr.BrowseSandboxRequest\x1a..peloton.private.hostmgr.BrowseSandboxResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,35 +50,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LEASEDHOST_LABELSENTRY']._serialized_start=913
   _globals['_LEASEDHOST_LABELSENTRY']._serialized_end=958
   _globals['_ACQUIREHOSTSREQUEST']._serialized_start=960
-  _globals['_ACQUIREHOSTSREQUEST']._serialized_end=1046
-  _globals['_ACQUIREHOSTSRESPONSE']._serialized_start=1049
-  _globals['_ACQUIREHOSTSRESPONSE']._serialized_end=1269
-  _globals['_ACQUIREHOSTSRESPONSE_REJECTEDENTRY']._serialized_start=1222
-  _globals['_ACQUIREHOSTSRESPONSE_REJECTEDENTRY']._serialized_end=1269
-  _globals['_RELEASEHOSTSREQUEST']._serialized_start=1271
-  _globals['_RELEASEHOSTSREQUEST']._serialized_end=1310
-  _globals['_RELEASEHOSTSRESPONSE']._serialized_start=1312
-  _globals['_RELEASEHOSTSRESPONSE']._serialized_end=1334
-  _globals['_PLACEDPOD']._serialized_start=1336
-  _globals['_PLACEDPOD']._serialized_end=1399
-  _globals['_PLACEMENT']._serialized_start=1401
-  _globals['_PLACEMENT']._serialized_end=1480
-  _globals['_LAUNCHREQUEST']._serialized_start=1482
-  _globals['_LAUNCHREQUEST']._serialized_end=1587
-  _globals['_LAUNCHRESPONSE']._serialized_start=1589
-  _globals['_LAUNCHRESPONSE']._serialized_end=1656
-  _globals['_KILLRUNNINGREQUEST']._serialized_start=1658
-  _globals['_KILLRUNNINGREQUEST']._serialized_end=1694
-  _globals['_KILLRUNNINGRESPONSE']._serialized_start=1696
-  _globals['_KILLRUNNINGRESPONSE']._serialized_end=1733
-  _globals['_CLUSTERCAPACITYREQUEST']._serialized_start=1735
-  _globals['_CLUSTERCAPACITYREQUEST']._serialized_end=1759
-  _globals['_CLUSTERCAPACITYRESPONSE']._serialized_start=1762
-  _globals['_CLUSTERCAPACITYRESPONSE']._serialized_end=1916
-  _globals['_BROWSESANDBOXREQUEST']._serialized_start=1918
-  _globals['_BROWSESANDBOXREQUEST']._serialized_end=1992
-  _globals['_BROWSESANDBOXRESPONSE']._serialized_start=1995
-  _globals['_BROWSESANDBOXRESPONSE']._serialized_end=2123
-  _globals['_HOSTS']._serialized_start=2126
-  _globals['_HOSTS']._serialized_end=2778
+  _globals['_ACQUIREHOSTSREQUEST']._serialized_end=1064
+  _globals['_ACQUIREHOSTSRESPONSE']._serialized_start=1067
+  _globals['_ACQUIREHOSTSRESPONSE']._serialized_end=1287
+  _globals['_ACQUIREHOSTSRESPONSE_REJECTEDENTRY']._serialized_start=1240
+  _globals['_ACQUIREHOSTSRESPONSE_REJECTEDENTRY']._serialized_end=1287
+  _globals['_RELEASEHOSTSREQUEST']._serialized_start=1289
+  _globals['_RELEASEHOSTSREQUEST']._serialized_end=1328
+  _globals['_RELEASEHOSTSRESPONSE']._serialized_start=1330
+  _globals['_RELEASEHOSTSRESPONSE']._serialized_end=1352
+  _globals['_PLACEDPOD']._serialized_start=1354
+  _globals['_PLACEDPOD']._serialized_end=1417
+  _globals['_PLACEMENT']._serialized_start=1419
+  _globals['_PLACEMENT']._serialized_end=1498
+  _globals['_LAUNCHREQUEST']._serialized_start=1500
+  _globals['_LAUNCHREQUEST']._serialized_end=1605
+  _globals['_LAUNCHRESPONSE']._serialized_start=1607
+  _globals['_LAUNCHRESPONSE']._serialized_end=1674
+  _globals['_KILLRUNNINGREQUEST']._serialized_start=1676
+  _globals['_KILLRUNNINGREQUEST']._serialized_end=1712
+  _globals['_KILLRUNNINGRESPONSE']._serialized_start=1714
+  _globals['_KILLRUNNINGRESPONSE']._serialized_end=1751
+  _globals['_CLUSTERCAPACITYREQUEST']._serialized_start=1753
+  _globals['_CLUSTERCAPACITYREQUEST']._serialized_end=1777
+  _globals['_CLUSTERCAPACITYRESPONSE']._serialized_start=1780
+  _globals['_CLUSTERCAPACITYRESPONSE']._serialized_end=1934
+  _globals['_BROWSESANDBOXREQUEST']._serialized_start=1936
+  _globals['_BROWSESANDBOXREQUEST']._serialized_end=2010
+  _globals['_BROWSESANDBOXRESPONSE']._serialized_start=2013
+  _globals['_BROWSESANDBOXRESPONSE']._serialized_end=2141
+  _globals['_HOSTS']._serialized_start=2144
+  _globals['_HOSTS']._serialized_end=2796
 # @@protoc_insertion_point(module_scope)

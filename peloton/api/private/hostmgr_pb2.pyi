@@ -225,7 +225,10 @@ class AcquireHostsRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
+    FOR_GANG_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
+    for_gang: _builtins.bool
+    """A job's gang is placed apart from its other pods, and has a lease of its own."""
     @_builtins.property
     def wanted(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wanted]: ...
     def __init__(
@@ -233,10 +236,11 @@ class AcquireHostsRequest(_message.Message):
         *,
         job_id: _builtins.str = ...,
         wanted: _abc.Iterable[Global___Wanted] | None = ...,
+        for_gang: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_gang", b"for_gang", "job_id", b"job_id", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -44,10 +44,20 @@ class AdmissionStub:
                 request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedResponse.FromString,
                 _registered_method=True)
+        self.RequeueGang = channel.unary_unary(
+                '/peloton.private.resmgr.Admission/RequeueGang',
+                request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.FromString,
+                _registered_method=True)
         self.NoteUnplaced = channel.unary_unary(
                 '/peloton.private.resmgr.Admission/NoteUnplaced',
                 request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedResponse.FromString,
+                _registered_method=True)
+        self.Evict = channel.unary_unary(
+                '/peloton.private.resmgr.Admission/Evict',
+                request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.EvictRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.EvictResponse.FromString,
                 _registered_method=True)
 
 
@@ -68,8 +78,24 @@ class AdmissionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RequeueGang(self, request, context):
+        """A launch of the job's gang was in vain: what it was given is free again, and it waits in its old place, held back
+        for a while. Idempotent: a gang that runs, or that waits already, is left alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def NoteUnplaced(self, request, context):
         """Why admitted pods found no host; the last reason is kept per job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Evict(self, request, context):
+        """Evict runs on hosts, at most 1000: they end and are queued anew. Idempotent: runs that have ended, or that leave
+        already, are passed over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,10 +114,20 @@ def add_AdmissionServicer_to_server(servicer, server):
                     request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.KillQueuedResponse.SerializeToString,
             ),
+            'RequeueGang': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequeueGang,
+                    request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.SerializeToString,
+            ),
             'NoteUnplaced': grpc.unary_unary_rpc_method_handler(
                     servicer.NoteUnplaced,
                     request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedResponse.SerializeToString,
+            ),
+            'Evict': grpc.unary_unary_rpc_method_handler(
+                    servicer.Evict,
+                    request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.EvictRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.EvictResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -159,6 +195,33 @@ class Admission:
             _registered_method=True)
 
     @staticmethod
+    def RequeueGang(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.resmgr.Admission/RequeueGang',
+            peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def NoteUnplaced(request,
             target,
             options=(),
@@ -175,6 +238,33 @@ class Admission:
             '/peloton.private.resmgr.Admission/NoteUnplaced',
             peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Evict(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.resmgr.Admission/Evict',
+            peloton_dot_api_dot_private_dot_resmgr__pb2.EvictRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_resmgr__pb2.EvictResponse.FromString,
             options,
             channel_credentials,
             insecure,

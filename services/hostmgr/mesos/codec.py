@@ -62,14 +62,19 @@ def agents_of(answer: Json) -> Iterable[Agent]:
         info = entry["agent_info"]
         pot = OfferedResources()
         pot.add(entry.get("total_resources") or info.get("resources", ()))
+        allocated = OfferedResources()
+        allocated.add(entry.get("allocated_resources", ()))
+        process, _, address = entry.get("pid", "").rpartition("@")
         hostname = info["hostname"]
         yield Agent(
             info["id"]["value"],
             hostname,
-            entry.get("pid", "").rpartition("@")[2],
+            address,
             pot.total(revocable=False),
             pot.total(revocable=True),
             labels_of(hostname, info.get("attributes", ())),
+            process,
+            allocated.total(revocable=True),
         )
 
 

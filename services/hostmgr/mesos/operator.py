@@ -9,6 +9,7 @@ from urllib.parse import quote
 import orjson
 
 TIMEOUT_S = 10.0
+STATISTICS_TIMEOUT_S = 3.0
 Json = dict[str, Any]
 
 
@@ -29,9 +30,16 @@ def browse(address: str, path: str) -> list[str]:
     return [entry["path"] for entry in _exchange(address, "GET", f"/files/browse?path={quote(path)}")]
 
 
-def _exchange(address: str, method: str, path: str, body: bytes | None = None) -> Any:
+def statistics(address: str, process: str) -> list[Json]:
+    """What each executor of an agent uses; raises OSError."""
+    path = f"/{process}/monitor/statistics"
+    rows: list[Json] = _exchange(address, "GET", path, timeout_s=STATISTICS_TIMEOUT_S)
+    return rows
+
+
+def _exchange(address: str, method: str, path: str, body: bytes | None = None, timeout_s: float = TIMEOUT_S) -> Any:
     host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
     try:
         headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
         connection.request(method, path, body=body, headers=headers)

@@ -89,6 +89,15 @@ class Emulated:
 
         self._do(act())
 
+    def set_revocable(self, name: str, milli: int) -> None:
+        """The agent's slack is this much now."""
+
+        async def act() -> None:
+            master = self.cluster.master
+            master.offers.set_revocable(master.agents.by_name[name], milli)
+
+        self._do(act())
+
     def remove_frameworks(self) -> None:
         async def act() -> None:
             for framework in list(self.cluster.master.live.values()):
@@ -156,13 +165,14 @@ class Wakes:
 
 
 class World:
-    def __init__(self, url: str, link: Link, cluster: Emulated | None, lease_s: float = 30.0) -> None:
+    def __init__(self, url: str, link: Link, cluster: Emulated | None, **settings: float) -> None:
+        """``settings`` of the host manager."""
         self.gateway = Storage(url)
         self.link = link
         self._cluster = cluster
         self.wakes = Wakes()
         self.cores: list[HostManagerCore] = []
-        self.lease_s = lease_s
+        self.settings = settings
         self.core = self.lead()
 
     @property
@@ -172,7 +182,7 @@ class World:
 
     def lead(self) -> HostManagerCore:
         """A new leader."""
-        settings = HostManagerSettings(self.link.address, lease_s=self.lease_s)
+        settings = HostManagerSettings(self.link.address, **self.settings)  # type: ignore[arg-type]
         self.core = HostManagerCore(settings, self.gateway, self.wakes)
         self.core.start()
         self.cores.append(self.core)

@@ -78,7 +78,8 @@ def a_job(gateway: Gateway, count: int = 4, **config: Any) -> JobId:
 
 
 def queue(gateway: Gateway, job_id: JobId, limit: int = 1_000_000, queue_seq: int = 1) -> int:
-    return gateway.mark_pending(job_id, gateway.queueable(job_id, limit), queue_seq)
+    queued = gateway.mark_pending(job_id, gateway.queueable(job_id, limit), queue_seq)
+    return sum(count for _, _, count in queued)
 
 
 def admit(gateway: Gateway, job_id: JobId) -> int:
@@ -91,9 +92,15 @@ def admit(gateway: Gateway, job_id: JobId) -> int:
 
 def launch(gateway: Gateway, job_id: JobId, limit: int = 1_000_000) -> set[int]:
     """Every READY pod is LAUNCHED on a host."""
-    ready = [pod for gang in gateway.ready_gangs(job_id, limit) for pod in gang.pods]
+    ready = ready_pods(gateway, job_id, limit)
     rows = [(instance, run, f"host{instance % 3}", "agent", {"http": 31000}) for instance, run in ready]
     return gateway.mark_launched(job_id, rows, NOW)
+
+
+def ready_pods(gateway: Gateway, job_id: JobId, limit: int = 1_000_000) -> list[tuple[int, int]]:
+    """``(instance, run)`` of what could be launched: the gang if it is whole, then pods that stand alone."""
+    gang = gateway.ready_gang(job_id)
+    return [pod for one in [*([gang] if gang else []), *gateway.ready_gangs(job_id, limit)] for pod in one.pods]
 
 
 def a_running_job(gateway: Gateway, count: int = 4, **config: Any) -> JobId:

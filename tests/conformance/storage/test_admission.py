@@ -44,7 +44,7 @@ def test_initialized_pods_are_queueable_in_order(gateway: Gateway) -> None:
 
 
 def test_a_gang_is_never_split(gateway: Gateway) -> None:
-    """A gang that waits whole comes first and whole, whatever the limit; retried members stand alone."""
+    """A gang that waits whole comes first and whole, whatever the limit; a part of it does not come."""
     job_id = a_job(gateway, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
 
     assert [(0, 4), (4, 2)] == gateway.queueable(job_id, 100)
@@ -53,10 +53,9 @@ def test_a_gang_is_never_split(gateway: Gateway) -> None:
 
     admit(gateway, job_id)
     launch(gateway, job_id)
-    report(gateway, job_id, [1, 2], F)
-    gateway.settle(job_id, NOW)
-    assert [(1, 1)] == gateway.queueable(job_id, 1)
-    assert [(1, 2)] == gateway.queueable(job_id, 9)
+    report(gateway, job_id, [1, 2, 4], F)
+    progress = settle_all(gateway, job_id)
+    assert (1, [(4, 1)]) == (progress.admit_count, gateway.queueable(job_id, 9))
 
 
 def test_a_gang_waits_for_room(gateway: Gateway) -> None:
@@ -76,8 +75,8 @@ def test_queueing_is_conditional_and_counts_once(gateway: Gateway) -> None:
     job_id = a_job(gateway, 4)
     gateway.set_pod_goals(job_id, [(3, 1)], K, NOW, "stop")
 
-    assert 3 == gateway.mark_pending(job_id, [(0, 2), (2, 2)], 7)
-    assert 0 == gateway.mark_pending(job_id, [(0, 2), (2, 2)], 8)
+    assert [(7, 0, 3)] == gateway.mark_pending(job_id, [(0, 2), (2, 2)], 7)
+    assert [] == gateway.mark_pending(job_id, [(0, 2), (2, 2)], 8)
 
     assert "Task sent for placement" == pod(gateway, job_id).message
     assert (PendingRange(7, 0, 3, 1),) == gateway.snapshot().jobs[0].pending
@@ -110,8 +109,8 @@ def test_killing_the_queued_tells_what_they_held(gateway: Gateway) -> None:
     assert "Non-running task killed" == pod(gateway, job_id).message
 
 
-def test_ready_pods_come_as_gangs(gateway: Gateway) -> None:
-    """The gang comes first and whole with the shape that is enough for each member; the others stand alone."""
+def test_ready_pods_come_alone_or_as_a_gang(gateway: Gateway) -> None:
+    """The gang comes whole with the shape that is enough for each member; the others stand alone."""
     config = a_config(5, minimumRunningInstances=3)
     config.instanceConfig[1].resource.cpuLimit = 4
     config.instanceConfig[4].ports.add(name="http", value=0)
@@ -119,24 +118,30 @@ def test_ready_pods_come_as_gangs(gateway: Gateway) -> None:
     gateway.create_pods(job_id, lambda _: None)
     admit(gateway, job_id)
 
-    gang, fourth, fifth = gateway.ready_gangs(job_id, 10)
+    gang = gateway.ready_gang(job_id)
+    fourth, fifth = gateway.ready_gangs(job_id, 10)
 
+    assert gang is not None
     assert ((0, 1), (1, 1), (2, 1)) == gang.pods
     assert Resources(4000, 100, 0, 0) == gang.shape.resources
     assert (((3, 1),), ((4, 1),)) == (fourth.pods, fifth.pods)
     assert (0, 1) == (fourth.shape.port_count, fifth.shape.port_count)
-    assert [3, 1] == [len(g.pods) for g in gateway.ready_gangs(job_id, 4)]
-    assert [3] == [len(g.pods) for g in gateway.ready_gangs(job_id, 1)]
+    assert [fourth] == gateway.ready_gangs(job_id, 1)
     assert [] == gateway.ready_gangs(job_id, 0)
 
 
-def test_a_broken_gang_is_placed_one_by_one(gateway: Gateway) -> None:
-    """When a member is not READY, the others do not wait for it; pods to be killed are not placed."""
+def test_a_gang_in_part_is_not_placed(gateway: Gateway) -> None:
+    """While a member is not READY, or is to be killed, the gang is not there; the other pods are."""
     job_id = a_job(gateway, 4, minimumRunningInstances=3)
-    admit(gateway, job_id)
-    gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+    queue(gateway, job_id)
+    gateway.mark_ready([(job_id, 1, 3)])
 
-    assert [((0, 1),), ((2, 1),), ((3, 1),)] == [gang.pods for gang in gateway.ready_gangs(job_id, 10)]
+    assert gateway.ready_gang(job_id) is None
+    assert [((3, 1),)] == [gang.pods for gang in gateway.ready_gangs(job_id, 10)]
+
+    gateway.mark_ready([(job_id, 0, 1)])
+    gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+    assert gateway.ready_gang(job_id) is None
 
 
 def test_a_shape_that_is_enough_for_both() -> None:
@@ -219,4 +224,4 @@ def test_a_stopping_job_queues_nothing(gateway: Gateway) -> None:
     gateway.set_job_goal(job_id, JobState.KILLED, NOW)
 
     assert [] == gateway.queueable(job_id, 10)
-    assert 0 == gateway.mark_pending(job_id, [(0, 2)], 1)
+    assert [] == gateway.mark_pending(job_id, [(0, 2)], 1)

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, TerminationReason
-from services.storage.gateway import AllocatedRange, EvictionOrder, EvictionResult, Gateway, HeldRange
+from peloton.model.resources import Resources
+from services.storage.gateway import (
+    AllocatedRange,
+    EvictionOrder,
+    EvictionResult,
+    Gateway,
+    HeldRange,
+    RevocablePodRow,
+)
 from tests.conformance.storage.builders import (
     NOW,
     READY,
@@ -15,7 +26,6 @@ from tests.conformance.storage.builders import (
     a_config,
     a_job,
     a_running_job,
-    admit,
     create,
     launch,
     pod,
@@ -67,6 +77,24 @@ def test_running_pods_end_and_run_anew(gateway: Gateway) -> None:
     assert (PREEMPTING, MESSAGE) in told
 
 
+def test_an_evicted_pod_always_ends(gateway: Gateway) -> None:
+    """It is to be killed until it is KILLING, whatever its host says meanwhile and however often its job looks; and
+    who is KILLING is told again when Mesos is asked. No timeout is needed."""
+    job_id = a_running_job(gateway, 1)
+    gateway.evict([EvictionOrder(job_id, 0, 1, False, WHY)])
+
+    counts = [gateway.settle(job_id, NOW).kill_count for _ in range(2)]  # the first worker died before its kill
+    report(gateway, job_id, [0], RUNNING)
+    counts.append(gateway.settle(job_id, NOW).kill_count)
+
+    assert counts == [1, 1, 1]
+    assert [evicted.evicted for evicted in gateway.snapshot().jobs[0].allocated] == [True]
+    told = [row[0] for row in gateway.mark_killing(job_id, 10)]
+    assert (gateway.settle(job_id, NOW).kill_count, told) == (0, [pod(gateway, job_id, 0).pod_id])
+    assert [row[0] for row in gateway.mark_killing(job_id, 10, again=True)] == told  # the message was lost
+    assert [row[3] for page in gateway.pods_on_hosts() for row in page] == [KILLING]  # what reconciliation kills again
+
+
 def test_an_eviction_is_told_once(gateway: Gateway) -> None:
     """Pods that leave already, or are to be killed, are passed over."""
     job_id = a_running_job(gateway, 3)
@@ -110,9 +138,12 @@ def test_who_succeeds_while_leaving_has_succeeded(gateway: Gateway) -> None:
 
 
 def test_an_evicted_gang_is_queued_as_a_gang(gateway: Gateway) -> None:
-    """Members that have ended wait for those that have not; other pods of the job do not wait."""
-    job_id = a_running_job(gateway, 4, minimumRunningInstances=3)
-    gateway.evict([EvictionOrder(job_id, 0, 4, True, WHY)])
+    """Members that have ended wait for those that have not, other pods of the job do not; all take their old place."""
+    job_id = a_job(gateway, 4, minimumRunningInstances=3)
+    queue(gateway, job_id, queue_seq=7)
+    gateway.mark_ready([(job_id, 0, 4)])
+    report(gateway, job_id, launch(gateway, job_id), R)
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY), EvictionOrder(job_id, 3, 1, False, WHY)])
     gateway.mark_killing(job_id, 10)
 
     report(gateway, job_id, [0, 3], K)
@@ -122,19 +153,40 @@ def test_an_evicted_gang_is_queued_as_a_gang(gateway: Gateway) -> None:
     report(gateway, job_id, [1, 2], K)
     settle_all(gateway, job_id)
     assert [(0, 3), (3, 1)] == gateway.queueable(job_id, 10)
+    assert [(7, 0, 4)] == gateway.mark_pending(job_id, [(0, 3), (3, 1)], 9)
 
 
-def test_a_gang_between_queue_and_hosts_gathers(gateway: Gateway) -> None:
-    """When a part of the gang is launched, its READY members leave the queue's books and wait for the others."""
-    job_id = a_job(gateway, 3, minimumRunningInstances=3)
-    admit(gateway, job_id)
-    gateway.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW)
+def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(gateway: Gateway) -> None:
+    """A gang comes back whole, whether a member had ended well before the others had to leave or while they did."""
+    job_id = a_running_job(gateway, 3, minimumRunningInstances=3)
+    report(gateway, job_id, [0], S)
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY)])
+    report(gateway, job_id, [1], S)
+    settle_all(gateway, job_id)
+    assert states(gateway, job_id) == [I, I, PREEMPTING]
 
-    results = gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY)])
+    gateway.mark_killing(job_id, 10)
+    report(gateway, job_id, [2], K)
+    settle_all(gateway, job_id)
 
-    assert results == [EvictionResult(job_id, unqueued=[(1, 2)], leaving=[(0, 1)])]
-    assert states(gateway, job_id) == [PREEMPTING, I, I]
-    assert [] == gateway.queueable(job_id, 10)
+    assert [(p.state, p.run_id, p.failure_count) for p in gateway.pods(job_id)] == [(I, 2, 0)] * 3
+    assert [(0, 3)] == gateway.queueable(job_id, 10)
+
+
+def test_kill_on_preempt_of_one_member_ends_the_gang(gateway: Gateway) -> None:
+    """What one member asks for is for all of them; pods that stand alone come back."""
+    config = a_config(4, minimumRunningInstances=3)
+    config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    run(gateway, job_id)
+
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY), EvictionOrder(job_id, 3, 1, False, WHY)])
+    gateway.mark_killing(job_id, 10)
+    report(gateway, job_id, range(4), K)
+    settle_all(gateway, job_id)
+
+    assert states(gateway, job_id) == [K, K, K, I]
 
 
 def test_what_is_held_and_leaving_is_found_again(gateway: Gateway) -> None:
@@ -159,3 +211,40 @@ def test_what_is_held_and_leaving_is_found_again(gateway: Gateway) -> None:
         AllocatedRange(3, 2, 1, False, False),
     )
     assert states(gateway, job_id) == [PREEMPTING, PodState.LAUNCHED, PodState.LAUNCHED, READY, READY]
+
+
+def test_only_the_named_run_is_evicted(gateway: Gateway) -> None:
+    """Whoever measured a run means that run, and not the one that has taken its place since; the reason is theirs."""
+    job_id = a_running_job(gateway, 2)
+    order = EvictionOrder(job_id, 1, 1, False, "host h is hot", "EvictionReason_QOS", run_id=2)
+
+    assert gateway.evict([order]) == [EvictionResult(job_id)]
+    assert gateway.evict([replace(order, run_id=1)]) == [EvictionResult(job_id, leaving=[(1, 1)])]
+
+    evicted = pod(gateway, job_id, 1)
+    assert (evicted.state, evicted.reason) == (PREEMPTING, "EvictionReason_QOS")
+    assert evicted.message == "evicting running task: host h is hot"
+
+
+def test_revocable_pods_on_hosts_are_found(gateway: Gateway) -> None:
+    """Of the asked runs those that are on hosts on revocable cpu, with what decides who leaves."""
+    config = a_config(4, priority=3, revocable=True)
+    config.instanceConfig[2].resource.cpuLimit = 0.25
+    config.instanceConfig[2].revocable = True
+    slack = create(gateway, config)
+    gateway.create_pods(slack, lambda _: None)
+    run(gateway, slack)
+    plain = a_running_job(gateway, 1)
+    report(gateway, slack, [0], S)
+    gateway.evict([EvictionOrder(slack, 3, 1, False, WHY)])
+    unknown = PodId(JobId("00000000-0000-4000-8000-000000000009"), 0, 1)
+
+    found = gateway.revocable_pods([*(PodId(slack, i, 1) for i in range(4)), PodId(plain, 0, 1), unknown])
+
+    shape = Resources.of(1.5, 100)
+    assert sorted(found, key=lambda row: row.pod_id) == [
+        RevocablePodRow(PodId(slack, 1, 1), 3, NOW, shape, False),
+        RevocablePodRow(PodId(slack, 2, 1), 3, NOW, Resources(cpu_milli=250), False),
+        RevocablePodRow(PodId(slack, 3, 1), 3, NOW, shape, True),
+    ]
+    assert gateway.revocable_pods([PodId(slack, 1, 2)]) == gateway.revocable_pods([]) == []

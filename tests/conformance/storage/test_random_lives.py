@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from peloton.lifecycle.gang import Step, judge
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.pod import ALLOCATED, ON_HOST, TERMINAL, PodRecord, PodState, PodStatus
@@ -27,6 +28,7 @@ from tests.conformance.storage.builders import (
     counts,
     create,
     pods,
+    ready_pods,
 )
 
 COUNT = 5
@@ -41,6 +43,7 @@ step = st.one_of(
     st.tuples(st.just("queue"), st.integers(1, COUNT)),
     st.tuples(st.just("admit"), span),
     st.tuples(st.just("launch"), st.integers(1, COUNT)),
+    st.tuples(st.just("requeue")),
     st.tuples(st.just("report"), st.lists(st.tuples(instance, reported, st.integers(-1, 1)), min_size=1, max_size=4)),
     st.tuples(st.just("stop"), span),
     st.tuples(st.just("start"), span),
@@ -96,8 +99,8 @@ class Life:
 
     def queue(self, limit: int) -> None:
         ranges = self.gateway.queueable(self.job_id, limit)
-        self.gateway.mark_pending(self.job_id, ranges, 1)
-        self.pending |= {i for start, count in ranges for i in range(start, start + count)}
+        for _, start, count in self.gateway.mark_pending(self.job_id, ranges, 1):
+            self.pending |= set(range(start, start + count))
 
     def admit(self, where: tuple[int, int]) -> None:
         self.gateway.mark_ready([(self.job_id, *where)])
@@ -106,10 +109,19 @@ class Life:
         self.allocated |= admitted
 
     def launch(self, limit: int) -> None:
-        ready = [pod for gang in self.gateway.ready_gangs(self.job_id, limit) for pod in gang.pods]
+        ready = ready_pods(self.gateway, self.job_id, limit)
         rows = [(i, run, "host", "agent", {"http": 1}) for i, run in ready]
         assert {i for i, _ in ready} == self.gateway.mark_launched(self.job_id, rows, self.now_ns)
         assert set() == self.gateway.mark_launched(self.job_id, rows, self.now_ns)
+
+    def requeue(self) -> None:
+        """What the workflow of the gang's launch does when it is in vain."""
+        gone = self.gateway.requeue_gang(self.job_id, "test")
+        assert gone.held_until_ns == 0 or gone.held_until_ns > self.gateway.clock_ns()
+        for _, start, count in gone.queued:
+            self.pending |= set(range(start, start + count))
+        for start, count in [*gone.unqueued, *((start, count) for _, start, count in gone.queued)]:
+            self.allocated -= set(range(start, start + count))
 
     def report(self, news: list[tuple[int, PodState, int]]) -> None:
         statuses = [
@@ -197,6 +209,8 @@ class Life:
             self.take("queue", COUNT)
             self.take("admit", (0, COUNT))
             self.take("launch", COUNT)
+            if judge(self.gateway.gang(self.job_id)).step is Step.REQUEUE:
+                self.take("requeue")
             self.take("report", [(p.instance_id, S, 0) for p in self.now() if p.state in ON_HOST])
         raise AssertionError(f"job {self.job_id} does not end: {self.now()}")
 

@@ -20,10 +20,19 @@ from services.minicluster.hosts import load_hosts
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.yaml"))
-POOLS = {"examples/tutorial/pool.yaml": "tutorial", "examples/maps.yaml": "maps"}
+POOLS = {
+    "examples/tutorial/pool.yaml": "tutorial",
+    "examples/maps.yaml": "maps",
+    "examples/elastic-pools/team-a.yaml": "team-a",
+    "examples/elastic-pools/team-b.yaml": "team-b",
+}
+ELASTIC_JOBS = {
+    "examples/elastic-pools/report.yaml": "examples/elastic-pools/team-a.yaml",
+    "examples/elastic-pools/sweep.yaml": "examples/elastic-pools/team-b.yaml",
+}
 HOSTS = ["examples/hosts.yaml"]
 SERVICES = ["examples/services/web.yaml"]
-JOBS = [path for path in EXAMPLES if path not in [*POOLS, *HOSTS, *SERVICES]]
+JOBS = [path for path in EXAMPLES if path not in [*POOLS, *HOSTS, *SERVICES, *ELASTIC_JOBS]]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
 
@@ -73,6 +82,16 @@ def test_the_service_in_the_words_of_v0_is_the_same() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("path", "pool_path"), ELASTIC_JOBS.items())
+def test_elastic_jobs_want_more_than_the_reservation(path: str, pool_path: str) -> None:
+    """Each of the two jobs wants more than its team's reservation; only the one that borrows may be preempted."""
+    job = load_message(ROOT / path, job_pb2.JobConfig)
+    pool = load_message(ROOT / pool_path, respool_pb2.ResourcePoolConfig)
+    own = next(each.reservation for each in pool.resources if each.kind == "cpu")
+    assert own < job.instanceCount * job.defaultConfig.resource.cpuLimit
+    assert ("team-b" == pool.name) == job.sla.preemptible
+
+
 def test_the_larger_hello_only_grows() -> None:
     """The job for ``job update`` differs in its instance count alone."""
     small, large = (
@@ -100,10 +119,16 @@ def help_lines() -> Iterator[str]:
         yield from (line.strip() for line in lines if line.startswith("  peloton "))
 
 
-TUTORIAL_LINES = [line for _, lines in shell_blocks(TUTORIAL) for line in lines if line.startswith("peloton ")]
+DOCUMENTED_LINES = [
+    line
+    for text in (TUTORIAL, (ROOT / "examples/elastic-pools/README.md").read_text())
+    for _, lines in shell_blocks(text)
+    for line in lines
+    if line.startswith("peloton ")
+]
 
 
-@pytest.mark.parametrize("line", [*TUTORIAL_LINES, *help_lines()])
+@pytest.mark.parametrize("line", [*DOCUMENTED_LINES, *help_lines()])
 def test_command_lines_are_accepted(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line names a command, its arguments and options as they are."""
     monkeypatch.chdir(ROOT)

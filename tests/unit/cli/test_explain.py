@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
 
-from cli.pool_tree import bar_of, bars
+from cli.pool_tree import bar_of, bars, screen, watch_bars
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.respool import respool_pb2
@@ -108,13 +116,116 @@ def test_tree_is_watched(run: Run, api: FakeApi) -> None:
     assert (result.exit_code, len(api.requests("explain.PoolTree"))) == (1, 3)
 
 
+def test_a_pool_without_amounts_is_in_the_table(run: Run, api: FakeApi) -> None:
+    """A pool that was given nothing, holds nothing and wants nothing has a line all the same."""
+    answer = tree()
+    answer.pools.add(path="/new", depth=1).amounts.add(kind="cpu", share=1)
+    api.answers["explain.PoolTree"] = [answer]
+
+    assert run("respool tree").stdout == TREE + "/new\n"
+
+
+def printed(renderable: RenderableType, width: int) -> list[str]:
+    console = Console(file=StringIO(), width=width)
+    console.print(renderable)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
 def test_bars() -> None:
     """A bar is as long as the limit, or the cluster: allocation, demand, and a mark at the entitlement."""
-    console = Console(file=StringIO(), width=140)
+    eng = next(line for line in printed(bars(tree(), 140), 140) if "eng" in line)
 
-    console.print(bars(tree()))
-
-    output = console.file.getvalue()  # type: ignore[attr-defined]
-    eng = next(line for line in output.splitlines() if "eng" in line)
     assert eng.split() == ["eng", "3", "cpu", "██████▓▓▓▓▓▓·····│······", "3", "9", "3", "0", "unlimited", "2"]
     assert bar_of(pb.PoolAmounts(kind="gpu"), 0).count("·") == 24
+
+
+MARKS = [(6, "·┆·│····"), (3, "·│······"), (2, "│┆······"), (0, "·┆······")]
+
+
+@pytest.mark.parametrize(("entitlement", "expected"), MARKS)
+def test_a_bar_marks_the_reservation(entitlement: float, expected: str) -> None:
+    """The reservation has a mark of its own, except where the entitlement has its mark."""
+    amounts = pb.PoolAmounts(reservation=3, entitlement=entitlement)
+
+    assert expected == Text.from_markup(bar_of(amounts, 12, 8)).plain
+
+
+TITLES = ["Pool", "Queued", "Kind", "Allocation", "Entitlement", "Demand", "Reservation", "Limit", "Share"]
+SHORT_TITLES = ["Pool", "Que", "Kind", "Alloc", "Entitl", "Demand", "Reserv", "Limit", "Share"]
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (120, TITLES),
+        (90, SHORT_TITLES),
+        (80, SHORT_TITLES),
+        (60, [title for title in SHORT_TITLES if title not in ("Que", "Share", "Limit")]),
+        (50, [title for title in SHORT_TITLES if title not in ("Que", "Share", "Limit", "Reserv")]),
+    ],
+)
+def test_bars_on_a_narrow_terminal(width: int, titles: list[str]) -> None:
+    """Bars and titles become short, then columns go: no number is ever cut."""
+    answer = tree()
+    answer.pools.add(path="/a-rather-long-name", depth=1).amounts.add(
+        kind="memory", reservation=123456, limit=234567, share=1, entitlement=123456, allocation=98765.5, demand=3
+    )
+
+    header, *lines = printed(bars(answer, width), width)
+
+    assert header.split() == titles
+    assert max(map(len, [header, *lines])) <= width
+    words = {"98765.5", "123456", "3"} | ({"234567"} if "Limit" in titles else set())
+    assert words <= set(lines[-1].split())
+
+
+def test_the_watched_screen_is_not_higher_than_the_terminal() -> None:
+    """What does not fit is counted in the last line."""
+    answer = tree()
+    for number in range(30):
+        answer.pools.add(path=f"/p{number}", depth=1).amounts.add(kind="cpu", limit=1)
+
+    lines = printed(screen(answer, "12:00:00", 100, 24), 100)
+
+    assert (24, "12:00:00  11 more lines do not fit on the screen") == (len(lines), lines[-1].rstrip())
+    assert "12:00:00" == printed(screen(tree(), "12:00:00", 100, 24), 100)[-1].rstrip()
+
+
+def test_ctrl_c_ends_the_watched_screen(api: FakeApi) -> None:
+    """On a terminal: the alternate screen is left, exit code 130, no trace."""
+    api.answers["explain.PoolTree"] = [tree()]
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "cli.main", "-a", api.address, "respool", "tree", "--watch"]
+    watch = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    output, was_pressed = b"", False
+    try:
+        while chunk := os.read(ours, 65_536):
+            output += chunk
+            if b"Ctrl-C ends" in output and not was_pressed:
+                watch.send_signal(signal.SIGINT)
+                was_pressed = True
+    except OSError:  # Linux: nobody holds the other end any more
+        pass
+    finally:
+        os.close(ours)
+        watch.wait()
+
+    assert (130, True) == (watch.returncode, output.decode().endswith("\x1b[?1049lStopped watching.\r\n"))
+
+
+def test_an_interrupt_while_the_screen_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Then rich does not put the terminal back, so we do."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Live, "start", interrupted)
+    client = SimpleNamespace(explain=SimpleNamespace(PoolTree=lambda _: tree()))
+
+    with pytest.raises(KeyboardInterrupt):
+        watch_bars(SimpleNamespace(client=client), 1)  # type: ignore[arg-type]
+
+    assert capsys.readouterr().out.endswith("\x1b[?25h\x1b[?1049l")

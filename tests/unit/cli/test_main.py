@@ -1,5 +1,6 @@
 """The root command: lazy loading, global options, help, completion, errors."""
 
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from cli import reference
 from cli.command import Command, LazyGroup
-from cli.errors import failure
+from cli.errors import Failed, failure
 from cli.main import ENTRIES, peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -164,7 +165,7 @@ STATUSES = {
                        "not suppported on non-leader (UNAVAILABLE at {address}, try again)"),
     "unknown call": (grpc.StatusCode.UNIMPLEMENTED, "nope", "{address} does not offer this call (UNIMPLEMENTED): nope"),
     "no details": (grpc.StatusCode.UNKNOWN, "", "failed (UNKNOWN)"),
-    "several lines": (grpc.StatusCode.INTERNAL, "one\ntwo", "one two (INTERNAL)"),
+    "several lines": (grpc.StatusCode.INTERNAL, "one\ntwo", "one; two (INTERNAL)"),
 }  # fmt: skip
 
 
@@ -253,3 +254,23 @@ def test_lazy_groups_tell_what_is_installed() -> None:
     """A command whose module is missing is left out of the help instead of failing it."""
     assert isinstance(peloton, LazyGroup)
     assert peloton.is_installed("job")
+
+
+def test_several_faults_stay_apart_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Faults that the API tells in lines of their own are one line here, and can be told apart."""
+    Failed("instance 0 asks cpu 4\ninstance 1 asks  cpu 5\n").show()
+
+    assert "instance 0 asks cpu 4; instance 1 asks cpu 5\n" == capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_is_not_told() -> None:
+    """``peloton ... | head -1`` ends without a word about the pipe."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "cli.main", "completion", "bash"]
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+
+    assert (1, "") == (done.returncode, done.stderr)

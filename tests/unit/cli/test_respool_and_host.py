@@ -47,6 +47,7 @@ def test_create_looks_up_the_parent(run: Run, api: FakeApi, config: Path, path: 
 
 WRONG_FILES = {
     "name": (CONFIG, "/eng/search", "resource pool name in path:search and config:maps don't match"),
+    "root": (CONFIG, "/", "/ is the root pool: it is the whole cluster and has no configuration file"),
     "parent": (CONFIG + "parent: {value: p}\n", "/eng/maps", "parent should not be supplied in the config"),
 }
 

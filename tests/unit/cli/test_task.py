@@ -186,6 +186,14 @@ def test_stop_counts_instances(run: Run, api: FakeApi) -> None:
     assert "Some tasks failed to stop, failed_instance_ids:[2]\n" == result.stderr
 
 
+def test_stop_names_the_rest_of_a_gang(run: Run, api: FakeApi) -> None:
+    """Who stops a member is told which others end with it."""
+    api.answers["tasks.Stop"] = [task_pb2.StopResponse(stoppedInstanceIds=[0, 1, 2, 5])]
+    result = run(f"task stop {JOB} -r 1:2 -r 5:6")
+    text = "Successfully signalled 4 tasks for stopping\nAmong them the rest of a gang, which ends whole: [0 2]\n"
+    assert (0, text) == (result.exit_code, result.stdout)
+
+
 SIMPLE = {
     "restart": (f"restart {JOB} -r 0:1", "Restart", task_pb2.RestartResponse(), "Job restarted\n"),
     "refresh": (f"refresh {JOB}", "Refresh", task_pb2.RefreshResponse(), f"Tasks of job {JOB} refreshed\n"),

@@ -248,12 +248,22 @@ def test_active_agents_have_totals_and_an_address() -> None:
     answer = {
         "get_agents": {
             "agents": [
-                {"agent_info": agent, "active": True, "pid": "slave(1)@10.0.0.1:5051", "total_resources": RESOURCES},
+                {
+                    "agent_info": agent,
+                    "active": True,
+                    "pid": "slave(7)@10.0.0.1:5051",
+                    "total_resources": [*RESOURCES, {**RESOURCES[0], "revocable": {}}],
+                    "allocated_resources": [{**RESOURCES[0], "scalar": {"value": 0.5}, "revocable": {}}],
+                },
                 {"agent_info": {**agent, "hostname": "h2"}, "active": False, "pid": "slave(1)@10.0.0.2:5051"},
             ]
         }
     }
 
-    assert [("S0", "h1", "10.0.0.1:5051", 1_000)] == [
-        (a.agent_id, a.hostname, a.address, a.capacity.cpu_milli) for a in agents_of(answer)
-    ]
+    (found,) = agents_of(answer)
+    assert ("S0", "h1", "slave(7)", "10.0.0.1:5051") == (found.agent_id, found.hostname, found.process, found.address)
+    assert (1_000, 1_000, 500) == (
+        found.capacity.cpu_milli,
+        found.revocable.cpu_milli,
+        found.revocable_held.cpu_milli,
+    )

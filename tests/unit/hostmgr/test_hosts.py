@@ -9,7 +9,7 @@ import pytest
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
-from services.hostmgr.hosts import HOSTS_PER_LEASE_MAX, HostPool
+from services.hostmgr.hosts import HOSTS_PER_LEASE_MAX, Agent, HostPool
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 OTHER = JobId("00000000-0000-4000-8000-000000000002")
@@ -49,6 +49,17 @@ def shape(cpu: float = 1.0, **rest: Any) -> PodShape:
 
 def leased(pool: HostPool, wanted: PodShape, count: int, now_s: float = 0.0, job: JobId = JOB) -> list[str]:
     return [h.hostname for h in pool.acquire(job, [(wanted, count)], now_s).hosts]
+
+
+def test_a_gang_has_a_lease_of_its_own() -> None:
+    """The placement of a job's gang does not void that of its other pods, nor the other way round."""
+    pool = pool_with(offer("h1"), offer("h2"))
+    others = pool.acquire(JOB, [(shape(4), 1)], 0.0)
+    gang = pool.acquire(JOB, [(shape(4), 1)], 0.0, for_gang=True)
+
+    assert ["h1", "h2"] == [host.hostname for host in others.hosts + gang.hosts]
+    assert [Hostname("h1")] == list(pool.claim(others.lease_id, [Hostname("h1")]))
+    assert ["h2"] == [host.hostname for host in pool.acquire(JOB, [(shape(4), 1)], 1.0, for_gang=True).hosts]
 
 
 def test_a_job_holds_one_lease() -> None:
@@ -139,6 +150,27 @@ def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
     assert leased(pool, shape(), 1) == ["h1"]
 
 
+def test_a_lease_that_was_too_little_wakes_nobody_in_vain() -> None:
+    """Who gives back what is too few hosts for it is not told of them; nor is who found no hosts leased. New offers
+    are told to both."""
+    pool = pool_with(offer("h1"))
+    pool.acquire(OTHER, [(shape(8), 1)], 0.0)
+    lease = pool.acquire(JOB, [(shape(3), 2)], 0.0, for_gang=True)
+
+    assert set() == pool.release(lease.lease_id)
+    assert {JOB, OTHER} == pool.add_offers([offer("h2")])
+
+
+def test_a_gang_is_told_of_the_hosts_of_its_other_pods() -> None:
+    """A gang that found hosts leased to the job's own pods is told when they are given back."""
+    pool = pool_with(offer("h1"))
+    lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
+    pool.acquire(JOB, [(shape(), 1)], 0.0, for_gang=True)
+
+    assert {JOB} == pool.release(lease.lease_id)
+    assert set() == pool.add_offers([offer("h2")])
+
+
 def test_a_lease_ends_by_itself() -> None:
     """Hosts of a holder that died come back when the lease is over, and a late launch gets nothing."""
     pool = pool_with(offer("h1"))
@@ -213,3 +245,35 @@ def test_a_lease_is_bounded() -> None:
     pool = pool_with(*(offer(f"h{i:05}") for i in range(HOSTS_PER_LEASE_MAX + 5)))
 
     assert HOSTS_PER_LEASE_MAX == len(leased(pool, shape(4.0), 5_000))
+
+
+def agent(name: str, slack: int, held: int) -> Agent:
+    return Agent(
+        f"{name}-S",
+        Hostname(name),
+        "",
+        Resources.of(4, 2048),
+        Resources(cpu_milli=slack),
+        {},
+        revocable_held=Resources(cpu_milli=held),
+    )
+
+
+def test_a_closed_host_takes_no_revocable_pods() -> None:
+    """It serves ordinary pods, shows no revocable cpu to a placement, and pods are admitted for no more than what is
+    held there; when it opens, whoever waited is told."""
+    pool = pool_with(offer("h1", revocable=2), offer("h2", revocable=0))
+    pool.set_agents([agent("h1", slack=2000, held=500), agent("h2", slack=0, held=0)])
+    slack = shape(0.5, revocable=True)
+    assert pool.close_to_revocable({Hostname("h1"): 300}) == set()
+
+    lease = pool.acquire(JOB, [(slack, 1)], 0.0)
+    ordinary = pool.acquire(OTHER, [(shape(), 1)], 0.0)
+
+    assert (lease.hosts, lease.rejected["closed to revocable pods after it was hot"]) == ((), 1)
+    assert [(host.hostname, host.revocable) for host in ordinary.hosts] == [("h1", Resources())]
+    assert pool.capacity()[1] == Resources(cpu_milli=300)
+    pool.release(ordinary.lease_id)
+    pool.acquire(JOB, [(slack, 1)], 0.0)
+    assert pool.close_to_revocable({}) == {JOB}
+    assert (leased(pool, slack, 1), pool.capacity()[1]) == (["h1"], Resources(cpu_milli=2000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ WAIT_S = 10.0
 CAPABILITIES = ("MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE")
 
 
-def settings(folder: Path, hosts: int = 1, **more: Any) -> MiniclusterSettings:
+def settings(folder: Path, hosts: int = 1, revocable_cpus: float | None = None, **more: Any) -> MiniclusterSettings:
     """Fast defaults: short ticks and grace, small hosts a0, a1, ..."""
-    specs = tuple(HostSpec(f"a{index}", cpus=4, mem=1024, disk=1000, ports=((31000, 31009),)) for index in range(hosts))
+    host = HostSpec("", cpus=4, mem=1024, disk=1000, ports=((31000, 31009),), revocable_cpus=revocable_cpus)
+    specs = tuple(replace(host, name=f"a{index}") for index in range(hosts))
     values: dict[str, Any] = {
         "data_dir": folder,
         "hosts": specs,

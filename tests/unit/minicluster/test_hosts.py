@@ -10,11 +10,11 @@ from services.minicluster.hosts import HostFileError, HostSpec, default_hosts, l
 
 
 def test_default_hosts_are_the_three_of_the_original() -> None:
-    """Three hosts of 4 cpus, 2048 MB, 20000 MB and 4 revocable cpus each."""
+    """Three hosts of 4 cpus, 2048 MB and 20000 MB each, with as much revocable cpu as there is slack."""
     hosts = default_hosts()
 
     assert ["peloton-mesos-agent0", "peloton-mesos-agent1", "peloton-mesos-agent2"] == [host.name for host in hosts]
-    assert {(4.0, 2048.0, 20000.0, 4.0)} == {(host.cpus, host.mem, host.disk, host.revocable_cpus) for host in hosts}
+    assert {(4.0, 2048.0, 20000.0, None)} == {(host.cpus, host.mem, host.disk, host.revocable_cpus) for host in hosts}
 
 
 def test_simulated_hosts_are_numbered() -> None:

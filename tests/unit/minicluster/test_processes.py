@@ -182,7 +182,7 @@ async def test_http_health_check(start: Start) -> None:
 
 async def test_too_much_memory_fails_the_task(start: Start) -> None:
     """The reason and the numbers are those of a container limitation."""
-    _, scheduler = await start(limits_interval_s=0.05)
+    _, scheduler = await start(usage_interval_s=0.05)
     await scheduler.launch("t", f'exec {sys.executable} -c "x = bytearray(150_000_000); input()" < /dev/zero', mem=64)
 
     status = await scheduler.status("t", "TASK_FAILED")

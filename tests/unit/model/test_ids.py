@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.model.ids import JobId, PodId, PodName, job_workflow_id, parse_job_id
+from peloton.model.ids import JobId, PodId, PodName, gang_workflow_id, job_workflow_id, parse_job_id
 
 JOB = JobId("91b1b8e5-2ba8-11e7-bc23-0242ac11000d")
 
@@ -44,3 +44,8 @@ def test_job_ids_are_canonical() -> None:
 def test_a_job_has_one_workflow() -> None:
     """The workflow's id follows from the job's."""
     assert f"job/{JOB}" == job_workflow_id(JOB)
+
+
+def test_each_launch_of_a_gang_has_a_workflow() -> None:
+    """The workflow's id follows from the job's and the run of the gang's first member."""
+    assert f"gang/{JOB}/3" == gang_workflow_id(JOB, 3)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
+from peloton.api.v0.short_names import respool_pb2_grpc
+from services.resmgr.server import ResmgrServer, serve
 from services.storage.gateway import Gateway
-from tests.unit.resmgr.world import World, open_gateway
+from tests.unit.resmgr.world import FAST, World, open_gateway
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +32,16 @@ def gateway(empty_store: Path, tmp_path: Path) -> Iterator[Gateway]:
 @pytest.fixture
 def world(gateway: Gateway) -> World:
     return World(gateway)
+
+
+@pytest.fixture
+async def server(world: World) -> AsyncIterator[ResmgrServer]:
+    found = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
+    yield found
+    await found.stop()
+
+
+@pytest.fixture
+async def manager(server: ResmgrServer) -> AsyncIterator[respool_pb2_grpc.ResourceManagerAsyncStub]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield respool_pb2_grpc.ResourceManagerStub(channel)  # type: ignore[misc]

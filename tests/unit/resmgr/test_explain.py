@@ -2,65 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import NamedTuple
-
 import grpc
 import grpc.aio
 import pytest
 
 from peloton.api.v0.explain import explain_pb2 as pb
-from peloton.api.v0.explain import explain_pb2_grpc
 from peloton.api.v0.job import job_pb2
-from peloton.api.v0.peloton_pb2 import JobID
-from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig, ResourcePoolPath
-from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
-from services.resmgr.pools import pool_spec, with_defaults
-from services.resmgr.server import ResmgrServer, serve
+from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
-from tests.unit.resmgr.world import FAST, World, facts, pool_config
-
-
-class Asked(NamedTuple):
-    server: ResmgrServer
-    stub: explain_pb2_grpc.ExplainServiceAsyncStub
-
-    async def queue(self, *jobs: JobId) -> None:
-        for job in jobs:
-            await self.server.loop.enqueue(job, 1000)
-            await self.server.loop.run_cycle()
-
-    async def why(self, job: str) -> pb.JobWhyResponse:
-        return await self.stub.JobWhy(pb.JobWhyRequest(jobId=JobID(value=job)))
-
-    async def why_pool(self, path: str) -> pb.PoolWhyResponse:
-        return await self.stub.PoolWhy(pb.PoolWhyRequest(path=ResourcePoolPath(value=path)))
-
-    async def plan(self, config: ResourcePoolConfig) -> pb.PoolPlanResponse:
-        return await self.stub.PoolPlan(pb.PoolPlanRequest(config=config))
-
-
-@asynccontextmanager
-async def asking(world: World) -> AsyncIterator[Asked]:
-    server = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
-    try:
-        await until(lambda: server.loop.state.capacity is not None)
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield Asked(server, explain_pb2_grpc.ExplainServiceStub(channel))  # type: ignore[arg-type]
-    finally:
-        await server.stop()
-
-
-def job_config(pool: str, count: int, cpu: float, **sla: int) -> job_pb2.JobConfig:
-    config = job_pb2.JobConfig(name="planned", type=job_pb2.BATCH, instanceCount=count)
-    config.respoolID.value = pool
-    config.sla.CopyFrom(job_pb2.SlaConfig(preemptible=True, **sla))  # type: ignore[arg-type]
-    config.defaultConfig.resource.cpuLimit = cpu
-    return config
+from tests.unit.resmgr.world import World
 
 
 async def test_a_waiting_job(world: World) -> None:
@@ -100,6 +52,28 @@ async def test_a_job_without_hosts(world: World) -> None:
 
     assert (reason.rule, reason.wanted) == (pb.RULE_NO_HOST, 1)
     assert [(one.hostCount, one.rule) for one in reason.refusingHosts] == [(2, "less than 2 gpu free")]
+
+
+async def test_a_job_that_waits_for_slack(world: World) -> None:
+    """Of a revocable job it is said how much slack the hosts have and how much is taken, in its answer and its plan."""
+    pool = world.pool("p", 10, 10)
+    world.hosts.answer = (Resources.of_capacity(10), Resources(cpu_milli=1_500))
+    first, job = (world.job(pool, count, revocable=True) for count in (1, 2))
+
+    async with asking(world) as asked:
+        await until(lambda: asked.server.loop.state.slack_cpu == 1_500)
+        await asked.queue(first, job)
+        answer = await asked.why(job)
+        plan = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(pool, 1, 1, revocable=True)))
+
+    assert answer.waiting[0].reason.rule == pb.RULE_SLACK_ENTITLEMENT
+    line = (
+        "  revocable instances run on slack, what others hold and do not use: the hosts have cpu 1.5 of it, "
+        "admitted revocable instances hold 1"
+    )
+    assert answer.text.splitlines()[-1] == line
+    assert "cpu 1 wanted, 0.5 left of the slack entitlement of /p: 1.5" in answer.text
+    assert plan.text.splitlines()[0] == "In pool /p 0 of 1 instances would be admitted now."
 
 
 async def test_a_job_that_has_ended(world: World) -> None:
@@ -185,118 +159,6 @@ async def test_the_tree(world: World) -> None:
     assert cpu[2].entitlement == 6
 
 
-async def test_a_plan_of_a_changed_pool(world: World) -> None:
-    """A higher limit admits waiting gangs, a lower one leaves the pool above its entitlement; neither is done."""
-    pool = world.pool("p", 0, 4)
-    job = world.job(pool, 6)
-
-    async with asking(world) as asked:
-        await asked.queue(job)
-        before = facts(asked.server.loop.state)
-        more, less = await asked.plan(pool_config("p", 0, 5)), await asked.plan(pool_config("p", 0, 3))
-        after = facts(asked.server.loop.state)
-
-    assert [(one.gangCount, one.gangCountBefore, one.jobId.value) for one in more.admitted] == [(1, 0, job)]
-    assert ("/p", "cpu", 4, 5) in [(one.poolPath, one.kind, one.before, one.after) for one in more.entitlements]
-    assert [(one.allocation, one.entitlement) for one in less.aboveEntitlement] == [(4, 3)]
-    assert (more.isNew, after) == (False, before)
-
-
-async def test_a_plan_of_a_new_pool(world: World) -> None:
-    """A new pool takes entitlement from the others; what could not be created is refused in the same words."""
-    world.pool("p", 0, 100)
-
-    async with asking(world) as asked:
-        answer = await asked.plan(pool_config("q", 40, 100))
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await asked.plan(pool_config("q", 0, 1000))
-        assert len(asked.server.loop.state.pools) == 1
-
-    assert answer.isNew
-    assert answer.text.splitlines()[:4] == [
-        "Pool /q would be created.",
-        "Entitlements that would change:",
-        "  /p cpu: 100 -> 50",
-        "  /q cpu: 0 -> 50",
-    ]
-    assert (caught.value.code(), caught.value.details()) == (
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "resource cpu, limit 1000 exceeds parent limit 100",
-    )
-
-
-async def test_a_plan_of_a_job(world: World) -> None:
-    """What would be admitted, wait, and be held back; the queue is as it was."""
-    pool = world.pool("p", 0, 4)
-    holder = world.job(pool, 3)
-
-    async with asking(world) as asked:
-        await asked.queue(holder)
-        before = facts(asked.server.loop.state)
-        config = job_config(pool, 6, 1, maximumRunningInstances=5)
-        answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
-        after = facts(asked.server.loop.state)
-
-    assert (answer.admittedInstances, answer.waitingInstances, answer.heldBackInstances) == (1, 4, 1)
-    assert answer.text.splitlines() == [
-        "In pool /p 1 of 6 instances would be admitted now.",
-        "  instances 1-4 in the ordinary queue of /p, 1 gang ahead: cpu 1 wanted, 0 left of the pool limit of /p: 4",
-        f"    held by job {holder}: cpu 3",
-        "  1 instance held back: at most 5 may run at a time, 5 are queued or running",
-    ]
-    assert after == before
-
-
-async def test_plans_come_true(world: World) -> None:
-    """What was planned for a job and for a pool is what happens when they are created."""
-    pool = world.pool("p", 0, 9)
-    world.hosts.answer = (Resources.of_capacity(12, 1000, 1000), Resources())
-    other = pool_config("q", 6, 12)
-
-    async with asking(world) as asked:
-        await asked.queue(world.job(pool, 5))
-        planned_job = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(pool, 6, 1)))
-        job = world.job(pool, 6)
-        await asked.queue(job)
-        planned_pool = await asked.plan(other)
-        other_id = RespoolId(str(uuid.uuid4()))
-        asked.server.loop.state.put_pool(pool_spec(other_id, with_defaults(other)))
-        tree = (await asked.stub.PoolTree(pb.PoolTreeRequest())).pools
-
-    assert planned_job.admittedInstances == len(world.states(job)[PodState.READY]) == 4
-    found = {one.path: one.amounts[0].entitlement for one in tree}
-    changed = {one.poolPath: one.after for one in planned_pool.entitlements if one.kind == "cpu"}
-    assert found == {"/": 12, "/p": 9, **changed}
-    assert changed == {"/q": 3}
-
-
-async def test_a_plan_of_a_gang_with_overrides(world: World) -> None:
-    """A gang is planned whole: the needs of its members add up, each with its own configuration."""
-    pool = world.pool("p", 0, 4)
-    config = job_config(pool, 3, 1, minimumRunningInstances=3)
-    config.instanceConfig[1].resource.cpuLimit = 3
-
-    async with asking(world) as asked:
-        answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
-
-    (waiting,) = answer.waiting
-    assert (waiting.gangSize, waiting.reason.wanted, waiting.reason.isFinal) == (3, 5, True)
-
-
-async def test_plans_of_jobs_that_have_no_place(world: World) -> None:
-    """A pool that takes no jobs and a job without instances are refused."""
-    pool = world.pool("p", 0, 4)
-
-    async with asking(world) as asked:
-        texts = []
-        for config in (job_config(ROOT_POOL_ID, 1, 1), job_config(pool, 0, 1)):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
-            texts.append((caught.value.details() or "").partition(" of job")[0])
-
-    assert texts == ["resource pool root", "instanceCount is 0, want 1 to 100000"]
-
-
 async def test_without_a_cluster(world: World) -> None:
     """As long as nobody knows the capacity there are no entitlements to tell of: UNAVAILABLE, try again."""
     async with asking(world) as asked:
@@ -305,3 +167,36 @@ async def test_without_a_cluster(world: World) -> None:
             await asked.stub.PoolTree(pb.PoolTreeRequest())
 
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_gang_between_admission_and_hosts(world: World) -> None:
+    """It waits for hosts for all of it; is held back after launches in vain, with the numbers, and holds nobody up; and
+    gathers while members have not ended."""
+    gang, other = world.job(world.pool("p", 5, 5), 5, gang=4), world.job(world.pool("q", 4, 4), 1)
+
+    async with asking(world) as asked:
+        await asked.queue(gang, other)
+        asked.server.loop.note_unplaced(gang, 4, "2 hosts have less than 1 cpu free")
+        waits = await asked.why(gang)
+        await asked.server.loop.requeue_gang(gang, "no hosts")
+        held, pool = await asked.why(gang), await asked.why_pool("/p")
+        world.now_ns = asked.server.loop.clock_ns()
+        asked.server.loop.clock_ns = lambda: world.now_ns + 31 * 10**9
+        await asked.server.loop.run_cycle()
+        world.finish(gang, [0])
+        world.gateway.want_new_runs(gang, [(1, 1)])
+        world.settle(gang)
+        gathers = await asked.why(gang)
+
+    (no_host,) = waits.reasons
+    assert "gang of 4 waits for hosts for all of it; admitted, but 2 hosts have less than 1 cpu free" == no_host.text
+    by_gang = {waiting.gangSize: waiting for waiting in held.waiting}
+    reason = by_gang[4].reason
+    assert (pb.RULE_HELD_BACK, 1, 4) == (reason.rule, reason.bound, reason.gangSize)
+    assert 0 < reason.available <= 30
+    assert f"gang of 4: held back for {reason.available:.0f} s after 1 launch in vain; others pass it by" == reason.text
+    assert (pool.pool.queuedGangs, pool.pool.queuedInstances) == (1, 4)
+    assert "held back" in pool.text
+    (gathering,) = [reason for reason in gathers.reasons if reason.rule == pb.RULE_GANG_GATHERS]
+    assert (1, 4) == (gathering.wanted, gathering.bound)
+    assert "1 instance of the gang of 4 not queued before the others have ended: it starts whole" == gathering.text

@@ -14,8 +14,9 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.pools import pool_spec, with_defaults
 from services.resmgr.recovery import rebuild
-from tests.unit.resmgr.world import FAST, World, facts, fast
+from tests.unit.resmgr.world import FAST, World, facts, fast, pool_config
 
 PENDING, READY, KILLED, INITIALIZED = PodState.PENDING, PodState.READY, PodState.KILLED, PodState.INITIALIZED
 
@@ -108,8 +109,8 @@ async def test_kill_ends_queued_and_admitted_pods(world: World) -> None:
         loop.state.validate()
 
 
-async def test_survivors_of_a_gang_keep_their_place(world: World) -> None:
-    """A gang that loses a member in the queue is admitted as single pods."""
+async def test_a_gang_ends_whole_in_the_queue(world: World) -> None:
+    """Who kills a member kills the gang; the other pods of the job keep their place."""
     pool = world.pool("p", 3, 3)
     gang = world.job(pool, 5, gang=3)
 
@@ -119,11 +120,42 @@ async def test_survivors_of_a_gang_keep_their_place(world: World) -> None:
         await loop.enqueue(gang, 5)
         await until(lambda: bool(loop.state.explain(gang).waiting))
         world.want_killed(gang, 1, 1)
-        assert await loop.kill_queued(gang) == 1
+        assert await loop.kill_queued(gang) == 3
         loop.state.validate()
-        await until(lambda: len(world.states(gang).get(READY, [])) == 2)
+        await until(lambda: world.states(gang) == {KILLED: [0, 1, 2], READY: [3, 4]})
 
         await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))
+
+
+async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> None:
+    """It gives its room back, keeps its place, and is held back, in memory as after a rebuild; others go ahead, and
+    when its time has come it is first in line again."""
+    pool = world.pool("p", 3, 3)
+    gang, other = world.job(pool, 3, gang=3), world.job(pool, 4)
+
+    async with running(world) as loop:
+        await loop.enqueue(gang, 3)
+        await until(lambda: world.states(gang) == {READY: [0, 1, 2]})
+        await loop.enqueue(other, 4)
+
+        await loop.requeue_gang(gang, "no hosts")
+        await loop.requeue_gang(gang, "no hosts")
+
+        await until(lambda: world.states(other) == {READY: [0, 1, 2], PENDING: [3]})
+        assert world.states(gang) == {PENDING: [0, 1, 2]}
+        assert gang in world.lifecycles.woken
+        loop.state.validate()
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        now_ns = loop.clock_ns()
+        (held,) = loop.state.snapshot(100, now_ns).held
+        left_s = held.reason.left
+        assert f"gang of 3: held back for {left_s} s after 1 launch in vain; others pass it by" == str(held.reason)
+        assert 0 < left_s <= 30
+
+        loop.clock_ns = lambda: now_ns + 30 * 10**9
+        world.finish(other, [0, 1, 2])
+        await until(lambda: world.states(gang) == {READY: [0, 1, 2]})
+        assert world.states(other)[PENDING] == [3]
 
 
 async def test_capacity_is_needed_and_kept(world: World) -> None:
@@ -261,3 +293,35 @@ async def test_bounded_cycles_go_round(world: World) -> None:
         for job in jobs:
             await loop.enqueue(job, 5)
         await until(lambda: all(world.states(job) == {READY: [0, 1, 2, 3, 4]} for job in jobs))
+
+
+async def test_entitlement_is_recomputed_every_period(world: World) -> None:
+    """Also when nothing happens."""
+    world.pool("p", 2, 2)
+
+    async with running(world, fast(entitlement_period_s=0.02, preempts=False)) as loop:
+        await until(lambda: loop.state.entitlement is not None)
+        seen = []
+        for _ in range(3):
+            seen.append(loop.state.entitlement)
+            await until(lambda: loop.state.entitlement is not seen[-1])
+
+
+async def test_entitlement_is_recomputed_at_once(world: World) -> None:
+    """A changed capacity and a changed pool do not wait for the period to end."""
+    pool = world.pool("p", 2, 50)
+
+    def entitled() -> list[int]:
+        found = loop.state.entitlement
+        return [] if found is None else found.total[:, 0].tolist()
+
+    async with running(world, fast(entitlement_period_s=3600, preempts=False, capacity_period_s=3600)) as loop:
+        await until(lambda: entitled() == [100_000, 50_000])
+
+        world.hosts.answer = (Resources.of_capacity(40), Resources())
+        await loop.learn_capacity()
+        await until(lambda: entitled() == [40_000, 40_000])
+
+        changed = pool_spec(pool, with_defaults(pool_config("p", 2, 30)))
+        await loop.change_pools(lambda: (lambda: None, lambda: loop.state.put_pool(changed)))
+        await until(lambda: entitled() == [40_000, 30_000])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from opentelemetry.metrics import CallbackOptions
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from peloton.model.ids import JobId
 from peloton.model.resources import Resources
+from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import plan_cycle
+from peloton.scheduling.eviction import Eviction, Grounds
+from peloton.scheduling.reason import Rule
 from services.resmgr.metrics import AdmissionMeter, PoolGauges, amounts_of
 from services.resmgr.recovery import rebuild
 from tests.unit.resmgr.world import World
@@ -22,7 +28,7 @@ def test_gauges(world: World) -> None:
     world.gateway.mark_pending(job, ranges, 1)
     state = rebuild(world.gateway)
     state.set_capacity(Resources.of_capacity(100), Resources())
-    state.note(plan_cycle(state.snapshot(100)))
+    state.note(plan_cycle(state.snapshot(100, 0)))
 
     amounts = amounts_of(state)
     queue = list(PoolGauges(lambda: state)._queue_lengths(CallbackOptions()))
@@ -43,10 +49,30 @@ def test_admitted_pods_and_their_wait(world: World) -> None:
 
     meter.queued(1)
     now_s[0] = 12.5
-    meter.admitted(state.tree, plan_cycle(state.snapshot(100)).admission.admitted)
+    meter.admitted(state.tree, plan_cycle(state.snapshot(100, 0)).admission.admitted)
 
     data = reader.get_metrics_data()
     assert data is not None
     admitted, waits = (metric.data.data_points[0] for metric in data.resource_metrics[0].scope_metrics[0].metrics)
     assert (getattr(admitted, "value", None), dict(admitted.attributes or {})) == (7, {"pool": "/maps"})
     assert (getattr(waits, "sum", None), getattr(waits, "count", None)) == (2.5, 1)
+
+
+def test_evicted_pods_and_broken_invariants(world: World) -> None:
+    """Evicted pods are counted by their pool and by whom they gave way to; faults only when there are any."""
+    reader = InMemoryMetricReader()
+    meter = AdmissionMeter(MeterProvider([reader]).get_meter("test"))
+    run = GangRun(JobId("low"), 0, 2, 3, (1000, 0, 0, 0), 0, 1)
+    away = Grounds(Rule.ENTITLEMENT, "/a", "/b", "back", "cpu", 1, 2, 1)
+
+    meter.evicted([Eviction(1, run, True, away), Eviction(1, run, True, replace(away, for_pool="/a", priority=1))])
+    meter.evicted([Eviction(1, run, False, away)])
+    meter.broken(0)
+    meter.broken(2)
+
+    data = reader.get_metrics_data()
+    assert data is not None
+    preempted, broken = data.resource_metrics[0].scope_metrics[0].metrics
+    found = {str(point.attributes["kind"]): point.value for point in preempted.data.data_points}  # type: ignore
+    assert found == {"between": 12, "inside": 6}
+    assert [point.value for point in broken.data.data_points] == [2]  # type: ignore

@@ -7,6 +7,7 @@ from peloton.model.pod import PodState, PodStatus
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.preemption import PreemptionRounds
 from services.resmgr.recovery import rebuild
+from services.storage.gateway import EvictionOrder
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.world import World, facts, fast
 
@@ -132,3 +133,38 @@ async def test_disabled(world: World) -> None:
 
         assert world.states(borrower) == {RUNNING: list(range(10))}
         assert world.states(owner) == {PENDING: [0, 1, 2, 3, 4]}
+
+
+async def test_disabled_frees_the_reservation(world: World) -> None:
+    """Without preemption pods that may not be evicted may use what is lent; the setting survives a rebuild."""
+    pool = world.pool("p", 2, 5)
+    job = world.job(pool, 6, preemptible=False)
+    async with running(world, fast(preempts=False)) as loop:
+        loop._is_stale = True
+        await loop.enqueue(job, 6)
+        await until(lambda: world.states(job) == {READY: [0, 1, 2, 3, 4], PENDING: [5]})
+
+
+async def test_evictions_that_others_want(world: World) -> None:
+    """What the host manager sends away is on its way out in memory as in storage, its jobs are told, and it comes back;
+    what has ended or has had another run since is passed over."""
+    job = world.job(world.pool("p", 10, 10), 3)
+    async with running(world, ROUNDS) as loop:
+        await loop.enqueue(job, 3)
+        await until(lambda: world.states(job) == {READY: [0, 1, 2]})
+        start(world, job)
+        world.lifecycles.woken.clear()
+        orders = [EvictionOrder(job, i, 1, False, "host h1 is hot", "EvictionReason_QOS", i) for i in (1, 2)]
+
+        assert await loop.evict(orders) == 1
+
+        assert world.states(job) == {RUNNING: [0, 2], PREEMPTING: [1]}
+        assert (set(world.lifecycles.woken), loop.state.evicted) == ({job}, {job})
+        loop.state.validate()
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        assert await loop.evict(orders) == 0
+        end(world, job)
+        await loop.enqueue(job, 3)
+        await until(lambda: world.states(job) == {RUNNING: [0, 2], READY: [1]})
+        assert loop.state.evicted == set()
+        loop.state.validate()

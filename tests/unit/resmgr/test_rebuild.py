@@ -69,15 +69,15 @@ class ResmgrMachine(RuleBasedStateMachine):
             return
         gateway, seq = self.world.gateway, self.state.next_seq
         ranges = gateway.queueable(job_id, limit)
-        gateway.mark_pending(job_id, ranges, seq)
+        queued = gateway.mark_pending(job_id, ranges, seq)
         self.read_log()
-        if ranges:
+        if queued:
             shapes = gateway.shape_ranges(job_id, job.config_version, 0, job.instance_count)
-            self.state.enqueue(job, shapes, ranges, seq)
+            self.state.take_in(job, shapes, queued)
 
     @rule(pod_limit=st.integers(1, 9))
     def admit(self, pod_limit: int) -> None:
-        plan = plan_cycle(self.state.snapshot(pod_limit))
+        plan = plan_cycle(self.state.snapshot(pod_limit, self.world.now_ns))
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
         marked = self.world.gateway.mark_ready(items)
 
@@ -109,15 +109,25 @@ class ResmgrMachine(RuleBasedStateMachine):
         """A round in which every pool has been over its entitlement for long enough."""
         job_id = self._job(pick)
         if job_id and is_launched:
-            gangs = self.world.gateway.ready_gangs(job_id, 3)
-            rows = [(instance, run, "h", "a", {}) for gang in gangs for instance, run in gang.pods]
-            self.world.gateway.mark_launched(job_id, rows, 1)
+            self.world.launch(job_id, 3)
         self.read_log()
         due = frozenset(range(len(self.state.tree.ids)))
         held = self.world.gateway.held(questioned_jobs(self.state, due))
-        now = replace(self.state.snapshot(9), evictable=evictable(self.state, held, due, 9))
+        now = replace(self.state.snapshot(9, self.world.now_ns), evictable=evictable(self.state, held, due, 9))
         for result in self.world.gateway.evict([order(one) for one in plan_cycle(now).evictions]):
             self.state.evict(result)
+
+    @rule(pick=PICK, is_launched=st.booleans())
+    def requeue(self, pick: int, is_launched: bool) -> None:
+        """A launch of a gang is in vain, before or after its members were launched."""
+        job_id = self._job(pick)
+        if job_id:
+            if is_launched:
+                self.world.launch(job_id, 0)
+            self.read_log()
+            gone = self.world.gateway.requeue_gang(job_id, "test")
+            if gone.held_until_ns and job_id in self.state.jobs:
+                self.state.evict(gone)
 
     @rule(pick=PICK, limit=st.integers(1, 3))
     def leave(self, pick: int, limit: int) -> None:
@@ -127,6 +137,13 @@ class ResmgrMachine(RuleBasedStateMachine):
             told = self.world.gateway.mark_killing(job_id, limit, again=True)
             self.world.gateway.apply_status([PodStatus(row[0], PodState.KILLED, 1) for row in told])
             self.world.settle(job_id)
+
+    @rule()
+    def fail_over(self) -> None:
+        """Another one leads: what it queues comes after what the last one queued."""
+        fresh = rebuild(self.world.gateway)
+        fresh.take_over(self.state)
+        self.state = fresh
 
     @rule()
     def read_log(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TypeAlias
 
 import grpc
@@ -14,8 +13,8 @@ from peloton.api.service_names import RESOURCE_MANAGER
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.api.v0.short_names import respool_pb2_grpc
-from peloton.errors import NotFound, Unavailable
-from peloton.model.ids import ROOT_POOL_ID, JobId
+from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.model.ids import ROOT_POOL_ID, JobId, PodId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.ports import ResourceManager
@@ -25,19 +24,6 @@ from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import FAST, World, pool_config
 
 Manager: TypeAlias = "respool_pb2_grpc.ResourceManagerAsyncStub"
-
-
-@pytest.fixture
-async def server(world: World) -> AsyncIterator[ResmgrServer]:
-    found = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
-    yield found
-    await found.stop()
-
-
-@pytest.fixture
-async def manager(server: ResmgrServer) -> AsyncIterator[Manager]:
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        yield respool_pb2_grpc.ResourceManagerStub(channel)  # type: ignore[misc]
 
 
 async def create(manager: Manager, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID) -> str:
@@ -265,22 +251,6 @@ async def test_forced_update_skips_the_rules(manager: Manager) -> None:
     assert (await get(manager, pool)).poolinfo.config.resources[0].limit == 600
 
 
-async def test_busy_pools(world: World, manager: Manager, server: ResmgrServer) -> None:
-    """A pool that has gangs can neither be deleted nor become a parent."""
-    pool = await create(manager, "p", 1, 1)
-    job = world.job(pool, 2)  # type: ignore[arg-type]
-    await server.loop.enqueue(job, 2)
-
-    assert (await delete(manager, "/p")).isBusy.message == "resource pool is busy"
-    assert await refusal(manager, pool_config("child", 1, 1, pool)) == (
-        "resource pool /p has allocation or demand, so it cannot get child pools"
-    )
-
-    world.kill_job(job)
-    await server.loop.kill_queued(job)
-    assert not (await delete(manager, "/p")).ListFields()
-
-
 async def test_delete(manager: Manager, world: World) -> None:
     """Only idle leaves are deleted; other paths get the original's errors."""
     eng = await create(manager, "eng", 10, 50)
@@ -343,6 +313,10 @@ async def test_client(world: World, server: ResmgrServer) -> None:
         await asyncio.to_thread(client.note_unplaced, job, 1, "no host offered")
         explanation = server.loop.state.explain(job)
         assert (explanation.unplaced_count, explanation.unplaced_reason) == (1, "no host offered")
+        with pytest.raises(InvalidArgument, match="invalid pod id 'x'"):
+            await asyncio.to_thread(client.evict, [("x", "")])  # type: ignore[attr-defined]
+        with pytest.raises(InvalidArgument, match="1001 pods are to be evicted, at most 1000 at a time"):
+            await asyncio.to_thread(client.evict, [(PodId(job, 0, 1), "")] * 1001)  # type: ignore[attr-defined]
         world.kill_job(job)
         assert await asyncio.to_thread(client.kill_queued, job) == 2
         with pytest.raises(NotFound, match=f"resource manager: job {unknown} not found"):

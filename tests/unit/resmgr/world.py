@@ -91,11 +91,12 @@ class World:
         priority: int = 0,
         cpus: Sequence[float] = (),
         preemptible: bool = True,
+        revocable: bool = False,
     ) -> JobId:
         """A stored job whose pods are INITIALIZED. ``cpus`` gives the first pods amounts of their own."""
         config = job_pb2.JobConfig(name="job", type=job_pb2.BATCH, instanceCount=count)
         config.respoolID.value = pool_id
-        config.sla.priority, config.sla.preemptible = priority, preemptible
+        config.sla.priority, config.sla.preemptible, config.sla.revocable = priority, preemptible, revocable
         config.sla.minimumRunningInstances = gang
         config.defaultConfig.resource.cpuLimit = cpu
         for instance, own in enumerate(cpus):
@@ -113,13 +114,21 @@ class World:
             found.setdefault(pod.state, []).append(pod.instance_id)
         return found
 
+    def launch(self, job_id: JobId, limit: int) -> None:
+        """The job's gang if it is whole, and at most ``limit`` pods that stand alone."""
+        gang = self.gateway.ready_gang(job_id)
+        gangs = [*([gang] if gang else []), *self.gateway.ready_gangs(job_id, limit)]
+        rows = [(instance, run, "h1", "a1", {}) for one in gangs for instance, run in one.pods]
+        self.gateway.mark_launched(job_id, rows, self.now_ns)
+
     def finish(self, job_id: JobId, instances: Iterable[int], state: PodState = PodState.SUCCEEDED) -> None:
-        """READY pods run somewhere and end."""
+        """READY pods run somewhere and end; the gang is launched whole, whoever of it ends."""
+        self.launch(job_id, 0)
         pods = {pod.instance_id: pod for pod in self.gateway.pods(job_id, 0, 10_000)}
-        chosen = [pods[i] for i in instances if i in pods and pods[i].state is PodState.READY]
+        chosen = [pods[i] for i in instances if i in pods and pods[i].state in (PodState.READY, PodState.LAUNCHED)]
         rows = [(pod.instance_id, pod.desired_run_id, "h1", "a1", {}) for pod in chosen]
-        taken = self.gateway.mark_launched(job_id, rows, self.now_ns)
-        ended = [PodId(job_id, pod.instance_id, pod.desired_run_id) for pod in chosen if pod.instance_id in taken]
+        self.gateway.mark_launched(job_id, rows, self.now_ns)
+        ended = [PodId(job_id, pod.instance_id, pod.desired_run_id) for pod in chosen]
         self.gateway.apply_status([PodStatus(pod, state, self.now_ns, "h1", "a1") for pod in ended])
 
     def want_killed(self, job_id: JobId, start: int, count: int) -> None:
@@ -145,6 +154,7 @@ def facts(state: ResmgrState) -> dict[str, object]:
             ledger.pool_id,
             ledger.priority,
             ledger.gang_size,
+            (ledger.requeue_count, ledger.gang_due_ns),
         )
     return {
         "pools": state.pools,

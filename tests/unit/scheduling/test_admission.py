@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import JobId
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import Admission, GangRun, QueueKind, Rule, Usage, admit
+from peloton.scheduling.admission import Admission, GangRun, Ledger, QueueKind, Usage, admit, first_refusal
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
+from peloton.scheduling.reason import Rule
 from peloton.scheduling.tree import PoolTree, build_tree
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 
@@ -310,3 +311,65 @@ def test_waits_only_for_a_reason(runs: list[GangRun]) -> None:
         assert bool(left) == ((1, kind) in admission.heads)
         if left:
             assert left[0] is admission.heads[1, kind][0]
+
+
+# -- while evicted pods are on their way out ---------------------------------------------------------------------------
+
+
+def admitted_while(cluster: Cluster, leaving: Usage) -> list[tuple[str, int]]:
+    return names(admit(cluster.tree, cluster.entitlement(), cluster.usage, cluster.waiting, 1000, leaving=leaving))
+
+
+def leaving(cluster: Cluster, path: str, need: str) -> Usage:
+    zeros = np.zeros_like(cluster.tree.reservation)
+    found = Usage(zeros.copy(), zeros.copy(), zeros.copy(), zeros.copy())
+    found.non_slack[cluster.tree.row[pool_id(path)]] += amounts(need)
+    return found
+
+
+def test_promised_room_goes_to_nobody_else() -> None:
+    """A gang will fit when all have left: what is free until then is not for a smaller one behind it, nor kept from
+    another pool that fits beside it."""
+    cluster = Cluster(pool("/a", "4", "6"), pool("/b", "2", "6"), capacity="6").holds("/a", "4")
+    cluster.queue("/a", run("big", "4", size=4, preemptible=False), run("small", "1", seq=1))
+    cluster.queue("/b", run("other", "1", seq=2))
+
+    assert names(cluster.admit()) == [("small", 1), ("other", 1)]
+    assert admitted_while(cluster, leaving(cluster, "/a", "3")) == [("other", 1)]
+
+
+def test_what_is_not_promised_is_for_everybody() -> None:
+    """A gang that will not fit even then keeps nobody waiting."""
+    cluster = Cluster(pool("/a", "4", "6"), pool("/b", "2", "6"), capacity="6").holds("/a", "4")
+    cluster.queue("/a", run("big", "4", size=4, preemptible=False), run("small", "1", seq=1))
+    cluster.queue("/b", run("other", "1", seq=2))
+
+    assert admitted_while(cluster, leaving(cluster, "/a", "1")) == [("small", 1), ("other", 1)]
+
+
+def test_nobody_is_admitted_before_the_room_is_there() -> None:
+    """A promise is no room yet; the part of a run that fits now goes ahead."""
+    cluster = Cluster(pool("/a", "6", "6"), capacity="6").holds("/a", "4").queue("/a", run("job", "1", count=9))
+
+    assert admitted_while(cluster, leaving(cluster, "/a", "3")) == [("job", 2)]
+
+
+def test_without_preemption_the_reservation_does_not_bind() -> None:
+    """Where nobody is ever evicted, pods that may not be may use what their pool is entitled to."""
+    cluster = Cluster(pool("/a", "2", "6"), capacity="6").queue("/a", run("fixed", "1", count=9, preemptible=False))
+    now = (cluster.tree, cluster.entitlement(), cluster.usage, cluster.waiting, 1000)
+
+    assert names(admit(*now)) == [("fixed", 2)]
+    assert names(admit(*now, preempts=False)) == [("fixed", 6)]
+
+
+@given(st.sampled_from(["/a", "/b/c"]), RUNS)
+@settings(max_examples=150, deadline=None)
+def test_hopeless_is_what_a_rule_may_never_allow(path: str, one: GangRun) -> None:
+    """The quick question has the answer of the rules, one by one."""
+    cluster = Cluster(
+        pool("/a", "3/3", "12/30", controller_limit="50"), pool("/b", "8/8", "5/4"), pool("/b/c", "2/2"), capacity="9/9"
+    )
+    ledger, row = Ledger(cluster.tree, cluster.entitlement(), cluster.usage), cluster.tree.row[pool_id(path)]
+
+    assert (first_refusal(one, ledger.bounds(row, one), is_final=True) is not None) == ledger.is_hopeless(row, one)

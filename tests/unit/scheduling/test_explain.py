@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import PodState
-from peloton.scheduling.admission import Admission, QueueKind, Rule
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.explain import Held, holders, loans, waits
 from peloton.scheduling.explain_job import Obstacle, apart, headline, story, wait_lines
+from peloton.scheduling.reason import Rule
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 from tests.unit.scheduling.test_admission import Cluster, run
 
@@ -238,20 +238,6 @@ def test_every_waiting_gang_has_an_answer(queued: list[tuple[int, int, int, int,
         assert ahead == [sum(wait.gang_count for wait in mine[:n]) for n in range(len(mine))]
     going = sum(wait.gang_count for wait in found if wait.reason.rule is Rule.NO_CYCLE)
     assert going == sum(chosen.gang_count for chosen in plan.admission.admitted)
-
-
-def test_a_head_that_holds_back_another_queue() -> None:
-    """A queue that was not visited because of a head in an earlier one waits behind that."""
-    cluster = Cluster(pool("/p", "2", "4")).holds("/p", "2", "non_slack", "non_preemptible")
-    now = snapshot(cluster.queue("/p", run("first", preemptible=False, seq=2), run("later", seq=1)))
-    row = cluster.tree.row[pool_id("/p")]
-    plan = plan_cycle(now)
-    heads = {key: head for key, head in plan.admission.heads.items() if key[1] is QueueKind.NON_PREEMPTIBLE}
-
-    first, later = waits(now, replace(plan, admission=Admission(heads=heads)), row)
-
-    assert (first.reason.rule, first.blocking) == (Rule.RESERVATION, None)
-    assert (later.reason.rule, later.reason.job_id, later.blocking) == (Rule.HEAD_OF_LINE, "first", first.reason)
 
 
 def test_loans() -> None:

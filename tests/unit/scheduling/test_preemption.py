@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import JobId
 from peloton.scheduling.admission import GangRun
-from peloton.scheduling.eviction import Eviction, HeldRun
+from peloton.scheduling.eviction import POLICIES, Eviction, HeldRun, PriorityFifo
 from peloton.scheduling.preemption import count_over, over_entitled
 from peloton.scheduling.tree import build_tree
 from tests.unit.scheduling.eviction_table import EvictionScenario, Stage, single_gangs
@@ -48,6 +49,36 @@ def test_rounds_are_counted_in_a_row() -> None:
     a, b = tree.ids[1], tree.ids[2]
 
     assert count_over(tree, [1], {a: 2, b: 4}) == {a: 3}
+
+
+class Eldest(PriorityFifo):
+    """Who came first goes first, whatever the priorities, and nobody goes for somebody of the same pool."""
+
+    def order(self, held: HeldRun) -> tuple[int, ...]:
+        return (held.run.queue_seq,)
+
+    def may_evict(self, waiting: GangRun, held: GangRun) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("policy", "evicted"), [("PriorityFIFO", {"young", "low"}), ("Eldest", {"old"})])
+def test_a_pool_names_its_policy(policy: str, evicted: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy plugs in by its name, for the pools that have it and no others."""
+    monkeypatch.setitem(POLICIES, "Eldest", Eldest())
+    lends = replace(pool("/a", "4", "8"), policy=policy)
+    inside = replace(pool("/c", "4", "4"), policy=policy)
+    stage = Stage(build_tree([lends, pool("/b", "4", "8"), inside]), np.array([12_000, 0, 0, 0], np.int64))
+    stage.held = [
+        HeldRun(1, GangRun(JobId("old"), 0, 4, 1, (1000, 0, 0, 0), 0, 1), is_launched=True),
+        HeldRun(1, GangRun(JobId("young"), 0, 4, 1, (1000, 0, 0, 0), 0, 2), is_launched=True),
+        HeldRun(3, GangRun(JobId("low"), 0, 4, 1, (1000, 0, 0, 0), 0, 3), is_launched=True),
+    ]
+    stage.waiting = [
+        (2, GangRun(JobId("back"), 0, 4, 1, (1000, 0, 0, 0), 0, 4)),
+        (3, GangRun(JobId("urgent"), 0, 1, 1, (1000, 0, 0, 0), 9, 5)),
+    ]
+
+    assert {one.run.job_id for one in stage.evict()} == evicted
 
 
 # -- properties -----------------------------------------------------------------------------------------------------
@@ -149,13 +180,22 @@ def test_nobody_is_evicted_needlessly(stage: Stage) -> None:
         assert fewer != everything, f"{one.run.job_id} left for nothing"
 
 
-@given(stages(), st.integers(1, 4))
+@given(stages(), st.integers(1, 9))
 @settings(max_examples=100, deadline=None)
 def test_bounded(stage: Stage, pod_limit: int) -> None:
-    """About so many pods at once: a gang is never cut, so less than one gang more."""
-    evicted = sum(one.run.pod_count for one in stage.evict(pod_limit=pod_limit))
+    """So many pods at once and no more."""
+    assert sum(one.run.pod_count for one in stage.evict(pod_limit=pod_limit)) <= pod_limit
 
-    assert evicted < pod_limit + 4
+
+@pytest.mark.parametrize(("size", "gangs", "evicted"), [(1, 9, 4), (3, 2, 3), (5, 1, 0)])
+def test_the_bound_cuts_between_gangs(size: int, gangs: int, evicted: int) -> None:
+    """With four evictions four single pods are served, or one gang of three; one of five waits, and evicts nobody."""
+    tree = build_tree([pool("/a", "6", "12"), pool("/b", "6", "12")])
+    stage = Stage(tree, np.array([12_000, 0, 0, 0], np.int64))
+    stage.held = [HeldRun(1, GangRun(JobId("lent"), 0, 12, 1, (1000, 0, 0, 0), 0, 1), is_launched=True)]
+    stage.waiting = [(2, GangRun(JobId("back"), 0, gangs, size, (1000 * size, 0, 0, 0), 0, 2))]
+
+    assert sum(one.run.pod_count for one in stage.evict(pod_limit=4)) == evicted
 
 
 @given(stages())

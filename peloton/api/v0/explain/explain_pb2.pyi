@@ -50,6 +50,10 @@ class _RuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rule.ValueType],
     RULE_MAXIMUM_RUNNING_INSTANCES: _Rule.ValueType  # 10
     RULE_NO_HOST: _Rule.ValueType  # 11
     """Admitted, and no host takes it."""
+    RULE_HELD_BACK: _Rule.ValueType  # 12
+    """Launches of the gang were in vain: it is not admitted for a while, and others pass it by."""
+    RULE_GANG_GATHERS: _Rule.ValueType  # 13
+    """Members of a gang that wait until the others have ended, too: a gang starts whole."""
 
 class Rule(_Rule, metaclass=_RuleEnumTypeWrapper):
     """The first rule that a gang fails."""
@@ -71,6 +75,10 @@ RULE_NEXT_CYCLE: Rule.ValueType  # 9
 RULE_MAXIMUM_RUNNING_INSTANCES: Rule.ValueType  # 10
 RULE_NO_HOST: Rule.ValueType  # 11
 """Admitted, and no host takes it."""
+RULE_HELD_BACK: Rule.ValueType  # 12
+"""Launches of the gang were in vain: it is not admitted for a while, and others pass it by."""
+RULE_GANG_GATHERS: Rule.ValueType  # 13
+"""Members of a gang that wait until the others have ended, too: a gang starts whole."""
 Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
 class _Queue:
@@ -172,10 +180,12 @@ class Reason(_message.Message):
     kind: _builtins.str
     """cpu, memory, disk or gpu; empty where the rule counts no resources."""
     wanted: _builtins.float
-    """By one whole gang. For RULE_MAXIMUM_RUNNING_INSTANCES and RULE_NO_HOST: instances."""
+    """By one whole gang. For RULE_MAXIMUM_RUNNING_INSTANCES, RULE_NO_HOST and RULE_GANG_GATHERS: instances. For
+    RULE_HELD_BACK: seconds that are left.
+    """
     available: _builtins.float
     bound: _builtins.float
-    """What the rule allows in all."""
+    """What the rule allows in all. For RULE_HELD_BACK: launches in vain so far. For RULE_GANG_GATHERS: the gang's size."""
     gangSize: _builtins.int
     isFinal: _builtins.bool
     """No waiting helps: more than the pool may ever have."""
@@ -733,6 +743,7 @@ class PoolPlanResponse(_message.Message):
     ABOVEENTITLEMENT_FIELD_NUMBER: _builtins.int
     ADMITTED_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    EVICTIONS_FIELD_NUMBER: _builtins.int
     poolPath: _builtins.str
     isNew: _builtins.bool
     text: _builtins.str
@@ -744,6 +755,10 @@ class PoolPlanResponse(_message.Message):
     def admitted(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdmittedGangs]:
         """At most 100 jobs."""
 
+    @_builtins.property
+    def evictions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedEviction]:
+        """What the change would make the rounds of preemption evict that they would not evict anyway. At most 100 runs."""
+
     def __init__(
         self,
         *,
@@ -753,14 +768,68 @@ class PoolPlanResponse(_message.Message):
         aboveEntitlement: _abc.Iterable[Global___Excess] | None = ...,
         admitted: _abc.Iterable[Global___AdmittedGangs] | None = ...,
         text: _builtins.str = ...,
+        evictions: _abc.Iterable[Global___PlannedEviction] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aboveEntitlement", b"aboveEntitlement", "admitted", b"admitted", "entitlements", b"entitlements", "isNew", b"isNew", "poolPath", b"poolPath", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aboveEntitlement", b"aboveEntitlement", "admitted", b"admitted", "entitlements", b"entitlements", "evictions", b"evictions", "isNew", b"isNew", "poolPath", b"poolPath", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PoolPlanResponse: _TypeAlias = PoolPlanResponse  # noqa: Y015
+
+@_typing.final
+class PlannedEviction(_message.Message):
+    """Instances that would be evicted if everything stayed as it is but for the plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBID_FIELD_NUMBER: _builtins.int
+    POOLPATH_FIELD_NUMBER: _builtins.int
+    FIRSTINSTANCE_FIELD_NUMBER: _builtins.int
+    INSTANCECOUNT_FIELD_NUMBER: _builtins.int
+    FORJOBID_FIELD_NUMBER: _builtins.int
+    FORPOOLPATH_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    WITHINS_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    poolPath: _builtins.str
+    firstInstance: _builtins.int
+    instanceCount: _builtins.int
+    forPoolPath: _builtins.str
+    rounds: _builtins.int
+    """Rounds of preemption until then: 1 inside a pool; between pools as many as a pool must have been above its
+    entitlement, whatever it has been until now.
+    """
+    withinS: _builtins.float
+    """The same in seconds, at most."""
+    text: _builtins.str
+    @_builtins.property
+    def jobId(self) -> _peloton_pb2.JobID: ...
+    @_builtins.property
+    def forJobId(self) -> _peloton_pb2.JobID:
+        """Empty when it is for the planned job."""
+
+    def __init__(
+        self,
+        *,
+        jobId: _peloton_pb2.JobID | None = ...,
+        poolPath: _builtins.str = ...,
+        firstInstance: _builtins.int = ...,
+        instanceCount: _builtins.int = ...,
+        forJobId: _peloton_pb2.JobID | None = ...,
+        forPoolPath: _builtins.str = ...,
+        rounds: _builtins.int = ...,
+        withinS: _builtins.float = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["forJobId", b"forJobId", "jobId", b"jobId"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["firstInstance", b"firstInstance", "forJobId", b"forJobId", "forPoolPath", b"forPoolPath", "instanceCount", b"instanceCount", "jobId", b"jobId", "poolPath", b"poolPath", "rounds", b"rounds", "text", b"text", "withinS", b"withinS"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlannedEviction: _TypeAlias = PlannedEviction  # noqa: Y015
 
 @_typing.final
 class JobPlanRequest(_message.Message):
@@ -795,6 +864,7 @@ class JobPlanResponse(_message.Message):
     WAITING_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    EVICTIONS_FIELD_NUMBER: _builtins.int
     poolPath: _builtins.str
     admittedInstances: _builtins.int
     """Instances that would be admitted now; whether hosts have room for them is not looked at."""
@@ -807,6 +877,10 @@ class JobPlanResponse(_message.Message):
     def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingGangs]: ...
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]: ...
+    @_builtins.property
+    def evictions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedEviction]:
+        """What would be evicted for the job. At most 100 runs."""
+
     def __init__(
         self,
         *,
@@ -817,10 +891,11 @@ class JobPlanResponse(_message.Message):
         waiting: _abc.Iterable[Global___WaitingGangs] | None = ...,
         reasons: _abc.Iterable[Global___Reason] | None = ...,
         text: _builtins.str = ...,
+        evictions: _abc.Iterable[Global___PlannedEviction] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admittedInstances", b"admittedInstances", "heldBackInstances", b"heldBackInstances", "poolPath", b"poolPath", "reasons", b"reasons", "text", b"text", "waiting", b"waiting", "waitingInstances", b"waitingInstances"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admittedInstances", b"admittedInstances", "evictions", b"evictions", "heldBackInstances", b"heldBackInstances", "poolPath", b"poolPath", "reasons", b"reasons", "text", b"text", "waiting", b"waiting", "waitingInstances", b"waitingInstances"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

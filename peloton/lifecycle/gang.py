@@ -1,0 +1,170 @@
+"""A gang starts whole, runs whole and ends whole: what the states of its members mean for its launch and each other.
+
+Two decisions, both from counts of members that are alike:
+
+* ``judge``: how far a launch is, and whether it is in vain. It is asked by the workflow of the launch.
+* ``fate``: what a member's end, or its wish for another run, makes of the others. It is asked when a job is settled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from peloton.lifecycle.backoff import Backoff
+from peloton.lifecycle.retry import NextRun
+from peloton.model.job import GangProgress
+from peloton.model.pod import ON_HOST, QUEUED, TERMINAL, PodState
+
+HOLD = Backoff(initial_s=30, max_s=600)
+"""How long a gang waits after so many launches in vain before it may be admitted again."""
+
+
+class Member(NamedTuple):
+    """Members alike in all that matters here."""
+
+    state: PodState
+    is_to_end: bool = False  # its goal is KILLED
+    wants_newer: bool = False  # a newer run is wanted
+    next_run: NextRun = NextRun.NONE  # it has ended, and runs again
+
+
+Members = Mapping[Member, int]
+
+
+# -- the launch ----------------------------------------------------------------------------------------------------
+
+
+class Stage(StrEnum):
+    """Where a member is between admission and running."""
+
+    QUEUED = "queued"
+    READY = "ready"
+    STARTING = "starting"  # committed to a host
+    RUNNING = "running"
+    DONE = "done"  # ended well
+    REFUSED = "refused"  # ended before it started: no host took it
+    LEAVING = "leaving"  # told to end
+    ENDED = "ended"
+
+
+def stage(member: Member) -> Stage:
+    state = member.state
+    if state in TERMINAL:
+        if member.next_run is NextRun.RELAUNCH:
+            return Stage.REFUSED
+        return Stage.DONE if state is PodState.SUCCEEDED and member.next_run is NextRun.NONE else Stage.ENDED
+    if state in QUEUED:
+        return Stage.QUEUED
+    is_told = state in (PodState.KILLING, PodState.PREEMPTING) or (member.wants_newer and state in ON_HOST)
+    if member.is_to_end or is_told:
+        return Stage.LEAVING
+    if state is PodState.READY:
+        return Stage.READY
+    return Stage.RUNNING if state is PodState.RUNNING else Stage.STARTING
+
+
+def progress_of(size: int, members: Members) -> GangProgress:
+    stages: Counter[str] = Counter()
+    for member, count in members.items():
+        stages[stage(member).value] += count
+    return GangProgress(size, dict(sorted(stages.items())))
+
+
+class Step(StrEnum):
+    """What the launch of a gang is to do next."""
+
+    PLACE = "place"  # find hosts for all
+    START = "start"  # wait until all run
+    TOGETHER = "together"  # all run, or have ended well: the launch is over
+    REQUEUE = "requeue"  # in vain: give everything back
+    OVER = "over"  # somebody else ends the gang, or runs it anew
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    step: Step
+    reason: str = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.step in (Step.PLACE, Step.START)
+
+
+def judge(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, launch_s: float = 1.0) -> Verdict:
+    """``waited_s``: how long the launch has been at this step, which may take ``placement_s`` or ``launch_s``."""
+    verdict = _judge(gang)
+    if verdict.step is Step.PLACE and waited_s >= placement_s:
+        return Verdict(Step.REQUEUE, f"no hosts for all {gang.size} members of the gang in {placement_s:g} s")
+    if verdict.step is Step.START and waited_s >= launch_s:
+        runs = _count(gang, Stage.RUNNING, Stage.DONE)
+        return Verdict(Step.REQUEUE, f"{runs} of {gang.size} members of the gang run {launch_s:g} s after its launch")
+    return verdict
+
+
+def _judge(gang: GangProgress) -> Verdict:
+    ready = _count(gang, Stage.READY)
+    refused = _count(gang, Stage.REFUSED)
+    well = _count(gang, Stage.STARTING, Stage.RUNNING, Stage.DONE)
+    if gang.size and ready == gang.size:
+        return Verdict(Step.PLACE)
+    if gang.size and well == gang.size:
+        return Verdict(Step.START if _count(gang, Stage.STARTING) else Step.TOGETHER)
+    if refused:
+        return Verdict(Step.REQUEUE, f"{refused} of {gang.size} members of the gang could not be launched")
+    if ready:
+        return Verdict(Step.REQUEUE, f"{ready} of {gang.size} members of the gang were left behind by the others")
+    return Verdict(Step.OVER)
+
+
+def _count(gang: GangProgress, *stages: Stage) -> int:
+    return sum(gang.stages.get(stage.value, 0) for stage in stages)
+
+
+# -- one for all ---------------------------------------------------------------------------------------------------
+
+
+class Fate(StrEnum):
+    NONE = "none"
+    ANEW = "anew"  # one member runs anew, so all do
+    END = "end"  # one member has failed or is stopped, so all end
+
+
+def fate(members: Members) -> Fate:
+    if any(dooms(member) for member in members):
+        return Fate.END
+    return Fate.ANEW if any(comes_back(member) for member in members) else Fate.NONE
+
+
+def dooms(member: Member) -> bool:
+    """It will never succeed: the gang neither."""
+    if member.state is PodState.SUCCEEDED:
+        return False
+    return member.is_to_end or (member.state in TERMINAL and member.next_run is NextRun.NONE)
+
+
+def comes_back(member: Member) -> bool:
+    """It has begun, or is about, to run anew; or it waits to be queued, which a gang does whole."""
+    if member.state in TERMINAL:
+        return member.next_run is not NextRun.NONE
+    return member.state is PodState.INITIALIZED or (member.state in ON_HOST and member.wants_newer)
+
+
+def goes_along(member: Member, fate: Fate) -> bool:
+    """Is something to be written of this member, so that it shares the gang's fate? READY and PENDING members of a gang
+    that runs anew are the resource manager's to send back."""
+    rests = member.state in TERMINAL and member.next_run is NextRun.NONE
+    if member.is_to_end or fate is Fate.NONE:
+        return False
+    if fate is Fate.END:
+        return not rests
+    return rests or (member.state in ON_HOST and not member.wants_newer)
+
+
+def has_failed(members: Members) -> bool:
+    """A member rests without success: what was killed for its sake has failed with it."""
+    failed = (PodState.FAILED, PodState.LOST)
+    return any(member.state in failed and member.next_run is NextRun.NONE for member in members)

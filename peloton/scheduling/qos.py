@@ -1,0 +1,178 @@
+"""Which revocable pods leave a host that is hot, or that has less slack than they hold.
+
+A host is corrected when several measurements in a row say the same. Pods leave by lowest priority, the youngest of them
+first, until the rest fits; who would not help at all stays. What pods use that are on their way out already counts as
+gone. Ordinary pods are never looked at.
+
+After it was hot a host is closed to revocable pods for a while, twice as long each time it happens again: pods that
+use more than they ask for would otherwise come back to the same host, make it hot, and leave, for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from peloton.model.ids import Hostname, PodId
+
+
+class Cause(StrEnum):
+    HOT_CPU = "hot cpu"
+    HOT_MEMORY = "hot memory"
+    LESS_SLACK = "less slack"
+
+
+@dataclass(frozen=True, slots=True)
+class QosPolicy:
+    hot_percent: int = 90  # of a host's total in use
+    target_percent: int = 80  # of a host's total, below which evictions bring it
+    sample_count: int = 2  # measurements in a row that must agree
+    evicted_pods_max: int = 10  # on one host at a time
+    closed_s: float = 60.0  # to revocable pods, after it was hot for the first time
+    closed_max_s: float = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Measured, or what there is to use."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad:
+    """One measurement of a host. ``slack`` is its revocable cpu, ``held`` what revocable pods hold of it."""
+
+    hostname: Hostname
+    total: Use
+    used: Use
+    slack: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class RevocablePod:
+    pod_id: PodId
+    priority: int
+    started_ns: int
+    held: int  # cpu_milli
+    used: Use
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostWatch:
+    """What is remembered of a host between measurements."""
+
+    hot_count: int = 0
+    short_count: int = 0
+    closed_for_s: float = 0.0
+    closed_until_s: float = 0.0
+
+    def is_closed(self, now_s: float) -> bool:
+        return now_s < self.closed_until_s
+
+    def is_idle(self, now_s: float) -> bool:
+        """Nothing of it matters any more."""
+        return not (self.hot_count or self.short_count) and now_s >= self.closed_until_s + self.closed_for_s
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """One pod that is to leave, and why."""
+
+    pod_id: PodId
+    cause: Cause
+    text: str
+
+
+def observe(watch: HostWatch, load: HostLoad, policy: QosPolicy) -> HostWatch:
+    """The watch after one more measurement."""
+    is_hot = any(used * 100 > total * policy.hot_percent for _, used, total in _kinds(load))
+    return replace(
+        watch,
+        hot_count=watch.hot_count + 1 if is_hot else 0,
+        short_count=watch.short_count + 1 if load.held > load.slack else 0,
+    )
+
+
+def is_due(watch: HostWatch, policy: QosPolicy) -> bool:
+    return max(watch.hot_count, watch.short_count) >= policy.sample_count
+
+
+def corrections(
+    watch: HostWatch, load: HostLoad, pods: Sequence[RevocablePod], policy: QosPolicy
+) -> tuple[Correction, ...]:
+    """Who leaves now. ``pods`` are all revocable pods of the host."""
+    needs = _needs(watch, load, [pod for pod in pods if pod.is_leaving], policy)
+    if watch.short_count >= policy.sample_count:
+        load = replace(load, held=sum(pod.held for pod in pods if not pod.is_leaving))
+        if load.held > load.slack:
+            needs[Cause.LESS_SLACK] = load.held - load.slack
+    chosen: list[tuple[RevocablePod, Cause]] = []
+    for pod in sorted((pod for pod in pods if not pod.is_leaving), key=_order):
+        helped = next((cause for cause, lack in needs.items() if lack > 0 and _part(pod, cause) > 0), None)
+        if helped is not None:
+            chosen.append((pod, helped))
+            needs = {cause: lack - _part(pod, cause) for cause, lack in needs.items()}
+    return tuple(
+        Correction(pod.pod_id, cause, _text(cause, load, policy)) for pod, cause in chosen[: policy.evicted_pods_max]
+    )
+
+
+def after(watch: HostWatch, made: Sequence[Correction], now_s: float, policy: QosPolicy) -> HostWatch:
+    """The watch after evictions: it measures anew, and the host is closed if it was hot."""
+    anew = replace(watch, hot_count=0, short_count=0)
+    if all(each.cause is Cause.LESS_SLACK for each in made):
+        return anew
+    is_again = now_s < watch.closed_until_s + watch.closed_for_s
+    closed_for_s = min(watch.closed_for_s * 2, policy.closed_max_s) if is_again else policy.closed_s
+    return replace(anew, closed_for_s=closed_for_s, closed_until_s=now_s + closed_for_s)
+
+
+def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], policy: QosPolicy) -> dict[Cause, int]:
+    """By how much a hot host is above its target, without what is leaving."""
+    if watch.hot_count < policy.sample_count:
+        return {}
+    found = {}
+    for cause, used, total in _kinds(load):
+        excess = used - total * policy.target_percent // 100 - sum(_part(pod, cause) for pod in leaving)
+        if used * 100 > total * policy.hot_percent and excess > 0:
+            found[cause] = excess
+    return found
+
+
+def _kinds(load: HostLoad) -> list[tuple[Cause, int, int]]:
+    """Cause, used, total of what the host has."""
+    kinds = [
+        (Cause.HOT_CPU, load.used.cpu_milli, load.total.cpu_milli),
+        (Cause.HOT_MEMORY, load.used.memory_mib, load.total.memory_mib),
+    ]
+    return [kind for kind in kinds if kind[2] > 0]
+
+
+def _part(pod: RevocablePod, cause: Cause) -> int:
+    """What the pod's leaving does for it."""
+    if cause is Cause.LESS_SLACK:
+        return pod.held
+    return pod.used.cpu_milli if cause is Cause.HOT_CPU else pod.used.memory_mib
+
+
+def _order(pod: RevocablePod) -> tuple[int, int, str]:
+    return pod.priority, -pod.started_ns, str(pod.pod_id)
+
+
+def _text(cause: Cause, load: HostLoad, policy: QosPolicy) -> str:
+    if cause is Cause.LESS_SLACK:
+        slack, held = f"{load.slack / 1000:g}", f"{load.held / 1000:g}"
+        return f"host {load.hostname} has cpu {slack} of slack left, revocable pods hold {held}"
+    if cause is Cause.HOT_CPU:
+        used, total = load.used.cpu_milli, load.total.cpu_milli
+        amounts = f"cpu {used / 1000:.2f} of {total / 1000:g}"
+    else:
+        used, total = load.used.memory_mib, load.total.memory_mib
+        amounts = f"memory {used} of {total} MiB"
+    percent = used * 100 // total
+    return f"host {load.hostname} is hot: {amounts} in use ({percent} %, allowed {policy.hot_percent} %)"

@@ -1,0 +1,245 @@
+"""The QoS controller: measures hosts on which revocable pods run, and has those leave that a hot host, or one with less
+slack than they hold, cannot bear. ``peloton.scheduling.qos`` decides; evictions are the resource manager's."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.ids import Hostname
+from peloton.ports import Evictor, Lifecycles
+from peloton.scheduling.qos import (
+    Cause,
+    Correction,
+    HostLoad,
+    HostWatch,
+    QosPolicy,
+    RevocablePod,
+    Use,
+    after,
+    corrections,
+    is_due,
+    observe,
+)
+from services.hostmgr.hosts import Agent, HostPool
+from services.hostmgr.manager import HostManagerCore
+from services.hostmgr.mesos import operator
+from services.hostmgr.mesos.resources import needed
+from services.hostmgr.usage import HostUse, look
+from services.storage.gateway import Gateway
+
+log = logging.getLogger(__name__)
+
+LOOKS_AT_ONCE = 8
+HOSTS_PER_ROUND_MAX = 400
+"""The others follow in the next rounds."""
+EVICTED_PODS_MAX = 200
+"""In one round."""
+
+
+@dataclass(frozen=True)
+class QosSettings:
+    enabled: bool = True
+    period_s: float = 5.0
+    policy: QosPolicy = field(default_factory=QosPolicy)
+
+    def __post_init__(self) -> None:
+        policy = self.policy
+        if not 0 < policy.target_percent < policy.hot_percent:
+            raise InvalidArgument(
+                f"a hot host cannot be brought below {policy.target_percent} % when it is hot from "
+                f"{policy.hot_percent} % on: want 0 < PELOTON_QOS_TARGET_PERCENT < PELOTON_QOS_HOT_PERCENT"
+            )
+        if self.period_s <= 0 or policy.sample_count < 1:
+            raise InvalidArgument("PELOTON_QOS_PERIOD_S must be above 0 and PELOTON_QOS_SAMPLES at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    agent: Agent
+    use: HostUse
+
+    @property
+    def load(self) -> HostLoad:
+        agent = self.agent
+        total = Use(agent.capacity.cpu_milli, agent.capacity.memory_mib)
+        held = agent.revocable_held.cpu_milli
+        return HostLoad(agent.hostname, total, self.use.total(), agent.revocable.cpu_milli, held)
+
+
+class QosController:
+    """One thread, beside a running host manager."""
+
+    def __init__(
+        self,
+        settings: QosSettings,
+        core: HostManagerCore,
+        gateway: Gateway,
+        evictor: Evictor,
+        lifecycles: Lifecycles,
+    ) -> None:
+        self._settings = settings
+        self._core = core
+        self._pool = core.pool
+        self._gateway = gateway
+        self._evictor = evictor
+        self._lifecycles = lifecycles
+        self._uses: dict[Hostname, HostUse] = {}
+        self._watches: dict[Hostname, HostWatch] = {}
+        self._stays: dict[Hostname, int] = {}  # of hosts that were corrected: cpu_milli of the pods that stayed
+        self._last: Hostname = Hostname("")
+        self._meter = QosMeter(self._pool)
+        self._threads = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="host statistics")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="qos controller", daemon=True)
+
+    def start(self) -> None:
+        if self._settings.enabled:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._settings.enabled:
+            self._thread.join()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._settings.period_s):
+            try:
+                self.run_round(time.monotonic())
+            except Unavailable as error:
+                log.info("%s; hosts are looked at again soon", error)
+            except Exception:
+                if not self._stopping.is_set():
+                    log.exception("a look at the hosts failed; it is repeated")
+
+    def run_round(self, now_s: float) -> list[Correction]:
+        """Look at the next hosts once, and have leave who must. Raises Unavailable, OSError, what storage raises."""
+        policy = self._settings.policy
+        looks = self._look(self._next_hosts())
+        for each in looks:
+            if each.use.is_news:
+                watch = self._watches.get(each.agent.hostname, HostWatch())
+                self._watches[each.agent.hostname] = observe(watch, each.load, policy)
+        self._meter.note(self._uses, self._watches, policy)
+        made: list[Correction] = []
+        for each in looks:
+            if len(made) < EVICTED_PODS_MAX:
+                made += self._correct(each, now_s)
+        self._watches = {name: watch for name, watch in self._watches.items() if not watch.is_idle(now_s)}
+        self._stays = {name: held for name, held in self._stays.items() if name in self._watches}
+        self._close_hosts(now_s)
+        return made
+
+    def _close_hosts(self, now_s: float) -> None:
+        closed = {name: held for name, held in self._stays.items() if self._watches[name].is_closed(now_s)}
+        self._lifecycles.jobs_changed(self._pool.close_to_revocable(closed))
+
+    def _next_hosts(self) -> list[Agent]:
+        """Hosts on which revocable pods run, a bounded number of them, each in its turn."""
+        agents = [agent for agent in self._pool.agents() if agent.revocable_held.cpu_milli]
+        names = {agent.hostname for agent in agents}
+        self._uses = {name: use for name, use in self._uses.items() if name in names}
+        chosen = in_turn(agents, self._last, HOSTS_PER_ROUND_MAX)
+        if chosen:
+            self._last = chosen[-1].hostname
+        return chosen
+
+    def _look(self, agents: Sequence[Agent]) -> list[_Look]:
+        """Hosts that do not answer are left out."""
+
+        def ask(agent: Agent) -> _Look | None:
+            try:
+                rows = operator.statistics(agent.address, agent.process)
+                return _Look(agent, look(self._uses.get(agent.hostname, HostUse()), rows))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                log.info("no statistics of host %s: %r", agent.hostname, error)
+                return None
+
+        looks = [found for found in self._threads.map(ask, agents) if found is not None]
+        self._uses |= {found.agent.hostname: found.use for found in looks}
+        return looks
+
+    def _correct(self, found: _Look, now_s: float) -> tuple[Correction, ...]:
+        policy, hostname = self._settings.policy, found.agent.hostname
+        watch = self._watches.get(hostname, HostWatch())
+        if not is_due(watch, policy):
+            return ()
+        uses = found.use.pods(self._core.driver.framework_id)
+        rows = self._gateway.revocable_pods(list(uses))
+        pods = [
+            RevocablePod(r.pod_id, r.priority, r.started_ns, needed(r.asked).cpu_milli, uses[r.pod_id], r.is_leaving)
+            for r in rows
+        ]
+        made = corrections(watch, found.load, pods, policy)
+        if not made:
+            return ()
+        leaving = {each.pod_id for each in made} | {pod.pod_id for pod in pods if pod.is_leaving}
+        self._watches[hostname] = after(watch, made, now_s, policy)
+        self._stays[hostname] = sum(pod.held for pod in pods if pod.pod_id not in leaving)
+        self._close_hosts(now_s)  # first, or the resource manager would admit the evicted pods anew
+        try:
+            evicted = self._evictor.evict([(each.pod_id, each.text) for each in made])
+        except BaseException:
+            self._watches[hostname] = watch
+            raise
+        self._meter.evicted(made)
+        log.info("%d of %d pods evicted: %s", evicted, len(made), made[0].text)
+        with suppress(Unavailable):  # the job's workflow would do it too, a little later
+            for job_id in dict.fromkeys(each.pod_id.job_id for each in made):
+                self._core.kill_running(job_id)
+        return made
+
+
+def in_turn(agents: Sequence[Agent], last: Hostname, limit: int) -> list[Agent]:
+    """Of agents by host name the next after ``last``, and round."""
+    begin = bisect_right(agents, last, key=lambda agent: agent.hostname)
+    return [*agents[begin:], *agents[:begin]][:limit]
+
+
+class QosMeter:
+    """``peloton.hosts.used`` by kind over hosts on which revocable pods run, ``peloton.hosts.slack`` and
+    ``peloton.hosts.slack_held`` over all hosts, in cores and MiB; ``peloton.qos.hot_hosts``; ``peloton.qos.evicted``
+    in pods by cause."""
+
+    def __init__(self, pool: HostPool, meter: Meter | None = None) -> None:
+        self._pool = pool
+        self._used = Use()
+        self._hot_count = 0
+        meter = meter or metrics.get_meter("peloton.hostmgr")
+        meter.create_observable_gauge("peloton.hosts.used", [self._read_used])
+        meter.create_observable_gauge("peloton.hosts.slack", [self._read_slack])
+        meter.create_observable_gauge("peloton.hosts.slack_held", [self._read_held])
+        meter.create_observable_gauge("peloton.qos.hot_hosts", [lambda _: [Observation(self._hot_count)]])
+        self._evicted = meter.create_counter("peloton.qos.evicted")
+
+    def note(self, uses: dict[Hostname, HostUse], watches: dict[Hostname, HostWatch], policy: QosPolicy) -> None:
+        totals = [use.total() for use in uses.values()]
+        self._used = Use(sum(use.cpu_milli for use in totals), sum(use.memory_mib for use in totals))
+        self._hot_count = sum(watch.hot_count >= policy.sample_count for watch in watches.values())
+
+    def evicted(self, made: Sequence[Correction]) -> None:
+        counts: Counter[Cause] = Counter(each.cause for each in made)
+        for cause, count in counts.items():
+            self._evicted.add(count, {"cause": cause.value})
+
+    def _read_used(self, _: CallbackOptions) -> list[Observation]:
+        cpu, memory = self._used.cpu_milli / 1000, self._used.memory_mib
+        return [Observation(cpu, {"kind": "cpu"}), Observation(memory, {"kind": "memory"})]
+
+    def _read_slack(self, _: CallbackOptions) -> list[Observation]:
+        return [Observation(sum(agent.revocable.cpu_milli for agent in self._pool.agents()) / 1000)]
+
+    def _read_held(self, _: CallbackOptions) -> list[Observation]:
+        return [Observation(sum(agent.revocable_held.cpu_milli for agent in self._pool.agents()) / 1000)]

@@ -1,0 +1,99 @@
+"""What must hold of the resource manager's memory at any time, and around each of its cycles.
+
+Behind a setting it is looked at after each cycle; a fault is logged and counted, and nothing stops because of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from peloton.model.ids import JobId
+from peloton.model.resources import RESOURCE_KINDS
+from peloton.scheduling.admission import Usage
+from peloton.scheduling.cycle import Plan, Snapshot
+from peloton.scheduling.invariants import above_bounds, wrong_evictions
+from services.resmgr.accounts import COLUMNS, Accounts
+from services.resmgr.ledger import HOLDING, IS_ALLOCATED, LEAVING, PENDING
+
+if TYPE_CHECKING:
+    from services.resmgr.state import ResmgrState
+
+log = logging.getLogger(__name__)
+
+BROKEN = "invariant broken"
+"""How the line of each fault begins in the log."""
+FAULTS_MAX = 20
+"""Faults of one cycle that are told."""
+
+
+def audit(before: Snapshot, plan: Plan, state: ResmgrState) -> int:
+    """Log every fault there is; returns how many. ``state``: after the plan's admissions, before its evictions."""
+    try:
+        found = list(islice(around_cycle(before, plan, state), FAULTS_MAX))
+    except Exception as error:  # what is broken may break the check
+        found = [f"the check failed: {error!r}"]
+    for fault in found:
+        log.error("%s: %s", BROKEN, fault)
+    return len(found)
+
+
+def frozen(usage: Usage) -> Usage:
+    """As it is now; the accounts themselves go on changing."""
+    return usage.without(Usage(*(np.zeros_like(usage.non_slack),) * 4))
+
+
+def around_cycle(before: Snapshot, plan: Plan, state: ResmgrState) -> Iterator[str]:
+    yield from above_bounds(before, plan, state.accounts.usage)
+    yield from wrong_evictions(before, plan)
+    for chosen in plan.admission.admitted:
+        run, pods = chosen.run, chosen.gang_count * chosen.run.gang_size
+        held = state.jobs[run.job_id].states[run.start : run.start + pods] == HOLDING
+        if not held.all():
+            yield f"of {pods} pods of job {run.job_id} admitted from {run.start} on, {int(held.sum())} hold resources"
+    yield from faults(state)
+
+
+def faults(state: ResmgrState) -> Iterator[str]:
+    """Queues in order, each pod counted once by its job and by its pool, and exactly nothing where there is none.
+
+    Takes time with the number of pods.
+    """
+    queued: dict[JobId, int] = {}
+    for pool_id, queues in state.waiting.pools.items():
+        path = state.path_of(pool_id)
+        for kind, queue in queues.items():
+            if queue != sorted(queue, key=lambda run: run.order):
+                yield f"the {kind.name} queue of {path} is out of order"
+            for run in queue:
+                ledger = state.jobs[run.job_id]
+                waits = int((ledger.states[run.start : run.start + run.pod_count] == PENDING).sum())
+                if waits != run.pod_count:
+                    yield f"{run.pod_count} pods of {run.job_id} from {run.start} on are queued, {waits} are PENDING"
+                if (run.queue, ledger.pool_id) != (kind, pool_id):
+                    yield f"{run.job_id} stands in the {kind.name} queue of {path}"
+                queued[run.job_id] = queued.get(run.job_id, 0) + run.pod_count
+    for job_id, ledger in state.jobs.items():
+        pending, held = int((ledger.states == PENDING).sum()), int(IS_ALLOCATED[ledger.states].sum())
+        counts = (ledger.pending_count, queued.get(job_id, 0), ledger.allocated_count)
+        if counts != (pending, pending, held):
+            yield f"job {job_id} counts {counts} as pending, queued and allocated, its pods are {pending} and {held}"
+        if ledger.is_over:
+            yield f"job {job_id} neither waits nor holds anything, and is remembered"
+        if (job_id in state.evicted) != bool((ledger.states == LEAVING).any()):
+            yield f"job {job_id}: evicted pods are told {job_id in state.evicted}, its pods say otherwise"
+    fresh = Accounts(state.tree)
+    for ledger in state.jobs.values():
+        state.count(fresh, ledger)
+    for column in COLUMNS:
+        yield from _different(state, column, getattr(fresh, column), getattr(state.accounts, column))
+
+
+def _different(state: ResmgrState, column: str, counted: np.ndarray, kept: np.ndarray) -> Iterator[str]:
+    for row, kind in np.argwhere(counted != kept).tolist():
+        numbers = f"{kept[row, kind]} is kept, its pods add up to {counted[row, kind]}"
+        yield f"{column} of {RESOURCE_KINDS[kind]} of {state.tree.paths[row]}: {numbers}"

@@ -1,0 +1,205 @@
+"""Gangs in storage: how far a launch is, a launch that is given up, and what one member's end makes of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import POD_STATES, TERMINATION_REASONS
+from peloton.lifecycle.gang import (
+    HOLD,
+    Fate,
+    Member,
+    Stage,
+    Step,
+    comes_back,
+    dooms,
+    fate,
+    goes_along,
+    judge,
+    progress_of,
+    stage,
+)
+from peloton.lifecycle.retry import NextRun
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL, GangProgress, JobRecord
+from peloton.model.pod import Termination, TerminationReason
+from services.storage.codec import job_record, stored_text
+from services.storage.engine import lock_job
+from services.storage.goals import kill_pods
+from services.storage.snapshot import EvictionResult
+from services.storage.store import (
+    INITIALIZED,
+    KILLED,
+    PENDING,
+    Store,
+    among,
+    as_ranges,
+    change_pods,
+    in_range,
+    new_run,
+    terminated,
+)
+from services.storage.tables import JOB, POD
+
+REQUEUE_REASON = "REASON_GANG_REQUEUED"
+ANEW_REASON = "REASON_GANG_RUNS_ANEW"
+
+
+class Gangs(Store):
+    def gang(self, job_id: JobId) -> GangProgress:
+        """The members of the job's gang by stage; of size 0 when it has none, or has ended."""
+        return self.db.read(partial(_gang, job_id=job_id))
+
+    def requeue_gang(self, job_id: JobId, reason: str) -> EvictionResult:
+        """A launch was in vain: READY members are PENDING again, in their old place, members on hosts are to end and
+        run anew, and the gang is held back for a while, longer each time.
+
+        Nothing changes when all members run by now, or somebody else ends the gang or runs it anew. When some members
+        have left already, READY ones wait for them, INITIALIZED. Safe to repeat: within the time that it is held back
+        a gang is not held back longer.
+        """
+        return self.db.write(partial(_requeue, job_id=job_id, reason=reason, now_ns=self.clock_ns()))
+
+
+def members_of(conn: sa.Connection, job: JobRecord) -> Counter[Member]:
+    kind = (POD.c.state, POD.c.goal == KILLED, POD.c.desired_run_id > POD.c.run_id, POD.c.next_run)
+    query = sa.select(*kind, sa.func.count()).where(in_range(job.job_id, 0, job.gang_size)).group_by(*kind)
+    members: Counter[Member] = Counter()
+    for *found, count in conn.execute(query):
+        members[_member(*found)] += count
+    return members
+
+
+def _member(state: int, is_to_end: bool, wants_newer: bool, next_run: int) -> Member:
+    return Member(POD_STATES[state], bool(is_to_end), bool(wants_newer), NextRun(next_run))
+
+
+def _pods(conn: sa.Connection, job: JobRecord) -> list[tuple[sa.Row[Any], Member]]:
+    query = sa.select(POD).where(in_range(job.job_id, 0, job.gang_size)).order_by(POD.c.instance_id)
+    return [
+        (pod, _member(pod.state, pod.goal == KILLED, pod.desired_run_id > pod.run_id, pod.next_run))
+        for pod in conn.execute(query)
+    ]
+
+
+def _gang(conn: sa.Connection, job_id: str) -> GangProgress:
+    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
+    job = None if row is None else job_record(row)
+    if job is None or job.state in JOB_TERMINAL or job.gang_size == 1:
+        return GangProgress(0)
+    return progress_of(job.gang_size, members_of(conn, job))
+
+
+# -- a launch in vain ----------------------------------------------------------------------------------------------
+
+
+def _requeue(conn: sa.Connection, job_id: JobId, reason: str, now_ns: int) -> EvictionResult:
+    result = EvictionResult(job_id)
+    row = lock_job(conn, job_id)
+    job = None if row is None else job_record(row)
+    if job is None or job.state in JOB_TERMINAL or job.gang_size == 1:
+        return result
+    pods = _pods(conn, job)
+    if judge(progress_of(job.gang_size, Counter(member for _, member in pods))).step in (Step.TOGETHER, Step.OVER):
+        return result
+    _hold_back(conn, job, now_ns, result)
+    ready = [pod for pod, member in pods if stage(member) is Stage.READY]
+    staying = [pod.instance_id for pod, member in pods if stage(member) in (Stage.STARTING, Stage.RUNNING)]
+    words = {"message": stored_text(f"queued again: {reason}"), "reason": REQUEUE_REASON}
+    if ready:
+        is_whole = len(ready) == job.gang_size
+        ranges = as_ranges(pod.instance_id for pod in ready)
+        values = {"state": PENDING if is_whole else INITIALIZED, **words}
+        change_pods(conn, among(conn, job_id, [pod.instance_id for pod in ready]), sa.true(), values, now_ns)
+        if is_whole:
+            result.queued += [(ready[0].queue_seq, start, count) for start, count in ranges]
+        else:
+            result.unqueued += ranges
+    if staying:
+        _run_anew(conn, job_id, staying, words, now_ns)
+    return result
+
+
+def _hold_back(conn: sa.Connection, job: JobRecord, now_ns: int, result: EvictionResult) -> None:
+    result.requeue_count, result.held_until_ns = job.gang_requeue_count, job.gang_due_ns
+    if job.gang_due_ns <= now_ns:
+        result.requeue_count += 1
+        result.held_until_ns = now_ns + HOLD.delay_ns(result.requeue_count)
+    held = {"gang_requeue_count": result.requeue_count, "gang_due_ns": result.held_until_ns}
+    conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**held, revision=JOB.c.revision + 1))
+
+
+def _run_anew(conn: sa.Connection, job_id: str, instances: list[int], words: dict[str, Any], now_ns: int) -> None:
+    """Pods on hosts are to end, and get another run then."""
+    values = {"desired_run_id": POD.c.run_id + 1, **words, **terminated(TerminationReason.KILLED_FOR_RESTART)}
+    change_pods(conn, among(conn, job_id, instances), sa.true(), values, now_ns)
+
+
+# -- one for all ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class GangWork:
+    """What a settle does so that members share their fate: instances that end, that run anew on their hosts, and that
+    run anew after they had ended."""
+
+    message: str
+    reason: str
+    why: TerminationReason
+    ending: list[int] = field(default_factory=list)
+    on_hosts: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    more: bool = False  # the bound was reached
+
+
+def find_gang_work(conn: sa.Connection, job: JobRecord, room: int) -> GangWork | None:
+    """At most ``room`` instances; None when every member goes its way already."""
+    if job.gang_size == 1:
+        return None
+    members = members_of(conn, job)
+    shared = fate(members)
+    if not any(goes_along(member, shared) for member in members):
+        return None
+    pods = _pods(conn, job)
+    work = _work(shared, next(pod for pod, member in pods if (dooms if shared is Fate.END else comes_back)(member)))
+    for pod, member in pods:
+        if not goes_along(member, shared):
+            continue
+        if room == 0:
+            work.more = True
+            break
+        room -= 1
+        if shared is Fate.END:
+            work.ending.append(pod.instance_id)
+        elif member.next_run is NextRun.NONE and stage(member) in (Stage.DONE, Stage.ENDED):
+            work.ended.append(pod.instance_id)
+        else:
+            work.on_hosts.append(pod.instance_id)
+    return work
+
+
+def _work(shared: Fate, cause: sa.Row[Any]) -> GangWork:
+    """In the words of the member that it is for."""
+    is_told = POD_STATES[cause.state].value if cause.goal != KILLED else "to be killed"
+    end = f"instance {cause.instance_id} is {is_told}"
+    words = " ".join(f"{cause.message} {cause.reason}".split())
+    if shared is Fate.END:
+        why = TERMINATION_REASONS[cause.termination] if cause.termination else TerminationReason.FAILED
+        return GangWork(f"Gang ends: {end}, {words}", f"Gang ends: {end}", why)
+    return GangWork(f"Gang runs anew: {end}, {words}", ANEW_REASON, TerminationReason.KILLED_FOR_RESTART)
+
+
+def apply_gang_work(conn: sa.Connection, job_id: str, work: GangWork, now_ns: int) -> None:
+    message = stored_text(work.message)
+    if work.ending:
+        scope = among(conn, job_id, work.ending)
+        kill_pods(conn, scope, POD.c.goal != KILLED, now_ns, message, Termination(work.why), work.reason)
+    if work.on_hosts:
+        _run_anew(conn, job_id, work.on_hosts, {"message": message, "reason": work.reason}, now_ns)
+    if work.ended:
+        change_pods(conn, among(conn, job_id, work.ended), sa.true(), new_run(message), now_ns)

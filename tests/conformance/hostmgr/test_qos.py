@@ -1,0 +1,159 @@
+"""The QoS controller beside a real host manager, on simulated hosts whose pods use what they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from peloton.api.v0.task import task_pb2
+from peloton.errors import Unavailable
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.pod import PodShape
+from peloton.model.resources import Resources
+from peloton.scheduling.qos import Cause, Correction, QosPolicy
+from services.hostmgr.qos import QosController, QosSettings
+from services.minicluster.hosts import HostSpec
+from services.storage.gateway import EvictionOrder
+from tests.conformance.hostmgr.world import World, wait
+
+HOST = HostSpec("h", cpus=1, mem=1024, revocable_cpus=1)
+
+
+class StoredEvictions:
+    """``ports.Evictor`` without a resource manager's memory."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.is_away = False
+
+    def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
+        if self.is_away:
+            raise Unavailable("no resmgr leads at present")
+        orders = [
+            EvictionOrder(pod.job_id, pod.instance_id, 1, False, text, "EvictionReason_QOS", pod.run_id)
+            for pod, text in pods
+        ]
+        return sum(count for result in self._world.gateway.evict(orders) for _, count in result.leaving)
+
+
+class Story:
+    def __init__(self, world: World) -> None:
+        self.world, self.evictor = world, StoredEvictions(world)
+        settings = QosSettings(enabled=False, policy=QosPolicy(closed_s=1_000.0))  # the story has the rounds
+        self.controller = QosController(settings, world.core, world.gateway, self.evictor, world.wakes)
+        self.now_s = 0.0
+
+    def round(self) -> list[Correction]:
+        self.now_s += 1
+        return self.controller.run_round(self.now_s)
+
+    def run(self, cpu: float, share: float, is_revocable: bool = False) -> JobId:
+        """A pod on the host that uses this share of its cpu."""
+
+        def change(config: task_pb2.TaskConfig) -> None:
+            config.resource.cpuLimit, config.resource.memLimitMb, config.revocable = cpu, 16, is_revocable
+            config.command.environment.variables.add(name="PELOTON_SIMULATE_SHARE", value=str(share))
+
+        return self.world.running(1, changes=[change])
+
+    def wait_held(self, milli: int) -> None:
+        """The host manager knows what revocable pods hold."""
+
+        def held() -> int:
+            agent = self.world.core.pool.agent("h")
+            return 0 if agent is None else agent.revocable_held.cpu_milli
+
+        wait(lambda: held() == milli, f"{milli} revocable cpu held")
+
+
+@pytest.fixture
+def story(make: Callable[..., World]) -> Iterator[Story]:
+    found = Story(make(hosts=[HOST], agents_period_s=0.1))
+    yield found
+    found.controller.stop()
+
+
+def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
+    """Of two revocable pods beside a busy one the younger leaves: it is killed on Mesos at once and wants a new run.
+    The host takes no revocable pods until it has been closed for its time."""
+    busy = story.run(0.5, 1.0)
+    old, young = story.run(0.2, 1.0, is_revocable=True), story.run(0.3, 1.0, is_revocable=True)
+    story.wait_held(500)
+
+    made = wait(story.round, "a correction")
+
+    assert [(each.pod_id.job_id, each.cause) for each in made] == [(young, Cause.HOT_CPU)]
+    assert made[0].text.startswith("host h is hot: cpu 1.")
+    story.world.wait_states(young, {"KILLED": 1})
+    assert story.world.states(busy) == story.world.states(old) == {"RUNNING": 1}
+    events = story.world.gateway.pod_events(young, 0, 1, 0)
+    told = next(event for event in events if event.state == "PREEMPTING")
+    assert (told.message, told.reason) == (f"evicting running task: {made[0].text}", "EvictionReason_QOS")
+    story.world.settle(young)
+    assert (story.world.pod(young).state, story.world.pod(young).run_id) == ("INITIALIZED", 2)
+    shape = PodShape(Resources.of(0.1, 16), revocable=True)
+    lease = story.world.core.acquire_hosts(young, [(shape, 1)])
+    assert lease.rejected == {"closed to revocable pods after it was hot": 1}
+    story.now_s += 1_000
+    assert story.round() == []
+    assert young in story.world.wakes.jobs
+    assert len(story.world.core.acquire_hosts(young, [(shape, 1)]).hosts) == 1
+
+
+def test_slack_that_is_gone_is_left(story: Story) -> None:
+    """When the agent has less slack than revocable pods hold, who no longer fits leaves, however little it uses; the
+    host stays open."""
+    first, second = story.run(0.4, 0.1, is_revocable=True), story.run(0.4, 0.1, is_revocable=True)
+    story.wait_held(800)
+    assert [story.round() for _ in range(3)] == [[], [], []]
+    story.world.cluster.set_revocable("h", 500)
+    wait(lambda: story.world.core.pool.capacity()[1].cpu_milli == 500, "less slack")
+
+    made = wait(story.round, "a correction")
+
+    assert [(each.pod_id.job_id, each.cause) for each in made] == [(second, Cause.LESS_SLACK)]
+    assert made[0].text == "host h has cpu 0.5 of slack left, revocable pods hold 0.8"
+    story.world.wait_states(second, {"KILLED": 1})
+    story.wait_held(400)
+    assert [story.round() for _ in range(4)] == [[], [], [], []]
+    assert story.world.states(first) == {"RUNNING": 1}
+    assert story.world.core.pool.capacity()[1].cpu_milli == 500
+
+
+def test_nothing_is_killed_that_was_not_evicted(story: Story) -> None:
+    """While no resource manager leads nobody leaves; the next round after its return does it."""
+    story.run(0.9, 1.0)
+    slack = story.run(0.3, 1.0, is_revocable=True)
+    story.wait_held(300)
+    story.evictor.is_away = True
+
+    def refused() -> bool:
+        try:
+            story.round()
+        except Unavailable:
+            return True
+        return False
+
+    wait(refused, "a refused eviction")
+    assert story.world.states(slack) == {"RUNNING": 1}
+    story.evictor.is_away = False
+
+    assert [each.pod_id.job_id for each in wait(story.round, "a correction")] == [slack]
+
+
+def test_an_agent_that_does_not_answer_is_passed_over(make: Callable[..., World]) -> None:
+    """Without statistics nothing is decided, and the other hosts are looked at."""
+    story = Story(make(hosts=[HOST], agents_period_s=60.0))
+    story.run(0.9, 1.0)
+    slack = story.run(0.3, 1.0, is_revocable=True)
+    agent = story.world.core.pool.agent("h")
+    assert agent is not None
+    known = replace(agent, revocable_held=Resources(cpu_milli=300))
+    story.world.core.pool.set_agents([known, replace(known, hostname=Hostname("away"), address="127.0.0.1:1")])
+
+    made = wait(story.round, "a correction")
+
+    assert [each.pod_id.job_id for each in made] == [slack]
+    story.controller.stop()

@@ -1,0 +1,121 @@
+"""Gangs from end to end: all of one runs or nothing of it does, in placement, launch, failure and stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.task import task_pb2
+from services.storage.gateway import Gateway
+from tests.e2e.local import Cluster, shell, temporary
+
+pytestmark = pytest.mark.xdist_group("gangs")
+
+HOSTS, CPUS = 4, 4.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Four hosts of four cpus."""
+    environment = {"PELOTON_GANG_PLACEMENT_TIMEOUT_S": "5", "PELOTON_GANG_LAUNCH_TIMEOUT_S": "30"}
+    folder = tmp_path_factory.mktemp("gangs")
+    with Cluster(temporary(folder, simulate=HOSTS, environment=environment)) as running:
+        running.wait(lambda: running.capacity() == HOSTS * CPUS, "all hosts")
+        yield running
+
+
+def gang(size: int, seconds: float, cpu: float = 1, count: int = 0, **config: object) -> dict[str, object]:
+    """Pods that run for so long, the first ``size`` of which are a gang."""
+    task = {"defaultConfig": shell(f"sleep {seconds}", cpu=cpu, memory=1), **config}
+    return {"instanceCount": count or size, "sla": {"minimumRunningInstances": size}, **task}
+
+
+def why(cluster: Cluster, job: str) -> str:
+    return str(cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId={"value": job})).text)
+
+
+def launches(cluster: Cluster, job: str, size: int) -> dict[int, list[int]]:
+    """Run -> members of the gang that were launched in it, each as often as it was."""
+    gateway = Gateway(cluster.local.database)
+    try:
+        found: dict[int, list[int]] = {}
+        for instance in range(size):
+            for event in gateway.pod_events(job, instance, None, 0):  # type: ignore[arg-type]
+                if event.state == "LAUNCHED":
+                    found.setdefault(event.run_id, []).append(instance)
+        return found
+    finally:
+        gateway.close()
+
+
+def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
+    """While only three hosts have room for a gang of four none of it runs; after the timeout it gives its allocation
+    back, others use it, and when there are hosts it runs whole."""
+    pool = cluster.pool("fragmented")
+    filler = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 600", cpu=2, memory=1))
+    cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": 1}, "the filler running")
+    four = cluster.submit(pool, **gang(4, 5, cpu=3))
+    cluster.wait(lambda: "gang of 4 waits for hosts for all of it" in why(cluster, four), "a gang that waits for hosts")
+    others = cluster.submit(pool, instanceCount=3, defaultConfig=shell("sleep 2", cpu=3, memory=1))
+
+    cluster.wait(lambda: "held back for" in why(cluster, four), "the gang held back")
+    told = cluster.task(four, 3).runtime.message
+    assert told.startswith("queued again: no hosts for all 4 members of the gang in 5 s: ")
+    assert cluster.finish(others) == "SUCCEEDED"
+    assert set(cluster.counts(four)) <= {"PENDING", "READY"}
+    assert launches(cluster, four, 4) == {}
+
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": filler}))
+    cluster.wait(lambda: cluster.counts(four) == {"RUNNING": 4}, "the gang running")
+    assert cluster.finish(four) == "SUCCEEDED"
+    assert launches(cluster, four, 4) == {1: [0, 1, 2, 3]}
+
+
+def test_a_gang_is_retried_and_fails_as_one(cluster: Cluster) -> None:
+    """A member that fails takes the others back, which run anew with it; when it may not try again all end, and the
+    job has failed. The pod that stands alone does not mind."""
+    pool = cluster.pool("retried")
+    again = {"restartPolicy": {"maxFailures": 2}}
+    task = shell("sleep 60", cpu=1, memory=1, **again)
+    bad = {"instanceConfig": {"1": shell("sleep 3; exit 3", cpu=1, memory=1), "4": shell("sleep 1", cpu=1, memory=1)}}
+    job = cluster.submit(pool, **gang(4, 60, count=5, **bad) | {"defaultConfig": task})
+
+    assert cluster.finish(job) == "FAILED"
+    assert cluster.states(job) == {0: "KILLED", 1: "FAILED", 2: "KILLED", 3: "KILLED", 4: "SUCCEEDED"}
+    assert cluster.run_ids(job) == {0: 2, 1: 2, 2: 2, 3: 2, 4: 1}
+    assert [cluster.task(job, i).runtime.failureCount for i in range(4)] == [0, 2, 0, 0]
+    assert launches(cluster, job, 4) == {1: [0, 1, 2, 3], 2: [0, 1, 2, 3]}
+    assert cluster.task(job, 0).runtime.reason == "Gang ends: instance 1 is FAILED"
+
+
+def test_who_stops_a_member_stops_the_gang(cluster: Cluster) -> None:
+    """The answer names all that were stopped; the pod that stands alone runs on."""
+    pool = cluster.pool("stopped")
+    job = cluster.submit(pool, **gang(3, 600, count=4))
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 4}, "all running")
+
+    request = task_pb2.StopRequest(jobId={"value": job}, ranges=[{"from": 1, "to": 2}])  # type: ignore[arg-type]
+    assert list(cluster.client.tasks.Stop(request).stoppedInstanceIds) == [0, 1, 2]
+
+    cluster.wait(lambda: cluster.counts(job) == {"KILLED": 3, "RUNNING": 1}, "the gang stopped")
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    assert cluster.finish(job) == "KILLED"
+
+
+@pytest.mark.parametrize("victim", ["worker", "resmgr", "hostmgr"])
+def test_a_launch_survives_the_death_of(victim: str, cluster: Cluster) -> None:
+    """Killed between admission and running, the gang still starts whole, no member twice in one run."""
+    cluster.wait(lambda: cluster.capacity() == HOSTS * CPUS, "everybody back after the last death")
+    pool = cluster.pool(f"launch-{victim}")
+    size = 12
+    job = cluster.submit(pool, **gang(size, 2))
+    cluster.wait(lambda: set(cluster.counts(job)) & {"READY", "LAUNCHED", "STARTING"} != set(), "a launch under way")
+
+    cluster.kill(victim)
+
+    assert cluster.finish(job, patience_s=120) == "SUCCEEDED"
+    found = launches(cluster, job, size)
+    assert found == {run: list(range(size)) for run in found}
+    assert cluster.counts(job) == {"SUCCEEDED": size}

@@ -1,0 +1,89 @@
+"""Oversubscription from end to end, with real processes that are measured: what an idle pod holds and does not use
+runs revocable pods, which leave when it wakes up and come back when it is idle again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.respool import respool_pb2
+from services.storage.gateway import Gateway
+from tests.e2e.local import Cluster, shell, temporary
+
+# One busy process is far more than this host has, also on a busy machine.
+HOST = {"name": "small", "cpus": 0.2, "mem": 512, "disk": 4096}
+SOON = {"PELOTON_AGENTS_PERIOD_S": "0.5", "PELOTON_QOS_PERIOD_S": "0.5", "PELOTON_QOS_CLOSED_S": "5"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text(yaml.safe_dump([HOST]))
+    settings = temporary(tmp_path / "data", hosts_file=hosts, slack_interval_s=1.0, environment=SOON)
+    with Cluster(settings) as running:
+        yield running
+
+
+def pool(cluster: Cluster) -> str:
+    """Revocable pods may borrow all of its memory and disk."""
+    config = respool_pb2.ResourcePoolConfig(name="shared", parent={"value": "root"}, slackLimit={"maxPercent": 100})
+    for kind, amount in (("cpu", 0.2), ("memory", 512), ("disk", 4096)):
+        config.resources.add(kind=kind, reservation=amount, limit=amount, share=1)
+    answer = cluster.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=config))
+    assert not answer.HasField("error"), answer.error
+    return str(answer.result.value)
+
+
+def why(cluster: Cluster, job: str) -> str:
+    return cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job))).text
+
+
+def evictions(cluster: Cluster, job: str) -> list[tuple[int, str, str]]:
+    """Instance, message and reason of each eviction in the events of the job's pods."""
+    gateway = Gateway(cluster.local.database)
+    try:
+        return [
+            (pod.instance_id, event.message, event.reason)
+            for pod in gateway.pods(job)  # type: ignore[arg-type]
+            for event in gateway.pod_events(pod.job_id, pod.instance_id, None, 0)
+            if event.state == "PREEMPTING"
+        ]
+    finally:
+        gateway.close()
+
+
+def test_revocable_pods_live_on_what_others_leave(cluster: Cluster, tmp_path: Path) -> None:
+    """An idle pod holds the whole host. Two revocable ones run beside it; when it begins to work they are evicted, and
+    it is not; while it works they wait for slack; when it rests they run again, without having failed."""
+    shared, busy = pool(cluster), tmp_path / "busy"
+    slack = cluster.submit(
+        shared, instanceCount=2, sla={"revocable": True}, defaultConfig=shell("while :; do sleep 1; done", cpu=0.06)
+    )
+    cluster.wait(lambda: "the hosts have cpu 0 of it" in why(cluster, slack), "slack is lacking")
+    work = f"while :; do if [ -e {busy} ]; then :; else sleep 1; fi; done"
+    ordinary = cluster.submit(shared, instanceCount=1, defaultConfig=shell(work, cpu=0.2))
+    cluster.wait(lambda: cluster.counts(ordinary) == {"RUNNING": 1}, "the ordinary pod running")
+
+    cluster.wait(lambda: cluster.counts(slack) == {"RUNNING": 2}, "revocable pods on its slack")
+    before = cluster.run_ids(slack)
+    assert evictions(cluster, slack) == []
+
+    busy.touch()
+    cluster.wait(lambda: cluster.counts(slack).get("RUNNING", 0) == 0, "no revocable pod running")
+    cluster.wait(lambda: "admitted revocable instances hold 0" in why(cluster, slack), "the reason why they wait")
+    told = evictions(cluster, slack)
+    assert sorted({instance for instance, _, _ in told}) == [0, 1]
+    assert {reason for _, _, reason in told} == {"EvictionReason_QOS"}
+    assert all(message.startswith("evicting running task: host small ") for _, message, _ in told)
+
+    busy.unlink()
+    cluster.wait(lambda: cluster.counts(slack) == {"RUNNING": 2}, "revocable pods running again")
+    after = cluster.run_ids(slack)
+    assert all(after[instance] > before[instance] for instance in after)
+    assert (cluster.counts(ordinary), cluster.run_ids(ordinary)) == ({"RUNNING": 1}, {0: 1})
+    assert [task.runtime.failureCount for task in cluster.tasks(slack).values()] == [0, 0]

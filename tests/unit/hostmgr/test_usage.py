@@ -1,0 +1,108 @@
+"""Use of hosts, from the counters of their agents; whose turn it is; what the meter tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from peloton.errors import InvalidArgument
+from peloton.model.ids import Hostname, PodId
+from peloton.scheduling.qos import Cause, Correction, HostWatch, QosPolicy, Use
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.qos import QosMeter, QosSettings, in_turn
+from services.hostmgr.usage import HostUse, look
+from tests.unit.hostmgr.test_hosts import agent
+
+POD = "00000000-0000-4000-8000-000000000001-0-1"
+
+
+def row(executor: str, cpu_s: float, at_s: float, memory_mib: int = 0, framework: str = "f") -> dict[str, Any]:
+    numbers = {
+        "cpus_user_time_secs": cpu_s / 2,
+        "cpus_system_time_secs": cpu_s / 2,
+        "mem_rss_bytes": memory_mib * 2**20,
+        "timestamp": at_s,
+    }
+    return {"framework_id": framework, "executor_id": executor, "statistics": numbers}
+
+
+def test_two_looks_make_a_rate() -> None:
+    """Cpu is what the counter rose by in the time between; memory is as it is now."""
+    first = look(HostUse(), [row(POD, 3, 100, 20), row("other", 1, 100, 5)])
+    second = look(first, [row(POD, 4, 102, 30), row("other", 1.5, 102, 5)])
+
+    assert (first.total(), first.is_news) == (Use(0, 25), False)
+    assert (second.total(), second.is_news) == (Use(750, 35), True)
+    assert second.pods("f") == {PodId.parse(POD): Use(500, 30)}
+    assert second.pods("g") == {}
+
+
+def test_the_same_numbers_again_are_no_news() -> None:
+    """An agent that has not measured since says what it said; the rate stays as it was."""
+    second = look(look(HostUse(), [row(POD, 3, 100)]), [row(POD, 4, 101)])
+    third = look(second, [row(POD, 4, 101)])
+
+    assert (third.total(), third.is_news) == (Use(1000, 0), False)
+
+
+def test_what_cannot_be_measured_is_left_out() -> None:
+    """An entry without numbers counts for nothing; a counter that starts anew makes no negative use."""
+    first = look(HostUse(), [row(POD, 3, 100), {"framework_id": "f", "executor_id": "x"}])
+    second = look(first, [row(POD, 1, 101)])
+
+    assert second.total() == Use(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "fault"),
+    [
+        (QosPolicy(hot_percent=80, target_percent=80), "want 0 < PELOTON_QOS_TARGET_PERCENT < PELOTON_QOS_HOT_PERCENT"),
+        (QosPolicy(sample_count=0), "PELOTON_QOS_SAMPLES at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(policy: QosPolicy, fault: str) -> None:
+    """The error names the settings."""
+    with pytest.raises(InvalidArgument, match=fault):
+        QosSettings(policy=policy)
+
+
+def test_every_host_has_its_turn() -> None:
+    """A bounded number of hosts at a time, beginning after the last one, whether it is still there or not."""
+    agents = [agent(name, 1, 1) for name in ("a", "c", "e")]
+
+    turns = [[found.hostname for found in in_turn(agents, Hostname(last), 2)] for last in ("", "c", "d", "e")]
+
+    assert turns == [["a", "c"], ["e", "a"], ["e", "a"], ["a", "c"]]
+    assert [found.hostname for found in in_turn(agents, Hostname("c"), 9)] == ["e", "a", "c"]
+    assert in_turn([], Hostname("a"), 2) == []
+
+
+def test_the_meter_sums_over_hosts() -> None:
+    """Use of the hosts that were looked at, slack of all hosts, hot hosts, and who left why."""
+    pool = HostPool(30.0)
+    pool.set_agents([agent("a", 1500, 500), agent("b", 500, 0)])
+    reader = InMemoryMetricReader()
+    meter = QosMeter(pool, MeterProvider([reader]).get_meter("test"))
+    first = look(HostUse(), [row(POD, 3, 100)])
+
+    meter.note({Hostname("a"): look(first, [row(POD, 3.5, 101, 20)])}, {Hostname("a"): HostWatch(2)}, QosPolicy())
+    meter.evicted([Correction(PodId.parse(POD), Cause.HOT_CPU, "")])
+
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = {
+        (metric.name, *sorted(dict(point.attributes or {}).values())): getattr(point, "value", None)
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        for point in metric.data.data_points
+    }
+    assert found == {
+        ("peloton.hosts.used", "cpu"): 0.5,
+        ("peloton.hosts.used", "memory"): 20,
+        ("peloton.hosts.slack",): 2.0,
+        ("peloton.hosts.slack_held",): 0.5,
+        ("peloton.qos.hot_hosts",): 1,
+        ("peloton.qos.evicted", "hot cpu"): 1,
+    }

@@ -1,0 +1,109 @@
+"""The checks behind a setting: they are silent while all is well, and name object and numbers when it is not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from peloton.model.resources import Resources
+from peloton.scheduling.cycle import plan_cycle
+from services.resmgr.audit import BROKEN, around_cycle, faults, frozen
+from services.resmgr.ledger import CODES, HOLDING
+from services.resmgr.recovery import rebuild
+from services.resmgr.state import ResmgrState
+from tests.unit.resmgr.world import FAST, World
+
+
+def queued(world: World) -> ResmgrState:
+    """Seven pods of one cpu wait in /maps, which may hold five."""
+    job = world.job(world.pool("maps", 5, 5), 7)
+    world.gateway.mark_pending(job, world.gateway.queueable(job, 10), 1)
+    state = rebuild(world.gateway)
+    state.set_capacity(Resources.of_capacity(100, 100_000, 100_000), Resources())
+    return state
+
+
+def test_all_is_well(world: World) -> None:
+    """After a cycle that admits there is nothing to say."""
+    state = queued(world)
+    now = state.snapshot(100, 0)
+    before, plan = replace(now, usage=frozen(now.usage)), plan_cycle(now)
+    state.apply(plan.admission)
+
+    assert sum(one.gang_count for one in plan.admission.admitted) == 5
+    assert list(around_cycle(before, plan, state)) == []
+
+
+def test_admitted_above_a_limit(world: World) -> None:
+    """Who plans with another limit than the pool has admits too much; pool, rule and amounts are told."""
+    state = queued(world)
+    now = state.snapshot(100, 0)
+    before = replace(now, usage=frozen(now.usage))
+    generous = now.tree.limit.copy()
+    generous[1, 0] = 7000
+    plan = plan_cycle(replace(now, tree=replace(now.tree, limit=generous, reservation=generous * [[0], [1]])))
+    state.apply(plan.admission)
+
+    found = list(around_cycle(before, plan, state))
+
+    assert "cpu of /maps grew from 0 to 7000, above the limit: 5000" in found
+
+
+def lost_account(state: ResmgrState) -> None:
+    state.accounts.demand[1, 0] -= 1000
+
+
+def lost_pod(state: ResmgrState) -> None:
+    next(iter(state.jobs.values())).states[3] = CODES["FAILED"]  # type: ignore[index]
+
+
+def held_twice(state: ResmgrState) -> None:
+    next(iter(state.jobs.values())).states[3] = HOLDING
+
+
+def forgotten_job(state: ResmgrState) -> None:
+    state.jobs.clear()
+    state.waiting.pools.clear()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lost_account, "demand of cpu of /maps: 6000 is kept, its pods add up to 7000"),
+        (lost_pod, "7 pods of"),
+        (held_twice, "non_slack of cpu of /maps: 0 is kept, its pods add up to 1000"),
+        (forgotten_job, "demand of cpu of /maps: 7000 is kept, its pods add up to 0"),
+    ],
+)
+def test_wrong_books(change: Callable[[ResmgrState], None], words: str, world: World) -> None:
+    """Each way to lose or double a pod is told."""
+    state = queued(world)
+    assert list(faults(state)) == []
+
+    change(state)
+
+    assert any(words in fault for fault in faults(state)), list(faults(state))
+
+
+async def test_the_loop_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """With the setting a fault is logged, and pods are admitted all the same; without it nobody looks."""
+    pool = world.pool("maps", 50, 50)
+    for checks in (True, False):
+        caplog.clear()
+        loop = world.loop(replace(FAST, checks_invariants=checks))
+        await loop.learn_capacity()
+        await loop.run_cycle()
+        loop.state.accounts.controller[1, 0] += 1
+
+        job = world.job(pool, 2)
+        await loop.enqueue(job, 10)
+        woken = await loop.run_cycle()
+        await loop.stop()
+
+        assert woken == [job]
+        broken = [record for record in caplog.records if record.message.startswith(BROKEN)]
+        assert [record.levelno for record in broken] == [logging.ERROR] * checks
+        assert all("controller of cpu of /maps: 1 is kept" in record.message for record in broken)

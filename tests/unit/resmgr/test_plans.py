@@ -1,0 +1,181 @@
+"""Plans over gRPC: what would be, without doing it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from services.resmgr.pools import pool_spec, with_defaults
+from tests.unit.resmgr.asked import asking, job_config
+from tests.unit.resmgr.test_loop import until
+from tests.unit.resmgr.world import World, facts, pool_config
+
+
+async def test_a_plan_of_a_changed_pool(world: World) -> None:
+    """A higher limit admits waiting gangs, a lower one leaves the pool above its entitlement; neither is done."""
+    pool = world.pool("p", 0, 4)
+    job = world.job(pool, 6)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        before = facts(asked.server.loop.state)
+        more, less = await asked.plan(pool_config("p", 0, 5)), await asked.plan(pool_config("p", 0, 3))
+        after = facts(asked.server.loop.state)
+
+    assert [(one.gangCount, one.gangCountBefore, one.jobId.value) for one in more.admitted] == [(1, 0, job)]
+    assert ("/p", "cpu", 4, 5) in [(one.poolPath, one.kind, one.before, one.after) for one in more.entitlements]
+    assert [(one.allocation, one.entitlement) for one in less.aboveEntitlement] == [(4, 3)]
+    assert (more.isNew, after) == (False, before)
+
+
+async def test_a_plan_of_a_new_pool(world: World) -> None:
+    """A new pool takes entitlement from the others; what could not be created is refused in the same words."""
+    world.pool("p", 0, 100)
+
+    async with asking(world) as asked:
+        answer = await asked.plan(pool_config("q", 40, 100))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asked.plan(pool_config("q", 0, 1000))
+        assert len(asked.server.loop.state.pools) == 1
+
+    assert answer.isNew
+    assert answer.text.splitlines()[:4] == [
+        "Pool /q would be created.",
+        "Entitlements that would change:",
+        "  /p cpu: 100 -> 50",
+        "  /q cpu: 0 -> 50",
+    ]
+    assert (caught.value.code(), caught.value.details()) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "resource cpu, limit 1000 exceeds parent limit 100",
+    )
+
+
+async def test_a_plan_of_a_job(world: World) -> None:
+    """What would be admitted, wait, and be held back; the queue is as it was."""
+    pool = world.pool("p", 0, 4)
+    holder = world.job(pool, 3)
+
+    async with asking(world) as asked:
+        await asked.queue(holder)
+        before = facts(asked.server.loop.state)
+        config = job_config(pool, 6, 1, maximumRunningInstances=5)
+        answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+        after = facts(asked.server.loop.state)
+
+    assert (answer.admittedInstances, answer.waitingInstances, answer.heldBackInstances) == (1, 4, 1)
+    assert answer.text.splitlines() == [
+        "In pool /p 1 of 6 instances would be admitted now.",
+        "  instances 1-4 in the ordinary queue of /p, 1 gang ahead: cpu 1 wanted, 0 left of the pool limit of /p: 4",
+        f"    held by job {holder}: cpu 3",
+        "  1 instance held back: at most 5 may run at a time, 5 are queued or running",
+    ]
+    assert after == before
+
+
+async def test_plans_come_true(world: World) -> None:
+    """What was planned for a job and for a pool is what happens when they are created."""
+    pool = world.pool("p", 0, 9)
+    world.hosts.answer = (Resources.of_capacity(12, 1000, 1000), Resources())
+    other = pool_config("q", 6, 12)
+
+    async with asking(world) as asked:
+        await asked.queue(world.job(pool, 5))
+        planned_job = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(pool, 6, 1)))
+        job = world.job(pool, 6)
+        await asked.queue(job)
+        planned_pool = await asked.plan(other)
+        other_id = RespoolId(str(uuid.uuid4()))
+        asked.server.loop.state.put_pool(pool_spec(other_id, with_defaults(other)))
+        tree = (await asked.stub.PoolTree(pb.PoolTreeRequest())).pools
+
+    assert planned_job.admittedInstances == len(world.states(job)[PodState.READY]) == 4
+    found = {one.path: one.amounts[0].entitlement for one in tree}
+    changed = {one.poolPath: one.after for one in planned_pool.entitlements if one.kind == "cpu"}
+    assert found == {"/": 12, "/p": 9, **changed}
+    assert changed == {"/q": 3}
+
+
+async def test_a_plan_of_a_gang_with_overrides(world: World) -> None:
+    """A gang is planned whole: the needs of its members add up, each with its own configuration."""
+    pool = world.pool("p", 0, 4)
+    config = job_config(pool, 3, 1, minimumRunningInstances=3)
+    config.instanceConfig[1].resource.cpuLimit = 3
+
+    async with asking(world) as asked:
+        answer = await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+
+    (waiting,) = answer.waiting
+    assert (waiting.gangSize, waiting.reason.wanted, waiting.reason.isFinal) == (3, 5, True)
+
+
+async def test_plans_of_jobs_that_have_no_place(world: World) -> None:
+    """A pool that takes no jobs and a job without instances are refused."""
+    pool = world.pool("p", 0, 4)
+
+    async with asking(world) as asked:
+        texts = []
+        for config in (job_config(ROOT_POOL_ID, 1, 1), job_config(pool, 0, 1)):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
+            texts.append((caught.value.details() or "").partition(" of job")[0])
+
+    assert texts == ["resource pool root", "instanceCount is 0, want 1 to 100000"]
+
+
+# -- who would be evicted -------------------------------------------------------------------------------------------
+
+
+def told(evictions: Iterable[pb.PlannedEviction]) -> list[tuple[str, int, int, int, float]]:
+    """Job, first instance, how many, rounds, seconds."""
+    return [(one.jobId.value, one.firstInstance, one.instanceCount, one.rounds, one.withinS) for one in evictions]
+
+
+async def test_a_plan_of_a_job_says_who_would_leave(world: World) -> None:
+    """Between pools after the rounds that a pool may be above its entitlement, inside a pool in the next one; what is
+    planned changes nothing."""
+    lends, owner = world.pool("a", 50, 100), world.pool("b", 50, 100)
+    lent = world.job(lends, 10, cpu=10)
+
+    async with asking(world) as asked:
+        await asked.queue(lent)
+        await until(lambda: world.states(lent) == {PodState.READY: list(range(10))})
+        before = facts(asked.server.loop.state)
+        back = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(owner, 3, 10)))
+        urgent = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(lends, 2, 10, priority=4)))
+        humble = await asked.stub.JobPlan(pb.JobPlanRequest(config=job_config(lends, 2, 10)))
+        after = facts(asked.server.loop.state)
+
+    assert told(back.evictions) == [(lent, 7, 3, 5, 300)]
+    assert back.text.splitlines()[-1] == (
+        f"  after 5 rounds of preemption (300 s), instances 7-9 of job {lent}: preempted for this job of /b, "
+        "which wants cpu 10: /a holds 100 and is entitled to 70"
+    )
+    assert told(urgent.evictions) == [(lent, 8, 2, 1, 60)]
+    assert urgent.evictions[0].text.startswith("preempted for this job of /a, which wants cpu 10: its priority is 4")
+    assert (told(humble.evictions), after) == ([], before)
+
+
+async def test_a_plan_of_a_pool_says_who_would_leave(world: World) -> None:
+    """Those whom the change evicts, without those who must go anyway, and for which job."""
+    lends, owner = world.pool("a", 50, 100), world.pool("b", 0, 10)
+    lent, waits = world.job(lends, 10, cpu=10), world.job(owner, 5, cpu=10)
+
+    async with asking(world) as asked:
+        await asked.queue(lent, waits)
+        await until(lambda: world.states(lent) == {PodState.READY: list(range(10))})
+        same, more = await asked.plan(pool_config("b", 0, 10)), await asked.plan(pool_config("b", 50, 50))
+
+    assert told(same.evictions) == []
+    assert told(more.evictions) == [(lent, 5, 4, 5, 300)]
+    assert {one.forJobId.value for one in more.evictions} == {waits}
+    assert "Instances that would be evicted:" in more.text.splitlines()
+    assert "No instance would be evicted." in same.text.splitlines()

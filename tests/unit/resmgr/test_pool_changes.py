@@ -1,0 +1,71 @@
+"""Changes of pools that would strand somebody's work are refused, with what stands in the way."""
+
+from __future__ import annotations
+
+from peloton.model.pod import PodState
+from services.resmgr.server import ResmgrServer
+from tests.unit.resmgr.test_loop import until
+from tests.unit.resmgr.test_server import Manager, create, delete, get, refusal, update
+from tests.unit.resmgr.world import World, pool_config
+
+
+async def test_busy_pools(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """A pool of a job that has not ended can neither be deleted nor become a parent, queued or not."""
+    pool = await create(manager, "p", 1, 1)
+    job = world.job(pool, 2)  # type: ignore[arg-type]
+
+    async def refusals() -> tuple[str, str]:
+        return (await delete(manager, "/p")).isBusy.message, await refusal(manager, pool_config("child", 1, 1, pool))
+
+    assert await refusals() == (
+        f"resource pool is busy: 1 job has not ended, the first is {job}",
+        f"resource pool /p cannot get child pools: 1 job has not ended, the first is {job}",
+    )
+    await server.loop.enqueue(job, 2)
+    await until(lambda: len(world.states(job).get(PodState.READY, [])) == 1)
+    assert await refusals() == (
+        "resource pool is busy: its pods hold cpu 1, and wait for cpu 1",
+        "resource pool /p cannot get child pools: its pods hold cpu 1, and wait for cpu 1",
+    )
+
+    world.kill_job(job)
+    await server.loop.kill_queued(job)
+    assert (await delete(manager, "/p")).isBusy.message.startswith("resource pool is busy: 1 job has not ended")
+    world.settle(job)
+    assert not (await delete(manager, "/p")).ListFields()
+
+
+async def test_a_change_strands_nobody(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """Limits and reservations stay above what a queued gang needs, and the reservation above what non-preemptible pods
+    hold; the same change is made once they are gone, or with force."""
+    parent = await create(manager, "eng", 20, 40)
+    pool = await create(manager, "p", 10, 20, parent)
+    fixed = world.job(pool, 6, preemptible=False)  # type: ignore[arg-type]
+    await server.loop.enqueue(fixed, 6)
+    await until(lambda: len(world.states(fixed).get(PodState.READY, [])) == 6)
+    gang = world.job(pool, 15, gang=15)  # type: ignore[arg-type]
+    await server.loop.enqueue(gang, 15)
+
+    async def message(
+        reservation: float, limit: float, pool_id: str = pool, name: str = "p", above: str = parent
+    ) -> str:
+        answer = await update(manager, pool_id, pool_config(name, reservation, limit, above))
+        return answer.invalidResourcePoolConfig.message
+
+    assert await message(10, 14) == (
+        f"job {gang} waits in /eng/p, in vain then: gang of 15: cpu 15 wanted, more than the pool limit of /eng/p: 14"
+    )
+    assert await message(5, 20) == "resource cpu, reservation 5 is less than 6 that non-preemptible pods hold"
+    assert (await get(manager, pool)).poolinfo.config.resources[0].limit == 20
+    assert await message(6, 15) == ""
+    big = world.job(pool, 1, cpu=6, preemptible=False)  # type: ignore[arg-type]
+    await server.loop.enqueue(big, 1)
+    assert await message(5.5, 15) == (
+        f"job {big} waits in /eng/p, in vain then: cpu 6 wanted, more than the reservation for non-preemptible pods of "
+        "/eng/p: 5.5"
+    )
+
+    assert not (await update(manager, pool, pool_config("p", 5, 14, parent), force=True)).ListFields()
+    world.kill_job(fixed)
+    await server.loop.kill_queued(fixed)
+    assert await message(2, 14) == ""

@@ -1,0 +1,79 @@
+"""Workflows that a workflow in virtual time starts and signals: the part of ``Virtual`` that knows of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.api.failure.v1 import Failure
+from temporalio.bridge.proto.child_workflow.child_workflow_pb2 import (
+    START_CHILD_WORKFLOW_EXECUTION_FAILED_CAUSE_WORKFLOW_ALREADY_EXISTS,
+)
+from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
+from temporalio.bridge.proto.workflow_commands import WorkflowCommand
+from temporalio.converter import DataConverter
+
+CONVERTER = DataConverter.default
+
+
+class Children:
+    """Commands about other workflows. Children share the clock, the activities and the faults of who starts them."""
+
+    def _do_start_child_workflow_execution(self: Any, run: Any, command: WorkflowCommand) -> None:
+        asked = command.start_child_workflow_execution
+        run.events += 1
+        job = WorkflowActivationJob()
+        answer = job.resolve_child_workflow_execution_start
+        answer.seq = asked.seq
+        before = self.children.get(asked.workflow_id)
+        if before is not None and not before.ended:
+            answer.failed.workflow_id, answer.failed.workflow_type = asked.workflow_id, asked.workflow_type
+            answer.failed.cause = START_CHILD_WORKFLOW_EXECUTION_FAILED_CAUSE_WORKFLOW_ALREADY_EXISTS
+        else:
+            answer.succeeded.run_id = "run1"
+            child = self._new_child(asked.workflow_type, asked.workflow_id)
+            child._on_end.append(lambda: self._child_ended(run, asked.seq, child))
+            child._start_run(asked.input)
+        self._tell(run, job, events=1)
+
+    def terminate(self: Any) -> None:
+        """What an operator may do."""
+        self.failure = Failure(message="Workflow execution terminated")
+        self.failure.terminated_failure_info.identity = "operator"
+        self._end(self.runs[-1])
+
+    def _new_child(self: Any, kind: str, workflow_id: str) -> Any:
+        """Its calls are counted with ours, and fail with ours."""
+        activities = list(self._activities.values())
+        child = type(self)(
+            self.clock, self._child_kinds[kind], activities, signal=self._signal, workflow_id=workflow_id
+        )
+        child.calls, child.faults, child.attempts, child.on_call = self.calls, self.faults, self.attempts, self.on_call
+        self.children[workflow_id] = child
+        self.past_children.append(child)
+        return child
+
+    def _child_ended(self: Any, run: Any, seq: int, child: Any) -> None:
+        job = WorkflowActivationJob()
+        job.resolve_child_workflow_execution.seq = seq
+        if child.failure is None:
+            (payload,) = CONVERTER.payload_converter.to_payloads([child.result])
+            job.resolve_child_workflow_execution.result.completed.result.CopyFrom(payload)
+        else:
+            failed = Failure(message="Child Workflow execution failed", cause=child.failure)
+            failed.child_workflow_execution_failure_info.workflow_type.name = child._defn.name or ""
+            job.resolve_child_workflow_execution.result.failed.failure.CopyFrom(failed)
+        self._tell(run, job, events=1)
+
+    def _do_signal_external_workflow_execution(self: Any, run: Any, command: WorkflowCommand) -> None:
+        asked = command.signal_external_workflow_execution
+        run.events += 1
+        job = WorkflowActivationJob()
+        job.resolve_signal_external_workflow.seq = asked.seq
+        child = self.children.get(asked.workflow_execution.workflow_id)
+        if child is None or child.ended:
+            missing = job.resolve_signal_external_workflow.failure
+            missing.message = "Unable to signal external workflow because it was not found"
+            missing.application_failure_info.type = "ExternalWorkflowExecutionNotFound"
+        else:
+            child.signal_now()
+        self._tell(run, job, events=1)

@@ -1,0 +1,60 @@
+"""Launches of gangs on a real Temporal dev server; each story replays the histories of jobs and launches at its end."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+
+from peloton.model.ids import PodId, gang_workflow_id
+from peloton.model.job import SlaSpec
+from peloton.model.pod import PodState
+from services.temporal import JOB_ID
+from tests.workflow.server import server_story, wait_until
+from workflows.gang import GANG_STATE, GangWorkflow
+from workflows.policies import Policies
+
+GANG = SlaSpec(minimum_running_instances=4)
+
+
+async def test_a_gang_is_launched_and_retried_as_one(client: Client) -> None:
+    """Two launches, each a workflow of its own, that can be found and that says what it did."""
+
+    def ending(pod: PodId) -> PodState:
+        return PodState.FAILED if (pod.instance_id, pod.run_id) == (1, 1) else PodState.SUCCEEDED
+
+    async with server_story(client, ending=ending) as story:
+        job = await story.submit(6, sla=GANG, max_failures=2)
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 6}) == await story.result(job)
+        for run in (1, 2):
+            gang = client.get_workflow_handle_for(GangWorkflow.run, gang_workflow_id(job, run))
+            described = await gang.describe()
+            assert "together" == (await gang.result()).outcome
+            assert f"launch of the gang of job {job}" == await described.static_summary()
+            assert (job, "TOGETHER") == tuple(described.typed_search_attributes[key] for key in (JOB_ID, GANG_STATE))
+
+
+async def test_a_launch_outlives_a_job_that_continues_as_new(client: Client) -> None:
+    """A job that continues as new in every turn starts its gang once, tells it that hosts have come, and finds out
+    that a launch is over."""
+    async with server_story(client, hosts=1, slots=3) as story:
+        job = await story.submit(4, sla=GANG, policies=Policies(history_events_max=1, retry_s=60.0))
+        await wait_until(lambda: story.cluster.calls["ready_gang"] >= 1, "a placement")
+        story.cluster.add_hosts(1)
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 4}) == await story.result(job)
+        assert 4 == len(story.cluster.launched)
+
+
+async def test_a_gang_that_fits_nowhere_is_queued_again(client: Client) -> None:
+    """The launch gives up in time, and a new worker goes on with it meanwhile."""
+    async with server_story(client, hosts=1, slots=3) as story:
+        job = await story.submit(4, sla=GANG, policies=Policies(gang_placement_s=2.0, retry_s=0.2))
+        await wait_until(lambda: story.cluster.calls["ready_gang"] >= 2, "two placements")
+        await story.stop_worker()
+        await story.start_worker()
+        await story.pods(job, "PENDING", 4)
+
+        result = await client.get_workflow_handle_for(GangWorkflow.run, gang_workflow_id(job, 1)).result()
+        assert "no hosts for all 4 members of the gang in 2 s: no host has a free slot for 4 pods" == result.reason
+        story.cluster.kill(job)
+        assert ("KILLED", {"KILLED": 4}) == await story.result(job)

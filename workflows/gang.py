@@ -1,0 +1,153 @@
+"""The launch of a gang.
+
+    [ look -> place whole -> launch all -> wait for change ]* -> together | requeue | over
+
+It begins when all members are READY, and it has done its work when all of them run: ``together``. When no hosts are
+found for all in time, when a host refuses a member, or when not all of them run in time, it was in vain: ``requeue``
+tells the resource manager to take everything back and to queue the gang again, in its old place and after a while. When
+a member fails, is stopped or preempted, settling the job ends all of them or runs them anew, and nothing is left to do
+here: ``over``.
+
+Every step begins with a look at storage and is conditional on what it finds there, so that it does not matter when this
+workflow, or one beside it, looks. The job's workflow starts it, and passes its wake-ups on.
+
+History: 14 events to start and end, 5 for each wake-up, 7 for each placement in vain and 2 more for its timer, 13 for
+the launch, 6 for a requeue. Beyond the bound it continues as new.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+
+with workflow.unsafe.imports_passed_through():
+    from activities.admission import AdmissionActivities
+    from activities.launch import LaunchActivities
+    from activities.placement import PlacementActivities
+    from activities.records import RecordsActivities
+    from peloton.lifecycle.gang import Step, Verdict, judge
+    from peloton.lifecycle.progress import gang_details
+    from peloton.model.job import GangProgress
+    from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RECORDS_CALL, RESMGR_CALL, Policies
+
+GANG_STATE = SearchAttributeKey.for_keyword("PelotonState")
+
+
+@dataclass(frozen=True)
+class GangLife:
+    """Exactly what continue-as-new carries: the step of the launch, and since when."""
+
+    step: str = ""
+    since_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class GangInput:
+    job_id: str
+    policies: Policies = field(default_factory=Policies)
+    life: GangLife = field(default_factory=GangLife)
+
+
+@dataclass(frozen=True)
+class GangResult:
+    outcome: str
+    reason: str = ""
+
+
+@workflow.defn(name="Gang")
+class GangWorkflow:
+    @workflow.init
+    def __init__(self, input: GangInput) -> None:
+        self.job_id = input.job_id
+        self.policies = input.policies
+        self.life = input.life
+        self.changed_noted = False
+        self.verdict = Verdict(Step.PLACE)
+        self.waiting_for = ""
+        self.pause_s = 0.0
+
+    @workflow.run
+    async def run(self, input: GangInput) -> GangResult:
+        while (await self.look()).is_waiting:
+            if self.verdict.step is Step.PLACE:
+                await self.place_and_launch()
+            await self.wait_for_change()
+            self.continue_as_new_when_long(input)
+        if self.verdict.step is Step.REQUEUE:
+            await self.requeue()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return GangResult(self.verdict.step.value, self.verdict.reason)
+
+    @workflow.signal
+    def changed(self) -> None:
+        """Something about the job changed: its pods, their goals, or the hosts that it waited for."""
+        self.changed_noted = True
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        return {"step": self.verdict.step.value, "waiting_for": self.waiting_for}
+
+    # Steps, in the order of the story.
+
+    async def look(self) -> Verdict:
+        self.changed_noted = False
+        seen = await workflow.execute_local_activity_method(RecordsActivities.look_at_gang, self.job_id, **RECORDS_CALL)
+        step = judge(seen).step
+        if step.value != self.life.step:
+            self.life = GangLife(step.value, workflow.time())
+            self.waiting_for, self.pause_s = "", 0.0
+            workflow.upsert_search_attributes([GANG_STATE.value_set(step.value.upper())])
+        self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
+        if self.verdict.step is Step.REQUEUE and self.waiting_for:
+            self.verdict = replace(self.verdict, reason=f"{self.verdict.reason}: {self.waiting_for}")
+        self.show(seen)
+        return self.verdict
+
+    async def place_and_launch(self) -> None:
+        batch = await workflow.execute_activity_method(
+            PlacementActivities.place_gang, self.job_id, summary="place the gang whole", **PLACEMENT_CALL
+        )
+        if not batch.placements:
+            self.waiting_for = batch.reason
+            return
+        launch = await workflow.execute_activity_method(
+            LaunchActivities.launch, batch, summary=f"launch all {batch.placed_count} pods", **LAUNCH_CALL
+        )
+        # Nothing moved: the lease was lost, or an earlier attempt did it and its answer was lost.
+        self.changed_noted = launch.launched_count + launch.failed_count > 0
+
+    async def requeue(self) -> None:
+        await workflow.execute_activity_method(
+            AdmissionActivities.requeue_gang,
+            args=[self.job_id, self.verdict.reason],
+            summary="take everything back and queue the gang again",
+            **RESMGR_CALL,
+        )
+
+    async def wait_for_change(self) -> None:
+        """Longer each time, but not beyond the time of the step."""
+        if self.changed_noted:
+            return
+        self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
+        is_placing = self.life.step == Step.PLACE
+        left_s = (self.policies.gang_placement_s if is_placing else self.policies.gang_launch_s) - self.waited_s
+        patience = timedelta(seconds=max(min(self.pause_s, left_s), 0.001))
+        with suppress(TimeoutError):  # the time to look again has come
+            await workflow.wait_condition(lambda: self.changed_noted, timeout=patience)
+
+    # Platform chores.
+
+    @property
+    def waited_s(self) -> float:
+        return workflow.time() - self.life.since_s
+
+    def show(self, seen: GangProgress) -> None:
+        workflow.set_current_details(gang_details(seen, self.verdict, self.waiting_for))
+
+    def continue_as_new_when_long(self, input: GangInput) -> None:
+        if self.policies.is_long(workflow.info()):
+            workflow.continue_as_new(replace(input, life=self.life))
