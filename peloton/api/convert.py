@@ -68,6 +68,7 @@ def sla_spec(config: job_pb2.JobConfig) -> SlaSpec:
         minimum_running_instances=sla.minimumRunningInstances,
         max_running_time_s=sla.maxRunningTime,
         maximum_unavailable_instances=sla.maximumUnavailableInstances,
+        strict_updates=sla.strictUpdates,
     )
 
 
@@ -176,6 +177,7 @@ def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -
         configVersion=pod.config_version,
         desiredConfigVersion=pod.desired_config_version,
         healthy=HEALTH_NUMBERS[pod.health],  # type: ignore[arg-type]
+        desiredHost=pod.desired_host,
         resourceUsage=resource_usage(limits, pod.run_seconds) if limits is not None else None,
     )
     runtime.mesosTaskId.value = str(pod.pod_id)
@@ -248,6 +250,8 @@ def job_runtime(job: JobRecord, limits: task_pb2.ResourceConfig | None = None) -
         desiredStateVersion=job.desired_state_version,
         resourceUsage=resource_usage(limits, job.run_seconds) if limits is not None else None,
     )
+    if job.update_id:
+        runtime.updateID.value = job.update_id
     runtime.revision.version = job.revision
     runtime.revision.createdAt = job.created_ns
     runtime.revision.updatedAt = job.updated_ns
@@ -287,4 +291,5 @@ def sla_config(sla: SlaSpec) -> job_pb2.SlaConfig:
         minimumRunningInstances=sla.minimum_running_instances,
         maxRunningTime=sla.max_running_time_s,
         maximumUnavailableInstances=sla.maximum_unavailable_instances,
+        strictUpdates=sla.strict_updates,
     )

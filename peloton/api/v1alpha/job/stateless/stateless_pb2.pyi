@@ -108,10 +108,13 @@ class SlaSpec(_message.Message):
     PREEMPTIBLE_FIELD_NUMBER: _builtins.int
     REVOCABLE_FIELD_NUMBER: _builtins.int
     MAXIMUM_UNAVAILABLE_INSTANCES_FIELD_NUMBER: _builtins.int
+    STRICT_UPDATES_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     preemptible: _builtins.bool
     revocable: _builtins.bool
     maximum_unavailable_instances: _builtins.int
+    strict_updates: _builtins.bool
+    """Ours: updates and restarts of this job keep to maximum_unavailable_instances, too."""
     def __init__(
         self,
         *,
@@ -119,10 +122,11 @@ class SlaSpec(_message.Message):
         preemptible: _builtins.bool = ...,
         revocable: _builtins.bool = ...,
         maximum_unavailable_instances: _builtins.int = ...,
+        strict_updates: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["maximum_unavailable_instances", b"maximum_unavailable_instances", "preemptible", b"preemptible", "priority", b"priority", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["maximum_unavailable_instances", b"maximum_unavailable_instances", "preemptible", b"preemptible", "priority", b"priority", "revocable", b"revocable", "strict_updates", b"strict_updates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
