@@ -99,6 +99,7 @@ class JobProgress:
     ready_count: int = 0  # admitted pods that wait for a host
     kill_count: int = 0  # pods that must end: goal KILLED, or a newer run wanted
     settle_again: bool = False  # the bound of one settle was reached: there is more to do at once
+    is_unwanted: bool = False  # it has ended, and its records are to go
     deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
 
     @property
