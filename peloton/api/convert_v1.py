@@ -270,15 +270,11 @@ def update_spec(spec: UpdateSpec) -> stateless_pb2.UpdateSpec:
 
 
 def workflow_events(events: Iterable[UpdateEvent]) -> list[stateless_pb2.WorkflowEvent]:
-    """``events`` newest first. Of equal states in a row the oldest, which is when it was reached, is told."""
-    told: list[stateless_pb2.WorkflowEvent] = []
-    for event in events:
-        wire = stateless_pb2.WorkflowEvent(
+    return [
+        stateless_pb2.WorkflowEvent(
             type=WORKFLOW_TYPE_NUMBERS[event.type],  # type: ignore[arg-type]
             state=WORKFLOW_STATE_NUMBERS[event.state],  # type: ignore[arg-type]
             timestamp=rfc3339(event.time_ns),
         )
-        if told and told[-1].state == wire.state:
-            told.pop()
-        told.append(wire)
-    return told
+        for event in events
+    ]

@@ -50,16 +50,16 @@ class JobReads:
 
     def _get_job(self, request: svc.GetJobRequest, job_id: JobId | None) -> svc.GetJobResponse:
         if request.summary_only:
-            job = self._job(request.job_id.value, job_id)
-            return svc.GetJobResponse(summary=convert_v1.job_summary(job, self._update(job)))
+            job = self._found(request.job_id.value, job_id)
+            return svc.GetJobResponse(summary=convert_v1.job_summary(job, self._latest_update(job)))
         if request.HasField("version"):
             version = asked_version(request.version)
             with chained("fail to get job spec"):
-                job = self._job(request.job_id.value, job_id)
+                job = self._found(request.job_id.value, job_id)
                 return svc.GetJobResponse(job_info=self._info(job, version.config))
         with chained("failed to get job status"):
-            job = self._job(request.job_id.value, job_id)
-        update = self._update(job)
+            job = self._found(request.job_id.value, job_id)
+        update = self._latest_update(job)
         info = self._info(job, job.config_version)
         counts = self._records.pod_counts_by_version(job.job_id)
         info.status.CopyFrom(convert_v1.job_status(job, update, counts))
@@ -87,7 +87,7 @@ class JobReads:
         job = await self._calls.run(self._records.job, job_id) if job_id else None
         if job is None:
             raise NotFound("job not found in cache")
-        update = await self._calls.run(self._update, job)
+        update = await self._calls.run(self._latest_update, job)
         status = convert_v1.job_status(job, update)
         status.version.CopyFrom(convert_v1.entity_version(convert_v1.config_only(job.config_version)))
         if update is not None:
@@ -107,7 +107,7 @@ class JobReads:
         self, request: svc.GetWorkflowEventsRequest, context: Any
     ) -> svc.GetWorkflowEventsResponse:
         job_id = job_id_of(request.job_id, "job ID must be of UUID format")
-        job = await self._calls.run(self._job, job_id, job_id)
+        job = await self._calls.run(self._found, job_id, job_id)
         if not job.update_id:
             raise Unavailable("job runtime does not have workflow")
         events = await self._calls.run(self._records.update_events, job.update_id, request.instance_id, request.limit)
@@ -121,7 +121,7 @@ class JobReads:
         return await self._calls.run(self._list_workflows, request)
 
     def _list_workflows(self, request: svc.ListJobWorkflowsRequest) -> svc.ListJobWorkflowsResponse:
-        job = self._job(request.job_id.value, known_id(request.job_id))
+        job = self._found(request.job_id.value, known_id(request.job_id))
         response = svc.ListJobWorkflowsResponse()
         size_bytes = 0
         for update in self._records.updates(job.job_id, request.updates_limit):
@@ -147,7 +147,7 @@ class JobReads:
         self, request: svc.GetReplaceJobDiffRequest, context: Any
     ) -> svc.GetReplaceJobDiffResponse:
         job_id = job_id_of(request.job_id)
-        job = await self._calls.run(self._job, job_id, job_id)
+        job = await self._calls.run(self._found, job_id, job_id)
         version = seen_version(request.version)
         config = await self._specs.config_of(request.spec, time.time_ns())
         with chained("failed to validate spec update"):
@@ -178,7 +178,7 @@ class JobReads:
 
     async def QueryPods(self, request: svc.QueryPodsRequest, context: Any) -> svc.QueryPodsResponse:
         with chained("failed to find job runtime"):
-            job = await self._calls.run(self._job, request.job_id.value, known_id(request.job_id))
+            job = await self._calls.run(self._found, request.job_id.value, known_id(request.job_id))
         with chained("failed to query tasks from DB"):
             query = pods_wanted(request.spec)
             pods, total = await self._calls.run(self._records.query_pods, job.job_id, query)
@@ -226,13 +226,13 @@ class JobReads:
 
     # -- storage
 
-    def _job(self, text: str, job_id: JobId | None) -> JobRecord:
+    def _found(self, text: str, job_id: JobId | None) -> JobRecord:
         job = self._records.job(job_id) if job_id else None
         if job is None:
             raise NotFound(f"job:{text} not found")
         return job
 
-    def _update(self, job: JobRecord) -> UpdateRecord | None:
+    def _latest_update(self, job: JobRecord) -> UpdateRecord | None:
         return self._records.update(job.update_id) if job.update_id else None
 
     def _summaries(self, jobs: list[JobRecord]) -> list[stateless_pb2.JobSummary]:

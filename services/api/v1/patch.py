@@ -50,7 +50,7 @@ def _merge(target: Message, patch: Message) -> None:
 
 def _is_mesos(field: FieldDescriptor) -> bool:
     """Messages of Mesos have fields that exclude each other: they are taken whole."""
-    return bool(field.message_type.full_name.startswith("mesos."))
+    return field.message_type is not None and field.message_type.full_name.startswith("mesos.")
 
 
 def _refuse_hidden(current: pod_pb2.ContainerSpec, patch: Message) -> None:

@@ -47,5 +47,5 @@ def pods_wanted(spec: pod_pb2.QuerySpec) -> PodQuery:
 def _pagination(wire: query_pb2.PaginationSpec) -> v0_query_pb2.PaginationSpec:
     told = v0_query_pb2.PaginationSpec(offset=wire.offset, limit=wire.limit, maxLimit=wire.max_limit)
     for order in wire.order_by:
-        told.orderBy.add(order=order.order).property.value = order.property.value  # type: ignore[arg-type]
+        told.orderBy.add(order=order.order).property.value = order.property.value
     return told
