@@ -21,14 +21,17 @@ _MESOS = mesos_pb2.ContainerInfo.MESOS
 
 
 def add_mesos_messages(task: task_pb2.TaskConfig, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
-    """Sets ``container``, ``command`` and ``executor`` of the task, each only where something asks for it."""
+    """Sets ``container``, ``command`` and ``executor`` of the task, each only where something asks for it.
+
+    An entrypoint that is there but empty leaves what to run to the image.
+    """
     if container.HasField("container"):
         task.container.CopyFrom(container.container)
     elif container.image or container.volume_mounts or pod.mesos_spec.type:
         _build_container(task.container, pod, container)
     if container.HasField("command"):
         task.command.CopyFrom(container.command)
-    elif container.HasField("entrypoint") or container.environment or pod.HasField("mesos_spec"):
+    elif container.HasField("entrypoint") or container.environment or pod.mesos_spec.uris or pod.mesos_spec.shell:
         _build_command(task.command, pod, container)
     if container.HasField("executor"):
         task.executor.CopyFrom(container.executor)
@@ -67,9 +70,9 @@ def _build_container(info: mesos_pb2.ContainerInfo, pod: pod_pb2.PodSpec, contai
 
 def _build_command(command: mesos_pb2.CommandInfo, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
     command.SetInParent()
-    if container.HasField("entrypoint"):
+    if container.entrypoint.value:
         command.value = container.entrypoint.value
-        command.arguments.extend(container.entrypoint.arguments)
+    command.arguments.extend(container.entrypoint.arguments)
     for variable in container.environment:
         command.environment.variables.add(name=variable.name, value=variable.value)
     if pod.HasField("mesos_spec"):
@@ -131,12 +134,11 @@ def _tell_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, info
 
 
 def _tell_command(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, command: mesos_pb2.CommandInfo) -> None:
-    if command.HasField("value") or command.arguments:
-        container.entrypoint.value = command.value
-        container.entrypoint.arguments.extend(command.arguments)
+    container.entrypoint.value = command.value
+    container.entrypoint.arguments.extend(command.arguments)
     for variable in command.environment.variables:
         container.environment.add(name=variable.name, value=variable.value)
-    if command.HasField("shell") or pod.HasField("mesos_spec") or command.uris:
+    if command.HasField("shell") or command.uris:
         pod.mesos_spec.shell = command.shell  # what holds, also where Mesos's default was left to hold
     for uri in command.uris:
         pod.mesos_spec.uris.add(

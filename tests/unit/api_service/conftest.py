@@ -13,6 +13,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
+from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec
@@ -74,6 +77,22 @@ def jobs(channel: grpc.aio.Channel) -> Any:
 @pytest.fixture
 def tasks(channel: grpc.aio.Channel) -> Any:
     return TaskManagerStub(channel)
+
+
+@pytest.fixture
+def v1(channel: grpc.aio.Channel) -> Any:
+    """JobService of v1alpha."""
+    return JobServiceStub(channel)
+
+
+@pytest.fixture
+def pods(channel: grpc.aio.Channel) -> Any:
+    return PodServiceStub(channel)
+
+
+@pytest.fixture
+def updates(channel: grpc.aio.Channel) -> Any:
+    return UpdateServiceStub(channel)
 
 
 @pytest.fixture
