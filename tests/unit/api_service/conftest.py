@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,18 +36,25 @@ def pool(respool_id: RespoolId, parent: str, name: str, cpu_milli: int) -> PoolS
     return PoolSpec(respool_id, RespoolId(parent), name, resources)
 
 
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    """Storage with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu."""
-    url = f"sqlite:///{tmp_path / 'peloton.db'}"
-    migrate.upgrade(url)
-    gateway = Gateway(url)
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu; to be copied."""
+    path = tmp_path_factory.mktemp("api") / "peloton.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    gateway = Gateway(f"sqlite:///{path}")
     for spec in (
         pool(ROOT_POOL_ID, "", "root", UNLIMITED),
         pool(INNER, ROOT_POOL_ID, "eng", UNLIMITED),
         pool(LEAF, INNER, "maps", 12_000),
     ):
         gateway.put_pool(spec, respool_pb2.ResourcePoolConfig(name=spec.name))
+    gateway.close()
+    return path
+
+
+@pytest.fixture
+def gateway(database: Path, tmp_path: Path) -> Iterator[Gateway]:
+    gateway = Gateway(f"sqlite:///{shutil.copy(database, tmp_path)}")
     yield gateway
     gateway.close()
 

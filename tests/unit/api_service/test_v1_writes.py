@@ -15,8 +15,9 @@ from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec, UpdateState, UpdateType
 from services.storage.gateway import Gateway
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.services import ID, create, evolve, ranges, spec, turn, version
+from tests.unit.api_service.services import ID, create, evolve, ranges, service_config, spec, turn, version
 from tests.unit.api_service.story import JOB, refused
+from tests.unit.api_service.story import create as create_v0
 
 
 @pytest.fixture
@@ -143,9 +144,6 @@ async def test_patch(v1: Any, gateway: Gateway, service: str) -> None:
 
 async def test_patch_of_a_job_of_v0(v1: Any, jobs: Any, gateway: Gateway) -> None:
     """A job made through v0 is patched as v1alpha tells it."""
-    from tests.unit.api_service.services import service_config
-    from tests.unit.api_service.story import create as create_v0
-
     await create_v0(jobs, service_config())
     patch = stateless_pb2.JobSpec(description="serves maps")
     await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version("1-1-1"), spec=patch))

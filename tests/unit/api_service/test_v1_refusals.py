@@ -1,0 +1,454 @@
+"""v1alpha JobService: the code and the text of each refusal, after which nothing has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.model.ids import JobId
+from peloton.model.job import JobState
+from services.storage.gateway import Gateway
+from tests.unit.api_service.conftest import INNER
+from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, ranges, spec, version
+from tests.unit.api_service.story import JOB, NOW_NS, refused
+
+Status = grpc.StatusCode
+NOT_UUID = peloton_pb2.JobID(value="job-1")
+CHAIN = "code:{} message:{}".format
+UNKNOWN_JOB = CHAIN("not-found", f"job:{UNKNOWN.value} not found")
+
+
+def spec_in(respool_id: str) -> stateless_pb2.JobSpec:
+    wanted = spec()
+    wanted.respool_id.value = respool_id
+    return wanted
+
+
+def spec_with(change: Callable[[stateless_pb2.JobSpec], object]) -> stateless_pb2.JobSpec:
+    wanted = spec()
+    change(wanted)
+    return wanted
+
+
+def container(wanted: stateless_pb2.JobSpec) -> pod_pb2.ContainerSpec:
+    return wanted.default_spec.containers[0]
+
+
+def secret_volume(wanted: stateless_pb2.JobSpec) -> None:
+    info = container(wanted).container
+    info.type = mesos_pb2.ContainerInfo.MESOS
+    volume = info.volumes.add(mode=mesos_pb2.Volume.RO, container_path="/secret")
+    volume.source.type = mesos_pb2.Volume.Source.SECRET
+
+
+INVALID = "invalid job spec: code:invalid-argument message:"
+CREATIONS: dict[str, tuple[svc.CreateJobRequest, grpc.StatusCode, str]] = {
+    "no UUID": (
+        svc.CreateJobRequest(job_id=NOT_UUID, spec=spec()),
+        Status.INVALID_ARGUMENT,
+        "jobID is not valid UUID",
+    ),
+    "no pool": (
+        svc.CreateJobRequest(spec=spec_in("")),
+        Status.INVALID_ARGUMENT,
+        "failed to validate resource pool: " + CHAIN("invalid-argument", "resource pool ID is null"),
+    ),
+    "root pool": (
+        svc.CreateJobRequest(spec=spec_in("root")),
+        Status.INVALID_ARGUMENT,
+        "failed to validate resource pool: "
+        + CHAIN("invalid-argument", "cannot submit jobs to the `root` resource pool"),
+    ),
+    "unknown pool": (
+        svc.CreateJobRequest(spec=spec_in(UNKNOWN.value)),
+        Status.NOT_FOUND,
+        "failed to validate resource pool: " + CHAIN("not-found", "resource pool not found"),
+    ),
+    "inner pool": (
+        svc.CreateJobRequest(spec=spec_in(INNER)),
+        Status.INVALID_ARGUMENT,
+        "failed to validate resource pool: "
+        + CHAIN("invalid-argument", "cannot submit jobs to a non leaf resource pool"),
+    ),
+    "two containers": (
+        svc.CreateJobRequest(spec=spec_with(lambda s: s.default_spec.containers.add())),
+        Status.UNIMPLEMENTED,
+        "failed to convert job spec: "
+        + CHAIN("unimplemented", "configuration of more than one container per pod is not supported"),
+    ),
+    "an init container": (
+        svc.CreateJobRequest(spec=spec_with(lambda s: s.instance_spec[0].init_containers.add())),
+        Status.UNIMPLEMENTED,
+        "failed to convert job spec: " + CHAIN("unimplemented", "init containers are not supported"),
+    ),
+    "a secret volume": (
+        svc.CreateJobRequest(spec=spec_with(secret_volume)),
+        Status.INVALID_ARGUMENT,
+        "input cannot contain secret volume: "
+        + CHAIN("invalid-argument", "adding secret volumes directly in config is not allowed"),
+    ),
+    "secrets": (
+        svc.CreateJobRequest(spec=spec(), secrets=[peloton_pb2.Secret(path="/s")]),
+        Status.INVALID_ARGUMENT,
+        "failed to handle create-secrets: " + CHAIN("invalid-argument", "secrets not enabled in cluster"),
+    ),
+    "no command": (
+        svc.CreateJobRequest(spec=spec_with(lambda s: container(s).ClearField("entrypoint"))),
+        Status.INVALID_ARGUMENT,
+        INVALID + "missing command info for instance 0",
+    ),
+    "revocable, not preemptible": (
+        svc.CreateJobRequest(
+            spec=spec_with(lambda s: s.sla.CopyFrom(stateless_pb2.SlaSpec(revocable=True, preemptible=False)))
+        ),
+        Status.INVALID_ARGUMENT,
+        INVALID + "revocable job must be preemptible",
+    ),
+    "killed when preempted": (
+        svc.CreateJobRequest(
+            spec=spec_with(lambda s: setattr(s.default_spec.preemption_policy, "kill_on_preempt", True))
+        ),
+        Status.INVALID_ARGUMENT,
+        INVALID + "Invalid config for instance 0, Task preemption policy should be false for stateless job",
+    ),
+    "too large for the pool": (
+        svc.CreateJobRequest(spec=spec_with(lambda s: setattr(container(s).resource, "cpu_limit", 1000))),
+        Status.INVALID_ARGUMENT,
+        INVALID + "instance 0 asks cpu 1000, limit of resource pool /eng/maps is 12",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CREATIONS)
+async def test_create(v1: Any, gateway: Gateway, wakes: RecordedWakes, name: str) -> None:
+    """A creation that is refused stores nothing and wakes nobody."""
+    request, code, text = CREATIONS[name]
+
+    assert await refused(v1.CreateJob(request)) == (code, text)
+    assert gateway.active_job_ids() == []
+    assert (wakes.started, wakes.updates) == ([], [])
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Of a service that runs in version 1-1-1: a call and its refusal."""
+
+    method: str
+    request: Any
+    code: grpc.StatusCode
+    text: str
+
+
+V1 = version("1-1-1")
+STALE = version("1-1-2")
+TO_REPLACE = {"job_id": ID, "spec": spec(image="web:2")}
+UNEXPECTED = CHAIN("aborted", "unexpected entity version")
+UPDATE = "failed to create update workload: "
+REFUSALS: dict[str, Refused] = {
+    "replace, no UUID": Refused(
+        "ReplaceJob",
+        svc.ReplaceJobRequest(job_id=NOT_UUID),
+        Status.INVALID_ARGUMENT,
+        "JobID must be of UUID format",
+    ),
+    "replace, unknown job": Refused(
+        "ReplaceJob",
+        svc.ReplaceJobRequest(job_id=UNKNOWN, spec=spec()),
+        Status.NOT_FOUND,
+        f"failed to get job runtime from cache: {UNKNOWN_JOB}",
+    ),
+    "replace, another version": Refused(
+        "ReplaceJob", svc.ReplaceJobRequest(version=STALE, **TO_REPLACE), Status.ABORTED, UPDATE + UNEXPECTED
+    ),
+    "replace, no version at all": Refused(
+        "ReplaceJob", svc.ReplaceJobRequest(**TO_REPLACE), Status.ABORTED, UPDATE + UNEXPECTED
+    ),
+    "replace, a text that is no version": Refused(
+        "ReplaceJob", svc.ReplaceJobRequest(version=version("one"), **TO_REPLACE), Status.ABORTED, UPDATE + UNEXPECTED
+    ),
+    "replace, another pool": Refused(
+        "ReplaceJob",
+        svc.ReplaceJobRequest(job_id=ID, version=V1, spec=spec_in(INNER)),
+        Status.INVALID_ARGUMENT,
+        "failed to validate spec update: " + CHAIN("invalid-argument", "resource pool identifier is immutable"),
+    ),
+    "replace, an invalid spec": Refused(
+        "ReplaceJob",
+        svc.ReplaceJobRequest(job_id=ID, version=V1, spec=spec_with(lambda s: container(s).ClearField("entrypoint"))),
+        Status.INVALID_ARGUMENT,
+        INVALID + "missing command info for instance 0",
+    ),
+    "patch, another version": Refused(
+        "PatchJob",
+        svc.PatchJobRequest(job_id=ID, version=STALE, spec=stateless_pb2.JobSpec(description="x")),
+        Status.ABORTED,
+        UPDATE + UNEXPECTED,
+    ),
+    "patch, unknown job": Refused(
+        "PatchJob",
+        svc.PatchJobRequest(job_id=UNKNOWN),
+        Status.NOT_FOUND,
+        f"failed to get job runtime from cache: {UNKNOWN_JOB}",
+    ),
+    "restart, another version": Refused(
+        "RestartJob", svc.RestartJobRequest(job_id=ID, version=STALE), Status.ABORTED, UPDATE + UNEXPECTED
+    ),
+    "restart, instances that do not exist": Refused(
+        "RestartJob",
+        svc.RestartJobRequest(job_id=ID, version=V1, restart_spec=stateless_pb2.RestartSpec(ranges=ranges((3, 7)))),
+        Status.INVALID_ARGUMENT,
+        "instances [3, 7) asked, the job has instances [0, 3)",
+    ),
+    "pause, another version": Refused(
+        "PauseJobWorkflow",
+        svc.PauseJobWorkflowRequest(job_id=ID, version=STALE),
+        Status.ABORTED,
+        "failed to pause workload: " + UNEXPECTED,
+    ),
+    "resume, another version": Refused(
+        "ResumeJobWorkflow",
+        svc.ResumeJobWorkflowRequest(job_id=ID, version=STALE),
+        Status.ABORTED,
+        "failed to resume workload: " + UNEXPECTED,
+    ),
+    "abort, unknown job": Refused(
+        "AbortJobWorkflow",
+        svc.AbortJobWorkflowRequest(job_id=UNKNOWN, version=V1),
+        Status.NOT_FOUND,
+        f"failed to abort workflow: {UNKNOWN_JOB}",
+    ),
+    "start, another version": Refused(
+        "StartJob", svc.StartJobRequest(job_id=ID, version=STALE), Status.ABORTED, "unexpected entity version"
+    ),
+    "stop, another version": Refused(
+        "StopJob", svc.StopJobRequest(job_id=ID, version=STALE), Status.ABORTED, "unexpected entity version"
+    ),
+    "stop, unknown job": Refused(
+        "StopJob",
+        svc.StopJobRequest(job_id=UNKNOWN, version=V1),
+        Status.NOT_FOUND,
+        f"job:{UNKNOWN.value} not found",
+    ),
+    "delete, it runs": Refused(
+        "DeleteJob", svc.DeleteJobRequest(job_id=ID, version=V1), Status.ABORTED, "job is not stopped"
+    ),
+    "delete, another version": Refused(
+        "DeleteJob",
+        svc.DeleteJobRequest(job_id=ID, version=STALE, force=True),
+        Status.ABORTED,
+        "unexpected entity version",
+    ),
+    "refresh, unknown job": Refused(
+        "RefreshJob", svc.RefreshJobRequest(job_id=UNKNOWN), Status.NOT_FOUND, f"job:{UNKNOWN.value} not found"
+    ),
+    "diff, no UUID": Refused(
+        "GetReplaceJobDiff",
+        svc.GetReplaceJobDiffRequest(job_id=NOT_UUID),
+        Status.INVALID_ARGUMENT,
+        "JobID must be of UUID format",
+    ),
+    "diff, another version": Refused(
+        "GetReplaceJobDiff",
+        svc.GetReplaceJobDiffRequest(version=STALE, **TO_REPLACE),
+        Status.ABORTED,
+        "unexpected entity version",
+    ),
+    "diff, another pool": Refused(
+        "GetReplaceJobDiff",
+        svc.GetReplaceJobDiffRequest(job_id=ID, version=V1, spec=spec_in(INNER)),
+        Status.INVALID_ARGUMENT,
+        "failed to validate spec update: " + CHAIN("invalid-argument", "resource pool identifier is immutable"),
+    ),
+    "get, unknown job": Refused(
+        "GetJob",
+        svc.GetJobRequest(job_id=UNKNOWN),
+        Status.NOT_FOUND,
+        f"failed to get job status: {UNKNOWN_JOB}",
+    ),
+    "get, summary of an unknown job": Refused(
+        "GetJob",
+        svc.GetJobRequest(job_id=UNKNOWN, summary_only=True),
+        Status.NOT_FOUND,
+        f"job:{UNKNOWN.value} not found",
+    ),
+    "get, unknown version": Refused(
+        "GetJob",
+        svc.GetJobRequest(job_id=ID, version=version("9-1-1")),
+        Status.NOT_FOUND,
+        "fail to get job spec: " + CHAIN("not-found", f"job:{JOB} has no configuration 9"),
+    ),
+    "get, a text that is no version": Refused(
+        "GetJob",
+        svc.GetJobRequest(job_id=ID, version=version("nine")),
+        Status.INVALID_ARGUMENT,
+        "entityVersion has wrong format",
+    ),
+    "id of an unknown name": Refused(
+        "GetJobIDFromJobName",
+        svc.GetJobIDFromJobNameRequest(job_name="nobody"),
+        Status.NOT_FOUND,
+        'job id for job name not found: "nobody"',
+    ),
+    "events, no UUID": Refused(
+        "GetWorkflowEvents",
+        svc.GetWorkflowEventsRequest(job_id=NOT_UUID),
+        Status.INVALID_ARGUMENT,
+        "job ID must be of UUID format",
+    ),
+    "events, unknown job": Refused(
+        "GetWorkflowEvents",
+        svc.GetWorkflowEventsRequest(job_id=UNKNOWN),
+        Status.NOT_FOUND,
+        f"job:{UNKNOWN.value} not found",
+    ),
+    "workflows of no job": Refused(
+        "ListJobWorkflows", svc.ListJobWorkflowsRequest(), Status.INVALID_ARGUMENT, "no job id provided"
+    ),
+    "workflows of an unknown job": Refused(
+        "ListJobWorkflows",
+        svc.ListJobWorkflowsRequest(job_id=UNKNOWN),
+        Status.NOT_FOUND,
+        f"job:{UNKNOWN.value} not found",
+    ),
+    "pods of an unknown job": Refused(
+        "QueryPods",
+        svc.QueryPodsRequest(job_id=UNKNOWN),
+        Status.NOT_FOUND,
+        f"failed to find job runtime: {UNKNOWN_JOB}",
+    ),
+    "cache of an unknown job": Refused(
+        "GetJobCache", svc.GetJobCacheRequest(job_id=UNKNOWN), Status.NOT_FOUND, "job not found in cache"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_refusals(v1: Any, gateway: Gateway, wakes: RecordedWakes, name: str) -> None:
+    """The job is what it was, and nobody was woken."""
+    await create(v1, spec())
+    evolve(gateway)
+    wakes.updates.clear()
+    before, case = gateway.job(JOB), REFUSALS[name]
+
+    assert await refused(getattr(v1, case.method)(case.request)) == (case.code, case.text)
+    assert gateway.job(JOB) == before
+    assert (wakes.changed, wakes.updates) == ([], [])
+
+
+async def test_a_bad_sort_field(v1: Any) -> None:
+    """The fields that can be sorted by are told."""
+    await create(v1, spec())
+    request = svc.QueryPodsRequest(job_id=ID)
+    request.spec.pagination.order_by.add().property.value = "color"
+    code, text = await refused(v1.QueryPods(request))
+
+    assert code == Status.INVALID_ARGUMENT
+    assert str(text).startswith("failed to query tasks from DB: code:invalid-argument message:Sort only supports")
+
+
+async def test_a_batch_job_is_no_service(v1: Any, job: JobId) -> None:
+    """v1alpha can neither replace nor restart it, and it has no workflows."""
+    replace = svc.ReplaceJobRequest(version=V1, **TO_REPLACE)
+    restart = svc.RestartJobRequest(job_id=ID, version=V1)
+
+    assert await refused(v1.ReplaceJob(replace)) == (
+        Status.INVALID_ARGUMENT,
+        "failed to validate spec update: " + CHAIN("invalid-argument", "job type is immutable"),
+    )
+    assert await refused(v1.RestartJob(restart)) == (
+        Status.INVALID_ARGUMENT,
+        UPDATE + CHAIN("invalid-argument", "RESTART supported only for service jobs"),
+    )
+    assert await refused(v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID))) == (
+        Status.UNAVAILABLE,
+        "job runtime does not have workflow",
+    )
+    assert await refused(v1.PauseJobWorkflow(svc.PauseJobWorkflowRequest(job_id=ID, version=V1))) == (
+        Status.NOT_FOUND,
+        "failed to pause workload: " + CHAIN("not-found", "no workflow found"),
+    )
+
+
+async def test_a_restart_does_not_overwrite_an_update(v1: Any, gateway: Gateway) -> None:
+    """Only an update may overwrite an update that is under way."""
+    await create(v1, spec())
+    restart = svc.RestartJobRequest(job_id=ID, version=V1)
+
+    assert await refused(v1.RestartJob(restart)) == (
+        Status.INVALID_ARGUMENT,
+        UPDATE + CHAIN("invalid-argument", "workflow RESTART cannot overwrite workflow UPDATE"),
+    )
+
+
+async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, gateway: Gateway) -> None:
+    """While it is under way."""
+    await create(v1, spec())
+    evolve(gateway)
+    request = svc.ReplaceJobRequest(version=V1, update_spec=stateless_pb2.UpdateSpec(start_pods=True), **TO_REPLACE)
+    seen = (await v1.ReplaceJob(request)).version
+
+    assert await refused(v1.StopJob(svc.StopJobRequest(job_id=ID, version=seen))) == (
+        Status.ABORTED,
+        "job has active update with start_pods set, cannot stop the job now",
+    )
+
+
+async def test_a_job_to_delete_takes_no_more(v1: Any, gateway: Gateway) -> None:
+    """Neither updates nor starts."""
+    await create(v1, spec())
+    evolve(gateway)
+    job = gateway.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
+    seen = version(str(job.entity_version))
+
+    assert await refused(v1.ReplaceJob(svc.ReplaceJobRequest(version=seen, **TO_REPLACE))) == (
+        Status.INVALID_ARGUMENT,
+        UPDATE + CHAIN("invalid-argument", "job is going to be deleted"),
+    )
+    assert await refused(v1.StartJob(svc.StartJobRequest(job_id=ID, version=seen))) == (
+        Status.INVALID_ARGUMENT,
+        "job is going to be deleted",
+    )
+
+
+async def test_pods_cannot_be_started_while_the_job_is_stopped(v1: Any, gateway: Gateway) -> None:
+    """An update that starts pods waits until the job has ended."""
+    await create(v1, spec())
+    evolve(gateway)
+    stopped = (await v1.StopJob(svc.StopJobRequest(job_id=ID, version=V1))).version
+    update_spec = stateless_pb2.UpdateSpec(start_pods=True)
+    request = svc.ReplaceJobRequest(version=stopped, update_spec=update_spec, **TO_REPLACE)
+
+    assert await refused(v1.ReplaceJob(request)) == (
+        Status.ABORTED,
+        UPDATE + CHAIN("aborted", "job is being terminated, cannot update with start_pods set now"),
+    )
+
+
+@pytest.mark.parametrize(("field", "wins"), [("environment", "command"), ("image", "container")])
+async def test_a_patch_that_would_have_no_effect(v1: Any, field: str, wins: str) -> None:
+    """What a Mesos message overrules cannot be patched beside it."""
+    wanted = spec()
+    container(wanted).command.value = "serve"
+    container(wanted).container.type = mesos_pb2.ContainerInfo.MESOS
+    await create(v1, wanted)
+    patch = stateless_pb2.JobSpec()
+    patched = patch.default_spec.containers.add()
+    if field == "image":
+        patched.image = "web:2"
+    else:
+        patched.environment.add(name="A", value="1")
+
+    assert await refused(v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=V1, spec=patch))) == (
+        Status.INVALID_ARGUMENT,
+        f"the container's {wins} wins over {field}: change {wins}, or replace the spec",
+    )
