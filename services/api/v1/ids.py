@@ -73,7 +73,7 @@ def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
         pod_id = PodId.parse(wire.value)
         job_id = parse_job_id(pod_id.job_id)
     except ValueError as error:
-        raise InvalidArgument(f"invalid pod id {wire.value!r}: {error}") from error
+        raise InvalidArgument(str(error)) from error
     if (job_id, pod_id.instance_id) != (name.job_id, name.instance_id):
         raise InvalidArgument(f"invalid pod id {wire.value!r}: it is not a run of pod {name}")
     if pod_id.run_id > RUN_ID_MAX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -252,7 +253,7 @@ def test_ranges_are_the_instances(instances: frozenset[int]) -> None:
     told = [(getattr(r, "from"), r.to) for r in convert_v1.ranges(instances)]
 
     assert [i for first, last in told for i in range(first, last + 1)] == sorted(instances)
-    assert all(last + 1 < first for (_, last), (first, _) in zip(told, told[1:], strict=False))
+    assert all(last + 1 < first for (_, last), (first, _) in itertools.pairwise(told))
 
 
 @given(st.integers(0), st.integers(0), st.integers(0))
