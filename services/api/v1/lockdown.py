@@ -7,7 +7,8 @@ GoalStateEngine are for the processes that do these things.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol
 
@@ -44,7 +45,6 @@ LOCKABLE = frozenset(
         *JOB_MANAGER,
         *TASK_MANAGER,
         "peloton.api.v0.update.svc.UpdateService",
-        "peloton.api.v0.volume.svc.VolumeService",
         "peloton.api.v1alpha.job.stateless.svc.JobService",
         "peloton.api.v1alpha.pod.svc.PodService",
         WATCH_SERVICE,
@@ -68,29 +68,29 @@ class Locks:
         self._stored = stored
         self._calls = calls
         self._clock_s = clock_s
-        self._locked: frozenset[str] = frozenset()
-        self._read_at_s = -LOCKED_AGE_MAX_S
+        self._locked: frozenset[str] | None = None  # not read yet
+        self._read_at_s = 0.0
 
-    async def refusal(self, method: str) -> str:
-        """Why ``/service/Method`` is turned away, or ""."""
-        kind = _kind(method)
-        if not kind or kind not in await self._known():
-            return ""
-        return f"All {kind.lower()} APIs are locked down"
+    async def check(self, kind: str) -> None:
+        """Raises PelotonError when calls of this kind, Read or Write, are turned away."""
+        if kind in await self._known():
+            raise PelotonError(f"All {kind.lower()} APIs are locked down")
 
     async def set(self, component: str, locked: bool) -> None:
         await self._calls.run(self._stored.set_lockdown, component, locked)
-        self._read_at_s = -LOCKED_AGE_MAX_S
+        self._locked = None
 
     async def _known(self) -> frozenset[str]:
         now_s = self._clock_s()
-        if now_s - self._read_at_s >= LOCKED_AGE_MAX_S:
+        known = self._locked
+        if known is None or now_s - self._read_at_s >= LOCKED_AGE_MAX_S:
             self._read_at_s = now_s  # before the call: others use what was known meanwhile
-            self._locked = frozenset(await self._calls.run(self._stored.lockdowns))
-        return self._locked
+            known = self._locked = frozenset(await self._calls.run(self._stored.lockdowns))
+        return known
 
 
 def _kind(method: str) -> str:
+    """Read or Write; "" for what is never locked."""
     service, _, name = method.removeprefix("/").rpartition("/")
     if service not in LOCKABLE:
         return ""
@@ -110,24 +110,25 @@ class LockdownGate(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler = await continuation(handler_call_details)
-        if handler is None or not _kind(handler_call_details.method):
-            return handler
-        refusal = await self._locks.refusal(handler_call_details.method)
-        return handler if not refusal else _refusing(handler, refusal)
+        handler: Any = await continuation(handler_call_details)
+        kind = _kind(handler_call_details.method)
+        if handler is None or not kind:
+            return handler  # type: ignore[no-any-return]
 
+        async def answer(request: Any, context: Any) -> Any:
+            await self._locks.check(kind)
+            return await handler.unary_unary(request, context)
 
-def _refusing(handler: Any, text: str) -> Any:
-    async def answer(request: Any, context: Any) -> None:
-        raise PelotonError(text)
+        async def stream(request: Any, context: Any) -> AsyncGenerator[Any, None]:
+            await self._locks.check(kind)
+            async with aclosing(handler.unary_stream(request, context)) as responses:
+                async for response in responses:
+                    yield response
 
-    async def stream(request: Any, context: Any) -> Any:
-        raise PelotonError(text)
-        yield
-
-    is_stream = handler.unary_stream is not None
-    make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
-    return make(stream if is_stream else answer, handler.request_deserializer, handler.response_serializer)
+        is_stream = handler.unary_stream is not None
+        make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
+        gated = make(stream if is_stream else answer, handler.request_deserializer, handler.response_serializer)
+        return gated  # type: ignore[no-any-return]
 
 
 class AdminService:

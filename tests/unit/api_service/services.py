@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
@@ -12,14 +13,16 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId
 from services.storage.gateway import Gateway
-from tests.conformance.storage.services import roll, turn
+from tests.conformance.storage.services import roll
 from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.story import JOB
 
-__all__ = ["ID", "UNKNOWN", "create", "evolve", "ranges", "roll", "service_config", "spec", "turn", "version"]
-
 ID = peloton_pb2.JobID(value=JOB)
 UNKNOWN = peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000")
+NOT_UUID = peloton_pb2.JobID(value="job-1")
+CHAIN = "code:{} message:{}".format
+"""The inner part of an error that names where it was met."""
+UNKNOWN_JOB = CHAIN("not-found", f"job:{UNKNOWN.value} not found")
 
 
 def spec(instance_count: int = 3, image: str = "web:1", **fields: Any) -> stateless_pb2.JobSpec:
@@ -34,6 +37,22 @@ def spec(instance_count: int = 3, image: str = "web:1", **fields: Any) -> statel
     container.resource.mem_limit_mb = 64
     container.entrypoint.value = "serve"
     return wanted
+
+
+def spec_in(respool_id: str) -> stateless_pb2.JobSpec:
+    wanted = spec()
+    wanted.respool_id.value = respool_id
+    return wanted
+
+
+def spec_with(change: Callable[[stateless_pb2.JobSpec], object]) -> stateless_pb2.JobSpec:
+    wanted = spec()
+    change(wanted)
+    return wanted
+
+
+def container(wanted: stateless_pb2.JobSpec) -> pod_pb2.ContainerSpec:
+    return wanted.default_spec.containers[0]
 
 
 def service_config(instance_count: int = 3, **fields: Any) -> job_pb2.JobConfig:

@@ -83,9 +83,8 @@ async def test_volumes_are_not_implemented(channel: grpc.aio.Channel, method: st
 @pytest.mark.parametrize(
     "method",
     [
-        "/peloton.api.v0.update.svc.UpdateService/CreateUpdate",
-        "/peloton.api.v1alpha.job.stateless.svc.JobService/CreateJob",
-        "/peloton.api.v1alpha.respool.svc.ResourcePoolService/CreateResourcePool",
+        "/peloton.api.v0.job.svc.JobService/Create",
+        "/peloton.api.v1alpha.volume.svc.VolumeService/ListVolumes",
     ],
 )
 async def test_services_without_a_server(channel: grpc.aio.Channel, method: str) -> None:

@@ -12,7 +12,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId
 from peloton.model.update import UpdateSpec
 from services.storage.gateway import Gateway
-from tests.conformance.storage.services import update
+from tests.conformance.storage.services import turn, update
 from tests.unit.api_service.services import (
     ID,
     UNKNOWN,
@@ -21,7 +21,6 @@ from tests.unit.api_service.services import (
     ranges,
     service_config,
     spec,
-    turn,
     version,
 )
 from tests.unit.api_service.story import JOB

@@ -14,8 +14,9 @@ from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec, UpdateState, UpdateType
 from services.storage.gateway import Gateway
+from tests.conformance.storage.services import turn
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.services import ID, create, evolve, ranges, service_config, spec, turn, version
+from tests.unit.api_service.services import ID, create, evolve, ranges, service_config, spec, version
 from tests.unit.api_service.story import JOB, refused
 from tests.unit.api_service.story import create as create_v0
 
