@@ -13,6 +13,7 @@ from peloton.model.host import HostLease, LaunchResult, Placement, PlacementBatc
 from peloton.model.ids import JobId
 from peloton.model.job import JobProgress, JobRecord
 from peloton.model.pod import PodShape
+from peloton.model.update import UpdateProgress
 
 
 class JobRecords(Protocol):
@@ -30,6 +31,11 @@ class JobRecords(Protocol):
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
         """READY pods grouped into gangs, at most ``limit`` pods (a larger gang comes alone and whole)."""
+        ...
+
+
+    def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
+        """Take one step of the update of a service, if one is under way."""
         ...
 
 
@@ -59,6 +65,12 @@ class HostManager(Protocol):
 
     def kill_running(self, job_id: JobId) -> int:
         """Ask hosts to end the job's pods whose goal is KILLED or that are to run anew; returns how many."""
+        ...
+
+
+    def prefetch(self, job_id: JobId, hostnames: Sequence[str]) -> None:
+        """Let hosts fetch the images of the job's newest configuration. Best effort: a pod whose image is missing
+        waits for it when it starts."""
         ...
 
 
