@@ -33,7 +33,6 @@ class JobRecords(Protocol):
         """READY pods grouped into gangs, at most ``limit`` pods (a larger gang comes alone and whole)."""
         ...
 
-
     def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
         """Take one step of the update of a service, if one is under way."""
         ...
@@ -66,7 +65,6 @@ class HostManager(Protocol):
     def kill_running(self, job_id: JobId) -> int:
         """Ask hosts to end the job's pods whose goal is KILLED or that are to run anew; returns how many."""
         ...
-
 
     def prefetch(self, job_id: JobId, hostnames: Sequence[str]) -> None:
         """Let hosts fetch the images of the job's newest configuration. Best effort: a pod whose image is missing

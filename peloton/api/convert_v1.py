@@ -12,7 +12,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import EntityVersion, PodId, PodName
 from peloton.model.job import JobRecord, JobState, SlaSpec
 from peloton.model.pod import HealthState, PodEvent, PodRecord, PodState
-from peloton.model.update import Instances, UpdateEvent, UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update import Disruption, Instances, UpdateEvent, UpdateRecord, UpdateSpec, UpdateState, UpdateType
 
 POD_STATE_NAMES: dict[PodState, str] = {
     state: "POD_STATE_INVALID" if state is PodState.UNKNOWN else f"POD_STATE_{state}" for state in PodState
@@ -278,3 +278,13 @@ def workflow_events(events: Iterable[UpdateEvent]) -> list[stateless_pb2.Workflo
         )
         for event in events
     ]
+
+
+def disruption(event: Disruption) -> stateless_pb2.Disruption:
+    return stateless_pb2.Disruption(
+        timestamp=rfc3339(event.time_ns),
+        instance_id=event.instance_id,
+        reason=TERMINATION_NUMBERS[event.reason],  # type: ignore[arg-type]
+        granted=event.granted,
+        message=event.message,
+    )

@@ -63,7 +63,8 @@ class JobReads:
         info = self._info(job, job.config_version)
         counts = self._records.pod_counts_by_version(job.job_id)
         info.status.CopyFrom(convert_v1.job_status(job, update, counts))
-        response = svc.GetJobResponse(job_info=info)
+        disruptions = self._records.disruptions(job.job_id)
+        response = svc.GetJobResponse(job_info=info, disruptions=map(convert_v1.disruption, disruptions))
         if update is not None:
             events = self._records.update_events(update.update_id)
             response.workflow_info.CopyFrom(convert_v1.workflow_info(job, update, events))

@@ -43,7 +43,7 @@ def containers(draw: st.DrawFn) -> mesos_pb2.ContainerInfo:
         for name in draw(st.lists(NAMES, max_size=2)):
             info.docker.parameters.add(key=name, value=draw(TEXTS))
     for path in draw(st.lists(NAMES, max_size=2, unique=True)):
-        info.volumes.add(mode=draw(st.sampled_from([1, 2])), container_path=path, host_path=f"/host/{path}")  # type: ignore[arg-type]
+        info.volumes.add(mode=draw(st.sampled_from([1, 2])), container_path=path, host_path=f"/host/{path}")
     return info
 
 
@@ -129,7 +129,7 @@ def pod_specs(draw: st.DrawFn) -> pod_pb2.PodSpec:
     for name in draw(st.lists(NAMES, max_size=2)):
         container.environment.add(name=name, value=draw(TEXTS))
     for name in draw(st.lists(NAMES, max_size=2, unique=True)):
-        volume = pod.volumes.add(name=name, type=draw(st.sampled_from([1, 2])))  # type: ignore[arg-type]
+        volume = pod.volumes.add(name=name, type=draw(st.sampled_from([1, 2])))
         volume.host_path.path = f"/host/{name}"
         container.volume_mounts.add(name=name, mount_path=f"/in/{name}", read_only=draw(FLAGS))
     if draw(FLAGS):

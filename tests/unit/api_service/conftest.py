@@ -70,11 +70,16 @@ def hosts() -> OneSandbox:
 
 
 @pytest.fixture
-async def channel(gateway: Gateway, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
+async def address(gateway: Gateway, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[str]:
     server = await start(gateway, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts)
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        yield channel
+    yield f"127.0.0.1:{server.port}"
     await server.stop(0)
+
+
+@pytest.fixture
+async def channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield channel
 
 
 @pytest.fixture

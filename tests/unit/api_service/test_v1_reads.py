@@ -10,6 +10,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId
+from peloton.model.pod import TerminationReason
 from peloton.model.update import UpdateSpec
 from services.storage.gateway import Gateway
 from tests.conformance.storage.services import turn, update
@@ -23,7 +24,7 @@ from tests.unit.api_service.services import (
     spec,
     version,
 )
-from tests.unit.api_service.story import JOB
+from tests.unit.api_service.story import JOB, NOW_NS
 from tests.unit.api_service.story import create as create_v0
 
 OTHER = "00000000-0000-4000-8000-0000000000aa"
@@ -60,6 +61,29 @@ async def test_get(v1: Any, gateway: Gateway, service: None) -> None:
     assert spans(workflow.instances_added) == [(0, 2)]
     assert workflow.events[0].state == stateless_pb2.WORKFLOW_STATE_SUCCEEDED
     assert info.status.workflow_status == workflow.status
+
+
+async def test_get_tells_of_disruptions(v1: Any, pods: Any, gateway: Gateway) -> None:
+    """What was asked of the SLA last, granted or refused, with reasons."""
+    wanted = spec()
+    wanted.sla.maximum_unavailable_instances = 1
+    await create(v1, wanted)
+    evolve(gateway)
+    for instance in (0, 1):
+        gateway.disrupt(
+            JOB,
+            [instance],
+            reason=TerminationReason.KILLED_HOST_MAINTENANCE,
+            message="host h1 is drained",
+            checks_sla=True,
+            now_ns=NOW_NS,
+        )
+    refused, granted = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).disruptions
+
+    maintenance = pod_pb2.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_HOST_MAINTENANCE
+    assert (granted.instance_id, granted.granted, granted.message) == (0, True, "host h1 is drained")
+    assert (refused.instance_id, refused.granted, refused.reason) == (1, False, maintenance)
+    assert refused.message == "1 of at most 1 instances are unavailable already"
 
 
 async def test_get_a_version(v1: Any, service: None) -> None:

@@ -49,7 +49,7 @@ class Refused:
 
 V1 = version("1-1-1")
 STALE = version("1-1-2")
-TO_REPLACE = {"job_id": ID, "spec": spec(image="web:2")}
+TO_REPLACE: dict[str, Any] = {"job_id": ID, "spec": spec(image="web:2")}
 UNEXPECTED = CHAIN("aborted", "unexpected entity version")
 UPDATE = "failed to create update workload: "
 REFUSALS: dict[str, Refused] = {

@@ -65,7 +65,7 @@ class ResourceManager:
 
 
 class HostService(v0_host_svc_pb2_grpc.HostServiceServicer):
-    async def QueryHosts(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+    async def QueryHosts(self, request: Any, context: Any) -> Any:
         info = v0_host_pb2.HostInfo(hostname="h1", state=v0_host_pb2.HOST_STATE_UP, current_pool="default")
         return v0_host_svc_pb2.QueryHostsResponse(host_infos=[info])
 

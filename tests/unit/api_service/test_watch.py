@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.client import Client
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
@@ -275,6 +276,23 @@ async def test_cancel_of_nothing(watches: Any) -> None:
         Status.NOT_FOUND,
         "invalid watch id",
     )
+
+
+async def test_through_the_client(address: str, service: None) -> None:
+    """The typed client watches without a deadline, and lists pods, with its headers."""
+
+    def use() -> tuple[str, list[str]]:
+        with Client(address, timeout_s=WAIT_S) as client:
+            call = client.watches.Watch(svc.WatchRequest(pod_filter=OF_PODS))
+            watch_id = next(call).watch_id
+            client.watches.Cancel(svc.CancelRequest(watch_id=watch_id))
+            pages = client.services.ListPods(stateless_svc_pb2.ListPodsRequest(job_id=ID))
+            return watch_id, [pod.pod_name.value for page in pages for pod in page.pods]
+
+    watch_id, listed = await asyncio.to_thread(use)
+
+    assert watch_id.startswith("task_")
+    assert listed == [f"{JOB}-{i}" for i in range(3)]
 
 
 async def test_the_server_stops(gateway: Gateway, wakes: RecordedWakes) -> None:

@@ -234,7 +234,7 @@ async def test_a_resumed_watcher_ends_where_the_others_are(
     resumed = await opened(hub, after=begin)
     seen: dict[str, int] = {}
     changes = iter([PodState.KILLED, PodState.RUNNING, PodState.KILLED])
-    revisions = []
+    revisions: list[int] = []
     async with asyncio.timeout(WAIT_S):
         while not revisions or revisions[-1] != last_of_pods(gateway):
             response = await anext(resumed)
