@@ -1,4 +1,4 @@
-"""A thin typed client of the public API: stubs under the names of the wire, with defaults for every call.
+"""A thin typed client of the public v0 API: stubs under the names of the wire, with defaults for every call.
 
     with Client("localhost:5397") as client:
         job_id = client.jobs.Create(request).jobId
@@ -23,11 +23,6 @@ from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
-from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
-from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
-from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
-from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
-from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
 
 DEFAULT_ADDRESS = "localhost:5397"
 DEFAULT_TIMEOUT_S = 20.0
@@ -73,27 +68,6 @@ class Client:
     @cached_property
     def tasks(self) -> TaskManagerStub:
         return TaskManagerStub(self._channel(JOBMGR))
-
-    @cached_property
-    def updates(self) -> UpdateServiceStub:
-        return UpdateServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def services(self) -> JobServiceStub:
-        """Service jobs, which v1alpha calls stateless."""
-        return JobServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def pods(self) -> PodServiceStub:
-        return PodServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def watches(self) -> WatchServiceStub:
-        return WatchServiceStub(self._channel(JOBMGR))
-
-    @cached_property
-    def admin(self) -> AdminServiceStub:
-        return AdminServiceStub(self._channel(JOBMGR))
 
     @cached_property
     def respools(self) -> ResourceManagerStub:
@@ -147,8 +121,8 @@ class CallDetails(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CallDefaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    """Fills in the timeout and the headers. A stream has no timeout of its own: a watch lasts."""
+class CallDefaults(grpc.UnaryUnaryClientInterceptor):
+    """Fills in the timeout and the headers."""
 
     service: str
     timeout_s: float
@@ -156,24 +130,17 @@ class CallDefaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInter
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         self.on_call()
-        timeout = self.timeout_s if client_call_details.timeout is None else client_call_details.timeout
-        return continuation(self._details(client_call_details, timeout), request)
-
-    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        self.on_call()
-        return continuation(self._details(client_call_details, client_call_details.timeout), request)
-
-    def _details(self, asked: Any, timeout: float | None) -> CallDetails:
-        return CallDetails(
-            method=asked.method,
-            timeout=timeout,
+        details = CallDetails(
+            method=client_call_details.method,
+            timeout=self.timeout_s if client_call_details.timeout is None else client_call_details.timeout,
             metadata=[
-                *(asked.metadata or ()),
+                *(client_call_details.metadata or ()),
                 ("rpc-caller", CALLER),
                 ("rpc-service", self.service),
                 ("rpc-encoding", "proto"),
             ],
-            credentials=asked.credentials,
-            wait_for_ready=getattr(asked, "wait_for_ready", None),
-            compression=getattr(asked, "compression", None),
+            credentials=client_call_details.credentials,
+            wait_for_ready=getattr(client_call_details, "wait_for_ready", None),
+            compression=getattr(client_call_details, "compression", None),
         )
+        return continuation(details, request)

@@ -60,12 +60,13 @@ POD_SERVICE = pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name
 ADMIN_SERVICE = admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 RESPOOL_SERVICE = respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"].full_name
 HOST_SERVICE_V1 = host_svc_v1_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
+HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1)
 SERVED = (
     *JOB_MANAGER,
     *TASK_MANAGER,
     *RESOURCE_MANAGER,
     *EXPLAIN_SERVICE,
-    HOST_SERVICE,
+    *HOSTMGR_SERVICES,
     VOLUME_SERVICE,
     UPDATE_SERVICE,
     JOB_SERVICE,
@@ -73,7 +74,6 @@ SERVED = (
     WATCH_SERVICE,
     ADMIN_SERVICE,
     RESPOOL_SERVICE,
-    HOST_SERVICE_V1,
 )
 
 OPTIONS = (
@@ -162,8 +162,7 @@ async def start(
     )
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)
-    to_hostmgr = dict.fromkeys((HOST_SERVICE, HOST_SERVICE_V1), HOSTMGR)
-    roles = {**dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR), **to_hostmgr}
+    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR) | dict.fromkeys(HOSTMGR_SERVICES, HOSTMGR)
     server.add_generic_rpc_handlers((ForwardedServices(roles, channels, {HOST_SERVICE_V1: HOST_SERVICE}),))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)

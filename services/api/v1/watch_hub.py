@@ -137,7 +137,7 @@ class WatchHub:
 
     async def close(self) -> None:
         for watcher in self._watchers.values():
-            watcher.finish(Cancelled(f"watch cancelled: {watcher.id}"))
+            watcher.finish(Unavailable(f"the api stops: resume watch {watcher.id} after the last revision seen"))
         await self._stop_tail()
 
     # -- joining
