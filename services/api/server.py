@@ -35,8 +35,9 @@ from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
 from services.api.task_manager import TaskManager
 from services.api.update_service import UpdateService
+from services.api.v1.admin_service import AdminService
 from services.api.v1.job_service import JobService
-from services.api.v1.lockdown import WATCH_SERVICE, AdminService, LockdownGate, Locks
+from services.api.v1.lockdown import WATCH_SERVICE, LockdownGate, Locks
 from services.api.v1.pod_service import PodService
 from services.api.v1.respool_service import ResourcePoolService
 from services.api.v1.specs import Specs

@@ -52,7 +52,7 @@ class JobReads:
         if request.summary_only:
             job = self._found(request.job_id.value, job_id)
             return svc.GetJobResponse(summary=convert_v1.job_summary(job, self._latest_update(job)))
-        if request.HasField("version"):
+        if request.version.value:
             version = asked_version(request.version)
             with chained("fail to get job spec"):
                 job = self._found(request.job_id.value, job_id)
@@ -128,7 +128,9 @@ class JobReads:
         for update in self._records.updates(job.job_id, request.updates_limit):
             info = convert_v1.workflow_info(job, update, self._records.update_events(update.update_id))
             if request.instance_events:
-                self._add_instance_events(info, update, request.instance_events_limit)
+                events = self._records.instance_events(update.update_id, request.instance_events_limit)
+                for instance, mine in events.items():
+                    info.instance_events.add(instance_id=instance, events=convert_v1.workflow_events(mine))
             size_bytes += info.ByteSize()
             if size_bytes > ANSWER_BYTES_MAX:
                 raise ResourceExhausted(
@@ -137,12 +139,6 @@ class JobReads:
                 )
             response.workflow_infos.append(info)
         return response
-
-    def _add_instance_events(self, info: stateless_pb2.WorkflowInfo, update: UpdateRecord, limit: int) -> None:
-        for instance in sorted(update.added | update.updated | update.removed):
-            events = self._records.update_events(update.update_id, instance, limit)
-            if events:
-                info.instance_events.add(instance_id=instance, events=convert_v1.workflow_events(events))
 
     async def GetReplaceJobDiff(
         self, request: svc.GetReplaceJobDiffRequest, context: Any
@@ -247,10 +243,11 @@ def _summaries(records: Gateway, jobs: list[JobRecord]) -> Iterator[stateless_pb
 
 def stored_spec(records: Gateway, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
     """At a version of the configuration, with both forms of what its containers run; raises NotFound."""
-    config = records.job_config(job.job_id, version, overrides=True)
+    sent = records.job_spec(job.job_id, version)
+    config = records.job_config(job.job_id, version, overrides=not sent)
     if config is None:
         raise NotFound(f"job:{job.job_id} has no configuration {version}")
-    spec = convert_v1_spec.job_spec(config, records.job_spec(job.job_id, version))
+    spec = convert_v1_spec.job_spec(config, sent)
     spec.revision.version = version
     spec.revision.created_at = job.created_ns
     spec.revision.updated_at = config.changeLog.updatedAt

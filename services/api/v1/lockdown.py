@@ -1,4 +1,4 @@
-"""v1alpha AdminService, and the interceptor that turns calls away while reads or writes are locked down.
+"""Turns calls away while reads or writes are locked down.
 
 What is locked is stored, so it holds in every process and outlives each of them. Locks on Kill, Launch and
 GoalStateEngine are for the processes that do these things.
@@ -7,16 +7,14 @@ GoalStateEngine are for the processes that do these things.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from functools import partial
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
 
 from peloton.api.service_names import JOB_MANAGER, TASK_MANAGER
-from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
 from peloton.errors import PelotonError
 from services.api.calls import Calls
 
@@ -129,31 +127,3 @@ class LockdownGate(grpc.aio.ServerInterceptor):
         make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
         gated = make(stream if is_stream else answer, handler.request_deserializer, handler.response_serializer)
         return gated  # type: ignore[no-any-return]
-
-
-class AdminService:
-    """Never locked itself."""
-
-    def __init__(self, locks: Locks, calls: Calls) -> None:
-        self._locks = locks
-        self._calls = calls
-
-    async def Lockdown(self, request: svc.LockdownRequest, context: Any) -> svc.LockdownResponse:
-        work = partial(self._set, request.components, True, "fail to lockdown some components")
-        return svc.LockdownResponse(successes=await self._calls.write(request.ByteSize(), work))
-
-    async def RemoveLockdown(self, request: svc.RemoveLockdownRequest, context: Any) -> svc.RemoveLockdownResponse:
-        work = partial(self._set, request.components, False, "fail to remove lockdown for some components")
-        return svc.RemoveLockdownResponse(successes=await self._calls.write(request.ByteSize(), work))
-
-    async def _set(self, components: Iterable[int], locked: bool, failure: str) -> list[Any]:
-        """Those that exist are set, whatever the others are."""
-        wanted = list(dict.fromkeys(components))
-        unknown = [number for number in wanted if number not in svc.Component.values()]
-        known = [number for number in wanted if number in svc.Component.values()]
-        for number in known:
-            await self._locks.set(svc.Component.Name(number), locked)  # type: ignore[arg-type]
-        if unknown:
-            texts = ", ".join(f"unknown component: {number}" for number in unknown)
-            raise PelotonError(f"{failure}: {texts}")
-        return known

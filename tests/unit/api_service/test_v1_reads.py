@@ -167,9 +167,15 @@ async def test_list_workflows(v1: Any, gateway: Gateway, service: None) -> None:
     evolve(gateway)
     every = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, instance_events=True))
     one = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, updates_limit=1))
+    short = svc.ListJobWorkflowsRequest(job_id=ID, instance_events=True, instance_events_limit=1)
+    newest = (await v1.ListJobWorkflows(short)).workflow_infos[0].instance_events[1]
 
     assert [info.status.version.value for info in every.workflow_infos] == ["2-1-2", "1-1-2"]
-    assert [e.instance_id for e in every.workflow_infos[0].instance_events] == [0, 1, 2]
+    alone = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1))
+    told = {events.instance_id: events.events for events in every.workflow_infos[0].instance_events}
+    assert list(told) == [0, 1, 2]
+    assert list(told[1]) == list(alone.events)
+    assert list(newest.events) == list(alone.events)[:1]
     assert len(one.workflow_infos) == 1
     assert list(one.workflow_infos[0].instance_events) == []
 
