@@ -15,6 +15,7 @@ from peloton.model.ids import JobId, parse_job_id
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.update import UpdateAct, UpdateRecord, UpdateSpec, UpdateType
 from services.api.calls import Calls, check_wanted
+from services.api.v1.ids import opaque_of
 from services.api.v1.specs import Specs, check_immutable
 from services.api.validation import secret_fault
 from services.api.wake import Wake
@@ -52,6 +53,7 @@ class UpdateService:
         if fault := secret_fault(config, has_secrets=False):
             raise InvalidArgument(fault)
         await self._specs.check(config)
+        opaque = opaque_of(request.opaque_data.data)
         check_wanted(context)
         seen, now_ns = config.changeLog.version, time.time_ns()
         config.changeLog.CopyFrom(
@@ -65,7 +67,7 @@ class UpdateService:
             start_paused=asked.startPaused,
             start_pods=asked.startTasks,
         )
-        update_id = await self._roll_out(job_id, seen, update, config, b"", request.opaque_data.data)
+        update_id = await self._roll_out(job_id, seen, update, config, b"", opaque)
         return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=update_id))
 
     async def _roll_out(
@@ -100,7 +102,7 @@ class UpdateService:
     ) -> None:
         """Of the job whose update is named the current one, whichever that is: existing clients rely on it."""
         update = await self._update(request.updateId)
-        opaque = request.opaque_data.data if request.HasField("opaque_data") else None
+        opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
         await self._calls.run(self._records.steer_update, update.job_id, None, act, opaque, time.time_ns())
         self._changed(update.job_id)
 

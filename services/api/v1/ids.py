@@ -1,4 +1,4 @@
-"""Ids on the v1alpha wire, and the texts about bad ones."""
+"""Ids, versions and opaque data on the wire, and the texts about bad ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from peloton.model.ids import EntityVersion, JobId, PodId, PodName, parse_job_id
 from services.api.ids import RUN_ID_MAX
 
 UNEXPECTED_VERSION = "unexpected entity version"
+OPAQUE_BYTES_MAX = 64 * 1024
+"""Opaque data travels with every answer about its update."""
 _UUID_LENGTH = 36
 
 
@@ -79,3 +81,13 @@ def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
     if pod_id.run_id > RUN_ID_MAX:
         raise InvalidArgument(f"invalid pod id {wire.value!r}: the last run that can be is {RUN_ID_MAX}")
     return pod_id.run_id
+
+
+def opaque_of(text: str) -> str:
+    """Raises InvalidArgument for what cannot be stored."""
+    size_bytes = len(text.encode())
+    if size_bytes > OPAQUE_BYTES_MAX:
+        raise InvalidArgument(f"opaque data has {size_bytes} bytes, at most {OPAQUE_BYTES_MAX} are allowed")
+    if "\0" in text:
+        raise InvalidArgument("opaque data contains NUL")
+    return text

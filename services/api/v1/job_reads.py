@@ -77,7 +77,8 @@ class JobReads:
     async def GetJobIDFromJobName(
         self, request: svc.GetJobIDFromJobNameRequest, context: Any
     ) -> svc.GetJobIDFromJobNameResponse:
-        ids = await self._calls.run(self._records.job_ids_by_name, request.job_name)
+        can_be = "\0" not in request.job_name
+        ids = await self._calls.run(self._records.job_ids_by_name, request.job_name) if can_be else []
         if not ids:
             raise NotFound(f'job id for job name not found: "{request.job_name}"')
         return svc.GetJobIDFromJobNameResponse(job_id=[peloton_pb2.JobID(value=job_id) for job_id in ids])

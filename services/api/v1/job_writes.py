@@ -21,7 +21,7 @@ from peloton.model.job import JobRecord, JobState
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
 from services.api.calls import Calls, check_wanted
 from services.api.ranges import clipped
-from services.api.v1.ids import chained, job_id_of, seen_version
+from services.api.v1.ids import chained, job_id_of, opaque_of, seen_version
 from services.api.v1.patch import patched
 from services.api.v1.specs import Specs, check_immutable
 from services.api.wake import Wake
@@ -42,6 +42,7 @@ class JobWrites:
 
     async def _create(self, request: svc.CreateJobRequest, context: Any) -> svc.CreateJobResponse:
         job_id = job_id_of(request.job_id, "jobID is not valid UUID") if request.job_id.value else new_job_id()
+        opaque = opaque_of(request.opaque_data.data)
         with chained("failed to validate resource pool"):
             await self._specs.check_pool(request.spec.respool_id.value)
         now_ns = time.time_ns()
@@ -66,7 +67,7 @@ class JobWrites:
                     config,
                     request.spec.SerializeToString(),
                     update,
-                    request.opaque_data.data,
+                    opaque,
                     now_ns,
                 )
         except AlreadyExists:
@@ -170,7 +171,7 @@ class JobWrites:
                 config,
                 sent,
                 instances,
-                request.opaque_data.data,
+                opaque_of(request.opaque_data.data),
                 time.time_ns(),
             )
         self._changed(job.job_id)
@@ -203,7 +204,7 @@ class JobWrites:
         outer: str,
     ) -> peloton_pb2.EntityVersion:
         job_id = job_id_of(request.job_id)
-        opaque = request.opaque_data.data if request.HasField("opaque_data") else None
+        opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
         with chained(outer):
             await self._job(job_id)
             version = seen_version(request.version)

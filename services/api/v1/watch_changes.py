@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from peloton.api import convert_v1
@@ -15,6 +15,8 @@ from peloton.model.pod import PodRecord
 from services.api.v1.ids import job_id_of, pod_name_of
 from services.storage.gateway import Gateway
 
+NAMES_MAX = 10_000
+"""Ids, or labels, that one filter may name."""
 THE_JOB = -1
 """Instance of a change of the job itself."""
 
@@ -58,18 +60,26 @@ def filter_of(request: WatchRequest) -> Filter:
         return _pod_filter(request.pod_filter)
     if request.HasField("stateless_job_filter"):
         wanted = request.stateless_job_filter
+        _check_count("jobs", len(wanted.job_ids))
         ids = frozenset(job_id_of(wire) for wire in wanted.job_ids)
         return Filter(False, ids, labels=_labels(wanted.labels))
     raise InvalidArgument("not supported watch type")
 
 
 def _pod_filter(wanted: watch_pb2.PodFilter) -> Filter:
+    _check_count("pods", len(wanted.pod_names))
     ids = frozenset([job_id_of(wanted.job_id)]) if wanted.job_id.value else frozenset()
     names = [pod_name_of(wire) for wire in wanted.pod_names]
     return Filter(True, ids, frozenset((name.job_id, name.instance_id) for name in names), _labels(wanted.labels))
 
 
-def _labels(wires: Iterable[peloton_pb2.Label]) -> Labels:
+def _check_count(what: str, count: int) -> None:
+    if count > NAMES_MAX:
+        raise InvalidArgument(f"the filter names {count} {what}, at most {NAMES_MAX} are allowed")
+
+
+def _labels(wires: Sequence[peloton_pb2.Label]) -> Labels:
+    _check_count("labels", len(wires))
     return frozenset((wire.key, wire.value) for wire in wires)
 
 

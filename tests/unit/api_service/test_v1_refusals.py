@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.model.ids import JobId
@@ -85,6 +86,18 @@ REFUSALS: dict[str, Refused] = {
         svc.ReplaceJobRequest(job_id=ID, version=V1, spec=spec_with(lambda s: container(s).ClearField("entrypoint"))),
         Status.INVALID_ARGUMENT,
         INVALID + "missing command info for instance 0",
+    ),
+    "replace, too much opaque data": Refused(
+        "ReplaceJob",
+        svc.ReplaceJobRequest(version=V1, opaque_data=peloton_pb2.OpaqueData(data="x" * 65_537), **TO_REPLACE),
+        Status.INVALID_ARGUMENT,
+        UPDATE + CHAIN("invalid-argument", "opaque data has 65537 bytes, at most 65536 are allowed"),
+    ),
+    "pause, opaque data with NUL": Refused(
+        "PauseJobWorkflow",
+        svc.PauseJobWorkflowRequest(job_id=ID, version=V1, opaque_data=peloton_pb2.OpaqueData(data="a\0")),
+        Status.INVALID_ARGUMENT,
+        "opaque data contains NUL",
     ),
     "patch, another version": Refused(
         "PatchJob",
@@ -196,6 +209,12 @@ REFUSALS: dict[str, Refused] = {
         svc.GetJobIDFromJobNameRequest(job_name="nobody"),
         Status.NOT_FOUND,
         'job id for job name not found: "nobody"',
+    ),
+    "id of a name that cannot be": Refused(
+        "GetJobIDFromJobName",
+        svc.GetJobIDFromJobNameRequest(job_name="\0"),
+        Status.NOT_FOUND,
+        'job id for job name not found: "\0"',
     ),
     "events, no UUID": Refused(
         "GetWorkflowEvents",

@@ -237,6 +237,10 @@ REFUSALS: dict[str, tuple[svc.WatchRequest, str]] = {
         svc.WatchRequest(pod_filter=watch_pb2.PodFilter(job_id=peloton_pb2.JobID(value="web"))),
         "JobID must be of UUID format",
     ),
+    "too many pods": (
+        svc.WatchRequest(pod_filter=watch_pb2.PodFilter(pod_names=[peloton_pb2.PodName()] * 10_001)),
+        "the filter names 10001 pods, at most 10000 are allowed",
+    ),
     "no pod": (
         svc.WatchRequest(pod_filter=watch_pb2.PodFilter(pod_names=[peloton_pb2.PodName(value="web-1")])),
         "invalid pelotonTaskID web-1",
