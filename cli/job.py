@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import job_query, job_stop, plan, rolling, why
+from cli import job_query, job_stop, plan, rolling, stateless, why
 from cli.command import Group
 from cli.output import print_json_or, print_message
 from cli.params import POOL_PATH
@@ -234,5 +234,6 @@ for command in (
     rolling.rolling_stop,
     why.why_job,
     plan.plan_job,
+    stateless.stateless,
 ):
     job.add_command(command)

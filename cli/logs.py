@@ -1,4 +1,4 @@
-"""``peloton task logs``: a file of a task's sandbox, whole or as it grows."""
+"""``peloton task logs`` and ``pod logs``: a file of a task's sandbox, whole or as it grows."""
 
 from __future__ import annotations
 
@@ -78,6 +78,10 @@ def logs(settings: Settings, job_id: str, instance: int, task_id: str, follow: b
       peloton task logs JOB 0 --filename stderr --follow
       peloton task logs JOB 0 JOB-0-1
     """
+    print_logs(settings, job_id, instance, task_id, filename, follow)
+
+
+def print_logs(settings: Settings, job_id: str, instance: int, task_id: str, filename: str, follow: bool) -> None:
     source = Sandbox(settings, job_id, instance, task_id)
     chunks = source.follow(filename) if follow else source.download(filename)
     for chunk in chunks:

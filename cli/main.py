@@ -17,8 +17,12 @@ ENTRIES = {
     "serve": Entry("cli.serve", "serve", "Run one or more roles of Peloton in this process."),
     "job": Entry("cli.job", "job", "Create, watch, query, update and stop jobs."),
     "task": Entry("cli.task", "task", "Look at, start and stop the tasks of a job; read their logs."),
+    "pod": Entry("cli.pod", "pod", "Look at, start, stop and restart the pods of services; read their logs."),
+    "watch": Entry("cli.changes", "watch", "Print changes of services and their pods as they happen."),
+    "update": Entry("cli.update", "update", "Update services in the words of v0: an update has an id."),
     "respool": Entry("cli.respool", "respool", "Divide the cluster into resource pools."),
     "host": Entry("cli.host", "host", "Look at the hosts of the cluster."),
+    "admin": Entry("cli.admin", "admin", "Lock parts of Peloton and unlock them."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
 }
 

@@ -45,9 +45,15 @@ def print_message(settings: Settings, message: Message) -> None:
     click.echo(as_json(message) if settings.json else as_yaml(message))
 
 
-def print_json_or(settings: Settings, message: Message, text: str) -> None:
-    """With ``--json`` the response, else the line that says what it means."""
-    click.echo(as_json(message) if settings.json else text)
+def print_json_or(settings: Settings, message: Message, text: str, lines: bool = False) -> None:
+    """With ``--json`` the response, in one line if more ``lines`` follow; else the line that says what it means."""
+    click.echo((as_json_line if lines else as_json)(message) if settings.json else text)
+
+
+def as_json_line(message: Message) -> str:
+    from google.protobuf import json_format
+
+    return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

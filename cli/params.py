@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cli.settings import Settings
 
 INSTANCE_MAX = 2**31 - 1
+COUNT_MAX = 2**32 - 1
+DIGITS_MAX = 100  # of more, Python refuses to say which number it is
 COMPLETION_TIMEOUT_S = 1.0
 
 InstanceRange = tuple[int, int]  # [from, to)
@@ -40,6 +42,21 @@ class RangeType(click.ParamType[InstanceRange]):
         return start, stop
 
 
+class CountType(click.ParamType[int]):
+    """A number of instances or of failures, as far as the wire can say it."""
+
+    name = "N"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if not (value.isascii() and value.isdigit()):
+            self.fail(f"expected a whole number, 0 or more, got '{value}'", param, ctx)
+        if len(value) > DIGITS_MAX or int(value) > COUNT_MAX:
+            self.fail(f"{value} goes beyond {COUNT_MAX}", param, ctx)
+        return int(value)
+
+
 class LabelsType(click.ParamType[tuple[Label, ...]]):
     """``k=v,k2=v2``."""
 
@@ -57,6 +74,20 @@ class LabelsType(click.ParamType[tuple[Label, ...]]):
             key, _, text = piece.partition("=")
             labels.append((key.strip(), text.strip()))
         return tuple(labels)
+
+
+class LabelType(click.ParamType[Label]):
+    """``key:value``, as the original's watch has it; ``key=value``, as its other commands have it, is taken too."""
+
+    name = "KEY:VALUE"
+
+    def convert(self, value: str | Label, param: click.Parameter | None, ctx: click.Context | None) -> Label:
+        if isinstance(value, tuple):
+            return value
+        key, mark, text = value.partition(":" if ":" in value else "=")
+        if not mark or not key.strip():
+            self.fail(f"Invalid label '{value}', expected KEY:VALUE", param, ctx)
+        return key.strip(), text.strip()
 
 
 class ListType(click.ParamType[tuple[str, ...]]):
@@ -164,6 +195,8 @@ def settings_given(root: click.Context) -> Settings:
 
 
 RANGE = RangeType()
+COUNT = CountType()
+LABEL = LabelType()
 LABELS = LabelsType()
 WORDS = ListType()
 DURATION = DurationType()

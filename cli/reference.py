@@ -24,6 +24,9 @@ before or after the command's name, unless the command has an option of the same
   with 0); 2 wrong usage; 130 interrupted (Ctrl-C).
 * **Output**: tables and YAML for people; `--json` prints the whole response with the field names of the API. With
   `--json` standard output carries nothing but JSON.
+* **Services**: ENTITY-VERSION is the version of a job that a change was decided on. It may be left out: then the
+  current one is read first. `--watch` shows the rollout until its end, as a bar on a terminal, as lines elsewhere and
+  with `--json` as an object per line; the exit code is 0 only if it succeeded.
 * **Files**: YAML whose keys are the field names of the API in any case (`instancecount`, `instanceCount`). An error
   names file, line and column.
 * **Ranges** `FROM:TO` include FROM and not TO; either side may be empty.

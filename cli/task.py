@@ -143,6 +143,10 @@ def events(settings: Settings, job_id: str, instance: int, run: str, limit: int)
     Example:
       peloton task events JOB 0
     """
+    print_events(settings, job_id, instance, run, limit)
+
+
+def print_events(settings: Settings, job_id: str, instance: int, run: str, limit: int) -> None:
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.task import task_pb2
 
@@ -221,12 +225,18 @@ def task_row(info: task_pb2.TaskInfo) -> Sequence[object]:
 def termination_text(status: task_pb2.TerminationStatus) -> str:
     from peloton.api.v0.task import task_pb2
 
-    if not status.reason:
+    name = task_pb2.TerminationStatus.Reason.Name(status.reason) if status.reason else ""
+    return termination_words(name, status.exit_code, status.signal)
+
+
+def termination_words(reason: str, exit_code: int, signal: str) -> str:
+    """``reason``: its name on the wire; empty: it has not ended."""
+    name = reason.removeprefix(REASON_PREFIX)
+    if not name:
         return ""
-    name = task_pb2.TerminationStatus.Reason.Name(status.reason).removeprefix(REASON_PREFIX)
-    if status.signal:
-        return f"{name} (signal {status.signal})"
-    return f"{name} (exit code {status.exit_code})" if status.exit_code else name
+    if signal:
+        return f"{name} (signal {signal})"
+    return f"{name} (exit code {exit_code})" if exit_code else name
 
 
 def event_row(event: task_pb2.PodEvent) -> Sequence[object]:

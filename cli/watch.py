@@ -52,10 +52,12 @@ class Progress:
         return f"{self.state} {self.ended_count}/{self.total_count}" + (f"  {counts}" if counts else "")
 
 
-class Display(Protocol):
-    def show(self, progress: Progress) -> None: ...
-
+class Sayer(Protocol):
     def say(self, text: str) -> None: ...
+
+
+class Display(Sayer, Protocol):
+    def show(self, progress: Progress) -> None: ...
 
 
 def watch_job(client: Client, job_id: str, console: Console, pace: WatchPace | None = None) -> JobState:
@@ -88,8 +90,9 @@ class Watcher:
     client: Client
     job_id: str
     pace: WatchPace
+    command: str = "peloton job watch"  # that watches it again
 
-    def ask(self, display: Display, call: Callable[[], Answer]) -> Answer:
+    def ask(self, display: Sayer, call: Callable[[], Answer]) -> Answer:
         import grpc
 
         wait_s = self.pace.interval_s
@@ -117,7 +120,7 @@ class Watcher:
         if away_s > self.pace.away_s_max:
             raise Failed(
                 f"{self.client.last_address} has not answered for {away_s:.0f} s ({code}): gave up watching; "
-                f"the job is not affected, see `peloton job watch {self.job_id}` later"
+                f"the job is not affected, see `{self.command} {self.job_id}` later"
             )
 
     def read_progress(self) -> Progress:

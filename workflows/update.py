@@ -3,8 +3,8 @@
     [ take step -> prefetch -> wait for change ]* -> SUCCEEDED | FAILED | ABORTED | ROLLED_BACK
 
 A step (``lifecycle.rollout``) sorts the instances in flight into done and failed, fills the batch up, and changes the
-pods that it chose; the job's workflow ends and starts them like any others. While a batch is under way, the hosts of the
-next one fetch their images. Pause, resume, abort and a newer update are rows that people change: each step looks at the
+pods that it chose; the job's workflow ends and starts them like any others. While a batch is under way, the hosts of
+the next one fetch their images. Pause, resume, abort and a newer update are rows that people change: each step looks at the
 job's update as it is now, so that lost, repeated and reordered signals do no harm.
 
 The job's workflow starts it, and passes its wake-ups on. It ends when the job has no update that is under way; the next

@@ -1,10 +1,11 @@
-"""A thin typed client of the public v0 API: stubs under the names of the wire, with defaults for every call.
+"""A thin typed client of the public API: stubs under the names of the wire, with defaults for every call.
 
     with Client("localhost:5397") as client:
         job_id = client.jobs.Create(request).jobId
 
 Every call carries the headers that the original's servers ask for and ends after ``timeout_s`` unless the caller gives
-its own timeout. Errors are ``grpc.RpcError``; errors inside a response are the caller's to look at. Thread-safe.
+its own timeout; watching ends when the caller ends it. Errors are ``grpc.RpcError``; errors inside a response are the
+caller's to look at. Thread-safe.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
@@ -23,6 +24,13 @@ from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+
+if TYPE_CHECKING:
+    from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
+    from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
+    from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+    from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
+    from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
 
 DEFAULT_ADDRESS = "localhost:5397"
 DEFAULT_TIMEOUT_S = 20.0
@@ -81,6 +89,38 @@ class Client:
     def hosts(self) -> HostServiceStub:
         return HostServiceStub(self._channel(HOSTMGR))
 
+    # What only services need is loaded when it is used.
+
+    @cached_property
+    def updates(self) -> UpdateServiceStub:
+        from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
+
+        return UpdateServiceStub(self._channel(JOBMGR))
+
+    @cached_property
+    def services(self) -> JobServiceStub:
+        from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+
+        return JobServiceStub(self._channel(JOBMGR))
+
+    @cached_property
+    def pods(self) -> PodServiceStub:
+        from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
+
+        return PodServiceStub(self._channel(JOBMGR))
+
+    @cached_property
+    def watches(self) -> WatchServiceStub:
+        from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
+
+        return WatchServiceStub(self._channel(JOBMGR, streams_end=False))
+
+    @cached_property
+    def admin(self) -> AdminServiceStub:
+        from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
+
+        return AdminServiceStub(self._channel(JOBMGR))
+
     def address_of(self, service: str) -> str:
         return self._overrides.get(service, self.address)
 
@@ -97,13 +137,12 @@ class Client:
     ) -> None:
         self.close()
 
-    def _channel(self, service: str) -> grpc.Channel:
+    def _channel(self, service: str, streams_end: bool = True) -> grpc.Channel:
         address = self.address_of(service)
         if address not in self._channels:
             self._channels[address] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        return grpc.intercept_channel(
-            self._channels[address], CallDefaults(service, self.timeout_s, lambda: self._note(address))
-        )
+        defaults = CallDefaults(service, self.timeout_s, streams_end, lambda: self._note(address))
+        return grpc.intercept_channel(self._channels[address], defaults)
 
     def _note(self, address: str) -> None:
         self.last_address = address
@@ -121,26 +160,32 @@ class CallDetails(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CallDefaults(grpc.UnaryUnaryClientInterceptor):
+class CallDefaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
     """Fills in the timeout and the headers."""
 
     service: str
     timeout_s: float
+    streams_end: bool
     on_call: Callable[[], None]
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(self.filled_in(client_call_details, self.timeout_s), request)
+
+    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(self.filled_in(client_call_details, self.timeout_s if self.streams_end else None), request)
+
+    def filled_in(self, details: Any, timeout_s: float | None) -> CallDetails:
         self.on_call()
-        details = CallDetails(
-            method=client_call_details.method,
-            timeout=self.timeout_s if client_call_details.timeout is None else client_call_details.timeout,
+        return CallDetails(
+            method=details.method,
+            timeout=timeout_s if details.timeout is None else details.timeout,
             metadata=[
-                *(client_call_details.metadata or ()),
+                *(details.metadata or ()),
                 ("rpc-caller", CALLER),
                 ("rpc-service", self.service),
                 ("rpc-encoding", "proto"),
             ],
-            credentials=client_call_details.credentials,
-            wait_for_ready=getattr(client_call_details, "wait_for_ready", None),
-            compression=getattr(client_call_details, "compression", None),
+            credentials=details.credentials,
+            wait_for_ready=getattr(details, "wait_for_ready", None),
+            compression=getattr(details, "compression", None),
         )
-        return continuation(details, request)

@@ -39,6 +39,7 @@ from services.storage.store import (
 )
 from services.storage.store import killed_before_launch as killed_values
 from services.storage.tables import JOB, POD
+from services.storage.watch import note_job
 
 SETTLE_PODS_MAX = 1_000
 """Pods that one settle changes."""
@@ -329,6 +330,7 @@ def _write_job(conn: sa.Connection, job: JobRecord) -> None:
             revision=job.revision,
         )
     )
+    note_job(conn, job)
 
 
 # -- reporting -----------------------------------------------------------------------------------------------------

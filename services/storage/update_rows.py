@@ -23,6 +23,7 @@ from peloton.model.update import (
 from services.storage import instances
 from services.storage.codec import stored_text
 from services.storage.tables import JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
+from services.storage.watch import note_service
 
 UPDATES_KEPT = 10
 """Of a job; older ones are forgotten with their events and with the configuration that they made."""
@@ -99,6 +100,7 @@ def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord,
     if after.state is not before.state:
         changed.append((after.state, NONE))
     _add_events(conn, after, changed, now_ns)
+    note_service(conn, after.job_id)
 
 
 def _add_events(

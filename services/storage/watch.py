@@ -44,7 +44,12 @@ class Watch:
 
 def note_job(conn: sa.Connection, job: JobRecord) -> None:
     if job.type is JobType.SERVICE:
-        _append(conn, [(job.job_id, THE_JOB)])
+        note_service(conn, job.job_id)
+
+
+def note_service(conn: sa.Connection, job_id: str) -> None:
+    """The job itself, or its update."""
+    _append(conn, [(job_id, THE_JOB)])
 
 
 def note_pods(conn: sa.Connection, scope: sa.ColumnElement[bool], source: sa.FromClause = POD) -> None:

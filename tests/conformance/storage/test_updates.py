@@ -31,6 +31,7 @@ def test_a_service_is_created_by_an_update(gateway: Gateway) -> None:
 
 
 def test_creating_twice_is_refused(gateway: Gateway) -> None:
+    """A job id is given once."""
     job_id = a_service(gateway)
     config = service_config()
     with pytest.raises(AlreadyExists):
@@ -103,6 +104,7 @@ def test_failures_turn_it_back(gateway: Gateway) -> None:
 
 
 def test_failures_without_rollback_stop_it(gateway: Gateway) -> None:
+    """The update has failed, and its instances stay where they are."""
     job_id = a_service(gateway, 4)
     spec = UpdateSpec(batch_size=1, max_instance_attempts=1, max_failure_instances=1)
     update(gateway, job_id, service_config(4, "v2"), spec)
@@ -188,6 +190,7 @@ def test_pause_resume_abort(gateway: Gateway) -> None:
 
 
 def test_start_paused(gateway: Gateway) -> None:
+    """Nothing begins before somebody resumes it."""
     job_id = a_service(gateway, 2)
     job = update(gateway, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
     assert not turn(gateway, job_id).begun_count
@@ -259,6 +262,7 @@ def test_ten_updates_are_kept(gateway: Gateway) -> None:
 
 
 def test_events_of_an_instance(gateway: Gateway) -> None:
+    """Newest first, without repetitions, of the update and of one instance."""
     job_id = a_service(gateway, 2)
     job = update(gateway, job_id, service_config(2, "v2"), ONE_BY_ONE)
     roll(gateway, job_id)
@@ -269,6 +273,7 @@ def test_events_of_an_instance(gateway: Gateway) -> None:
 
 
 def test_difference(gateway: Gateway) -> None:
+    """What an update would add, change and remove is told without doing it."""
     job_id = a_service(gateway, 3)
     found = gateway.difference(job_id, None, service_config(5, "v2"))
     assert ({3, 4}, {0, 1, 2}, set()) == (found.added, found.updated, found.removed)
@@ -290,6 +295,7 @@ def test_delete(gateway: Gateway) -> None:
 
 
 def test_stop_and_start_the_job(gateway: Gateway) -> None:
+    """All pods end and come back; each act raises the version of the wanted state."""
     job_id = a_service(gateway, 2)
     gateway.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
     turn(gateway, job_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +16,11 @@ from google.protobuf.message import Message
 
 from peloton.api import service_names
 from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 
 SERVICES = {
     "jobs": "peloton.api.job.JobManager",
@@ -23,9 +28,15 @@ SERVICES = {
     "respools": "peloton.api.respool.ResourceManager",
     "explain": service_names.EXPLAIN_SERVICE[0],
     "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,
+    "updates": update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name,
+    "services": stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
+    "pods": pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name,
+    "watches": watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"].full_name,
+    "admin": admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 }
 
-Answer = Message | tuple[grpc.StatusCode, str] | Callable[[Any], Message]
+Status = tuple[grpc.StatusCode, str]
+Answer = Message | Status | Callable[[Any], Message] | list[Message | Status]
 
 
 class Call(NamedTuple):
@@ -36,7 +47,8 @@ class Call(NamedTuple):
 
 
 class FakeApi:
-    """Answers are given per method, as ``api.answers["jobs.Get"] = [first, then, ...]``; the last one is repeated."""
+    """Answers are given per method, as ``api.answers["jobs.Get"] = [first, then, ...]``; the last one is repeated. The
+    answer of a stream is a list of messages, of which the last may be a status."""
 
     def __init__(self, options: list[tuple[str, int]] | None = None) -> None:
         self.answers: dict[str, list[Answer]] = {}
@@ -54,7 +66,16 @@ class FakeApi:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, tuple):
             context.abort(*answer)
+        if isinstance(answer, list):
+            return self.stream(answer, context)
         return answer(request) if callable(answer) else answer
+
+    def stream(self, answers: list[Message | Status], context: Any) -> Iterator[Message]:
+        for answer in answers:
+            if isinstance(answer, tuple):
+                context.abort(*answer)
+            else:
+                yield answer
 
     def requests(self, method: str) -> list[Any]:
         return [call.request for call in self.calls if call.method == method]

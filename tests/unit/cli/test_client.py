@@ -4,6 +4,8 @@ from peloton.api.client import HOSTMGR, JOBMGR, Client
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from tests.unit.cli.fake_api import FakeApi
 
 
@@ -45,3 +47,17 @@ def test_a_call_keeps_its_own_headers(api: FakeApi) -> None:
     with Client(api.address) as client:
         client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), metadata=(("username", "ann"),))
     assert ("ann", "proto") == (api.calls[0].headers["username"], api.calls[0].headers["rpc-encoding"])
+
+
+def test_streams_carry_headers_and_deadline(api: FakeApi) -> None:
+    """A stream that ends by itself has the client's deadline; watching has none unless it is given."""
+    api.answers["services.ListJobs"] = [[stateless_svc_pb2.ListJobsResponse()]]
+    api.answers["watches.Watch"] = [[watch_svc_pb2.WatchResponse(watch_id="job_1")]]
+    with Client(api.address, timeout_s=600) as client:
+        assert 1 == len(list(client.services.ListJobs(stateless_svc_pb2.ListJobsRequest())))
+        assert 1 == len(list(client.watches.Watch(watch_svc_pb2.WatchRequest())))
+        assert 1 == len(list(client.watches.Watch(watch_svc_pb2.WatchRequest(), timeout=60)))
+    listed, watched, bounded = api.calls
+    assert ["peloton-jobmgr"] * 3 == [call.headers["rpc-service"] for call in api.calls]
+    assert 0 < bounded.time_left_s < 300 < listed.time_left_s < 900
+    assert watched.time_left_s is None or watched.time_left_s > 10**6

@@ -13,6 +13,8 @@ from cli import reference
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.yaml_config import load_message
 from services.minicluster.hosts import load_hosts
 
@@ -20,7 +22,8 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.yaml"))
 POOLS = {"examples/tutorial/pool.yaml": "tutorial", "examples/maps.yaml": "maps"}
 HOSTS = ["examples/hosts.yaml"]
-JOBS = [path for path in EXAMPLES if path not in POOLS and path not in HOSTS]
+SERVICES = ["examples/services/web.yaml"]
+JOBS = [path for path in EXAMPLES if path not in [*POOLS, *HOSTS, *SERVICES]]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
 
@@ -43,6 +46,31 @@ def test_jobs_load_and_fit_the_pool(path: str) -> None:
         resource = own.resource if own and own.HasField("resource") else job.defaultConfig.resource
         cpus += resource.cpuLimit
     assert 0 < cpus <= next(each.limit for each in pool.resources if each.kind == "cpu")
+
+
+def test_a_service_keeps_its_pods_apart_and_healthy() -> None:
+    """The service has a health check, an SLA, and one pod per host, told by a label that its pods have."""
+    spec = load_message(ROOT / SERVICES[0], stateless_pb2.JobSpec)
+    pod = spec.default_spec
+    rule = pod.constraint.label_constraint
+    assert (3, 1, True) == (
+        spec.instance_count, spec.sla.maximum_unavailable_instances, pod.containers[0].liveness_check.enabled,
+    )  # fmt: skip
+    assert (pod_pb2.LabelConstraint.LABEL_CONSTRAINT_CONDITION_LESS_THAN, 1, [rule.label]) == (
+        rule.condition, rule.requirement, list(pod.labels),
+    )  # fmt: skip
+
+
+def test_the_service_in_the_words_of_v0_is_the_same() -> None:
+    """Both files run the same command, asked for its health in the same way."""
+    old = load_message(ROOT / "examples/services/web-v0.yaml", job_pb2.JobConfig)
+    new = load_message(ROOT / SERVICES[0], stateless_pb2.JobSpec)
+    assert job_pb2.SERVICE == old.type
+    assert (new.name, new.instance_count) == (old.name, old.instanceCount)
+    container, config = new.default_spec.containers[0], old.defaultConfig
+    assert (container.entrypoint.value, container.liveness_check.command_check.command) == (
+        config.command.value, config.healthCheck.commandCheck.command,
+    )  # fmt: skip
 
 
 def test_the_larger_hello_only_grows() -> None:

@@ -22,7 +22,7 @@ COMMANDS = {
     path: (command, ctx)
     for path, command, ctx in reference.installed_commands(peloton, reference.context(peloton, "peloton"))
 }
-NOUNS = ("job", "task", "respool", "host", "completion")
+NOUNS = ("job", "task", "pod", "watch", "update", "respool", "host", "admin", "completion")
 OURS = [path for path in COMMANDS if path.split()[1:2] in ([], *([noun] for noun in NOUNS))]
 HEAVY = ("grpc", "google.protobuf", "rich", "yaml", "temporalio", "sqlmodel", "numpy")
 
@@ -31,7 +31,9 @@ def test_help_loads_nothing_heavy() -> None:
     """``peloton --help`` and a command's help import neither gRPC nor protobuf nor rich."""
     code = (
         "import sys\nfrom click.testing import CliRunner\nfrom cli.main import peloton\n"
-        "for words in (['--help'], ['job', 'create', '--help'], ['task', 'logs', '--help'], ['respool', '--help']):\n"
+        "for words in (['--help'], ['job', 'create', '--help'], ['task', 'logs', '--help'], ['respool', '--help'],\n"
+        "    ['job', 'stateless', 'replace', '--help'], ['pod', '--help'], ['watch', 'job', '--help'],\n"
+        "    ['update', 'create', '--help'], ['admin', 'lock', '--help']):\n"
         "    assert CliRunner().invoke(peloton, words).exit_code == 0\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
@@ -226,11 +228,15 @@ def completions(line: str, address: str) -> list[str]:
     return [entry.partition(",")[2] for entry in result.stdout.split()]
 
 
-def test_pool_paths_are_completed(api: FakeApi) -> None:
+POOL_LINES = ["job create /d", "job stateless create /d", "job stateless replace JOB pyproject.toml 1 /d"]
+
+
+@pytest.mark.parametrize("line", POOL_LINES)
+def test_pool_paths_are_completed(api: FakeApi, line: str) -> None:
     """The shell offers the paths that the API knows."""
     pools = [respool_pb2.ResourcePoolInfo(path=respool_pb2.ResourcePoolPath(value=path)) for path in ("/dev", "/eng")]
     api.answers["respools.Query"] = [respool_pb2.QueryResponse(resourcePools=pools)]
-    assert completions("peloton job create /d", api.address) == ["/dev"]
+    assert completions(f"peloton {line}", api.address) == ["/dev"]
 
 
 def test_completion_is_silent_without_an_api() -> None:

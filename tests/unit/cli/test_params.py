@@ -1,14 +1,18 @@
 """Ranges, labels, states and durations as a person types them."""
 
+from contextlib import suppress
 from typing import Any
 
 import click
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cli.host import HOST_STATES
 from cli.job_query import JOB_STATES
 from cli.logs import with_long_options
-from cli.params import DURATION, INSTANCE_MAX, LABELS, POOL_PATH, RANGE, WORDS
+from cli.params import COUNT, COUNT_MAX, DURATION, INSTANCE_MAX, LABEL, LABELS, POOL_PATH, RANGE, WORDS
+from cli.service_words import create_words, place_words, rollback_words
 
 JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 
@@ -17,6 +21,8 @@ GOOD = {
     "from the first": (RANGE, ":7", (0, 7)),
     "to the last": (RANGE, "3:", (3, INSTANCE_MAX)),
     "all": (RANGE, ":", (0, 2147483647)),
+    "label of a watch": (LABEL, "stage:a=b", ("stage", "a=b")),
+    "label of a watch, as elsewhere": (LABEL, "stage=test", ("stage", "test")),
     "no label": (LABELS, "", ()),
     "one label": (LABELS, "k=v", (("k", "v"),)),
     "labels": (LABELS, "k=v, k2=v2", (("k", "v"), ("k2", "v2"))),
@@ -48,6 +54,10 @@ BAD = {
     "huge range": (RANGE, "0:2147483648", "'0:2147483648' goes beyond 2147483647"),
     "label without equals": (LABELS, "k", "Invalid label 'k', expected KEY=VALUE"),
     "label with two": (LABELS, "k=v=w", "Invalid label 'k=v=w', expected KEY=VALUE"),
+    "label of a watch without a key": (LABEL, ":v", "Invalid label ':v', expected KEY:VALUE"),
+    "label of a watch without a mark": (LABEL, "kv", "Invalid label 'kv', expected KEY:VALUE"),
+    "negative count": (COUNT, "-1", "expected a whole number, 0 or more, got '-1'"),
+    "large count": (COUNT, "4294967296", "4294967296 goes beyond 4294967295"),
     "unknown state": (HOST_STATES, "SLEEPY", "invalid state 'SLEEPY', expected one of UP, DRAINING, DRAINED, DOWN"),
     "duration": (DURATION, "soon", "expected a duration like 20s, 1m30s or 500ms, got 'soon'"),
     "no time": (DURATION, "0s", "must be more than 0"),
@@ -88,3 +98,64 @@ def test_states_are_completed_behind_a_comma() -> None:
     command = click.Command("query", params=[click.Option(["-s"], type=JOB_STATES)])
     found = JOB_STATES.shell_complete(click.Context(command), command.params[0], "RUNNING,KIL")
     assert [item.value for item in found] == ["RUNNING,KILLED", "RUNNING,KILLING"]
+
+
+@given(st.integers(-(2**40), 2**40))
+def test_counts_are_what_the_wire_can_say(number: int) -> None:
+    """Every number of 32 bits is taken as it is, every other one refused."""
+    if 0 <= number <= COUNT_MAX:
+        assert number == COUNT.convert(str(number), None, None)
+    else:
+        with pytest.raises(click.BadParameter):
+            COUNT.convert(str(number), None, None)
+
+
+@given(st.text())
+def test_any_text_is_a_value_or_refused(text: str) -> None:
+    """No text breaks the reading of a count or of a label, and what is read says what was written."""
+    with suppress(click.BadParameter):
+        count = COUNT.convert(text, None, None)
+        assert text.lstrip("0") == str(count or "")
+    with suppress(click.BadParameter):
+        key, value = LABEL.convert(text, None, None)
+        assert key
+        assert key in text
+        assert value in text
+
+
+PLAIN = st.text(st.characters(blacklist_characters=":=", blacklist_categories=["Cs", "Z", "C"]), min_size=1)
+
+
+@given(PLAIN, PLAIN, st.sampled_from(":="))
+def test_labels_of_a_watch_come_apart_again(key: str, value: str, mark: str) -> None:
+    """Key and value are found on both sides of either mark."""
+    assert (key, value) == LABEL.convert(f"{key}{mark}{value}", None, None)
+
+
+WORD = click.Context(click.Command("replace"))
+VERSIONS = st.tuples(*[st.integers(0, 999)] * 3).map(lambda numbers: "-".join(map(str, numbers)))
+POOLS = st.lists(st.sampled_from(["a", "b-1", "1"]), min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
+
+
+@given(st.none() | POOLS, st.none() | VERSIONS, st.booleans())
+def test_pool_and_version_are_told_apart(pool: str | None, version: str | None, turned: bool) -> None:
+    """A path and an entity version may both be left out and stand in any order."""
+    words = [word for word in (pool, version) if word is not None]
+    found = place_words(WORD, click.Argument(["words"]), words[::-1] if turned else words)
+    assert (pool or "", version or "") == found
+
+
+@given(st.none() | st.integers(0, COUNT_MAX), st.none() | VERSIONS, st.booleans())
+def test_batch_size_and_version_are_told_apart(size: int | None, version: str | None, turned: bool) -> None:
+    """A batch size and an entity version may both be left out and stand in any order."""
+    words = [str(word) for word in (size, version) if word is not None]
+    found = rollback_words(WORD, click.Argument(["words"]), words[::-1] if turned else words)
+    assert (size, version or "") == found
+
+
+@given(st.none() | POOLS, st.none() | st.integers(0, COUNT_MAX))
+def test_pool_spec_and_batch_size_are_told_apart(pool: str | None, size: int | None) -> None:
+    """Of pool, file and batch size only the file must be there."""
+    words = [str(word) for word in (pool, __file__, size) if word is not None]
+    found = create_words(WORD, click.Argument(["words"], nargs=-1), words)
+    assert (pool or "", __file__, size or 0) == (found.pool, str(found.spec), found.batch_size)

@@ -56,6 +56,7 @@ def test_stages(type: UpdateType, pod: PodRecord | None, expected: Stage) -> Non
 
 
 def test_a_removed_instance_is_complete_when_it_is_gone() -> None:
+    """Until nothing is left of it, it is in progress."""
     one = update(removed={0})
     assert (Stage.COMPLETE, Stage.IN_PROGRESS) == (stage(one, 0, None), stage(one, 0, NEW))
 
@@ -71,6 +72,7 @@ def test_the_order_of_a_batch() -> None:
 
 
 def test_batch_zero_is_everything_at_once() -> None:
+    """A batch of zero has no bound."""
     step = next_step(update(updated=range(50)), service(50))
     assert 50 == len(step.change) == len(step.update.current)
 
@@ -90,6 +92,7 @@ def test_done_stays_done() -> None:
 
 
 def test_failures_under_the_limit_end_well() -> None:
+    """Fewer failed instances than allowed do not fail the update."""
     pods = service(3, 2) | {0: service_pod(0, 2, state=PodState.FAILED, failure_count=1)}
     spec = UpdateSpec(max_instance_attempts=1, max_failure_instances=2)
     step = next_step(update(spec, updated=range(3), current=range(3)), pods)
@@ -113,6 +116,7 @@ def test_too_many_failures(rollback: bool, state: UpdateState, rolls_back: bool,
 
 
 def test_a_paused_update_tracks_and_begins_nothing() -> None:
+    """What is in flight is sorted out, and no more goes."""
     pods = service(3) | {0: NEW}
     step = next_step(update(UpdateSpec(batch_size=1), updated=range(3), current={0}, state=PAUSED), pods)
     assert ({0}, (), PAUSED) == (step.update.done, step.change, step.update.state)

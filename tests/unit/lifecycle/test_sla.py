@@ -46,6 +46,7 @@ def test_what_took_it_down(reason: TerminationReason) -> None:
 
 
 def test_a_pod_that_does_not_exist() -> None:
+    """It has a class of its own."""
     assert Availability.INVALID is availability(None)
 
 

@@ -1,0 +1,75 @@
+"""``peloton admin``: lock parts of the API, for the time of an operation on the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import Group
+from cli.errors import Failed
+from cli.output import as_json
+from cli.settings import Settings, pass_settings
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+
+COMPONENTS = click.Choice(["GoalStateEngine", "Read", "Write", "Kill", "Launch"], case_sensitive=False)
+components_argument = click.argument("components", metavar="COMPONENT...", nargs=-1, required=True, type=COMPONENTS)
+
+
+@click.group(cls=Group)
+def admin() -> None:
+    """Lock parts of Peloton and unlock them.
+
+    COMPONENT is one or more of GoalStateEngine, Read, Write, Kill, Launch.
+    """
+
+
+@admin.command()
+@components_argument
+@pass_settings
+def lock(settings: Settings, components: Sequence[str]) -> None:
+    """Lock components: their calls are refused until they are unlocked.
+
+    \b
+    Example:
+      peloton admin lock Write Kill
+    """
+    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+
+    request = svc.LockdownRequest(components=map(svc.Component.Value, components))
+    print_result(settings, settings.client.admin.Lockdown(request), "lock")
+
+
+@admin.command()
+@components_argument
+@pass_settings
+def unlock(settings: Settings, components: Sequence[str]) -> None:
+    """Unlock components.
+
+    \b
+    Example:
+      peloton admin unlock Write Kill
+    """
+    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+
+    request = svc.RemoveLockdownRequest(components=map(svc.Component.Value, components))
+    print_result(settings, settings.client.admin.RemoveLockdown(request), "unlock")
+
+
+def print_result(settings: Settings, response: svc.LockdownResponse | svc.RemoveLockdownResponse, act: str) -> None:
+    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+
+    if settings.json:
+        click.echo(as_json(response))
+    else:
+        for component in response.successes:
+            click.echo(f"{act} on {svc.Component.Name(component)} succeeded")
+    failures = [
+        f"{act} on {svc.Component.Name(failure.component)} failed due to: {failure.FailureMessage}"
+        for failure in response.failures
+    ]
+    if failures:
+        raise Failed("; ".join(failures))

@@ -1,0 +1,220 @@
+"""``peloton watch``: changes of services and their pods, as they happen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import INTERRUPTED, Group
+from cli.errors import Failed
+from cli.output import as_json_line, print_json_or
+from cli.params import LABEL, Label
+from cli.rollout import job_state_name, known_counts, of_update
+from cli.settings import Settings, pass_settings
+from cli.watch import AWAY_CODES, WatchPace
+
+if TYPE_CHECKING:
+    import grpc
+
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.pod import pod_pb2
+    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+
+CANCEL_TIMEOUT_S = 2.0
+OVERFLOW = "event overflow"
+labels_option = click.option("--labels", "labels", type=LABEL, multiple=True,
+                             help="All of these labels, as KEY:VALUE. Repeatable.")  # fmt: skip
+
+
+@click.group(cls=Group)
+def watch() -> None:
+    """Print changes of services and their pods as they happen.
+
+    A line for each change, or with --json an object; what has not changed is not printed. A watch that was cut off,
+    because it was too slow or the API was away, goes on where it was. Ctrl-C ends it.
+    """
+
+
+@watch.command()
+@click.argument("job_ids", metavar="[JOB]...", nargs=-1)
+@labels_option
+@pass_settings
+def job(settings: Settings, job_ids: Sequence[str], labels: Sequence[Label]) -> None:
+    """Print changes of these services, or of all.
+
+    \b
+    Examples:
+      peloton watch job
+      peloton watch job JOB --labels stage:test
+    """
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+
+    request = svc.WatchRequest()
+    wanted = request.stateless_job_filter
+    wanted.SetInParent()
+    wanted.job_ids.extend(peloton_pb2.JobID(value=job_id) for job_id in job_ids)
+    wanted.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    print_changes(settings, request)
+
+
+@watch.command()
+@click.argument("job_id", metavar="[JOB]", default="")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@labels_option
+@pass_settings
+def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[Label]) -> None:
+    """Print changes of the pods of a service, of these pods of it, or of all pods of services.
+
+    \b
+    Examples:
+      peloton watch pod JOB
+      peloton watch pod JOB JOB-0 JOB-1
+    """
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+
+    request = svc.WatchRequest()
+    wanted = request.pod_filter
+    wanted.SetInParent()
+    if job_id:
+        wanted.job_id.value = job_id
+    wanted.pod_names.extend(peloton_pb2.PodName(value=name) for name in names)
+    wanted.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    print_changes(settings, request)
+
+
+@watch.command()
+@click.argument("watch_id", metavar="ID")
+@pass_settings
+def cancel(settings: Settings, watch_id: str) -> None:
+    """End a watch of somebody else by its ID, which that printed when it began."""
+    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+
+    response = settings.client.watches.Cancel(svc.CancelRequest(watch_id=watch_id), timeout=settings.timeout)
+    print_json_or(settings, response, f"Watch {watch_id} cancelled")
+
+
+def print_changes(settings: Settings, request: svc.WatchRequest, pace: WatchPace | None = None) -> None:
+    stream = Changes(settings, request, pace or WatchPace())
+    try:
+        for message in stream.messages():
+            for line in [as_json_line(message)] if settings.json else change_lines(message):
+                click.echo(line)
+    except KeyboardInterrupt:
+        stream.cancel()
+        click.echo(err=True)
+        sys.exit(INTERRUPTED)
+
+
+@dataclass
+class Changes:
+    """A watch that begins again where it was cut off."""
+
+    settings: Settings
+    request: svc.WatchRequest
+    pace: WatchPace
+    say: Callable[[str], None] = lambda text: click.echo(text, err=True)
+    watch_id: str = ""
+
+    def messages(self) -> Iterator[svc.WatchResponse]:
+        """Ends only by an error: of the first attempt whatever it is, later what no waiting helps against."""
+        import grpc
+
+        wait_s, away_since, reason = self.pace.interval_s, None, ""
+        while True:
+            try:
+                for message in self.settings.client.watches.Watch(self.request):
+                    if reason:
+                        self.say(self.resumed_text(message))
+                    wait_s, away_since, reason = self.pace.interval_s, None, ""
+                    self.note(message)
+                    yield message
+                raise Failed("the API ended the watch without a reason")
+            except grpc.RpcError as error:
+                if not self.watch_id or not may_resume(error):  # type: ignore[arg-type]
+                    raise
+                now = self.pace.clock()
+                away_since = now if away_since is None else away_since
+                if now - away_since > self.pace.away_s_max:
+                    raise
+                if not reason:
+                    reason = f"{error.details()} ({error.code().name})"
+                    self.say(f"the watch was cut off: {reason}; resuming after revision {self.request.start_revision}")
+            self.pace.sleep(wait_s)
+            wait_s = min(2 * wait_s, self.pace.retry_s_max)
+
+    def note(self, message: svc.WatchResponse) -> None:
+        if message.watch_id:
+            self.watch_id = message.watch_id
+            self.say(f"watch {message.watch_id}")
+        self.request.start_revision = max(self.request.start_revision, message.revision)
+
+    def resumed_text(self, message: svc.WatchResponse) -> str:
+        if not self.request.start_revision:  # an API that does not count, as the original's
+            return "the watch goes on; what changed in between is not known"
+        return "the watch goes on where it was"
+
+    def cancel(self) -> None:
+        """The API would notice by itself that nobody reads, later."""
+        import grpc
+
+        from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+
+        if not self.watch_id:
+            return
+        try:
+            request = svc.CancelRequest(watch_id=self.watch_id)
+            self.settings.client.watches.Cancel(request, timeout=CANCEL_TIMEOUT_S)
+        except grpc.RpcError:
+            return  # closing the connection ends it too
+
+
+def may_resume(error: grpc.Call) -> bool:
+    code, details = error.code().name, error.details() or ""
+    return code in AWAY_CODES or (code == "ABORTED" and OVERFLOW in details)
+
+
+def change_lines(message: svc.WatchResponse) -> Iterator[str]:
+    revision = message.revision
+    for job in message.stateless_jobs:
+        yield f"{revision} job {job_text(job)}"
+    for pod in message.pods:
+        yield f"{revision} pod {pod_text(pod)}"
+    for job_id in message.stateless_jobs_not_found:
+        yield f"{revision} job {job_id.value} is gone"
+    for name in message.pods_not_found:
+        yield f"{revision} pod {name.value} is gone"
+
+
+def job_text(job: stateless_pb2.JobSummary) -> str:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+
+    status = job.status
+    parts = [f"{job.job_id.value} {job.name} {job_state_name(status.state)} {status.version.value}"]
+    if status.workflow_status.state:
+        update = of_update(stateless_pb2.JobInfo(job_id=job.job_id, status=status))
+        parts.append(f"{update.act} {update.state} {update.counts_text}")
+    parts.append(", ".join(f"{count} {state}" for state, count in known_counts(status.pod_stats).items()))
+    return "; ".join(filter(None, parts))
+
+
+def pod_text(pod: pod_pb2.PodSummary) -> str:
+    from peloton.api.v1alpha.pod import pod_pb2
+
+    status = pod.status
+    health = {container.healthy.state for container in status.containers_status}
+    words = [
+        pod.pod_name.value,
+        pod_pb2.PodState.Name(status.state).removeprefix("POD_STATE_"),
+        *(pod_pb2.HealthState.Name(state).removeprefix("HEALTH_STATE_") for state in sorted(health) if state > 1),
+        f"run {status.pod_id.value.rpartition('-')[2]}" if status.pod_id.value else "",
+        f"version {status.version.value}" if status.version.value else "",
+        f"on {status.host}" if status.host else "",
+    ]
+    text = " ".join(filter(None, words))
+    return f"{text}: {' '.join(status.message.split())}" if status.message else text

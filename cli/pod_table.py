@@ -1,0 +1,70 @@
+"""Pods of v1alpha as a table, a row for each container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cli.output import print_table
+from cli.params import InstanceRange
+from cli.times import clock_text, parse_time
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha.pod import pod_pb2
+
+HEADER = (
+    "Pod ID", "Name", "State", "Container Name", "Container State", "Healthy", "Start Time", "Run Time", "Host",
+    "Message", "Reason", "Termination Status",
+)  # fmt: skip
+Named = tuple[str, "pod_pb2.PodStatus"]
+
+
+def range_message(instances: InstanceRange) -> pod_pb2.InstanceIDRange:
+    """As requests have it, without its end."""
+    from peloton.api.v1alpha.pod import pod_pb2
+
+    return pod_pb2.InstanceIDRange(**{"from": instances[0]}, to=instances[1])
+
+
+def print_pods(pods: Iterable[Named]) -> bool:
+    """Whether there were any."""
+    rows = [row for name, status in pods for row in pod_rows(name, status)]
+    if rows:
+        print_table(HEADER, rows)
+    return bool(rows)
+
+
+def pod_rows(name: str, status: pod_pb2.PodStatus) -> Iterator[tuple[object, ...]]:
+    from peloton.api.v1alpha.pod import pod_pb2
+
+    state = pod_pb2.PodState.Name(status.state).removeprefix("POD_STATE_")
+    containers = [*status.init_containers_status, *status.containers_status] or [pod_pb2.ContainerStatus()]
+    for container in containers:
+        begin, end = container.start_time or status.start_time, container.completion_time or status.completion_time
+        start = parse_time(begin)
+        stop = parse_time(end) or datetime.now(UTC)
+        health = pod_pb2.HealthState.Name(container.healthy.state).removeprefix("HEALTH_STATE_")
+        container_state = pod_pb2.ContainerState.Name(container.state).removeprefix("CONTAINER_STATE_")
+        yield (
+            status.pod_id.value,
+            name,
+            state,
+            container.name,
+            "" if container_state == "INVALID" else container_state,
+            "" if health == "INVALID" else health,
+            f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
+            clock_text((stop - start).total_seconds()) if start else "",
+            status.host,
+            container.message or status.message,
+            container.reason or status.reason,
+            termination_text(container.terminationStatus),
+        )
+
+
+def termination_text(status: pod_pb2.TerminationStatus) -> str:
+    from cli.task import termination_words
+    from peloton.api.v1alpha.pod import pod_pb2
+
+    name = pod_pb2.TerminationStatus.Reason.Name(status.reason) if status.reason else ""
+    return termination_words(name, status.exit_code, status.signal)

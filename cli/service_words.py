@@ -1,0 +1,114 @@
+"""Arguments and options that several commands of services share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from cli.params import COUNT, POOL_PATH, RANGE
+
+SPEC_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class PoolOrOther(click.ParamType[str]):
+    """A word that may be the path of a pool; those are completed, and files."""
+
+    name = "WORD"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        pools = POOL_PATH.shell_complete(ctx, param, incomplete) if incomplete.startswith("/") else []
+        return pools or [CompletionItem(incomplete, type="file")]
+
+
+class CreateWords(NamedTuple):
+    pool: str  # empty: the one that the spec names
+    spec: Path
+    batch_size: int
+
+
+def create_words(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> CreateWords:
+    """``[RESPOOL] SPEC [BATCH-SIZE]``: told apart by their number, and a batch size is a number."""
+    rest = list(words)
+    batch_size = COUNT.convert(rest.pop(), param, ctx) if len(rest) > 1 and is_number(rest[-1]) else 0
+    if len(rest) not in (1, 2):
+        raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
+    spec: Path = SPEC_FILE.convert(rest.pop(), param, ctx)
+    return CreateWords(POOL_PATH.convert(rest[0], param, ctx) if rest else "", spec, batch_size)
+
+
+class PlaceWords(NamedTuple):
+    pool: str  # empty: the one that the spec names, or else the job's
+    version: str  # empty: the current one
+
+
+def place_words(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> PlaceWords:
+    """``[RESPOOL] [ENTITY-VERSION]``: a path begins with a slash."""
+    pools = [POOL_PATH.convert(word, param, ctx) for word in words if word.startswith("/")]
+    versions = [word for word in words if not word.startswith("/")]
+    if len(pools) > 1 or len(versions) > 1:
+        raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
+    return PlaceWords(pools[0] if pools else "", versions[0] if versions else "")
+
+
+class RollbackWords(NamedTuple):
+    batch_size: int | None
+    version: str  # empty: the one before the current one
+
+
+def rollback_words(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> RollbackWords:
+    """``[BATCH-SIZE] [ENTITY-VERSION]``: a batch size is a number, and an entity version is not."""
+    sizes = [COUNT.convert(word, param, ctx) for word in words if is_number(word)]
+    versions = [word for word in words if not is_number(word)]
+    if len(sizes) > 1 or len(versions) > 1:
+        raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
+    return RollbackWords(sizes[0] if sizes else None, versions[0] if versions else "")
+
+
+def is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Several options as one decorator, in this order in the help."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def words_argument(metavar: str, callback: Callable[..., Any], required: bool = False) -> Callable[[Any], Any]:
+    return click.argument("words", metavar=metavar, nargs=-1, required=required, type=PoolOrOther(), callback=callback)
+
+
+job_argument = click.argument("job_id", metavar="JOB")
+spec_argument = click.argument("spec", type=SPEC_FILE)
+batch_size_argument = click.argument("batch_size", metavar="BATCH-SIZE", type=COUNT)
+version_argument = click.argument("version", metavar="[ENTITY-VERSION]", default="")
+watch_option = click.option("--watch", is_flag=True, help="Show progress until the end; exit code 0 only on success.")
+opaque_option = click.option("--opaque-data", "opaque", metavar="TEXT", help="A note to keep with the update.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+diff_option = click.option("--diff", is_flag=True, help="First show what would change; on a terminal, ask.")
+ranges_option = click.option("--range", "-r", "ranges", type=RANGE, multiple=True,
+                             help="Instances; all if absent. Repeatable.")  # fmt: skip
+
+# The names of these parameters are fields of v1alpha's CreateSpec and UpdateSpec.
+failure_options = together(
+    click.option("--maxInstanceRetries", "max_instance_retries", type=COUNT, default=0,
+                 show_default=True, help="Failures after which an instance counts as failed; 0: never."),
+    click.option("--maxTolerableInstanceFailures", "max_tolerable_instance_failures",
+                 type=COUNT, default=0, show_default=True,
+                 help="Failed instances at which the whole update fails; 0: never."),
+    click.option("--start-paused", is_flag=True, help="Begin nothing until it is resumed."),
+)  # fmt: skip
+placement_options = together(
+    click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on."),
+    click.option("--start-pods", is_flag=True, help="Start instances that were stopped."),
+)

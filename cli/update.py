@@ -1,0 +1,244 @@
+"""``peloton update``: updates of services by their ids, in the words of v0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.command import Command, Group
+from cli.errors import Failed
+from cli.output import as_json, print_json_or, print_table
+from cli.params import COUNT, POOL_PATH
+from cli.pools import pool_id_at
+from cli.rolling import STALE_VERSION, VERSION_ATTEMPTS_MAX
+from cli.service_words import SPEC_FILE, batch_size_argument, job_argument, opaque_option
+from cli.settings import Settings, pass_settings
+from peloton.model.update import UPDATE_TERMINAL
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.v0.update.svc import update_svc_pb2 as svc
+
+HEADER = ("Update-ID", "State", "NumberTasksCompleted", "NumberTasksFailed", "NumberTasksRemaining")
+DONE_WORDS = {"pause": "paused", "resume": "resumed", "abort": "aborted"}
+id_argument = click.argument("update_id", metavar="UPDATE-ID")
+
+
+@click.group(cls=Group)
+def update() -> None:
+    """Update services in the words of v0: an update has an id.
+
+    `peloton job stateless` does the same in the words of v1alpha, and more.
+    """
+
+
+@update.command()
+@job_argument
+@click.argument("config", type=SPEC_FILE)
+@batch_size_argument
+@click.argument("respool", metavar="[RESPOOL]", type=POOL_PATH, required=False)
+@click.option(
+    "--configuration-version",
+    "-c",
+    "wanted",
+    type=COUNT,
+    default="0",
+    show_default=True,
+    help="The configuration version that must be the current one; 0 takes whichever is.",
+)
+@click.option("--override", "-o", is_flag=True, help="Take the place of an update that is under way.")
+@click.option(
+    "--maxattempts",
+    "maxInstanceAttempts",
+    type=COUNT,
+    default="0",
+    show_default=True,
+    help="Failures after which an instance counts as failed; 0: never.",
+)
+@click.option(
+    "--maxfailureInstances",
+    "maxFailureInstances",
+    type=COUNT,
+    default="0",
+    show_default=True,
+    help="Failed instances at which the whole update fails; 0: never.",
+)
+@click.option(
+    "--rollbackOnFailure", "rollbackOnFailure", is_flag=True, help="When it fails, go back to the version before."
+)
+@click.option("--start-paused", "startPaused", is_flag=True, help="Begin nothing until it is resumed.")
+@click.option("--in-place", "inPlace", is_flag=True, help="Bring each instance back on the host that it was on.")
+@opaque_option
+@pass_settings
+def create(
+    settings: Settings, /, job_id: str, config: Path, batch_size: int, respool: str | None, wanted: int,
+    override: bool, opaque: str | None, **update_config: Any,
+) -> None:  # fmt: skip
+    """Give a service the configuration of the YAML file CONFIG, BATCH-SIZE instances at a time (0: all at once).
+
+    An update that is under way is not replaced without --override. The job stays in its pool if RESPOOL is absent.
+
+    \b
+    Example:
+      peloton update create JOB examples/services/web-v0.yaml 5 /tutorial --rollbackOnFailure
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.v0.update import update_pb2
+    from peloton.api.v0.update.svc import update_svc_pb2 as svc
+    from peloton.api.yaml_config import load_message
+
+    request = svc.CreateUpdateRequest(
+        jobId=peloton_pb2.JobID(value=job_id),
+        jobConfig=load_message(config, job_pb2.JobConfig),
+        updateConfig=update_pb2.UpdateConfig(batchSize=batch_size, **update_config),
+    )
+    if opaque is not None:
+        request.opaque_data.data = opaque
+    if respool:
+        request.jobConfig.respoolID.value = pool_id_at(settings.client, respool)
+    refuse_update_under_way(settings, job_id, override)
+    response = created(settings, request, wanted)
+    print_json_or(settings, response, f"Job update {response.updateID.value} created")
+
+
+def refuse_update_under_way(settings: Settings, job_id: str, override: bool) -> None:
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.update import update_pb2
+    from peloton.api.v0.update.svc import update_svc_pb2 as svc
+
+    request = svc.ListUpdatesRequest(jobID=peloton_pb2.JobID(value=job_id))
+    for info in settings.client.updates.ListUpdates(request).updateInfo:
+        if update_pb2.State.Name(info.status.state) in {"INVALID", *UPDATE_TERMINAL}:
+            continue
+        if not override:
+            raise Failed(
+                f"cannot create a new update as another update is already running: {info.updateId.value} "
+                f"(--override takes its place)"
+            )
+        click.echo(f"going to override existing update: {info.updateId.value}", err=True)
+
+
+def created(settings: Settings, request: svc.CreateUpdateRequest, wanted: int) -> svc.CreateUpdateResponse:
+    """Without a version the current one is read, again when somebody else was faster."""
+    import grpc
+
+    for attempt in range(1, VERSION_ATTEMPTS_MAX + 1):
+        current = current_job(settings, request.jobId.value)
+        version = current.runtime.configurationVersion
+        if wanted and wanted != version:
+            raise Failed(f"invalid input configuration version current {version} provided {wanted}")
+        request.jobConfig.changeLog.version = version
+        if not request.jobConfig.respoolID.value:
+            request.jobConfig.respoolID.CopyFrom(current.config.respoolID)
+        try:
+            return settings.client.updates.CreateUpdate(request)
+        except grpc.RpcError as error:
+            if wanted or STALE_VERSION not in (error.details() or "") or attempt == VERSION_ATTEMPTS_MAX:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def current_job(settings: Settings, job_id: str) -> job_pb2.JobInfo:
+    from cli.job import refuse_unknown_job
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    refuse_unknown_job(settings, response, "Unable to get job", job_id)
+    return response.jobInfo
+
+
+@update.command()
+@id_argument
+@pass_settings
+def get(settings: Settings, update_id: str) -> None:
+    """Show how far an update is. With --json all of it."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.update import update_pb2
+    from peloton.api.v0.update.svc import update_svc_pb2 as svc
+
+    response = settings.client.updates.GetUpdate(svc.GetUpdateRequest(updateId=peloton_pb2.UpdateID(value=update_id)))
+    info: update_pb2.UpdateInfo = response.updateInfo
+    print_updates(settings, response, [row_of(info.updateId.value, info.status)])
+
+
+@update.command("list")
+@job_argument
+@pass_settings
+def list_updates(settings: Settings, job_id: str) -> None:
+    """List the updates of a service, newest first."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.update.svc import update_svc_pb2 as svc
+
+    response = settings.client.updates.ListUpdates(svc.ListUpdatesRequest(jobID=peloton_pb2.JobID(value=job_id)))
+    print_updates(settings, response, [row_of(info.updateId.value, info.status) for info in response.updateInfo])
+
+
+@update.command()
+@id_argument
+@pass_settings
+def cache(settings: Settings, update_id: str) -> None:
+    """Show how far an update is, as it is being rolled out. With --json the instances by number."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.update import update_pb2
+    from peloton.api.v0.update.svc import update_svc_pb2 as svc
+
+    request = svc.GetUpdateCacheRequest(updateId=peloton_pb2.UpdateID(value=update_id))
+    response = settings.client.updates.GetUpdateCache(request)
+    done, failed = len(response.instancesDone), len(response.instancesFailed)
+    status = update_pb2.UpdateStatus(
+        state=response.state,
+        numTasksDone=done,
+        numTasksFailed=failed,
+        numTasksRemaining=len(response.instancesTotal) - done - failed,
+    )
+    print_updates(settings, response, [row_of(update_id, status)])
+
+
+def row_of(update_id: str, status: Any) -> tuple[object, ...]:
+    from peloton.api.v0.update import update_pb2
+
+    state = update_pb2.State.Name(status.state)
+    return update_id, state, status.numTasksDone, status.numTasksFailed, status.numTasksRemaining
+
+
+def print_updates(settings: Settings, response: Message, rows: Iterable[tuple[object, ...]]) -> None:
+    if settings.json:
+        click.echo(as_json(response))
+    elif found := list(rows):
+        print_table(HEADER, found)
+    else:
+        click.echo("No updates found")
+
+
+def steering_command(verb: str, text: str) -> click.Command:
+    @click.command(verb, cls=Command, help=text)
+    @id_argument
+    @opaque_option
+    @pass_settings
+    def command(settings: Settings, update_id: str, opaque: str | None) -> None:
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.update.svc import update_svc_pb2 as svc
+
+        name = f"{verb.capitalize()}Update"
+        request = getattr(svc, f"{name}Request")(updateId=peloton_pb2.UpdateID(value=update_id))
+        if opaque is not None:
+            request.opaque_data.data = opaque
+        response = getattr(settings.client.updates, name)(request)
+        print_json_or(settings, response, f"Update {update_id} {DONE_WORDS[verb]}")
+
+    return command
+
+
+for verb, text in {
+    "abort": "Abort an update: instances stay at the versions that they have.",
+    "pause": "Pause an update: instances in flight finish, no others begin.",
+    "resume": "Resume a paused update.",
+}.items():
+    update.add_command(steering_command(verb, text))

@@ -1,0 +1,84 @@
+"""Entity versions: what a write must name, read first when nobody gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from cli.errors import Failed
+from cli.settings import Settings
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+ATTEMPTS_MAX = 5
+STALE = "unexpected entity version"
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class Service:
+    """A job of v1alpha. ``job`` is read once, at its first use."""
+
+    settings: Settings
+    job_id: str
+
+    @property
+    def id(self) -> peloton_pb2.JobID:
+        from peloton.api.v1alpha import peloton_pb2
+
+        return peloton_pb2.JobID(value=self.job_id)
+
+    @cached_property
+    def job(self) -> svc.GetJobResponse:
+        return self.read()
+
+    def read(self, version: str = "") -> svc.GetJobResponse:
+        """As it is now, or, with its spec alone, as it was at ``version``."""
+        from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+        request = svc.GetJobRequest(job_id=self.id)
+        if version:
+            request.version.value = version
+        return self.settings.client.services.GetJob(request)
+
+    @property
+    def version(self) -> str:
+        """As of ``job``."""
+        version = self.job.job_info.status.version.value
+        if not version:
+            raise Failed(f"job {self.job_id} has no entity version")
+        return version
+
+    def write(self, version: str, call: Callable[[peloton_pb2.EntityVersion], Answer]) -> Answer:
+        """Calls with ``version``, or else with the current one: read again when somebody else was faster."""
+        import grpc
+
+        from peloton.api.v1alpha import peloton_pb2
+
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            wanted = version or self.version
+            try:
+                return call(peloton_pb2.EntityVersion(value=wanted))
+            except grpc.RpcError as error:
+                is_stale = error.code() is grpc.StatusCode.ABORTED and STALE in (error.details() or "")
+                if version or not is_stale or attempt == ATTEMPTS_MAX:
+                    raise
+                self.__dict__.pop("job", None)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def opaque_data(text: str | None) -> peloton_pb2.OpaqueData | None:
+    """None keeps what there is, an empty text clears it."""
+    from peloton.api.v1alpha import peloton_pb2
+
+    return None if text is None else peloton_pb2.OpaqueData(data=text)
+
+
+def config_version(version: str) -> int:
+    """The first part of an entity version; 0 when it is no such thing."""
+    first = version.partition("-")[0]
+    return int(first) if first.isascii() and first.isdigit() else 0

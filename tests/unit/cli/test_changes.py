@@ -1,0 +1,195 @@
+"""``peloton watch``: what is printed, how a watch that was cut off goes on, and how it ends."""
+
+import json
+from collections.abc import Callable
+
+import grpc
+import pytest
+
+from cli.changes import Changes
+from cli.settings import Settings
+from cli.watch import WatchPace
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.service_answers import JOB, version, workflow_status
+
+CANCELLED = (grpc.StatusCode.CANCELLED, "watch cancelled: task_1")
+OVERFLOW = (grpc.StatusCode.ABORTED, "event overflow: task_1")
+AWAY = (grpc.StatusCode.UNAVAILABLE, "api is not there")
+
+
+def begun(revision: int = 0) -> svc.WatchResponse:
+    return svc.WatchResponse(watch_id="task_1", revision=revision)
+
+
+def pod_change(revision: int, instance: int = 0, state: str = "RUNNING") -> svc.WatchResponse:
+    pod = pod_pb2.PodSummary(pod_name=peloton_pb2.PodName(value=f"{JOB}-{instance}"))
+    pod.status.state = pod_pb2.PodState.Value(f"POD_STATE_{state}")
+    pod.status.pod_id.value = f"{JOB}-{instance}-2"
+    pod.status.host, pod.status.message = "host-1", "Command\nexited"
+    pod.status.version.CopyFrom(version("3-0-0"))
+    pod.status.containers_status.add().healthy.state = pod_pb2.HEALTH_STATE_HEALTHY
+    return svc.WatchResponse(revision=revision, pods=[pod])
+
+
+def job_change(revision: int) -> svc.WatchResponse:
+    job = stateless_pb2.JobSummary(job_id=peloton_pb2.JobID(value=JOB), name="web")
+    job.status.state = stateless_pb2.JOB_STATE_RUNNING
+    job.status.version.CopyFrom(version("2-1-2"))
+    job.status.pod_stats.update({"POD_STATE_RUNNING": 2, "POD_STATE_PENDING": 1})
+    job.status.workflow_status.CopyFrom(workflow_status("ROLLING_FORWARD", done=1, current=(1,)))
+    return svc.WatchResponse(revision=revision, stateless_jobs=[job])
+
+
+def test_changes_of_jobs(run: Run, api: FakeApi) -> None:
+    """A line for each change of a job that passes the filter; the id of the watch goes to standard error."""
+    gone = svc.WatchResponse(revision=9, stateless_jobs_not_found=[peloton_pb2.JobID(value=JOB)])
+    api.answers["watches.Watch"] = [[begun(), job_change(7), gone, CANCELLED]]
+    result = run(f"watch job {JOB} --labels stage:test --labels a=b")
+    assert (
+        f"7 job {JOB} web RUNNING 2-1-2; UPDATE ROLLING_FORWARD 1/3 done, 1 in flight; 1 PENDING, 2 RUNNING\n"
+        f"9 job {JOB} is gone\n"
+    ) == result.stdout
+    assert (1, "watch task_1\nwatch cancelled: task_1 (CANCELLED)\n") == (result.exit_code, result.stderr)
+    wanted = api.requests("watches.Watch")[0]
+    assert ([JOB], [("stage", "test"), ("a", "b")], False) == (
+        [job.value for job in wanted.stateless_job_filter.job_ids],
+        [(label.key, label.value) for label in wanted.stateless_job_filter.labels], wanted.HasField("pod_filter"),
+    )  # fmt: skip
+
+
+def test_changes_of_pods(run: Run, api: FakeApi) -> None:
+    """A line for each change of a pod."""
+    gone = svc.WatchResponse(revision=9, pods_not_found=[peloton_pb2.PodName(value=f"{JOB}-1")])
+    api.answers["watches.Watch"] = [[begun(), pod_change(7), gone, CANCELLED]]
+    result = run(f"watch pod {JOB} {JOB}-0 {JOB}-1")
+    assert (
+        f"7 pod {JOB}-0 RUNNING HEALTHY run 2 version 3-0-0 on host-1: Command exited\n9 pod {JOB}-1 is gone\n"
+    ) == result.stdout
+    wanted = api.requests("watches.Watch")[0].pod_filter
+    assert (JOB, [f"{JOB}-0", f"{JOB}-1"]) == (wanted.job_id.value, [name.value for name in wanted.pod_names])
+
+
+@pytest.mark.parametrize(("what", "field"), [("job", "stateless_job_filter"), ("pod", "pod_filter")])
+def test_all_may_be_watched(run: Run, api: FakeApi, what: str, field: str) -> None:
+    """Without words an empty filter of the kind is sent; the stream has no deadline."""
+    api.answers["watches.Watch"] = [[begun(), CANCELLED]]
+    run(f"--timeout 20s watch {what}")
+    call = api.calls[0]
+    assert (True, True) == (call.request.HasField(field), call.time_left_s is None or call.time_left_s > 10**6)
+
+
+def test_json_lines(run: Run, api: FakeApi) -> None:
+    """With --json each message is a line, the first one with the id too."""
+    api.answers["watches.Watch"] = [[begun(5), pod_change(7), CANCELLED]]
+    lines = [json.loads(line) for line in run("watch pod --json").stdout.splitlines()]
+    assert [("task_1", "5"), (None, "7")] == [(line.get("watch_id"), line["revision"]) for line in lines]
+
+
+REFUSALS = {
+    "refused": (grpc.StatusCode.RESOURCE_EXHAUSTED, "max client reached", "max client reached (RESOURCE_EXHAUSTED)"),
+    "away": (*AWAY, "api is not there (UNAVAILABLE at {address}, try again)"),
+}
+
+
+@pytest.mark.parametrize(("code", "details", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_a_watch_that_does_not_begin(
+    run: Run, api: FakeApi, code: grpc.StatusCode, details: str, expected: str
+) -> None:
+    """Nothing is resumed that has not begun."""
+    api.answers["watches.Watch"] = [(code, details)]
+    result = run("watch job")
+    assert (1, expected.format(address=api.address) + "\n", 1) == (result.exit_code, result.stderr, len(api.calls))
+
+
+def watched(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
+    """Revisions, what was said and how long was slept, until an error ends the watch."""
+    said: list[str] = []
+    slept: list[float] = []
+    pace = WatchPace(sleep=slept.append, clock=lambda: sum(slept))
+    settings = Settings(address=api.address)
+    stream = Changes(settings, svc.WatchRequest(), pace, said.append)
+    seen: list[svc.WatchResponse] = []
+    try:
+        seen.extend(stream.messages())
+    except grpc.RpcError as error:
+        said.append(error.details() or "")
+    finally:
+        settings.close()
+    return [message.revision for message in seen], said, slept
+
+
+@pytest.mark.parametrize("end", [OVERFLOW, AWAY])
+def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
+    """After an overflow or an outage the watch is resumed from the last revision, which is said; nothing is lost."""
+    streams = [[begun(5), pod_change(7), end], end, [begun(7), pod_change(8), CANCELLED]]
+    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    revisions, said, slept = watched(api)
+    assert [5, 7, 7, 8] == revisions
+    assert [0, 7, 7] == [request.start_revision for request in api.requests("watches.Watch")]
+    cut = f"the watch was cut off: {end[1]} ({end[0].name}); resuming after revision 7"
+    assert ["watch task_1", cut, "the watch goes on where it was", "watch task_1", CANCELLED[1]] == said
+    assert [0.5, 1.0] == slept
+
+
+def test_an_api_that_does_not_count_revisions(api: FakeApi) -> None:
+    """Where there are no revisions it is said that something may be missing."""
+    streams = [[begun(), OVERFLOW], [begun(), CANCELLED]]
+    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    assert "the watch goes on; what changed in between is not known" in watched(api)[1]
+
+
+TOO_OLD = (grpc.StatusCode.OUT_OF_RANGE, "revision 7 is too old to resume from: changes from 100 on are kept")
+
+
+@pytest.mark.parametrize("end", [TOO_OLD, (grpc.StatusCode.ABORTED, "something else"), CANCELLED])
+def test_what_no_waiting_helps_against(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
+    """Every other end is final, and its text is shown as it is."""
+    streams = [[begun(7), OVERFLOW], end]
+    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    assert end[1] == watched(api)[1][-1]
+    assert 2 == len(api.calls)
+
+
+def test_an_endless_outage(api: FakeApi) -> None:
+    """After two minutes without an answer the watch is given up."""
+    api.answers["watches.Watch"] = [[begun(7), AWAY], AWAY]
+    _, said, slept = watched(api)
+    assert (AWAY[1], True) == (said[-1], 120 < sum(slept) < 130)
+
+
+def test_ctrl_c_cancels_the_watch(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends the watch here and there, with the exit code of an interruption."""
+
+    def interrupted(_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.changes.change_lines", interrupted)
+    api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
+    api.answers["watches.Cancel"] = [svc.CancelResponse()]
+    assert 130 == run("watch job").exit_code
+    assert ["task_1"] == [request.watch_id for request in api.requests("watches.Cancel")]
+
+
+def test_ctrl_c_when_the_watch_is_gone_already(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that the API has forgotten needs no cancelling."""
+    interrupted: Callable[[object], list[str]] = lambda _: (_ for _ in ()).throw(KeyboardInterrupt)  # noqa: E731
+    monkeypatch.setattr("cli.changes.change_lines", interrupted)
+    api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
+    api.answers["watches.Cancel"] = [(grpc.StatusCode.NOT_FOUND, "invalid watch id")]
+    result = run("watch job")
+    assert (130, "watch task_1\n\n") == (result.exit_code, result.stderr)
+
+
+def test_cancel(run: Run, api: FakeApi) -> None:
+    """A watch is ended by its id; an unknown one is named by the API."""
+    unknown = (grpc.StatusCode.NOT_FOUND, "watch_id task_2 not exist for task watch client")
+    api.answers["watches.Cancel"] = [svc.CancelResponse(), svc.CancelResponse(), unknown]
+    assert "Watch task_1 cancelled\n" == run("watch cancel task_1").stdout
+    assert "{}\n" == run("watch cancel task_1 --json").stdout
+    result = run("watch cancel task_2")
+    assert (1, f"{unknown[1]} (NOT_FOUND)\n") == (result.exit_code, result.stderr)

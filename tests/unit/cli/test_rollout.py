@@ -1,0 +1,320 @@
+"""The live view of a rollout: what is shown, what it waits for, and how it ends."""
+
+import io
+import itertools
+import json
+from collections.abc import Callable
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from cli.errors import Failed
+from cli.rollout import Rollout, UpdateFollower, as_ranges, bar_parts, instances_text, of_goal, of_update
+from cli.rollout_watch import watch_rollout
+from cli.watch import WatchPace
+from peloton.api.client import Client
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.model.job import JobState
+from peloton.model.update import UPDATE_TERMINAL, UpdateState
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.service_answers import JOB, job_answer, pool_answer, replaced, version, workflow_status
+
+NOT_OFFERED = (grpc.StatusCode.UNIMPLEMENTED, "no such service")
+AWAY = (grpc.StatusCode.UNAVAILABLE, "resmgr is not there")
+
+# What is shown.
+
+Counts = st.integers(0, 200)
+
+
+@given(done=Counts, failed=Counts, current=Counts, rest=Counts, width=st.integers(4, 80))
+def test_a_bar_has_its_width_and_tells_no_lies(done: int, failed: int, current: int, rest: int, width: int) -> None:
+    """Parts add up to the width; nothing is drawn that is not there, failures are seen, and what is full is done."""
+    total = done + failed + current + rest
+    parts = bar_parts(Rollout("UPDATE", "ROLLING_FORWARD", total, done, failed, current), width)
+    assert width == sum(parts)
+    assert all(part >= 0 for part in parts)
+    assert all(not part for part, count in zip(parts[:3], (done, failed, current), strict=True) if not count)
+    assert not failed or parts[1]
+    assert parts[0] < width or not failed + current + rest
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_ranges_hold_exactly_the_instances(instances: set[int]) -> None:
+    """Ranges with both ends are the instances again, in order and as few as can be."""
+    ranges = list(as_ranges(sorted(instances)))
+    assert sorted(instances) == [i for start, stop in ranges for i in range(start, stop + 1)]
+    assert all(before[1] + 1 < after[0] for before, after in itertools.pairwise(ranges))
+
+
+@given(
+    state=st.sampled_from(list(UpdateState)),
+    done=Counts,
+    failed=Counts,
+    rest=Counts,
+    current=st.sets(st.integers(0, 500), max_size=20),
+)
+def test_counts_of_an_update_are_those_of_the_wire(
+    state: UpdateState, done: int, failed: int, rest: int, current: set[int]
+) -> None:
+    """Total is done, failed and remaining together; the exit code is there in an end only, and 0 for success only."""
+    status = workflow_status(str(state), done=done, failed=failed, total=done + failed + rest)
+    status.instances_current.extend(sorted(current))
+    seen = of_update(job_answer(update=status).job_info)
+    assert (done + failed + rest, done, failed, len(current)) == (
+        seen.total_count, seen.done_count, seen.failed_count, seen.current_count,
+    )  # fmt: skip
+    assert (state in UPDATE_TERMINAL, state is UpdateState.SUCCEEDED) == (
+        seen.exit_code is not None, seen.exit_code == 0,
+    )  # fmt: skip
+
+
+def test_instances_are_named_in_short() -> None:
+    """A few ranges, and how many more."""
+    assert ["instance 3", "instances 3-5", "instances 0, 2, 4 and 3 more"] == [
+        instances_text(instances) for instances in ([3], [3, 4, 5], [0, 2, 4, 6, 7, 9])
+    ]
+
+
+def test_a_line_tells_all() -> None:
+    """Act, state, counts, pods by version and state, and what it waits for."""
+    status = workflow_status("ROLLING_FORWARD", done=1, failed=1, current=(2, 3), total=5)
+    pods = {"10-0-0": {"RUNNING": 1, "STARTING": 2, "KILLED": 0}, "9-0-0": {"RUNNING": 3}}
+    expected = (
+        "UPDATE ROLLING_FORWARD 1/5 done, 1 failed, 2 in flight; version 9-0-0: 3 RUNNING; "
+        "version 10-0-0: 2 STARTING, 1 RUNNING; waits for instance 2 to run and be healthy and for instance 3 to end"
+    )
+    assert expected == of_update(job_answer(update=status, pods=pods).job_info).line
+
+
+def test_pods_without_versions() -> None:
+    """An API that does not count by version is read all the same."""
+    answer = job_answer(update=workflow_status("PAUSED"))
+    answer.job_info.status.pod_stats.update({"POD_STATE_RUNNING": 3, "POD_STATE_LOST": 0})
+    seen = of_update(answer.job_info)
+    assert (["pods: 3 RUNNING"], f"somebody to resume it: peloton job stateless resume {JOB}") == (
+        seen.pod_lines, seen.waiting_for,
+    )  # fmt: skip
+
+
+GOALS = {
+    "starting": (JobState.RUNNING, "PENDING", "RUNNING", {"RUNNING": 1, "PENDING": 2}, (1, 2, None)),
+    "started": (JobState.RUNNING, "RUNNING", "RUNNING", {"RUNNING": 3}, (3, 0, 0)),
+    "start was taken back": (JobState.RUNNING, "KILLING", "KILLED", {"RUNNING": 1}, (1, 2, 1)),
+    "stopping": (JobState.KILLED, "KILLING", "KILLED", {"KILLED": 1, "KILLING": 2}, (1, 2, None)),
+    "stopped": (JobState.KILLED, "KILLED", "KILLED", {"KILLED": 2, "FAILED": 1}, (3, 0, 0)),
+    "stop was taken back": (JobState.KILLED, "PENDING", "RUNNING", {"KILLED": 1, "PENDING": 2}, (1, 2, 1)),
+}
+
+
+@pytest.mark.parametrize(("goal", "state", "wanted", "pods", "expected"), GOALS.values(), ids=GOALS.keys())
+def test_starts_and_stops(
+    goal: JobState, state: str, wanted: str, pods: dict[str, int], expected: tuple[int, int, int | None]
+) -> None:
+    """A start is done when all run, a stop when the job has ended, and neither when the goal is another by now."""
+    seen = of_goal(job_answer(state=state, goal=wanted, pods={"1-0-0": pods}).job_info, goal)
+    assert expected == (seen.done_count, seen.current_count, seen.exit_code)
+
+
+# Following one update.
+
+
+def test_a_newer_update_ends_the_watching() -> None:
+    """When another update takes the place of the one that is watched, that one was aborted."""
+    follow = UpdateFollower("2-1-2")
+    going = follow(job_answer(update=workflow_status("ROLLING_FORWARD", now="2-1-2")))
+    newer = follow(job_answer(update=workflow_status("ROLLING_FORWARD", now="3-1-3", created="2026-11-20T11:00:00Z")))
+    assert (None, 1, "ABORTED: a newer update took its place") == (going.exit_code, newer.exit_code, newer.state)
+
+
+def test_a_newer_update_before_the_first_look() -> None:
+    """The version that was answered tells whose update it is."""
+    seen = UpdateFollower("2-1-2")(job_answer(update=workflow_status("SUCCEEDED", now="3-1-3")))
+    assert 1 == seen.exit_code
+
+
+@pytest.mark.parametrize("version", ["2-1-2", ""])
+def test_going_back_is_the_same_update(version: str) -> None:
+    """An update that is rolled back has a newer version too, and is still the one that is watched."""
+    follow = UpdateFollower(version)
+    back = follow(job_answer(update=workflow_status("ROLLING_BACKWARD", now="3-1-2")))
+    over = follow(job_answer(update=workflow_status("ROLLED_BACK", now="3-1-2")))
+    assert [(None, "ROLLING_BACKWARD"), (1, "ROLLED_BACK")] == [(one.exit_code, one.state) for one in (back, over)]
+
+
+def test_a_job_without_an_update() -> None:
+    """There is nothing to watch."""
+    with pytest.raises(Failed, match=f"job {JOB} has no update"):
+        UpdateFollower()(job_answer())
+
+
+# Watching.
+
+
+class Waits:
+    """A clock that moves only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @property
+    def pace(self) -> WatchPace:
+        return WatchPace(sleep=self.sleep, clock=lambda: self.now_s)
+
+
+def watch(api: FakeApi, terminal: bool = False) -> tuple[Rollout, str]:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=140, color_system=None)
+    with Client(api.address) as client:
+        seen = watch_rollout(client, JOB, UpdateFollower(), console, pace=Waits().pace)
+    assert isinstance(console.file, io.StringIO)
+    return seen, console.file.getvalue()
+
+
+def rolling(done: int, current: tuple[int, ...] = (), state: str = "ROLLING_FORWARD") -> svc.GetJobResponse:
+    status = workflow_status(state, done=done, current=current)
+    pods = {"1-0-0": {"RUNNING": 3 - done}, "2-0-0": {"RUNNING": done}}
+    return job_answer(update=status, pods=pods)
+
+
+LINES = f"""\
+UPDATE INITIALIZED 0/3 done; version 1-0-0: 3 RUNNING
+UPDATE ROLLING_FORWARD 0/3 done, 1 in flight; version 1-0-0: 3 RUNNING; waits for instance 0 to run and be healthy
+UPDATE ROLLING_FORWARD 2/3 done, 1 in flight; version 1-0-0: 1 RUNNING; version 2-0-0: 2 RUNNING; \
+waits for instance 2 to run and be healthy
+UPDATE SUCCEEDED 3/3 done; version 2-0-0: 3 RUNNING
+Job {JOB} UPDATE SUCCEEDED: 3/3 done, after 2.0 s
+"""
+
+
+def test_lines_on_change(api: FakeApi) -> None:
+    """Without a terminal there is a line whenever something changed, then the summary."""
+    api.answers["explain.JobWhy"] = [NOT_OFFERED]
+    api.answers["services.GetJob"] = [
+        rolling(0, state="INITIALIZED"), rolling(0, (0,)), rolling(0, (0,)), rolling(2, (2,)),
+        rolling(3, state="SUCCEEDED"),
+    ]  # fmt: skip
+    seen, text = watch(api)
+    assert (0, LINES) == (seen.exit_code, text)
+    assert 1 == len(api.requests("explain.JobWhy"))
+
+
+def test_a_bar_on_a_terminal(api: FakeApi) -> None:
+    """On a terminal a bar is drawn, with the pods and what it waits for below, and nothing is left out."""
+    api.answers["explain.JobWhy"] = [NOT_OFFERED]
+    api.answers["services.GetJob"] = [rolling(1, (1,)), rolling(3, state="SUCCEEDED")]
+    seen, text = watch(api, terminal=True)
+    assert 0 == seen.exit_code
+    counts = "  00:00:00\n  1/3 done, 1 in flight\n  version 1-0-0: 2 RUNNING"
+    wait = "\n  waits for instance 1 to run and be healthy"
+    for part in ("UPDATE ROLLING_FORWARD  ━━━", "───", counts, wait, "UPDATE SUCCEEDED  " + "━" * 40):
+        assert part in text
+
+
+def test_why_instances_wait_is_asked_now_and_then(api: FakeApi) -> None:
+    """The reason is asked every two seconds while something is in flight, and told behind what is waited for."""
+    why = explain_pb2.JobWhyResponse()
+    why.waiting.add().reason.text = "pool /dev is\nat its limit"
+    api.answers["explain.JobWhy"] = [why, AWAY, why]
+    api.answers["services.GetJob"] = [*[rolling(0, (0,))] * 9, rolling(3, state="SUCCEEDED")]
+    _, text = watch(api)
+    waits = [line.partition("; waits for ")[2] for line in text.splitlines()[:-2]]
+    plain = "instance 0 to run and be healthy"
+    told = f"{plain} (pool /dev is at its limit)"
+    assert [told, plain, told] == waits
+    assert 3 == len(api.requests("explain.JobWhy"))
+
+
+def test_an_outage_is_sat_out(api: FakeApi) -> None:
+    """An API that is away is said once, and said when it is back."""
+    api.answers["explain.JobWhy"] = [NOT_OFFERED]
+    api.answers["services.GetJob"] = [rolling(0), AWAY, AWAY, rolling(3, state="SUCCEEDED")]
+    seen, text = watch(api)
+    assert (0, 1, 1) == (seen.exit_code, text.count("does not answer"), text.count("answers again"))
+
+
+def test_an_endless_outage_names_the_command(api: FakeApi) -> None:
+    """After two minutes the watching ends and says how to go on later."""
+    api.answers["services.GetJob"] = [AWAY]
+    with pytest.raises(Failed, match=f"see `peloton job stateless watch {JOB}` later"):
+        watch(api)
+
+
+ENDS = {"SUCCEEDED": 0, "FAILED": 1, "ABORTED": 1, "ROLLED_BACK": 1}
+
+
+@pytest.mark.parametrize(("state", "exit_code"), ENDS.items())
+def test_exit_codes(run: Run, api: FakeApi, state: str, exit_code: int) -> None:
+    """0 only for an update that succeeded; who failed is told where to look."""
+    api.answers["services.GetJob"] = [job_answer(update=workflow_status(state, done=2, failed=1))]
+    result = run(f"job stateless watch {JOB}")
+    assert (exit_code, f"See: peloton job stateless list-pods {JOB}") == (
+        result.exit_code, result.stdout.splitlines()[-1],
+    )  # fmt: skip
+
+
+WATCHED = {
+    "create": ("create examples/services/web.yaml 1", "CreateJob", svc.CreateJobResponse),
+    "replace": (f"replace {JOB} examples/services/web.yaml 1", "ReplaceJob", svc.ReplaceJobResponse),
+    "rollback": (f"rollback {JOB} 1 1-1-1", "ReplaceJob", svc.ReplaceJobResponse),
+    "restart": (f"restart {JOB}", "RestartJob", svc.RestartJobResponse),
+    "start": (f"start {JOB}", "StartJob", svc.StartJobResponse),
+}
+
+
+@pytest.mark.parametrize(("line", "method", "kind"), WATCHED.values(), ids=WATCHED.keys())
+def test_what_was_begun_may_be_watched(
+    run: Run, api: FakeApi, line: str, method: str, kind: Callable[..., svc.ReplaceJobResponse]
+) -> None:
+    """With --watch the command stays until the end; with --json each line is an object."""
+    answer = kind(version=version("2-1-2"))
+    if isinstance(answer, svc.CreateJobResponse):
+        answer.job_id.value = JOB
+        line = line.replace("create", "create /dev")
+        api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    api.answers[f"services.{method}"] = [answer]
+    done = job_answer("2-1-2", update=workflow_status(done=3), pods={"2-0-0": {"RUNNING": 3}})
+    api.answers["services.GetJob"] = [done]
+    result = run(f"job stateless {line} --watch --json")
+    lines = [json.loads(each) for each in result.stdout.splitlines()]
+    assert (0, "2-1-2", 3, {"2-0-0": {"RUNNING": 3}}) == (
+        result.exit_code, lines[0]["version"]["value"], lines[-1]["done"], lines[-1]["pods"],
+    )  # fmt: skip
+    assert f"Job {JOB} " in run(f"job stateless {line} --watch").stdout
+
+
+def test_a_stop_may_be_watched(run: Run, api: FakeApi) -> None:
+    """It is over when the job has ended."""
+    api.answers["services.StopJob"] = [svc.StopJobResponse(version=version("2-2-2"))]
+    api.answers["services.GetJob"] = [job_answer(state="KILLED", goal="KILLED", pods={"2-0-0": {"KILLED": 3}})]
+    result = run(f"job stateless stop {JOB} --watch")
+    assert (0, "STOP KILLED 3/3 done; version 2-0-0: 3 KILLED") == (result.exit_code, result.stdout.splitlines()[1])
+
+
+def test_interrupting_leaves_the_update_alone(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C says that the update goes on, with the exit code of an interruption."""
+
+    def interrupted(*_: object, **__: object) -> Rollout:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.rollout_watch.read_job", interrupted)
+    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.GetJob"] = [job_answer()]
+    result = run(f"job stateless rollback {JOB} 1 1-1-1 --watch")
+    assert (130, "Stopped watching; the update goes on.\n") == (result.exit_code, result.stderr)
+
+
+def test_every_job_state_of_the_wire_is_known() -> None:
+    """A start or a stop can be told of a job in any state."""
+    answer = job_answer()
+    for number in stateless_pb2.JobState.values():
+        answer.job_info.status.state = number
+        assert of_goal(answer.job_info, JobState.RUNNING).act == "START"
