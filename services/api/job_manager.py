@@ -174,7 +174,9 @@ class JobManager(RollingJobs):
                 f"{ANSWER_BYTES_MAX}; Query tells of the job without its {len(config.instanceConfig)} instances, "
                 f"TaskManager.List of instances by range"
             )
-        return job_pb2.GetResponse(jobInfo=convert.job_info(record, config))
+        is_service = record.type is JobType.SERVICE
+        by_version = self._records.pod_counts_by_version(record.job_id) if is_service else None
+        return job_pb2.GetResponse(jobInfo=convert.job_info(record, config, by_version))
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
         response = job_pb2.QueryResponse()

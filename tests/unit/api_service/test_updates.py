@@ -97,6 +97,8 @@ async def test_get(updates: Any, jobs: Any, gateway: Gateway, service: None) -> 
     assert (list(cache.instancesTotal), list(cache.instancesAdded)) == ([0, 1, 2, 3, 4], [3, 4])
     assert (list(cache.instancesUpdated), list(cache.instancesDone)) == ([0, 1, 2], [])
     assert (job.runtime.updateID, job.config.changeLog.version) == (wire, 2)
+    assert dict(job.runtime.taskConfigVersionStats) == {1: 3}
+    assert dict(job.runtime.taskStatsByConfigurationVersion[1].stateStats) == {"INITIALIZED": 3}
 
 
 async def test_list(updates: Any, gateway: Gateway, service: None) -> None:
