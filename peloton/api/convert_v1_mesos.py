@@ -98,19 +98,32 @@ def _build_executor(info: mesos_pb2.ExecutorInfo, spec: apachemesos_pb2.PodSpec.
 
 def add_own_words(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
     """Both forms of the task's Mesos messages: as they are, and told again in the fields of v1alpha."""
-    if task.HasField("container"):
+    for field in ("container", "command", "executor"):
+        if task.HasField(field):
+            getattr(container, field).CopyFrom(getattr(task, field))
+    complete(pod, container, task)
+
+
+def complete(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
+    """Adds the form that a client left out: a Mesos message is told in words, and words become the message that they
+    are in ``task``. What the client wrote stays."""
+    if container.HasField("container"):
+        _tell_container(pod, container, container.container)
+    elif task.HasField("container"):
         container.container.CopyFrom(task.container)
-        _tell_container(pod, container, task.container)
-    if task.HasField("command"):
+    if container.HasField("command"):
+        _tell_command(pod, container, container.command)
+    elif task.HasField("command"):
         container.command.CopyFrom(task.command)
-        _tell_command(pod, container, task.command)
-    if task.HasField("executor"):
+    if container.HasField("executor"):
+        _tell_executor(pod.mesos_spec.executor_spec, container.executor)
+    elif task.HasField("executor"):
         container.executor.CopyFrom(task.executor)
-        _tell_executor(pod.mesos_spec.executor_spec, task.executor)
 
 
 def _tell_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, info: mesos_pb2.ContainerInfo) -> None:
     spec = pod.mesos_spec
+    del spec.docker_parameters[:]
     if info.type == _DOCKER:
         spec.type = _MesosSpec.CONTAINER_TYPE_DOCKER
         container.image = info.docker.image
@@ -123,6 +136,8 @@ def _tell_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, info
         container.image = info.mesos.image.docker.name
     if info.network_infos and info.network_infos[0].name:
         spec.network_spec.name = info.network_infos[0].name
+    if container.volume_mounts:
+        return
     mounted = [volume for volume in info.volumes if volume.host_path]
     for number, volume in enumerate(mounted):
         name = f"volume-{number}"
@@ -134,12 +149,13 @@ def _tell_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, info
 
 
 def _tell_command(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, command: mesos_pb2.CommandInfo) -> None:
-    container.entrypoint.value = command.value
-    container.entrypoint.arguments.extend(command.arguments)
+    """The shell flag is told as it holds, also where Mesos's default was left to hold."""
+    container.ClearField("environment")
+    pod.mesos_spec.ClearField("uris")
+    container.entrypoint.CopyFrom(pod_pb2.CommandSpec(value=command.value, arguments=command.arguments))
     for variable in command.environment.variables:
         container.environment.add(name=variable.name, value=variable.value)
-    if command.HasField("shell") or command.uris:
-        pod.mesos_spec.shell = command.shell  # what holds, also where Mesos's default was left to hold
+    pod.mesos_spec.shell = command.shell
     for uri in command.uris:
         pod.mesos_spec.uris.add(
             value=uri.value,

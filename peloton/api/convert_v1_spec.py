@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from peloton.api.convert_v1_mesos import add_mesos_messages, add_own_words
+from peloton.api.convert_v1_mesos import add_mesos_messages, add_own_words, complete
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -171,23 +171,8 @@ def job_spec(config: job_pb2.JobConfig, sent: bytes = b"") -> stateless_pb2.JobS
 
 
 def _complete(pod: pod_pb2.PodSpec) -> None:
-    """Adds the form that the client left out, from what its own form became."""
-    if not pod.containers:
-        return
-    told, container = pod_spec(task_config(pod)), pod.containers[0]
-    twin = told.containers[0]
-    for field in ("container", "command", "executor", "entrypoint"):
-        if twin.HasField(field):
-            getattr(container, field).CopyFrom(getattr(twin, field))
-    if container.HasField("command"):
-        del container.environment[:]
-        container.environment.extend(twin.environment)
-    if not container.volume_mounts:
-        container.volume_mounts.extend(twin.volume_mounts)
-        pod.volumes.extend(told.volumes)
-    container.image = twin.image
-    if told.HasField("mesos_spec"):
-        pod.mesos_spec.CopyFrom(told.mesos_spec)
+    if pod.containers:
+        complete(pod, pod.containers[0], task_config(pod))
 
 
 def pod_spec(task: task_pb2.TaskConfig) -> pod_pb2.PodSpec:

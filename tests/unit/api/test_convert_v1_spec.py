@@ -32,9 +32,30 @@ def test_a_spec_read_back_means_the_same(pod: pod_pb2.PodSpec) -> None:
     sent = stateless_pb2.JobSpec(default_spec=pod)
     config = convert.job_config(sent)
     returned = convert.job_spec(config, sent.SerializeToString())
+    again = convert.job_spec(config, returned.SerializeToString())
 
     assert convert.job_config(returned) == config
-    assert convert.job_spec(config, returned.SerializeToString()) == returned
+    assert convert.job_config(again) == config
+    assert convert.job_spec(config, again.SerializeToString()) == again
+
+
+@given(pod_specs())
+def test_own_words_read_back_are_enough(pod: pod_pb2.PodSpec) -> None:
+    """Without the Mesos messages that were added, a spec is what its client sent."""
+    sent = stateless_pb2.JobSpec(default_spec=pod)
+    returned = convert.job_spec(convert.job_config(sent), sent.SerializeToString())
+    for field in ("container", "command", "executor"):
+        returned.default_spec.containers[0].ClearField(field)  # type: ignore[arg-type]
+
+    assert returned == sent
+
+
+def test_a_command_told_in_words_keeps_its_shell() -> None:
+    """Mesos's default is true and that of v1alpha false: what was left unset is told as it holds."""
+    pod = convert.pod_spec(task_pb2.TaskConfig(command=mesos_pb2.CommandInfo(value="a && b")))
+    pod.containers[0].ClearField("command")
+
+    assert convert.task_config(pod).command == mesos_pb2.CommandInfo(value="a && b", shell=True)
 
 
 @given(pod_specs())
