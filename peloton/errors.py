@@ -39,6 +39,30 @@ class ResourceExhausted(PelotonError):
     code = "RESOURCE_EXHAUSTED"
 
 
+class OutOfRange(PelotonError):
+    code = "OUT_OF_RANGE"
+
+
+class Unimplemented(PelotonError):
+    code = "UNIMPLEMENTED"
+
+
+class Cancelled(PelotonError):
+    code = "CANCELLED"
+
+
 ERRORS: dict[str, type[PelotonError]] = {
-    e.code: e for e in (PelotonError, InvalidArgument, NotFound, AlreadyExists, Aborted, Unavailable, ResourceExhausted)
+    e.code: e
+    for e in (
+        PelotonError,
+        InvalidArgument,
+        NotFound,
+        AlreadyExists,
+        Aborted,
+        Unavailable,
+        ResourceExhausted,
+        OutOfRange,
+        Unimplemented,
+        Cancelled,
+    )
 }

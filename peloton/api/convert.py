@@ -5,7 +5,7 @@ States cross by name, except in storage, which keeps the wire's numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
 from peloton.api.v0.job import job_pb2
@@ -68,6 +68,7 @@ def sla_spec(config: job_pb2.JobConfig) -> SlaSpec:
         minimum_running_instances=sla.minimumRunningInstances,
         max_running_time_s=sla.maxRunningTime,
         maximum_unavailable_instances=sla.maximumUnavailableInstances,
+        strict_updates=sla.strictUpdates,
     )
 
 
@@ -176,6 +177,7 @@ def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -
         configVersion=pod.config_version,
         desiredConfigVersion=pod.desired_config_version,
         healthy=HEALTH_NUMBERS[pod.health],  # type: ignore[arg-type]
+        desiredHost=pod.desired_host,
         resourceUsage=resource_usage(limits, pod.run_seconds) if limits is not None else None,
     )
     runtime.mesosTaskId.value = str(pod.pod_id)
@@ -232,8 +234,13 @@ def pod_event(event: PodEvent) -> task_pb2.PodEvent:
     return wire
 
 
-def job_runtime(job: JobRecord, limits: task_pb2.ResourceConfig | None = None) -> job_pb2.RuntimeInfo:
-    """Every pod state is a key of the counts. ``limits``: those of the default configuration."""
+def job_runtime(
+    job: JobRecord,
+    limits: task_pb2.ResourceConfig | None = None,
+    by_version: Mapping[int, Mapping[PodState, int]] | None = None,
+) -> job_pb2.RuntimeInfo:
+    """Every pod state is a key of the counts. ``limits``: those of the default configuration. ``by_version``: of a
+    service, pods by the configuration that they run and by state."""
     runtime = job_pb2.RuntimeInfo(
         state=JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
         goalState=JOB_STATE_NUMBERS[job.goal],  # type: ignore[arg-type]
@@ -248,15 +255,25 @@ def job_runtime(job: JobRecord, limits: task_pb2.ResourceConfig | None = None) -
         desiredStateVersion=job.desired_state_version,
         resourceUsage=resource_usage(limits, job.run_seconds) if limits is not None else None,
     )
+    if job.update_id:
+        runtime.updateID.value = job.update_id
     runtime.revision.version = job.revision
     runtime.revision.createdAt = job.created_ns
     runtime.revision.updatedAt = job.updated_ns
+    for version, counts in (by_version or {}).items():
+        runtime.taskConfigVersionStats[version] = sum(counts.values())
+        for state, count in counts.items():
+            runtime.taskStatsByConfigurationVersion[version].stateStats[state.value] = count
     return runtime
 
 
-def job_info(job: JobRecord, config: job_pb2.JobConfig) -> job_pb2.JobInfo:
+def job_info(
+    job: JobRecord,
+    config: job_pb2.JobConfig,
+    by_version: Mapping[int, Mapping[PodState, int]] | None = None,
+) -> job_pb2.JobInfo:
     limits = config.defaultConfig.resource if job.type is JobType.BATCH else None
-    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, limits))
+    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, limits, by_version))
     info.id.value = job.job_id
     return info
 
@@ -287,4 +304,5 @@ def sla_config(sla: SlaSpec) -> job_pb2.SlaConfig:
         minimumRunningInstances=sla.minimum_running_instances,
         maxRunningTime=sla.max_running_time_s,
         maximumUnavailableInstances=sla.maximum_unavailable_instances,
+        strictUpdates=sla.strict_updates,
     )

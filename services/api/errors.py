@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -28,26 +30,55 @@ class ErrorsToStatus(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
         handler: Any = await continuation(handler_call_details)
-        if handler is None or handler.unary_unary is None:
-            return handler  # type: ignore[no-any-return]
-        behaviour, method = handler.unary_unary, handler_call_details.method
+        if handler is None:
+            return None
+        method = handler_call_details.method
+        guarded: Any = handler
+        if handler.unary_unary is not None:
+            guarded = grpc.unary_unary_rpc_method_handler(
+                _answer(handler.unary_unary, method), handler.request_deserializer, handler.response_serializer
+            )
+        elif inspect.isasyncgenfunction(handler.unary_stream):
+            guarded = grpc.unary_stream_rpc_method_handler(
+                _stream(handler.unary_stream, method), handler.request_deserializer, handler.response_serializer
+            )
+        return guarded  # type: ignore[no-any-return]
 
-        async def guarded(request: Any, context: Any) -> Any:
-            try:
-                return await behaviour(request, context)
-            except (asyncio.CancelledError, grpc.aio.AbortError):
-                raise
-            except ResourceExhausted as error:
-                pushback = ((RETRY_KEY, str(RETRY_AFTER_S * 1000)),)
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message, pushback)
-            except PelotonError as error:
-                await context.abort(grpc.StatusCode[error.code], error.message)
-            except Exception as error:
-                log.exception("%s failed", method)
-                text = f"internal error in {method}: {type(error).__name__}; see the log of the api"
-                await context.abort(grpc.StatusCode.INTERNAL, text)
 
-        guarded_handler: Any = grpc.unary_unary_rpc_method_handler(
-            guarded, handler.request_deserializer, handler.response_serializer
-        )
-        return guarded_handler  # type: ignore[no-any-return]
+def _answer(behaviour: Callable[[Any, Any], Awaitable[Any]], method: str) -> Any:
+    async def guarded(request: Any, context: Any) -> Any:
+        try:
+            return await behaviour(request, context)
+        except (asyncio.CancelledError, grpc.aio.AbortError):
+            raise
+        except Exception as error:
+            await _abort(context, method, error)
+
+    return guarded
+
+
+def _stream(behaviour: Callable[[Any, Any], AsyncGenerator[Any, None]], method: str) -> Any:
+    async def guarded(request: Any, context: Any) -> AsyncGenerator[Any, None]:
+        try:
+            async with aclosing(behaviour(request, context)) as responses:
+                async for response in responses:
+                    yield response
+        except (asyncio.CancelledError, grpc.aio.AbortError):
+            raise
+        except Exception as error:
+            await _abort(context, method, error)
+
+    return guarded
+
+
+async def _abort(context: Any, method: str, error: Exception) -> None:
+    match error:
+        case ResourceExhausted():
+            pushback = ((RETRY_KEY, str(RETRY_AFTER_S * 1000)),)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message, pushback)
+        case PelotonError():
+            await context.abort(grpc.StatusCode[error.code], error.message)
+        case _:
+            log.error("%s failed", method, exc_info=error)
+            text = f"internal error in {method}: {type(error).__name__}; see the log of the api"
+            await context.abort(grpc.StatusCode.INTERNAL, text)

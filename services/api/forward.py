@@ -26,17 +26,25 @@ _HOP_KEYS = frozenset({"te", "content-type", "user-agent", "host", "connection"}
 
 
 class ForwardedServices(grpc.GenericRpcHandler):
-    """Handler for every unary method of the services in ``roles``: service name -> role whose leader serves it."""
+    """Handler for every unary method of the services in ``roles``: service name -> role whose leader serves it.
 
-    def __init__(self, roles: Mapping[str, str], channels: LeaderChannels) -> None:
+    ``served_as``: services whose messages are those of another one, under whose name the other side serves them.
+    """
+
+    def __init__(
+        self, roles: Mapping[str, str], channels: LeaderChannels, served_as: Mapping[str, str] | None = None
+    ) -> None:
         self._roles = dict(roles)
         self._channels = channels
+        self._served_as = dict(served_as or {})
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         method = handler_call_details.method
-        role = self._roles.get(method.removeprefix("/").rpartition("/")[0])
+        service, _, name = method.removeprefix("/").rpartition("/")
+        role = self._roles.get(service)
         if role is None:
             return None
+        method = f"/{self._served_as.get(service, service)}/{name}"
 
         async def forward(request: bytes, context: Any) -> bytes:
             return await self._forward(role, method, request, context)

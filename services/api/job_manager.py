@@ -11,7 +11,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, ResourceExhausted
+from peloton.errors import AlreadyExists, InvalidArgument, PelotonError, ResourceExhausted
 from peloton.model.ids import JobId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from services.api.calls import Calls, check_wanted
@@ -19,20 +19,19 @@ from services.api.channels import ANSWER_BYTES_MAX
 from services.api.faults import Faults
 from services.api.growth import growth_faults, touched
 from services.api.hosts import Hosts
-from services.api.ids import known_id, wire_id
+from services.api.ids import wire_id
 from services.api.job_query import job_query
 from services.api.pool_rules import PoolBounds, pool_bounds, pool_fault
+from services.api.rolling import RollingJobs
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
 from services.api.wake import Wake
 from services.storage.gateway import Gateway
 
 
-class JobManager:
+class JobManager(RollingJobs):
     def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
-        self._records = records
-        self._calls = calls
+        super().__init__(records, calls, wake)
         self._hosts = hosts
-        self._wake = wake
 
     # -- writes
 
@@ -152,24 +151,6 @@ class JobManager:
             self._wake.changed(record.job_id)
         return job_pb2.RefreshResponse()
 
-    # -- rolling operations, which only service jobs have
-
-    async def Restart(self, request: job_pb2.RestartRequest, context: Any) -> job_pb2.RestartResponse:
-        await self._refuse_rolling(request.id, "RESTART")
-        return job_pb2.RestartResponse()
-
-    async def Start(self, request: job_pb2.StartRequest, context: Any) -> job_pb2.StartResponse:
-        await self._refuse_rolling(request.id, "START")
-        return job_pb2.StartResponse()
-
-    async def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopResponse:
-        await self._refuse_rolling(request.id, "STOP")
-        return job_pb2.StopResponse()
-
-    async def _refuse_rolling(self, wire: peloton_pb2.JobID, kind: str) -> None:
-        await self._record_or_not_found(wire, "job not found")
-        raise InvalidArgument(f"{kind} supported only for service jobs")  # and no service job can be created yet
-
     # -- reads
 
     async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
@@ -185,6 +166,7 @@ class JobManager:
             text = f"config of job:{record.job_id} not found"
             missing = errors_pb2.JobNotFound(id=wire_id(record.job_id), message=text)
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
+        config.changeLog.version = record.config_version  # a restart stores an old configuration anew
         size_bytes = config.ByteSize()
         if size_bytes > ANSWER_BYTES_MAX:
             raise ResourceExhausted(
@@ -192,7 +174,9 @@ class JobManager:
                 f"{ANSWER_BYTES_MAX}; Query tells of the job without its {len(config.instanceConfig)} instances, "
                 f"TaskManager.List of instances by range"
             )
-        return job_pb2.GetResponse(jobInfo=convert.job_info(record, config))
+        is_service = record.type is JobType.SERVICE
+        by_version = self._records.pod_counts_by_version(record.job_id) if is_service else None
+        return job_pb2.GetResponse(jobInfo=convert.job_info(record, config, by_version))
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
         response = job_pb2.QueryResponse()
@@ -230,13 +214,3 @@ class JobManager:
     async def GetActiveJobs(self, request: job_pb2.GetActiveJobsRequest, context: Any) -> job_pb2.GetActiveJobsResponse:
         ids = await self._calls.run(self._records.active_job_ids)
         return job_pb2.GetActiveJobsResponse(ids=[wire_id(job_id) for job_id in ids])
-
-    async def _record(self, wire: peloton_pb2.JobID) -> JobRecord | None:
-        job_id = known_id(wire)
-        return await self._calls.run(self._records.job, job_id) if job_id else None
-
-    async def _record_or_not_found(self, wire: peloton_pb2.JobID, text: str) -> JobRecord:
-        record = await self._record(wire)
-        if record is None:
-            raise NotFound(text)
-        return record

@@ -1,20 +1,22 @@
-"""Instance ranges of v0 requests: half open ``[from, to)``, none means every instance."""
+"""Instance ranges of requests: half open ``[from, to)``, none means every instance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
 
 INT32_MAX = 2**31 - 1
+Range = task_pb2.InstanceRange | pod_pb2.InstanceIDRange
 
 
 class OutOfRange(InvalidArgument):
     """A range that touches no instance of the job."""
 
 
-def clipped(ranges: Iterable[task_pb2.InstanceRange], instance_count: int) -> list[tuple[int, int]]:
+def clipped(ranges: Iterable[Range], instance_count: int) -> list[tuple[int, int]]:
     """Disjoint ``(start, count)`` in ascending order, ``to`` cut down to ``instance_count``; no ranges: every instance.
 
     Raises OutOfRange for a range that is empty or lies beyond the last instance.
@@ -34,7 +36,7 @@ def clipped(ranges: Iterable[task_pb2.InstanceRange], instance_count: int) -> li
     return [(begin, end - begin) for begin, end in merged]
 
 
-def is_whole_job(ranges: Iterable[task_pb2.InstanceRange], instance_count: int) -> bool:
+def is_whole_job(ranges: Iterable[Range], instance_count: int) -> bool:
     """Whether a request without ranges, or with exactly one that covers all instances, was made."""
     asked = list(ranges)
     return not asked or (len(asked) == 1 and getattr(asked[0], "from") == 0 and asked[0].to >= instance_count)

@@ -1,8 +1,9 @@
 """The api process: every public service on one port.
 
-Served here: v0 JobManager and TaskManager under all their names, VolumeService (which refuses), health and reflection.
-Passed through: v0 ResourceManager and our ExplainService to the resource manager, v0 HostService to the host manager.
-Other services of the public API are not registered, which gRPC answers with UNIMPLEMENTED.
+Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses);
+v1alpha JobService, PodService, WatchService, AdminService, and ResourcePoolService by way of v0; health and reflection.
+Passed through: v0 ResourceManager and our ExplainService to the resource manager, HostService of both versions to the
+host manager. Other services of the public API are not registered, which gRPC answers with UNIMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from grpc_reflection.v1alpha import reflection
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER, add_under_all_names
 from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2
+from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
+from peloton.api.v1alpha.respool.svc import respool_svc_pb2
 from peloton.ports import Lifecycles
 from services.api.calls import Calls
 from services.api.channels import LeaderChannels, LeaderLookup
@@ -27,18 +34,48 @@ from services.api.forward import HOSTMGR, RESMGR, ForwardedServices
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
 from services.api.task_manager import TaskManager
+from services.api.update_service import UpdateService
+from services.api.v1.admin_service import AdminService
+from services.api.v1.job_service import JobService
+from services.api.v1.lockdown import WATCH_SERVICE, LockdownGate, Locks
+from services.api.v1.pod_service import PodService
+from services.api.v1.respool_service import ResourcePoolService
+from services.api.v1.specs import Specs
+from services.api.v1.watch_changes import ChangeReader
+from services.api.v1.watch_hub import CLIENTS_MAX, WatchHub
+from services.api.v1.watch_service import WatchService
 from services.api.wake import JobStarter, Wake
 from services.storage.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
-RPCS_MAX = 1_000
-"""Calls served at once; gRPC answers RESOURCE_EXHAUSTED to more."""
+RPCS_MAX = 1_000 + CLIENTS_MAX
+"""Calls and watches served at once; gRPC answers RESOURCE_EXHAUSTED to more."""
 DRAIN_S = 5.0
 
 HOST_SERVICE = host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
 VOLUME_SERVICE = volume_svc_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
-SERVED = (*JOB_MANAGER, *TASK_MANAGER, *RESOURCE_MANAGER, *EXPLAIN_SERVICE, HOST_SERVICE, VOLUME_SERVICE)
+UPDATE_SERVICE = update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name
+JOB_SERVICE = stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].full_name
+POD_SERVICE = pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name
+ADMIN_SERVICE = admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+RESPOOL_SERVICE = respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"].full_name
+HOST_SERVICE_V1 = host_svc_v1_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
+HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1)
+SERVED = (
+    *JOB_MANAGER,
+    *TASK_MANAGER,
+    *RESOURCE_MANAGER,
+    *EXPLAIN_SERVICE,
+    *HOSTMGR_SERVICES,
+    VOLUME_SERVICE,
+    UPDATE_SERVICE,
+    JOB_SERVICE,
+    POD_SERVICE,
+    WATCH_SERVICE,
+    ADMIN_SERVICE,
+    RESPOOL_SERVICE,
+)
 
 OPTIONS = (
     *MESSAGE_SIZES,
@@ -62,9 +99,16 @@ class ApiServer:
     """A running server; ``port`` is the bound one."""
 
     def __init__(
-        self, server: grpc.aio.Server, port: int, servicer: Any, calls: Calls, channels: LeaderChannels
+        self,
+        server: grpc.aio.Server,
+        port: int,
+        servicer: Any,
+        calls: Calls,
+        channels: LeaderChannels,
+        watches: WatchHub,
     ) -> None:
         self.port = port
+        self._watches = watches
         self._server = server
         self._health = servicer
         self._calls = calls
@@ -73,6 +117,7 @@ class ApiServer:
     async def stop(self, grace_s: float = DRAIN_S) -> None:
         """Refuses new calls, lets calls in flight end within ``grace_s``, then waits for committed writes."""
         await self._health.enter_graceful_shutdown()
+        await self._watches.close()  # they would not end by themselves
         await self._server.stop(grace_s)
         await self._calls.close()
         await self._channels.close()
@@ -97,12 +142,29 @@ async def start(
     channels = LeaderChannels(leader)
     hosts = hosts or RemoteHosts(channels)
     wake = Wake(starter, lifecycles)
-    server = grpc.aio.server(interceptors=[ErrorsToStatus()], options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
-    add_under_all_names(server, JobManager(gateway, calls, hosts, wake), JOB_MANAGER)
-    add_under_all_names(server, TaskManager(gateway, calls, hosts, wake), TASK_MANAGER)
-    add_under_all_names(server, VolumeService(), (VOLUME_SERVICE,))
-    roles = {**dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR), HOST_SERVICE: HOSTMGR}
-    server.add_generic_rpc_handlers((ForwardedServices(roles, channels),))
+    specs = Specs(gateway, calls, hosts)
+    locks = Locks(gateway, calls)
+    watches = WatchHub(ChangeReader(gateway), calls)
+    server = grpc.aio.server(
+        interceptors=[ErrorsToStatus(), LockdownGate(locks)],
+        options=list(OPTIONS),
+        maximum_concurrent_rpcs=RPCS_MAX,
+    )
+    servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
+        (JobManager(gateway, calls, hosts, wake), JOB_MANAGER),
+        (TaskManager(gateway, calls, hosts, wake), TASK_MANAGER),
+        (UpdateService(gateway, calls, specs, wake), (UPDATE_SERVICE,)),
+        (VolumeService(), (VOLUME_SERVICE,)),
+        (JobService(gateway, calls, specs, wake), (JOB_SERVICE,)),
+        (PodService(gateway, calls, hosts, wake), (POD_SERVICE,)),
+        (WatchService(watches), (WATCH_SERVICE,)),
+        (AdminService(locks, calls), (ADMIN_SERVICE,)),
+        (ResourcePoolService(channels), (RESPOOL_SERVICE,)),
+    )
+    for servicer, names in servicers:
+        add_under_all_names(server, servicer, names)
+    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR) | dict.fromkeys(HOSTMGR_SERVICES, HOSTMGR)
+    server.add_generic_rpc_handlers((ForwardedServices(roles, channels, {HOST_SERVICE_V1: HOST_SERVICE}),))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     reflection.enable_server_reflection((*SERVED, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
@@ -115,4 +177,4 @@ async def start(
     for name in ("", *SERVED):
         await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
     log.info("api listens on %s, port %d", address, port)
-    return ApiServer(server, port, health_servicer, calls, channels)
+    return ApiServer(server, port, health_servicer, calls, channels, watches)

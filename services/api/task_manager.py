@@ -277,7 +277,18 @@ class TaskManager:
         return pod
 
     def _not_created(self, record: JobRecord, ranges: list[tuple[int, int]]) -> set[int]:
-        """Instances whose pods do not exist yet: nothing can be asked of them. Pods are created in rising order."""
+        """Instances whose pods do not exist yet: nothing can be asked of them.
+
+        Pods are created in rising order, except those of a service, which its update creates.
+        """
+        if record.type is JobType.SERVICE:
+            return {
+                i
+                for start, count in ranges
+                for i in set(range(start, start + count)).difference(
+                    pod.instance_id for page in self._pages(record.job_id, start, start + count) for pod in page
+                )
+            }
         if record.state is not JobState.INITIALIZED:
             return set()
         every = range(record.instance_count)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from peloton.api import convert
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 
@@ -93,23 +94,64 @@ def _constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
         yield fault.message
 
 
-def _health_check(_: task_pb2.TaskConfig) -> Iterator[str]:
+def _batch_health_check(_: task_pb2.TaskConfig) -> Iterator[str]:
     yield "Batch job task should not set health check "
 
 
-def _executor(_: task_pb2.TaskConfig) -> Iterator[str]:
+def _batch_executor(_: task_pb2.TaskConfig) -> Iterator[str]:
     yield "Batch job task should not include executor config"
+
+
+def _service_preemption(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    if pod.preemptionPolicy.killOnPreempt:
+        yield "Task preemption policy should be false for stateless job"
+
+
+def _service_executor(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    if pod.executor.type != mesos_pb2.ExecutorInfo.CUSTOM:
+        yield "Unsupported type in executor config"
+    elif not pod.executor.data:
+        yield "Data field not set in executor config"
+
+
+def _service_health_check(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    """One that nobody can run would leave its pods without health for ever."""
+    check = pod.healthCheck
+    if not check.enabled:
+        return
+    if check.type == task_pb2.HealthCheckConfig.COMMAND:
+        if not check.commandCheck.command:
+            yield "health check of type COMMAND has no command"
+    elif check.type == task_pb2.HealthCheckConfig.HTTP:
+        if not 0 < check.httpCheck.port <= PORT_MAX:
+            yield f"health check of type HTTP has port {check.httpCheck.port}, want 1 to {PORT_MAX}"
+    else:
+        known = check.type in task_pb2.HealthCheckConfig.Type.values()
+        name = task_pb2.HealthCheckConfig.Type.Name(check.type) if known else str(check.type)
+        yield f"health check has type {name}, want COMMAND or HTTP"
 
 
 Carries = Callable[[task_pb2.TaskConfig], bool]
 Rule = Callable[[task_pb2.TaskConfig], Iterator[str]]
 
 # (does an override carry the field itself, the rule over it), in the order in which faults of one instance are told.
-RULES: tuple[tuple[Carries, Rule], ...] = (
-    (lambda pod: pod.HasField("healthCheck"), _health_check),
-    (lambda pod: pod.HasField("executor"), _executor),
+_OF_EVERY_TYPE: tuple[tuple[Carries, Rule], ...] = (
     (lambda pod: pod.HasField("resource"), _resource),
     (lambda pod: len(pod.ports) > 0, _ports),
     (lambda pod: pod.HasField("command"), _command),
     (lambda pod: pod.HasField("constraint"), _constraint),
 )
+RULES: dict[int, tuple[tuple[Carries, Rule], ...]] = {
+    job_pb2.BATCH: (
+        (lambda pod: pod.HasField("healthCheck"), _batch_health_check),
+        (lambda pod: pod.HasField("executor"), _batch_executor),
+        *_OF_EVERY_TYPE,
+    ),
+    job_pb2.SERVICE: (
+        (lambda pod: pod.HasField("preemptionPolicy"), _service_preemption),
+        (lambda pod: pod.HasField("executor"), _service_executor),
+        (lambda pod: pod.HasField("healthCheck"), _service_health_check),
+        *_OF_EVERY_TYPE,
+    ),
+}
+"""By type of job."""

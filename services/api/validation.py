@@ -78,9 +78,7 @@ def secret_fault(config: job_pb2.JobConfig, has_secrets: bool) -> str:
 
 
 def _form_fault(config: job_pb2.JobConfig) -> str:
-    if config.type == job_pb2.SERVICE:
-        return f"service jobs are not yet supported: job {config.name!r} has type SERVICE, want BATCH"
-    if config.type != job_pb2.BATCH:
+    if config.type not in RULES:
         name = job_pb2.JobType.Name(config.type) if config.type in job_pb2.JobType.values() else str(config.type)
         return f"invalid job type: {name}"
     if config.instanceCount > MAX_TASKS_PER_JOB:
@@ -118,6 +116,7 @@ class _Judge:
         self._faults = faults
         self._instances = range(first_instance, config.instanceCount)
         self._overrides = {i: config.instanceConfig[i] for i in sorted(config.instanceConfig)}
+        self._rules = RULES[config.type]
         self._job_gang = range(config.sla.minimumRunningInstances)
 
     def judge(self) -> None:
@@ -143,7 +142,7 @@ class _Judge:
             self._faults.add(Stage.PORTS, text)
         if not default.HasField("command"):
             self._tell(Stage.PRESENCE, self._first_without(_carries_command), NO_COMMAND)
-        for carries, rule in RULES:
+        for carries, rule in self._rules:
             texts = list(rule(default)) if carries(default) else []
             reached = self._first_without(carries) if texts else None
             if reached is not None:
@@ -160,7 +159,7 @@ class _Judge:
             self._faults.add(Stage.PORTS, text)
         if not self._has_default and not override.HasField("command"):
             self._tell(Stage.PRESENCE, instance, NO_COMMAND)
-        for carries, rule in RULES:
+        for carries, rule in self._rules:
             if carries(override):
                 self._tell_pod_faults(instance, rule(override))
         if override.controller and instance > 0:
@@ -169,6 +168,10 @@ class _Judge:
             self._faults.add(Stage.PREEMPTION, GANG_PREEMPTION)
 
     def _judge_running_instances(self) -> None:
+        if self._config.type == job_pb2.SERVICE:
+            for text in _service_sla_texts(self._config.sla):
+                self._faults.add(Stage.RUNNING, text)
+            return
         sla, count = self._config.sla, self._config.instanceCount
         if sla.maximumRunningInstances > count:
             self._faults.add(Stage.RUNNING, "Job specified MaximumRunningInstances > InstanceCount")
@@ -207,6 +210,18 @@ class _Judge:
     def _tell(self, stage: Stage, instance: int | None, text: str) -> None:
         if instance is not None:
             self._faults.add(stage, text.format(instance))
+
+
+def _service_sla_texts(sla: job_pb2.SlaConfig) -> Iterator[str]:
+    for name, value in (
+        ("MaximumRunningInstances", sla.maximumRunningInstances),
+        ("MinimumRunningInstances", sla.minimumRunningInstances),
+        ("MaxRunningTime", sla.maxRunningTime),
+    ):
+        if value:
+            yield f"{name} should be 0 for stateless job"
+    if sla.revocable and not sla.preemptible:
+        yield "revocable job must be preemptible"
 
 
 def _every(_: task_pb2.TaskConfig) -> bool:

@@ -34,6 +34,15 @@ class Pods(Store):
         query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job_id).group_by(POD.c.state)
         return self.db.read(lambda conn: {POD_STATES[state]: count for state, count in conn.execute(query)})
 
+    def pod_counts_by_version(self, job_id: JobId) -> dict[int, dict[PodState, int]]:
+        """Pods of a job by the configuration that they run and by state, counted now."""
+        query = sa.select(POD.c.config_version, POD.c.state, sa.func.count()).where(POD.c.job_id == job_id)
+        query = query.group_by(POD.c.config_version, POD.c.state)
+        counts: dict[int, dict[PodState, int]] = {}
+        for version, state, count in self.db.read(lambda conn: list(conn.execute(query))):
+            counts.setdefault(version, {})[POD_STATES[state]] = count
+        return counts
+
     def failed_pods(self, job_id: JobId, limit: int) -> list[PodRecord]:
         """The first pods that ended FAILED or LOST, by instance."""
         query = sa.select(POD).where(POD.c.job_id == job_id, POD.c.state.in_(_FAILED)).order_by(POD.c.instance_id)

@@ -98,6 +98,14 @@ class Queries(Store):
         """One page, newest jobs first by default, and how many match within ``max_limit``."""
         return self.db.read(partial(_query_jobs, query=query))
 
+    def jobs_after(self, job_id: str, limit: int) -> list[JobRecord]:
+        """A page of all jobs, by id; "" begins."""
+        query = sa.select(JOB).where(JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
+        if job_id:
+            query = query.where(JOB.c.job_id > job_id)
+        query = query.order_by(JOB.c.job_id).limit(limit)
+        return self.db.read(lambda conn: [job_record(row) for row in conn.execute(query)])
+
     def query_pods(self, job_id: JobId, query: PodQuery) -> tuple[list[PodRecord], int]:
         """One page, by instance by default, and how many match. Raises InvalidArgument for an unknown sort field."""
         for name, _ in query.order:

@@ -160,6 +160,25 @@ class Updates(Store):
 
         return self.db.read(work)
 
+    def instance_events(self, update_id: str, limit: int = 0) -> dict[int, list[UpdateEvent]]:
+        """``update_events`` of every instance in the update, in one pass."""
+
+        def work(conn: sa.Connection) -> dict[int, list[UpdateEvent]]:
+            update = read_update(conn, update_id)
+            found: dict[int, list[UpdateEvent]] = {}
+            if update is None:
+                return found
+            query = sa.select(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id == update_id)
+            for row in conn.execute(query.order_by(UPDATE_EVENT.c.seq)):
+                event = UpdateEvent(row.time_ns, update.type, UpdateState(row.state))
+                for instance in instances.from_text(row.instances):
+                    mine = found.setdefault(instance, [])
+                    if not mine or mine[-1].state is not event.state:
+                        mine.append(event)
+            return {i: found[i][::-1][:limit] if limit else found[i][::-1] for i in sorted(found)}
+
+        return self.db.read(work)
+
     def difference(self, job_id: JobId, version: EntityVersion | None, config: job_pb2.JobConfig) -> rollout.Difference:
         """What an update to ``config`` would touch. Raises as ``create_update`` does."""
 

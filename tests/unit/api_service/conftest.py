@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
+from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec
@@ -32,18 +36,25 @@ def pool(respool_id: RespoolId, parent: str, name: str, cpu_milli: int) -> PoolS
     return PoolSpec(respool_id, RespoolId(parent), name, resources)
 
 
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    """Storage with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu."""
-    url = f"sqlite:///{tmp_path / 'peloton.db'}"
-    migrate.upgrade(url)
-    gateway = Gateway(url)
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu; to be copied."""
+    path = tmp_path_factory.mktemp("api") / "peloton.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    gateway = Gateway(f"sqlite:///{path}")
     for spec in (
         pool(ROOT_POOL_ID, "", "root", UNLIMITED),
         pool(INNER, ROOT_POOL_ID, "eng", UNLIMITED),
         pool(LEAF, INNER, "maps", 12_000),
     ):
         gateway.put_pool(spec, respool_pb2.ResourcePoolConfig(name=spec.name))
+    gateway.close()
+    return path
+
+
+@pytest.fixture
+def gateway(database: Path, tmp_path: Path) -> Iterator[Gateway]:
+    gateway = Gateway(f"sqlite:///{shutil.copy(database, tmp_path)}")
     yield gateway
     gateway.close()
 
@@ -59,11 +70,16 @@ def hosts() -> OneSandbox:
 
 
 @pytest.fixture
-async def channel(gateway: Gateway, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
+async def address(gateway: Gateway, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[str]:
     server = await start(gateway, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts)
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        yield channel
+    yield f"127.0.0.1:{server.port}"
     await server.stop(0)
+
+
+@pytest.fixture
+async def channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield channel
 
 
 @pytest.fixture
@@ -74,6 +90,22 @@ def jobs(channel: grpc.aio.Channel) -> Any:
 @pytest.fixture
 def tasks(channel: grpc.aio.Channel) -> Any:
     return TaskManagerStub(channel)
+
+
+@pytest.fixture
+def v1(channel: grpc.aio.Channel) -> Any:
+    """JobService of v1alpha."""
+    return JobServiceStub(channel)
+
+
+@pytest.fixture
+def pods(channel: grpc.aio.Channel) -> Any:
+    return PodServiceStub(channel)
+
+
+@pytest.fixture
+def updates(channel: grpc.aio.Channel) -> Any:
+    return UpdateServiceStub(channel)
 
 
 @pytest.fixture

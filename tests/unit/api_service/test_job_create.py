@@ -154,13 +154,17 @@ async def test_create_beyond_limits(jobs: Any, config: Config, hosts: OneSandbox
     assert above_cluster.error.invalidConfig.message == "instance 0 asks cpu 8, limit of resource pool / is 4"
 
 
-async def test_create_a_service(jobs: Any, config: Config) -> None:
-    """Service jobs are refused clearly."""
-    response = await jobs.Create(job_pb2.CreateRequest(config=config(type=job_pb2.SERVICE)))
+async def test_create_a_service(jobs: Any, config: Config, gateway: Gateway) -> None:
+    """A service steers for RUNNING; the rules of services hold."""
+    job_id = await create(jobs, config(type=job_pb2.SERVICE))
+    wrong = config(type=job_pb2.SERVICE)
+    wrong.sla.maxRunningTime = 1
+    response = await jobs.Create(job_pb2.CreateRequest(config=wrong))
 
-    assert response.error.invalidConfig.message == (
-        "service jobs are not yet supported: job 'shards' has type SERVICE, want BATCH"
-    )
+    record = gateway.job(job_id)
+    assert record is not None
+    assert record.goal is JobState.RUNNING
+    assert response.error.invalidConfig.message == "MaxRunningTime should be 0 for stateless job"
 
 
 async def test_create_with_secrets(jobs: Any, config: Config) -> None:

@@ -47,6 +47,13 @@ async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
         *RESOURCE_MANAGER,
         *EXPLAIN_SERVICE,
         "peloton.api.v0.host.svc.HostService",
+        "peloton.api.v0.update.svc.UpdateService",
+        "peloton.api.v1alpha.job.stateless.svc.JobService",
+        "peloton.api.v1alpha.pod.svc.PodService",
+        "peloton.api.v1alpha.watch.svc.WatchService",
+        "peloton.api.v1alpha.admin.svc.AdminService",
+        "peloton.api.v1alpha.respool.ResourcePoolService",
+        "peloton.api.v1alpha.host.svc.HostService",
     }
     assert "grpc.health.v1.Health" in listed
 
@@ -83,9 +90,8 @@ async def test_volumes_are_not_implemented(channel: grpc.aio.Channel, method: st
 @pytest.mark.parametrize(
     "method",
     [
-        "/peloton.api.v0.update.svc.UpdateService/CreateUpdate",
-        "/peloton.api.v1alpha.job.stateless.svc.JobService/CreateJob",
-        "/peloton.api.v1alpha.respool.svc.ResourcePoolService/CreateResourcePool",
+        "/peloton.api.v0.job.svc.JobService/Create",
+        "/peloton.api.v1alpha.volume.svc.VolumeService/ListVolumes",
     ],
 )
 async def test_services_without_a_server(channel: grpc.aio.Channel, method: str) -> None:

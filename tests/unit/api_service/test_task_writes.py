@@ -10,12 +10,14 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.storage.gateway import Gateway
+from tests.unit.api_service import services
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import ID, JOB, Config, end, goals, ranges, refused, run
+from tests.unit.api_service.story import ID, JOB, NOW_NS, Config, end, goals, ranges, refused, run
 
 # -- Stop, Start, Restart, Refresh
 
@@ -74,6 +76,16 @@ async def test_stop_before_pods_exist(jobs: Any, config: Config, tasks: Any, gat
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 3))))
 
     assert (list(response.stoppedInstanceIds), list(response.invalidInstanceIds)) == ([], [1, 2])
+
+
+async def test_stop_before_an_update_has_made_the_pods(v1: Any, tasks: Any, gateway: Gateway) -> None:
+    """The pods of a service are made batch by batch: those that are there are stopped, the others come back."""
+    create_spec = stateless_pb2.CreateSpec(batch_size=1)
+    await services.create(v1, services.spec(), create_spec=create_spec)
+    gateway.advance_update(JOB, NOW_NS)
+    response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 2))))
+
+    assert (list(response.stoppedInstanceIds), list(response.invalidInstanceIds)) == ([0], [1])
 
 
 async def test_stop_whole_job_before_pods_exist(jobs: Any, config: Config, tasks: Any, gateway: Gateway) -> None:

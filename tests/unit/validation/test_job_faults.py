@@ -69,10 +69,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
     "the most instances": (config(100_000), ""),
     "daemon": (config(type=job_pb2.DAEMON), "invalid job type: DAEMON"),
     "unknown type": (config(type=9), "invalid job type: 9"),
-    "service": (
-        config(type=job_pb2.SERVICE),
-        "service jobs are not yet supported: job 'sound' has type SERVICE, want BATCH",
-    ),
+    "service": (config(type=job_pb2.SERVICE), ""),
     "NUL": (config(name="a\0b"), "name 'a\\x00b' contains NUL"),
     "too many instances": (
         config(100_001),

@@ -107,6 +107,7 @@ class SlaConfig(_message.Message):
     MINIMUMRUNNINGINSTANCES_FIELD_NUMBER: _builtins.int
     MAXRUNNINGTIME_FIELD_NUMBER: _builtins.int
     MAXIMUMUNAVAILABLEINSTANCES_FIELD_NUMBER: _builtins.int
+    STRICTUPDATES_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     preemptible: _builtins.bool
     revocable: _builtins.bool
@@ -118,6 +119,8 @@ class SlaConfig(_message.Message):
     """In seconds; 0 for no deadline."""
     maximumUnavailableInstances: _builtins.int
     """Service only: how many may be down by our doing."""
+    strictUpdates: _builtins.bool
+    """Ours, service only: updates and restarts of this job keep to maximumUnavailableInstances, too."""
     def __init__(
         self,
         *,
@@ -128,10 +131,11 @@ class SlaConfig(_message.Message):
         minimumRunningInstances: _builtins.int = ...,
         maxRunningTime: _builtins.int = ...,
         maximumUnavailableInstances: _builtins.int = ...,
+        strictUpdates: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["maxRunningTime", b"maxRunningTime", "maximumRunningInstances", b"maximumRunningInstances", "maximumUnavailableInstances", b"maximumUnavailableInstances", "minimumRunningInstances", b"minimumRunningInstances", "preemptible", b"preemptible", "priority", b"priority", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["maxRunningTime", b"maxRunningTime", "maximumRunningInstances", b"maximumRunningInstances", "maximumUnavailableInstances", b"maximumUnavailableInstances", "minimumRunningInstances", b"minimumRunningInstances", "preemptible", b"preemptible", "priority", b"priority", "revocable", b"revocable", "strictUpdates", b"strictUpdates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -108,10 +108,13 @@ class SlaSpec(_message.Message):
     PREEMPTIBLE_FIELD_NUMBER: _builtins.int
     REVOCABLE_FIELD_NUMBER: _builtins.int
     MAXIMUM_UNAVAILABLE_INSTANCES_FIELD_NUMBER: _builtins.int
+    STRICT_UPDATES_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     preemptible: _builtins.bool
     revocable: _builtins.bool
     maximum_unavailable_instances: _builtins.int
+    strict_updates: _builtins.bool
+    """Ours: updates and restarts of this job keep to maximum_unavailable_instances, too."""
     def __init__(
         self,
         *,
@@ -119,10 +122,11 @@ class SlaSpec(_message.Message):
         preemptible: _builtins.bool = ...,
         revocable: _builtins.bool = ...,
         maximum_unavailable_instances: _builtins.int = ...,
+        strict_updates: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["maximum_unavailable_instances", b"maximum_unavailable_instances", "preemptible", b"preemptible", "priority", b"priority", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["maximum_unavailable_instances", b"maximum_unavailable_instances", "preemptible", b"preemptible", "priority", b"priority", "revocable", b"revocable", "strict_updates", b"strict_updates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -738,3 +742,38 @@ class WorkflowEvent(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkflowEvent: _TypeAlias = WorkflowEvent  # noqa: Y015
+
+@_typing.final
+class Disruption(_message.Message):
+    """Ours: a pod that was asked to go, and what the SLA of its job said."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    GRANTED_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    timestamp: _builtins.str
+    instance_id: _builtins.int
+    """-1: several that were refused together."""
+    reason: _pod_pb2.TerminationStatus.Reason.ValueType
+    granted: _builtins.bool
+    message: _builtins.str
+    """Why it was to go, or why it was refused."""
+    def __init__(
+        self,
+        *,
+        timestamp: _builtins.str = ...,
+        instance_id: _builtins.int = ...,
+        reason: _pod_pb2.TerminationStatus.Reason.ValueType = ...,
+        granted: _builtins.bool = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["granted", b"granted", "instance_id", b"instance_id", "message", b"message", "reason", b"reason", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Disruption: _TypeAlias = Disruption  # noqa: Y015

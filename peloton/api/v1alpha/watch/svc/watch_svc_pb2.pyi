@@ -24,12 +24,15 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class WatchRequest(_message.Message):
+    """The pod filter counts if both are given; an empty one lets every pod, or job, of all services through."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     START_REVISION_FIELD_NUMBER: _builtins.int
     STATELESS_JOB_FILTER_FIELD_NUMBER: _builtins.int
     POD_FILTER_FIELD_NUMBER: _builtins.int
     start_revision: _builtins.int
+    """The last revision seen: what changed since then is sent first. 0: from now on."""
     @_builtins.property
     def stateless_job_filter(self) -> _watch_pb2.StatelessJobFilter: ...
     @_builtins.property
@@ -51,7 +54,10 @@ Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
 
 @_typing.final
 class WatchResponse(_message.Message):
-    """The first message of a stream carries only the id."""
+    """The first message of a stream carries the id, and the revision after which changes are sent; each later one carries
+    one thing that changed, as it is now. What changed several times in a short while may be sent once. A watcher that is
+    too slow ends with ABORTED and may resume after the last revision that it has seen.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -565,6 +565,7 @@ class GetJobResponse(_message.Message):
     SUMMARY_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
     WORKFLOW_INFO_FIELD_NUMBER: _builtins.int
+    DISRUPTIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job_info(self) -> _stateless_pb2.JobInfo: ...
     @_builtins.property
@@ -573,6 +574,10 @@ class GetJobResponse(_message.Message):
     def secrets(self) -> _containers.RepeatedCompositeFieldContainer[_peloton_pb2.Secret]: ...
     @_builtins.property
     def workflow_info(self) -> _stateless_pb2.WorkflowInfo: ...
+    @_builtins.property
+    def disruptions(self) -> _containers.RepeatedCompositeFieldContainer[_stateless_pb2.Disruption]:
+        """Ours, with the current status only: the last ones, newest first."""
+
     def __init__(
         self,
         *,
@@ -580,10 +585,11 @@ class GetJobResponse(_message.Message):
         summary: _stateless_pb2.JobSummary | None = ...,
         secrets: _abc.Iterable[_peloton_pb2.Secret] | None = ...,
         workflow_info: _stateless_pb2.WorkflowInfo | None = ...,
+        disruptions: _abc.Iterable[_stateless_pb2.Disruption] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job_info", b"job_info", "summary", b"summary", "workflow_info", b"workflow_info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_info", b"job_info", "secrets", b"secrets", "summary", b"summary", "workflow_info", b"workflow_info"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disruptions", b"disruptions", "job_info", b"job_info", "secrets", b"secrets", "summary", b"summary", "workflow_info", b"workflow_info"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

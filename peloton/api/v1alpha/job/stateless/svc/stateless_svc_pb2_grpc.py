@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class JobServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
+    was lost, too, if it was done: GetJob tells by the opaque data.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -142,22 +144,29 @@ class JobServiceStub:
 
 
 class JobServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
+    was lost, too, if it was done: GetJob tells by the opaque data.
+    """
 
     def CreateJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Repeated with the same id: ALREADY_EXISTS.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReplaceJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Asking for what is under way already changes nothing, and answers the version that it has.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PatchJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Replaces the spec by the current one with the fields that the request carries: messages are merged field by field,
+        and so are a pod's only container and instance_spec; other lists are replaced. To set something to zero, or to
+        empty it, use ReplaceJob.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -387,7 +396,9 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService:
-    """Missing associated documentation comment in .proto file."""
+    """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
+    was lost, too, if it was done: GetJob tells by the opaque data.
+    """
 
     @staticmethod
     def CreateJob(request,

@@ -27,13 +27,23 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobServiceStub:
+    """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
+    was lost, too, if it was done: GetJob tells by the opaque data.
+    """
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobServiceAsyncStub: ...
     CreateJob: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.CreateJobRequest, _stateless_svc_pb2.CreateJobResponse]
+    """Repeated with the same id: ALREADY_EXISTS."""
     ReplaceJob: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.ReplaceJobRequest, _stateless_svc_pb2.ReplaceJobResponse]
+    """Asking for what is under way already changes nothing, and answers the version that it has."""
     PatchJob: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.PatchJobRequest, _stateless_svc_pb2.PatchJobResponse]
+    """Replaces the spec by the current one with the fields that the request carries: messages are merged field by field,
+    and so are a pod's only container and instance_spec; other lists are replaced. To set something to zero, or to
+    empty it, use ReplaceJob.
+    """
     RestartJob: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.RestartJobRequest, _stateless_svc_pb2.RestartJobResponse]
     PauseJobWorkflow: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.PauseJobWorkflowRequest, _stateless_svc_pb2.PauseJobWorkflowResponse]
     ResumeJobWorkflow: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.ResumeJobWorkflowRequest, _stateless_svc_pb2.ResumeJobWorkflowResponse]
@@ -55,10 +65,20 @@ class JobServiceStub:
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
+    """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
+    was lost, too, if it was done: GetJob tells by the opaque data.
+    """
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateJob: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.CreateJobRequest, _stateless_svc_pb2.CreateJobResponse]  # type: ignore[assignment]
+    """Repeated with the same id: ALREADY_EXISTS."""
     ReplaceJob: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.ReplaceJobRequest, _stateless_svc_pb2.ReplaceJobResponse]  # type: ignore[assignment]
+    """Asking for what is under way already changes nothing, and answers the version that it has."""
     PatchJob: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.PatchJobRequest, _stateless_svc_pb2.PatchJobResponse]  # type: ignore[assignment]
+    """Replaces the spec by the current one with the fields that the request carries: messages are merged field by field,
+    and so are a pod's only container and instance_spec; other lists are replaced. To set something to zero, or to
+    empty it, use ReplaceJob.
+    """
     RestartJob: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.RestartJobRequest, _stateless_svc_pb2.RestartJobResponse]  # type: ignore[assignment]
     PauseJobWorkflow: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.PauseJobWorkflowRequest, _stateless_svc_pb2.PauseJobWorkflowResponse]  # type: ignore[assignment]
     ResumeJobWorkflow: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.ResumeJobWorkflowRequest, _stateless_svc_pb2.ResumeJobWorkflowResponse]  # type: ignore[assignment]
@@ -79,26 +99,36 @@ class JobServiceAsyncStub(JobServiceStub):
     GetJobCache: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.GetJobCacheRequest, _stateless_svc_pb2.GetJobCacheResponse]  # type: ignore[assignment]
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
+    was lost, too, if it was done: GetJob tells by the opaque data.
+    """
+
     @_abc_1.abstractmethod
     def CreateJob(
         self,
         request: _stateless_svc_pb2.CreateJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_stateless_svc_pb2.CreateJobResponse, _abc.Awaitable[_stateless_svc_pb2.CreateJobResponse]]: ...
+    ) -> _typing.Union[_stateless_svc_pb2.CreateJobResponse, _abc.Awaitable[_stateless_svc_pb2.CreateJobResponse]]:
+        """Repeated with the same id: ALREADY_EXISTS."""
 
     @_abc_1.abstractmethod
     def ReplaceJob(
         self,
         request: _stateless_svc_pb2.ReplaceJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_stateless_svc_pb2.ReplaceJobResponse, _abc.Awaitable[_stateless_svc_pb2.ReplaceJobResponse]]: ...
+    ) -> _typing.Union[_stateless_svc_pb2.ReplaceJobResponse, _abc.Awaitable[_stateless_svc_pb2.ReplaceJobResponse]]:
+        """Asking for what is under way already changes nothing, and answers the version that it has."""
 
     @_abc_1.abstractmethod
     def PatchJob(
         self,
         request: _stateless_svc_pb2.PatchJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_stateless_svc_pb2.PatchJobResponse, _abc.Awaitable[_stateless_svc_pb2.PatchJobResponse]]: ...
+    ) -> _typing.Union[_stateless_svc_pb2.PatchJobResponse, _abc.Awaitable[_stateless_svc_pb2.PatchJobResponse]]:
+        """Replaces the spec by the current one with the fields that the request carries: messages are merged field by field,
+        and so are a pod's only container and instance_spec; other lists are replaced. To set something to zero, or to
+        empty it, use ReplaceJob.
+        """
 
     @_abc_1.abstractmethod
     def RestartJob(

@@ -1,0 +1,177 @@
+"""What a v1alpha container says in two ways: as Mesos messages, and in words of its own.
+
+The Mesos messages win; where they are missing they are built from entrypoint, environment, image, volume mounts and the
+pod's ``mesos_spec``. Read back, a container carries both forms.
+"""
+
+from __future__ import annotations
+
+from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
+from peloton.api.v1alpha.volume import volume_pb2
+
+_MesosSpec = apachemesos_pb2.PodSpec
+_DOCKER = mesos_pb2.ContainerInfo.DOCKER
+_MESOS = mesos_pb2.ContainerInfo.MESOS
+
+
+# -- inward --------------------------------------------------------------------------------------------------------
+
+
+def add_mesos_messages(task: task_pb2.TaskConfig, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
+    """Sets ``container``, ``command`` and ``executor`` of the task, each only where something asks for it.
+
+    An entrypoint that is there but empty leaves what to run to the image.
+    """
+    if container.HasField("container"):
+        task.container.CopyFrom(container.container)
+    elif container.image or container.volume_mounts or pod.mesos_spec.type:
+        _build_container(task.container, pod, container)
+    if container.HasField("command"):
+        task.command.CopyFrom(container.command)
+    elif container.HasField("entrypoint") or container.environment or pod.mesos_spec.uris or pod.mesos_spec.shell:
+        _build_command(task.command, pod, container)
+    if container.HasField("executor"):
+        task.executor.CopyFrom(container.executor)
+    elif pod.mesos_spec.HasField("executor_spec"):
+        _build_executor(task.executor, pod.mesos_spec.executor_spec)
+
+
+def _build_container(info: mesos_pb2.ContainerInfo, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
+    spec = pod.mesos_spec
+    info.type = _DOCKER if spec.type == _MesosSpec.CONTAINER_TYPE_DOCKER else _MESOS
+    if info.type == _DOCKER:
+        info.docker.image = container.image
+        info.docker.parameters.extend(
+            mesos_pb2.Parameter(key=parameter.key, value=parameter.value) for parameter in spec.docker_parameters
+        )
+        if spec.network_spec.type:
+            info.docker.network = spec.network_spec.type  # type: ignore[assignment]  # the numbers are the same
+    elif container.image:
+        info.mesos.image.type = mesos_pb2.Image.DOCKER
+        info.mesos.image.docker.name = container.image
+    if spec.network_spec.name:
+        info.network_infos.add(name=spec.network_spec.name)
+    paths = {
+        volume.name: volume.host_path.path
+        for volume in pod.volumes
+        if volume.type == volume_pb2.VolumeSpec.VOLUME_TYPE_HOST_PATH
+    }
+    for mount in container.volume_mounts:
+        if mount.name in paths:
+            info.volumes.add(
+                mode=mesos_pb2.Volume.RO if mount.read_only else mesos_pb2.Volume.RW,
+                container_path=mount.mount_path,
+                host_path=paths[mount.name],
+            )
+
+
+def _build_command(command: mesos_pb2.CommandInfo, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
+    command.SetInParent()
+    if container.entrypoint.value:
+        command.value = container.entrypoint.value
+    command.arguments.extend(container.entrypoint.arguments)
+    for variable in container.environment:
+        command.environment.variables.add(name=variable.name, value=variable.value)
+    if pod.HasField("mesos_spec"):
+        command.shell = pod.mesos_spec.shell
+    for uri in pod.mesos_spec.uris:
+        fetched = command.uris.add(value=uri.value, executable=uri.executable, extract=uri.extract, cache=uri.cache)
+        if uri.output_file:
+            fetched.output_file = uri.output_file
+
+
+def _build_executor(info: mesos_pb2.ExecutorInfo, spec: apachemesos_pb2.PodSpec.ExecutorSpec) -> None:
+    info.type = spec.type  # type: ignore[assignment]  # the numbers are the same
+    info.executor_id.value = spec.executor_id
+    if spec.data:
+        info.data = spec.data
+    for name, amount in (("cpus", spec.resources.cpu), ("mem", spec.resources.mem_mb)):
+        if amount:
+            info.resources.add(name=name, type=mesos_pb2.Value.SCALAR).scalar.value = amount
+
+
+# -- outward -------------------------------------------------------------------------------------------------------
+
+
+def add_own_words(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
+    """Both forms of the task's Mesos messages: as they are, and told again in the fields of v1alpha."""
+    for field in ("container", "command", "executor"):
+        if task.HasField(field):
+            getattr(container, field).CopyFrom(getattr(task, field))
+    complete(pod, container, task)
+
+
+def complete(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, task: task_pb2.TaskConfig) -> None:
+    """Adds the form that a client left out: a Mesos message is told in words, and words become the message that they
+    are in ``task``. What the client wrote stays."""
+    if container.HasField("container"):
+        _tell_container(pod, container, container.container)
+    elif task.HasField("container"):
+        container.container.CopyFrom(task.container)
+    if container.HasField("command"):
+        _tell_command(pod, container, container.command)
+    elif task.HasField("command"):
+        container.command.CopyFrom(task.command)
+    if container.HasField("executor"):
+        _tell_executor(pod.mesos_spec.executor_spec, container.executor)
+    elif task.HasField("executor"):
+        container.executor.CopyFrom(task.executor)
+
+
+def _tell_container(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, info: mesos_pb2.ContainerInfo) -> None:
+    spec = pod.mesos_spec
+    del spec.docker_parameters[:]
+    if info.type == _DOCKER:
+        spec.type = _MesosSpec.CONTAINER_TYPE_DOCKER
+        container.image = info.docker.image
+        for parameter in info.docker.parameters:
+            spec.docker_parameters.add(key=parameter.key, value=parameter.value)
+        if info.docker.HasField("network"):
+            spec.network_spec.type = info.docker.network  # type: ignore[assignment]  # the numbers are the same
+    else:
+        spec.type = _MesosSpec.CONTAINER_TYPE_MESOS
+        container.image = info.mesos.image.docker.name
+    if info.network_infos and info.network_infos[0].name:
+        spec.network_spec.name = info.network_infos[0].name
+    if container.volume_mounts:
+        return
+    mounted = [volume for volume in info.volumes if volume.host_path]
+    for number, volume in enumerate(mounted):
+        name = f"volume-{number}"
+        told = pod.volumes.add(name=name, type=volume_pb2.VolumeSpec.VOLUME_TYPE_HOST_PATH)
+        told.host_path.path = volume.host_path
+        container.volume_mounts.add(
+            name=name, read_only=volume.mode == mesos_pb2.Volume.RO, mount_path=volume.container_path
+        )
+
+
+def _tell_command(pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec, command: mesos_pb2.CommandInfo) -> None:
+    """The shell flag is told as it holds, also where Mesos's default was left to hold."""
+    container.ClearField("environment")
+    pod.mesos_spec.ClearField("uris")
+    container.entrypoint.CopyFrom(pod_pb2.CommandSpec(value=command.value, arguments=command.arguments))
+    for variable in command.environment.variables:
+        container.environment.add(name=variable.name, value=variable.value)
+    pod.mesos_spec.shell = command.shell
+    for uri in command.uris:
+        pod.mesos_spec.uris.add(
+            value=uri.value,
+            executable=uri.executable,
+            extract=uri.extract,
+            cache=uri.cache,
+            output_file=uri.output_file,
+        )
+
+
+def _tell_executor(spec: apachemesos_pb2.PodSpec.ExecutorSpec, info: mesos_pb2.ExecutorInfo) -> None:
+    spec.type = info.type  # type: ignore[assignment]  # the numbers are the same
+    spec.executor_id = info.executor_id.value
+    spec.data = info.data
+    amounts = {resource.name: resource.scalar.value for resource in info.resources}
+    if "cpus" in amounts:
+        spec.resources.cpu = amounts["cpus"]
+    if "mem" in amounts:
+        spec.resources.mem_mb = amounts["mem"]

@@ -1,0 +1,212 @@
+"""v0 UpdateService: rolling updates of service jobs. All errors are gRPC statuses."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.update import update_pb2
+from peloton.api.v0.update.svc import update_svc_pb2 as svc
+from peloton.errors import InvalidArgument, NotFound, Unavailable, Unimplemented
+from peloton.model.ids import JobId, parse_job_id
+from peloton.model.job import JobRecord, JobState, JobType
+from peloton.model.update import UpdateAct, UpdateRecord, UpdateSpec, UpdateType
+from services.api.calls import Calls, check_wanted
+from services.api.v1.ids import opaque_of
+from services.api.v1.specs import Specs, check_immutable
+from services.api.validation import secret_fault
+from services.api.wake import Wake
+from services.storage.gateway import Gateway
+
+
+class UpdateService:
+    def __init__(self, records: Gateway, calls: Calls, specs: Specs, wake: Wake) -> None:
+        self._records = records
+        self._calls = calls
+        self._specs = specs
+        self._wake = wake
+
+    # -- writes
+
+    async def CreateUpdate(self, request: svc.CreateUpdateRequest, context: Any) -> svc.CreateUpdateResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._create, request, context))
+
+    async def _create(self, request: svc.CreateUpdateRequest, context: Any) -> svc.CreateUpdateResponse:
+        try:
+            job_id = parse_job_id(request.jobId.value)
+        except ValueError:
+            raise InvalidArgument("JobID must be of UUID format") from None
+        job = await self._job(job_id)
+        config, asked = request.jobConfig, request.updateConfig
+        if job.state in (JobState.INITIALIZED, JobState.UNINITIALIZED):
+            raise Unavailable("cannot update partially created job")
+        if not config.HasField("changeLog"):
+            raise InvalidArgument("missing changelog in job configuration")
+        check_immutable(job, config)
+        if job.type is not JobType.SERVICE:
+            raise InvalidArgument("job must be of type service")
+        if asked.inPlace:
+            raise Unimplemented("in-place update is not supported yet")
+        if fault := secret_fault(config, has_secrets=False):
+            raise InvalidArgument(fault)
+        await self._specs.check(config)
+        opaque = opaque_of(request.opaque_data.data)
+        check_wanted(context)
+        seen, now_ns = config.changeLog.version, time.time_ns()
+        config.changeLog.CopyFrom(
+            peloton_pb2.ChangeLog(version=seen + 1, createdAt=config.changeLog.createdAt, updatedAt=now_ns)
+        )
+        update = UpdateSpec(
+            batch_size=asked.batchSize,
+            rollback_on_failure=asked.rollbackOnFailure,
+            max_instance_attempts=asked.maxInstanceAttempts,
+            max_failure_instances=asked.maxFailureInstances,
+            start_paused=asked.startPaused,
+            start_pods=asked.startTasks,
+        )
+        update_id = await self._roll_out(job_id, seen, update, config, b"", opaque)
+        return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=update_id))
+
+    async def _roll_out(
+        self,
+        job_id: JobId,
+        seen: int | None,
+        update: UpdateSpec,
+        config: job_pb2.JobConfig,
+        sent: bytes,
+        opaque: str,
+    ) -> str:
+        create = self._records.create_update
+        kind, now_ns = UpdateType.UPDATE, time.time_ns()
+        job = await self._calls.run(create, job_id, seen, kind, update, config, sent, (), opaque, now_ns)
+        self._changed(job_id)
+        return job.update_id
+
+    async def PauseUpdate(self, request: svc.PauseUpdateRequest, context: Any) -> svc.PauseUpdateResponse:
+        await self._calls.write(request.ByteSize(), partial(self._steer, request, UpdateAct.PAUSE))
+        return svc.PauseUpdateResponse()
+
+    async def ResumeUpdate(self, request: svc.ResumeUpdateRequest, context: Any) -> svc.ResumeUpdateResponse:
+        await self._calls.write(request.ByteSize(), partial(self._steer, request, UpdateAct.RESUME))
+        return svc.ResumeUpdateResponse()
+
+    async def AbortUpdate(self, request: svc.AbortUpdateRequest, context: Any) -> svc.AbortUpdateResponse:
+        await self._calls.write(request.ByteSize(), partial(self._steer, request, UpdateAct.ABORT))
+        return svc.AbortUpdateResponse()
+
+    async def _steer(
+        self, request: svc.PauseUpdateRequest | svc.ResumeUpdateRequest | svc.AbortUpdateRequest, act: UpdateAct
+    ) -> None:
+        """Of the job whose update is named the current one, whichever that is: existing clients rely on it."""
+        update = await self._update(request.updateId)
+        opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
+        await self._calls.run(self._records.steer_update, update.job_id, None, act, opaque, time.time_ns())
+        self._changed(update.job_id)
+
+    async def RollbackUpdate(self, request: svc.RollbackUpdateRequest, context: Any) -> svc.RollbackUpdateResponse:
+        await self._calls.write(request.ByteSize(), partial(self._roll_back, request, context))
+        return svc.RollbackUpdateResponse()
+
+    async def _roll_back(self, request: svc.RollbackUpdateRequest, context: Any) -> None:
+        """The configuration before the named update, as a new update that goes as that one went."""
+        update = await self._update(request.updateId)
+        job = await self._job(update.job_id)
+        if update.update_id != job.update_id:
+            raise InvalidArgument(
+                f"update {update.update_id} is not the latest of job {job.job_id}, which is {job.update_id}: only the "
+                f"latest can be rolled back"
+            )
+        before = update.prev_config_version
+        config = await self._calls.run(self._records.job_config, job.job_id, before, overrides=True)
+        if before == 0 or config is None:
+            raise NotFound(f"job {job.job_id} has no configuration before that of update {update.update_id}")
+        sent = await self._calls.run(self._records.job_spec, job.job_id, before)
+        check_wanted(context)
+        spec = UpdateSpec(batch_size=update.spec.batch_size, in_place=update.spec.in_place)
+        await self._roll_out(job.job_id, job.config_version, spec, config, sent, update.opaque_data)
+
+    def _changed(self, job_id: JobId) -> None:
+        self._wake.changed(job_id)
+        self._wake.update_changed(job_id)
+
+    # -- reads
+
+    async def GetUpdate(self, request: svc.GetUpdateRequest, context: Any) -> svc.GetUpdateResponse:
+        update = await self._update(request.updateId)
+        info = _info(update)
+        info.opaque_data.data = update.opaque_data
+        if request.statusOnly:
+            info = update_pb2.UpdateInfo(updateId=info.updateId, status=info.status)
+        return svc.GetUpdateResponse(updateInfo=info)
+
+    async def ListUpdates(self, request: svc.ListUpdatesRequest, context: Any) -> svc.ListUpdatesResponse:
+        if not request.jobID.value:
+            raise InvalidArgument("no job ID provided")
+        try:
+            job_id = parse_job_id(request.jobID.value)
+        except ValueError:
+            return svc.ListUpdatesResponse()
+        updates = await self._calls.run(self._records.updates, job_id)
+        return svc.ListUpdatesResponse(updateInfo=[_info(update) for update in updates])
+
+    async def GetUpdateCache(self, request: svc.GetUpdateCacheRequest, context: Any) -> svc.GetUpdateCacheResponse:
+        update = await self._update(request.updateId)
+        return svc.GetUpdateCacheResponse(
+            jobId=peloton_pb2.JobID(value=update.job_id),
+            state=update_pb2.State.Value(update.state.value),
+            instancesTotal=sorted(update.added | update.updated | update.removed),
+            instancesDone=sorted(update.done),
+            instancesCurrent=sorted(update.current),
+            instancesAdded=sorted(update.added),
+            instancesUpdated=sorted(update.updated),
+            instancesFailed=sorted(update.failed),
+        )
+
+    # -- storage
+
+    async def _job(self, job_id: JobId) -> JobRecord:
+        job = await self._calls.run(self._records.job, job_id)
+        if job is None:
+            raise NotFound("job not found")
+        return job
+
+    async def _update(self, wire: peloton_pb2.UpdateID) -> UpdateRecord:
+        if not wire.value:
+            raise InvalidArgument("no update ID provided")
+        try:
+            update_id = parse_job_id(wire.value)  # a UUID like that of a job
+        except ValueError:
+            raise NotFound("update not found") from None
+        update = await self._calls.run(self._records.update, update_id)
+        if update is None:
+            raise NotFound("update not found")
+        return update
+
+
+def _info(update: UpdateRecord) -> update_pb2.UpdateInfo:
+    spec = update.spec
+    info = update_pb2.UpdateInfo(
+        config=update_pb2.UpdateConfig(
+            batchSize=spec.batch_size,
+            rollbackOnFailure=spec.rollback_on_failure,
+            maxInstanceAttempts=spec.max_instance_attempts,
+            maxFailureInstances=spec.max_failure_instances,
+            startPaused=spec.start_paused,
+            inPlace=spec.in_place,
+            startTasks=spec.start_pods,
+        ),
+        status=update_pb2.UpdateStatus(
+            state=update_pb2.State.Value(update.state.value),
+            numTasksDone=len(update.done),
+            numTasksFailed=len(update.failed),
+            numTasksRemaining=update.remaining_count,
+        ),
+        configVersion=update.config_version,
+        prevConfigVersion=update.prev_config_version,
+    )
+    info.updateId.value = update.update_id
+    info.jobId.value = update.job_id
+    return info

@@ -1,0 +1,40 @@
+"""v1alpha AdminService: locks components and unlocks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+from peloton.errors import PelotonError
+from services.api.calls import Calls
+from services.api.v1.lockdown import Locks
+
+
+class AdminService:
+    """Never locked itself."""
+
+    def __init__(self, locks: Locks, calls: Calls) -> None:
+        self._locks = locks
+        self._calls = calls
+
+    async def Lockdown(self, request: svc.LockdownRequest, context: Any) -> svc.LockdownResponse:
+        work = partial(self._set, request.components, True, "fail to lockdown some components")
+        return svc.LockdownResponse(successes=await self._calls.write(request.ByteSize(), work))
+
+    async def RemoveLockdown(self, request: svc.RemoveLockdownRequest, context: Any) -> svc.RemoveLockdownResponse:
+        work = partial(self._set, request.components, False, "fail to remove lockdown for some components")
+        return svc.RemoveLockdownResponse(successes=await self._calls.write(request.ByteSize(), work))
+
+    async def _set(self, components: Iterable[int], locked: bool, failure: str) -> list[Any]:
+        """Those that exist are set, whatever the others are."""
+        wanted = list(dict.fromkeys(components))
+        unknown = [number for number in wanted if number not in svc.Component.values()]
+        known = [number for number in wanted if number in svc.Component.values()]
+        for number in known:
+            await self._locks.set(svc.Component.Name(number), locked)  # type: ignore[arg-type]
+        if unknown:
+            texts = ", ".join(f"unknown component: {number}" for number in unknown)
+            raise PelotonError(f"{failure}: {texts}")
+        return known

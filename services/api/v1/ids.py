@@ -1,0 +1,93 @@
+"""Ids, versions and opaque data on the wire, and the texts about bad ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from peloton.api.v1alpha import peloton_pb2
+from peloton.errors import Aborted, InvalidArgument, PelotonError
+from peloton.model.ids import EntityVersion, JobId, PodId, PodName, parse_job_id
+from services.api.ids import RUN_ID_MAX
+
+UNEXPECTED_VERSION = "unexpected entity version"
+OPAQUE_BYTES_MAX = 64 * 1024
+"""Opaque data travels with every answer about its update."""
+_UUID_LENGTH = 36
+
+
+@contextmanager
+def chained(outer: str) -> Iterator[None]:
+    """A refusal in this block keeps its code; its text becomes ``outer: code:<code> message:<text>``."""
+    try:
+        yield
+    except PelotonError as inner:
+        code = inner.code.lower().replace("_", "-")
+        raise type(inner)(f"{outer}: code:{code} message:{inner.message}") from inner
+
+
+def known_id(wire: peloton_pb2.JobID) -> JobId | None:
+    """None for what is no UUID and so the id of no job."""
+    try:
+        return parse_job_id(wire.value)
+    except ValueError:
+        return None
+
+
+def job_id_of(wire: peloton_pb2.JobID, text: str = "JobID must be of UUID format") -> JobId:
+    job_id = known_id(wire)
+    if job_id is None:
+        raise InvalidArgument(text)
+    return job_id
+
+
+def seen_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
+    """What a writer says it has seen. A text that is no version is none that ever was."""
+    try:
+        return EntityVersion.parse(wire.value)
+    except ValueError:
+        raise Aborted(UNEXPECTED_VERSION) from None
+
+
+def asked_version(wire: peloton_pb2.EntityVersion) -> EntityVersion:
+    """What a reader asks for."""
+    try:
+        return EntityVersion.parse(wire.value)
+    except ValueError:
+        raise InvalidArgument("entityVersion has wrong format") from None
+
+
+def pod_name_of(wire: peloton_pb2.PodName) -> PodName:
+    text = wire.value
+    job, _, instance = text.rpartition("-")
+    job_id = known_id(peloton_pb2.JobID(value=job)) if len(job) == _UUID_LENGTH else None
+    if job_id is None:
+        raise InvalidArgument(f"invalid pelotonTaskID {text}")
+    try:
+        return PodName.parse(f"{job_id}-{instance}")
+    except ValueError:
+        raise InvalidArgument(f"unable to parse instanceID {instance} of {text}") from None
+
+
+def run_of(wire: peloton_pb2.PodID, name: PodName) -> int:
+    """The run of a pod id, which must be one of the named pod."""
+    try:
+        pod_id = PodId.parse(wire.value)
+        job_id = parse_job_id(pod_id.job_id)
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from error
+    if (job_id, pod_id.instance_id) != (name.job_id, name.instance_id):
+        raise InvalidArgument(f"invalid pod id {wire.value!r}: it is not a run of pod {name}")
+    if pod_id.run_id > RUN_ID_MAX:
+        raise InvalidArgument(f"invalid pod id {wire.value!r}: the last run that can be is {RUN_ID_MAX}")
+    return pod_id.run_id
+
+
+def opaque_of(text: str) -> str:
+    """Raises InvalidArgument for what cannot be stored."""
+    size_bytes = len(text.encode())
+    if size_bytes > OPAQUE_BYTES_MAX:
+        raise InvalidArgument(f"opaque data has {size_bytes} bytes, at most {OPAQUE_BYTES_MAX} are allowed")
+    if "\0" in text:
+        raise InvalidArgument("opaque data contains NUL")
+    return text

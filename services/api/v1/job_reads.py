@@ -1,0 +1,255 @@
+"""v1alpha JobService, the half that reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+from peloton.api import convert_v1, convert_v1_spec
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.query import query_pb2
+from peloton.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord
+from peloton.model.respool import pool_paths
+from peloton.model.update import UpdateRecord
+from services.api.calls import Calls
+from services.api.channels import ANSWER_BYTES_MAX
+from services.api.v1.ids import asked_version, chained, job_id_of, known_id, seen_version
+from services.api.v1.pods import pod_infos
+from services.api.v1.queries import jobs_wanted, pods_wanted
+from services.api.v1.specs import Specs, check_immutable
+from services.storage.gateway import Gateway
+
+PAGE = 1_000
+"""Jobs, or pods, read from storage at a time."""
+
+
+class JobReads:
+    def __init__(self, records: Gateway, calls: Calls, specs: Specs) -> None:
+        self._records = records
+        self._calls = calls
+        self._specs = specs
+
+    # -- one job
+
+    async def GetJob(self, request: svc.GetJobRequest, context: Any) -> svc.GetJobResponse:
+        job_id = known_id(request.job_id)
+        response = await self._calls.run(self._get_job, request, job_id)
+        size_bytes = response.ByteSize()
+        if size_bytes > ANSWER_BYTES_MAX:
+            raise ResourceExhausted(
+                f"the spec of job {request.job_id.value} takes {size_bytes} bytes, the limit of one answer is "
+                f"{ANSWER_BYTES_MAX}; summary_only tells of the job without it"
+            )
+        return response
+
+    def _get_job(self, request: svc.GetJobRequest, job_id: JobId | None) -> svc.GetJobResponse:
+        if request.summary_only:
+            job = self._found(request.job_id.value, job_id)
+            return svc.GetJobResponse(summary=convert_v1.job_summary(job, self._latest_update(job)))
+        if request.version.value:
+            version = asked_version(request.version)
+            with chained("fail to get job spec"):
+                job = self._found(request.job_id.value, job_id)
+                return svc.GetJobResponse(job_info=self._info(job, version.config))
+        with chained("failed to get job status"):
+            job = self._found(request.job_id.value, job_id)
+        update = self._latest_update(job)
+        info = self._info(job, job.config_version)
+        counts = self._records.pod_counts_by_version(job.job_id)
+        info.status.CopyFrom(convert_v1.job_status(job, update, counts))
+        disruptions = self._records.disruptions(job.job_id)
+        response = svc.GetJobResponse(job_info=info, disruptions=map(convert_v1.disruption, disruptions))
+        if update is not None:
+            events = self._records.update_events(update.update_id)
+            response.workflow_info.CopyFrom(convert_v1.workflow_info(job, update, events))
+        return response
+
+    def _info(self, job: JobRecord, version: int) -> stateless_pb2.JobInfo:
+        spec = stored_spec(self._records, job, version)
+        return stateless_pb2.JobInfo(job_id=peloton_pb2.JobID(value=job.job_id), spec=spec)
+
+    async def GetJobIDFromJobName(
+        self, request: svc.GetJobIDFromJobNameRequest, context: Any
+    ) -> svc.GetJobIDFromJobNameResponse:
+        can_be = "\0" not in request.job_name
+        ids = await self._calls.run(self._records.job_ids_by_name, request.job_name) if can_be else []
+        if not ids:
+            raise NotFound(f'job id for job name not found: "{request.job_name}"')
+        return svc.GetJobIDFromJobNameResponse(job_id=[peloton_pb2.JobID(value=job_id) for job_id in ids])
+
+    async def GetJobCache(self, request: svc.GetJobCacheRequest, context: Any) -> svc.GetJobCacheResponse:
+        """Nothing is cached here: what the original's cache held, read from storage."""
+        job_id = known_id(request.job_id)
+        job = await self._calls.run(self._records.job, job_id) if job_id else None
+        if job is None:
+            raise NotFound("job not found in cache")
+        update = await self._calls.run(self._latest_update, job)
+        status = convert_v1.job_status(job, update)
+        status.version.CopyFrom(convert_v1.entity_version(convert_v1.config_only(job.config_version)))
+        if update is not None:
+            workflow = status.workflow_status
+            workflow.version.CopyFrom(convert_v1.entity_version(convert_v1.config_only(update.config_version)))
+            workflow.prev_version.CopyFrom(
+                convert_v1.entity_version(convert_v1.config_only(update.prev_config_version))
+            )
+        spec = stateless_pb2.JobSpec(instance_count=job.instance_count, sla=convert_v1.sla_spec(job.sla))
+        spec.respool_id.value = job.respool_id
+        spec.revision.version = job.config_version
+        return svc.GetJobCacheResponse(spec=spec, status=status)
+
+    # -- workflows
+
+    async def GetWorkflowEvents(
+        self, request: svc.GetWorkflowEventsRequest, context: Any
+    ) -> svc.GetWorkflowEventsResponse:
+        job_id = job_id_of(request.job_id, "job ID must be of UUID format")
+        job = await self._calls.run(self._found, job_id, job_id)
+        if not job.update_id:
+            raise Unavailable("job runtime does not have workflow")
+        events = await self._calls.run(self._records.update_events, job.update_id, request.instance_id, request.limit)
+        return svc.GetWorkflowEventsResponse(events=convert_v1.workflow_events(events))
+
+    async def ListJobWorkflows(
+        self, request: svc.ListJobWorkflowsRequest, context: Any
+    ) -> svc.ListJobWorkflowsResponse:
+        if not request.job_id.value:
+            raise InvalidArgument("no job id provided")
+        return await self._calls.run(self._list_workflows, request)
+
+    def _list_workflows(self, request: svc.ListJobWorkflowsRequest) -> svc.ListJobWorkflowsResponse:
+        job = self._found(request.job_id.value, known_id(request.job_id))
+        response = svc.ListJobWorkflowsResponse()
+        size_bytes = 0
+        for update in self._records.updates(job.job_id, request.updates_limit):
+            info = convert_v1.workflow_info(job, update, self._records.update_events(update.update_id))
+            if request.instance_events:
+                events = self._records.instance_events(update.update_id, request.instance_events_limit)
+                for instance, mine in events.items():
+                    info.instance_events.add(instance_id=instance, events=convert_v1.workflow_events(mine))
+            size_bytes += info.ByteSize()
+            if size_bytes > ANSWER_BYTES_MAX:
+                raise ResourceExhausted(
+                    f"the workflows of job {job.job_id} take more than {ANSWER_BYTES_MAX} bytes, the limit of one "
+                    f"answer; updates_limit {len(response.workflow_infos)} fits"
+                )
+            response.workflow_infos.append(info)
+        return response
+
+    async def GetReplaceJobDiff(
+        self, request: svc.GetReplaceJobDiffRequest, context: Any
+    ) -> svc.GetReplaceJobDiffResponse:
+        job_id = job_id_of(request.job_id)
+        job = await self._calls.run(self._found, job_id, job_id)
+        version = seen_version(request.version)
+        config = await self._specs.config_of(request.spec, time.time_ns())
+        with chained("failed to validate spec update"):
+            check_immutable(job, config)
+        found = await self._calls.run(self._records.difference, job_id, version, config)
+        return svc.GetReplaceJobDiffResponse(
+            instances_added=convert_v1.ranges(found.added),
+            instances_removed=convert_v1.ranges(found.removed),
+            instances_updated=convert_v1.ranges(found.updated),
+            instances_unchanged=convert_v1.ranges(found.unchanged),
+        )
+
+    # -- pods
+
+    async def ListPods(self, request: svc.ListPodsRequest, context: Any) -> AsyncGenerator[svc.ListPodsResponse, None]:
+        """One message for each pod; none for an unknown job."""
+        job_id = known_id(request.job_id)
+        begin, end = 0, None
+        if request.HasField("range"):
+            begin, end = getattr(request.range, "from"), request.range.to
+        while job_id is not None:
+            page = await self._calls.run(self._records.pods, job_id, begin, end, PAGE)
+            for pod in page:
+                yield svc.ListPodsResponse(pods=[convert_v1.pod_summary(pod)])
+            if len(page) < PAGE:
+                return
+            begin = page[-1].instance_id + 1
+
+    async def QueryPods(self, request: svc.QueryPodsRequest, context: Any) -> svc.QueryPodsResponse:
+        with chained("failed to find job runtime"):
+            job = await self._calls.run(self._found, request.job_id.value, known_id(request.job_id))
+        with chained("failed to query tasks from DB"):
+            query = pods_wanted(request.spec)
+            pods, total = await self._calls.run(self._records.query_pods, job.job_id, query)
+        infos: list[pod_pb2.PodInfo] = await self._calls.run(pod_infos, self._records, pods)
+        size_bytes = sum(info.ByteSize() for info in infos)
+        if size_bytes > ANSWER_BYTES_MAX:
+            raise ResourceExhausted(
+                f"the answer has {len(infos)} pods of {size_bytes} bytes, the limit is {ANSWER_BYTES_MAX}; ask for a "
+                f"smaller limit"
+            )
+        asked = request.pagination
+        page = query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total)
+        return svc.QueryPodsResponse(pods=infos, pagination=page)
+
+    # -- many jobs
+
+    async def QueryJobs(self, request: svc.QueryJobsRequest, context: Any) -> svc.QueryJobsResponse:
+        response = svc.QueryJobsResponse()
+        if not request.HasField("spec"):
+            return response
+        respool_id = await self._calls.run(self._pool_at, request.spec.respool.value)
+        query = jobs_wanted(request.spec, respool_id, time.time_ns())
+        jobs, total = await self._calls.run(self._records.query_jobs, query)
+        response.records.extend(await self._calls.run(self._summaries, jobs))
+        asked = request.spec.pagination
+        response.pagination.CopyFrom(query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total))
+        response.spec.CopyFrom(request.spec)
+        return response
+
+    def _pool_at(self, path: str) -> str:
+        """Empty, which filters nothing, for a path that leads nowhere: existing clients rely on it."""
+        paths = pool_paths(spec for spec, _ in self._records.pools()) if path else {}
+        return next((str(pool) for pool, known in paths.items() if known == (path.rstrip("/") or "/")), "")
+
+    async def ListJobs(self, request: svc.ListJobsRequest, context: Any) -> AsyncGenerator[svc.ListJobsResponse, None]:
+        """One message for each job of any type."""
+        after = ""
+        while True:
+            page = await self._calls.run(self._records.jobs_after, after, PAGE)
+            for summary in await self._calls.run(self._summaries, page):
+                yield svc.ListJobsResponse(jobs=[summary])
+            if len(page) < PAGE:
+                return
+            after = page[-1].job_id
+
+    # -- storage
+
+    def _found(self, text: str, job_id: JobId | None) -> JobRecord:
+        job = self._records.job(job_id) if job_id else None
+        if job is None:
+            raise NotFound(f"job:{text} not found")
+        return job
+
+    def _latest_update(self, job: JobRecord) -> UpdateRecord | None:
+        return self._records.update(job.update_id) if job.update_id else None
+
+    def _summaries(self, jobs: list[JobRecord]) -> list[stateless_pb2.JobSummary]:
+        return list(_summaries(self._records, jobs))
+
+
+def _summaries(records: Gateway, jobs: list[JobRecord]) -> Iterator[stateless_pb2.JobSummary]:
+    for job in jobs:
+        yield convert_v1.job_summary(job, records.update(job.update_id) if job.update_id else None)
+
+
+def stored_spec(records: Gateway, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
+    """At a version of the configuration, with both forms of what its containers run; raises NotFound."""
+    sent = records.job_spec(job.job_id, version)
+    config = records.job_config(job.job_id, version, overrides=not sent)
+    if config is None:
+        raise NotFound(f"job:{job.job_id} has no configuration {version}")
+    spec = convert_v1_spec.job_spec(config, sent)
+    spec.revision.version = version
+    spec.revision.created_at = job.created_ns
+    spec.revision.updated_at = config.changeLog.updatedAt
+    return spec

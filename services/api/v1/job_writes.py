@@ -1,0 +1,264 @@
+"""v1alpha JobService, the half that changes something. Every answer comes after the commit and before the wake-up's
+effect: what was asked is rolled out by the job's workflows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from peloton.api import convert
+from peloton.api.convert_v1 import entity_version
+from peloton.api.convert_v1_spec import job_spec
+from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound
+from peloton.model.ids import JobId, new_job_id
+from peloton.model.job import JobRecord, JobState
+from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
+from services.api.calls import Calls, check_wanted
+from services.api.ranges import clipped
+from services.api.v1.ids import chained, job_id_of, opaque_of, seen_version
+from services.api.v1.patch import patched
+from services.api.v1.specs import Specs, check_immutable
+from services.api.wake import Wake
+from services.storage.gateway import Gateway
+
+
+class JobWrites:
+    def __init__(self, records: Gateway, calls: Calls, specs: Specs, wake: Wake) -> None:
+        self._records = records
+        self._calls = calls
+        self._specs = specs
+        self._wake = wake
+
+    # -- create
+
+    async def CreateJob(self, request: svc.CreateJobRequest, context: Any) -> svc.CreateJobResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._create, request, context))
+
+    async def _create(self, request: svc.CreateJobRequest, context: Any) -> svc.CreateJobResponse:
+        job_id = job_id_of(request.job_id, "jobID is not valid UUID") if request.job_id.value else new_job_id()
+        opaque = opaque_of(request.opaque_data.data)
+        with chained("failed to validate resource pool"):
+            await self._specs.check_pool(request.spec.respool_id.value)
+        now_ns = time.time_ns()
+        config = await self._specs.config_of(request.spec, now_ns)
+        with chained("failed to handle create-secrets"):
+            if request.secrets:
+                raise InvalidArgument("secrets not enabled in cluster")
+        check_wanted(context)
+        asked = request.create_spec
+        update = UpdateSpec(
+            batch_size=asked.batch_size,
+            max_instance_attempts=asked.max_instance_retries,
+            max_failure_instances=asked.max_tolerable_instance_failures,
+            start_paused=asked.start_paused,
+        )
+        record = convert.new_job_record(job_id, config, now_ns)
+        try:
+            with chained("failed to create job in db"):
+                job = await self._calls.run(
+                    self._records.create_service,
+                    record,
+                    config,
+                    request.spec.SerializeToString(),
+                    update,
+                    opaque,
+                    now_ns,
+                )
+        except AlreadyExists:
+            await self._heal(job_id)
+            raise
+        self._wake.update_changed(job_id)
+        await self._wake.start(job_id)
+        return svc.CreateJobResponse(job_id=peloton_pb2.JobID(value=job_id), version=entity_version(job.entity_version))
+
+    async def _heal(self, job_id: JobId) -> None:
+        """A creation that lost its answer, or its workflows, is repeated: nothing stored may be left without them."""
+        record = await self._calls.run(self._records.job, job_id)
+        if record is not None and record.is_active:
+            self._wake.update_changed(job_id)
+            await self._wake.start(job_id)
+
+    # -- updates
+
+    async def ReplaceJob(self, request: svc.ReplaceJobRequest, context: Any) -> svc.ReplaceJobResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._replace, request, context))
+
+    async def _replace(self, request: svc.ReplaceJobRequest, context: Any) -> svc.ReplaceJobResponse:
+        job = await self._job_to_update(request.job_id)
+        version = await self._rolled_out(job, request, request.spec, context)
+        return svc.ReplaceJobResponse(version=version)
+
+    async def PatchJob(self, request: svc.PatchJobRequest, context: Any) -> svc.PatchJobResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._patch, request, context))
+
+    async def _patch(self, request: svc.PatchJobRequest, context: Any) -> svc.PatchJobResponse:
+        job = await self._job_to_update(request.job_id)
+        current = await self._calls.run(current_spec, self._records, job)
+        version = await self._rolled_out(job, request, patched(current, request.spec), context)
+        return svc.PatchJobResponse(version=version)
+
+    async def _rolled_out(
+        self,
+        job: JobRecord,
+        request: svc.ReplaceJobRequest | svc.PatchJobRequest,
+        spec: stateless_pb2.JobSpec,
+        context: Any,
+    ) -> peloton_pb2.EntityVersion:
+        now_ns = time.time_ns()
+        config = await self._specs.config_of(spec, now_ns)
+        with chained("failed to validate spec update"):
+            check_immutable(job, config)
+        check_wanted(context)
+        asked = request.update_spec
+        update = UpdateSpec(
+            batch_size=asked.batch_size,
+            rollback_on_failure=asked.rollback_on_failure,
+            max_instance_attempts=asked.max_instance_retries,
+            max_failure_instances=asked.max_tolerable_instance_failures,
+            start_paused=asked.start_paused,
+            in_place=asked.in_place,
+            start_pods=asked.start_pods,
+        )
+        return await self._update(job, request, UpdateType.UPDATE, update, config, spec.SerializeToString(), ())
+
+    async def RestartJob(self, request: svc.RestartJobRequest, context: Any) -> svc.RestartJobResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._restart, request, context))
+
+    async def _restart(self, request: svc.RestartJobRequest, context: Any) -> svc.RestartJobResponse:
+        job = await self._job_to_update(request.job_id)
+        asked = request.restart_spec
+        spans = clipped(asked.ranges, job.instance_count) if asked.ranges else []
+        instances = [i for start, count in spans for i in range(start, start + count)]
+        update = UpdateSpec(batch_size=asked.batch_size, in_place=asked.in_place)
+        check_wanted(context)
+        version = await self._update(job, request, UpdateType.RESTART, update, None, b"", instances)
+        return svc.RestartJobResponse(version=version)
+
+    async def _job_to_update(self, wire: peloton_pb2.JobID) -> JobRecord:
+        job_id = job_id_of(wire)
+        with chained("failed to get job runtime from cache"):
+            return await self._job(job_id)
+
+    async def _job(self, job_id: JobId) -> JobRecord:
+        job = await self._calls.run(self._records.job, job_id)
+        if job is None:
+            raise NotFound(f"job:{job_id} not found")
+        return job
+
+    async def _update(
+        self,
+        job: JobRecord,
+        request: svc.ReplaceJobRequest | svc.PatchJobRequest | svc.RestartJobRequest,
+        kind: UpdateType,
+        update: UpdateSpec,
+        config: job_pb2.JobConfig | None,
+        sent: bytes,
+        instances: Iterable[int],
+    ) -> peloton_pb2.EntityVersion:
+        with chained("failed to create update workload"):
+            job = await self._calls.run(
+                self._records.create_update,
+                job.job_id,
+                seen_version(request.version),
+                kind,
+                update,
+                config,
+                sent,
+                instances,
+                opaque_of(request.opaque_data.data),
+                time.time_ns(),
+            )
+        self._changed(job.job_id)
+        return entity_version(job.entity_version)
+
+    # -- steering what is under way
+
+    async def PauseJobWorkflow(
+        self, request: svc.PauseJobWorkflowRequest, context: Any
+    ) -> svc.PauseJobWorkflowResponse:
+        steer = partial(self._steer, request, UpdateAct.PAUSE, "failed to pause workload")
+        return svc.PauseJobWorkflowResponse(version=await self._calls.write(request.ByteSize(), steer))
+
+    async def ResumeJobWorkflow(
+        self, request: svc.ResumeJobWorkflowRequest, context: Any
+    ) -> svc.ResumeJobWorkflowResponse:
+        steer = partial(self._steer, request, UpdateAct.RESUME, "failed to resume workload")
+        return svc.ResumeJobWorkflowResponse(version=await self._calls.write(request.ByteSize(), steer))
+
+    async def AbortJobWorkflow(
+        self, request: svc.AbortJobWorkflowRequest, context: Any
+    ) -> svc.AbortJobWorkflowResponse:
+        steer = partial(self._steer, request, UpdateAct.ABORT, "failed to abort workflow")
+        return svc.AbortJobWorkflowResponse(version=await self._calls.write(request.ByteSize(), steer))
+
+    async def _steer(
+        self,
+        request: svc.PauseJobWorkflowRequest | svc.ResumeJobWorkflowRequest | svc.AbortJobWorkflowRequest,
+        act: UpdateAct,
+        outer: str,
+    ) -> peloton_pb2.EntityVersion:
+        job_id = job_id_of(request.job_id)
+        opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
+        with chained(outer):
+            await self._job(job_id)
+            version = seen_version(request.version)
+            job = await self._calls.run(self._records.steer_update, job_id, version, act, opaque, time.time_ns())
+        self._changed(job_id)
+        return entity_version(job.entity_version)
+
+    # -- goals
+
+    async def StartJob(self, request: svc.StartJobRequest, context: Any) -> svc.StartJobResponse:
+        aim = partial(self._aim, request.job_id, request.version, JobState.RUNNING)
+        return svc.StartJobResponse(version=await self._calls.write(request.ByteSize(), aim))
+
+    async def StopJob(self, request: svc.StopJobRequest, context: Any) -> svc.StopJobResponse:
+        aim = partial(self._aim, request.job_id, request.version, JobState.KILLED)
+        return svc.StopJobResponse(version=await self._calls.write(request.ByteSize(), aim))
+
+    async def DeleteJob(self, request: svc.DeleteJobRequest, context: Any) -> svc.DeleteJobResponse:
+        aim = partial(self._aim, request.job_id, request.version, JobState.DELETED, request.force)
+        await self._calls.write(request.ByteSize(), aim)
+        return svc.DeleteJobResponse()
+
+    async def _aim(
+        self,
+        wire: peloton_pb2.JobID,
+        version: peloton_pb2.EntityVersion,
+        goal: JobState,
+        force: bool = False,
+    ) -> peloton_pb2.EntityVersion:
+        job_id = job_id_of(wire)
+        await self._job(job_id)
+        job = await self._calls.run(
+            self._records.set_service_goal, job_id, seen_version(version), goal, force, time.time_ns()
+        )
+        self._changed(job_id)
+        return entity_version(job.entity_version)
+
+    async def RefreshJob(self, request: svc.RefreshJobRequest, context: Any) -> svc.RefreshJobResponse:
+        """Nothing is cached here: the job's workflows are told to look again."""
+        job = await self._job(job_id_of(request.job_id))
+        self._changed(job.job_id)
+        return svc.RefreshJobResponse()
+
+    def _changed(self, job_id: JobId) -> None:
+        self._wake.changed(job_id)
+        self._wake.update_changed(job_id)
+
+
+def current_spec(records: Gateway, job: JobRecord) -> stateless_pb2.JobSpec:
+    """As its client sent it; for a job of v0, its configuration told in v1alpha."""
+    sent = records.job_spec(job.job_id, job.config_version)
+    if sent:
+        return stateless_pb2.JobSpec.FromString(sent)
+    config = records.job_config(job.job_id, job.config_version, overrides=True)
+    if config is None:
+        raise NotFound(f"config of job:{job.job_id} not found")
+    return job_spec(config)

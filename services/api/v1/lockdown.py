@@ -1,0 +1,129 @@
+"""Turns calls away while reads or writes are locked down.
+
+What is locked is stored, so it holds in every process and outlives each of them. Locks on Kill, Launch and
+GoalStateEngine are for the processes that do these things.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from peloton.api.service_names import JOB_MANAGER, TASK_MANAGER
+from peloton.errors import PelotonError
+from services.api.calls import Calls
+
+LOCKED_AGE_MAX_S = 1.0
+"""Another process's lock-down is known here after this time at the latest."""
+
+READS = ("Get", "Query", "List", "Browse")
+WRITES = (
+    "Create",
+    "Delete",
+    "Start",
+    "Stop",
+    "Restart",
+    "Refresh",
+    "Update",
+    "Pause",
+    "Resume",
+    "Rollback",
+    "Abort",
+    "Replace",
+    "Patch",
+)
+WATCH_SERVICE = "peloton.api.v1alpha.watch.svc.WatchService"
+LOCKABLE = frozenset(
+    {
+        *JOB_MANAGER,
+        *TASK_MANAGER,
+        "peloton.api.v0.update.svc.UpdateService",
+        "peloton.api.v1alpha.job.stateless.svc.JobService",
+        "peloton.api.v1alpha.pod.svc.PodService",
+        WATCH_SERVICE,
+    }
+)
+"""The services of jobs. Pools and hosts can be seen and managed while jobs are locked down."""
+
+
+class Lockdowns(Protocol):
+    """Where locks are kept, by the name of the component."""
+
+    def lockdowns(self) -> set[str]: ...
+
+    def set_lockdown(self, component: str, locked: bool) -> None: ...
+
+
+class Locks:
+    """What is locked, read at most once in LOCKED_AGE_MAX_S."""
+
+    def __init__(self, stored: Lockdowns, calls: Calls, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._stored = stored
+        self._calls = calls
+        self._clock_s = clock_s
+        self._locked: frozenset[str] | None = None  # not read yet
+        self._read_at_s = 0.0
+
+    async def check(self, kind: str) -> None:
+        """Raises PelotonError when calls of this kind, Read or Write, are turned away."""
+        if kind in await self._known():
+            raise PelotonError(f"All {kind.lower()} APIs are locked down")
+
+    async def set(self, component: str, locked: bool) -> None:
+        await self._calls.run(self._stored.set_lockdown, component, locked)
+        self._locked = None
+
+    async def _known(self) -> frozenset[str]:
+        now_s = self._clock_s()
+        known = self._locked
+        if known is None or now_s - self._read_at_s >= LOCKED_AGE_MAX_S:
+            self._read_at_s = now_s  # before the call: others use what was known meanwhile
+            known = self._locked = frozenset(await self._calls.run(self._stored.lockdowns))
+        return known
+
+
+def _kind(method: str) -> str:
+    """Read or Write; "" for what is never locked."""
+    service, _, name = method.removeprefix("/").rpartition("/")
+    if service not in LOCKABLE:
+        return ""
+    if service == WATCH_SERVICE or name.startswith(READS):
+        return "Read"
+    return "Write" if name.startswith(WRITES) else ""
+
+
+class LockdownGate(grpc.aio.ServerInterceptor):
+    """Inside ErrorsToStatus, which tells the refusal."""
+
+    def __init__(self, locks: Locks) -> None:
+        self._locks = locks
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler: Any = await continuation(handler_call_details)
+        kind = _kind(handler_call_details.method)
+        if handler is None or not kind:
+            return handler  # type: ignore[no-any-return]
+
+        async def answer(request: Any, context: Any) -> Any:
+            await self._locks.check(kind)
+            return await handler.unary_unary(request, context)
+
+        async def stream(request: Any, context: Any) -> AsyncGenerator[Any, None]:
+            await self._locks.check(kind)
+            async with aclosing(handler.unary_stream(request, context)) as responses:
+                async for response in responses:
+                    yield response
+
+        is_stream = handler.unary_stream is not None
+        make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
+        gated = make(stream if is_stream else answer, handler.request_deserializer, handler.response_serializer)
+        return gated  # type: ignore[no-any-return]

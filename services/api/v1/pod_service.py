@@ -1,0 +1,203 @@
+"""v1alpha PodService: one instance of a job."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from peloton.api import convert_v1
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
+from peloton.errors import Aborted, InvalidArgument, NotFound, PelotonError
+from peloton.lifecycle.goal import default_pod_goal
+from peloton.model.ids import PodId, PodName
+from peloton.model.job import JobRecord, JobState, JobType
+from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
+from services.api.calls import Calls
+from services.api.hosts import Hosts
+from services.api.v1.ids import chained, pod_name_of, run_of
+from services.api.v1.pods import pod_infos, pod_specs
+from services.api.wake import Wake
+from services.storage.gateway import Gateway
+
+START_MESSAGE = "PodSVC.StartPod request"
+STOP_MESSAGE = "PodSVC.StopPod request"
+RESTART_MESSAGE = "PodSVC.RestartPod request"
+NOT_PRESENT = "pod not present in cache, please retry action"
+RUNS_MAX = 100
+"""Earlier runs that one answer tells of."""
+
+
+class PodService:
+    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
+        self._records = records
+        self._calls = calls
+        self._hosts = hosts
+        self._wake = wake
+
+    # -- writes
+
+    async def StartPod(self, request: svc.StartPodRequest, context: Any) -> svc.StartPodResponse:
+        await self._calls.write(request.ByteSize(), partial(self._start, pod_name_of(request.pod_name)))
+        return svc.StartPodResponse()
+
+    async def _start(self, name: PodName) -> None:
+        job = await self._job(name)
+        pod = await self._calls.run(self._records.pod, name.job_id, name.instance_id)
+        if job.type is JobType.BATCH and not job.is_active:
+            raise InvalidArgument("cannot start pod in terminated job")
+        if job.goal is JobState.DELETED or (pod is not None and pod.goal is PodState.DELETED):
+            raise InvalidArgument("cannot start a pod going to be deleted")
+        check_created(pod)
+        goal = default_pod_goal(job.type)
+        await self._set_goal(name, goal, START_MESSAGE)
+        self._wake.changed(name.job_id)
+
+    async def StopPod(self, request: svc.StopPodRequest, context: Any) -> svc.StopPodResponse:
+        await self._calls.write(request.ByteSize(), partial(self._stop, pod_name_of(request.pod_name)))
+        return svc.StopPodResponse()
+
+    async def _stop(self, name: PodName) -> None:
+        await self._job(name)
+        check_created(await self._calls.run(self._records.pod, name.job_id, name.instance_id))
+        await self._set_goal(name, PodState.KILLED, STOP_MESSAGE)
+        self._wake.changed(name.job_id)
+
+    async def _set_goal(self, name: PodName, goal: PodState, message: str) -> None:
+        one = [(name.instance_id, 1)]
+        await self._calls.run(self._records.set_pod_goals, name.job_id, one, goal, time.time_ns(), message)
+
+    async def RestartPod(self, request: svc.RestartPodRequest, context: Any) -> svc.RestartPodResponse:
+        try:
+            name = pod_name_of(request.pod_name)
+        except InvalidArgument:
+            raise InvalidArgument("invalid pod name") from None
+        await self._calls.write(request.ByteSize(), partial(self._restart, name, request.check_sla))
+        return svc.RestartPodResponse()
+
+    async def _restart(self, name: PodName, check_sla: bool) -> None:
+        job = await self._job(name)
+        check_created(await self._calls.run(self._records.pod, name.job_id, name.instance_id))
+        reason = TerminationReason.KILLED_FOR_SLA_AWARE_RESTART if check_sla else TerminationReason.KILLED_FOR_RESTART
+        disrupt = partial(
+            self._records.disrupt,
+            name.job_id,
+            [name.instance_id],
+            reason=reason,
+            message=RESTART_MESSAGE,
+            checks_sla=check_sla,
+            now_ns=time.time_ns(),
+        )
+        grant = await self._calls.run(disrupt)
+        if grant.refused:
+            raise Aborted(f"pod restart would violate SLA: {grant.reason}")
+        again = partial(
+            self._records.want_new_runs,
+            name.job_id,
+            [(name.instance_id, 1)],
+            message=RESTART_MESSAGE,
+            termination=reason,
+        )
+        await self._calls.run(again)  # also for a pod that no host has, which nothing had to take down
+        if job.is_active:
+            self._wake.changed(name.job_id)
+
+    async def RefreshPod(self, request: svc.RefreshPodRequest, context: Any) -> svc.RefreshPodResponse:
+        """Nothing is cached here: the job's workflow is told to look again."""
+        name = pod_name_of(request.pod_name)
+        await self._calls.run(self._pod_or_not_found, name, f"pod {name} not found")
+        self._wake.changed(name.job_id)
+        return svc.RefreshPodResponse()
+
+    async def DeletePodEvents(self, request: svc.DeletePodEventsRequest, context: Any) -> svc.DeletePodEventsResponse:
+        name = pod_name_of(request.pod_name)
+        run_id = run_of(request.pod_id, name)
+        delete = partial(self._records.delete_pod_events, name.job_id, name.instance_id, run_id, run_id)
+        await self._calls.write(request.ByteSize(), partial(self._calls.run, delete))
+        return svc.DeletePodEventsResponse()
+
+    # -- reads
+
+    async def GetPod(self, request: svc.GetPodRequest, context: Any) -> svc.GetPodResponse:
+        name = pod_name_of(request.pod_name)
+        return await self._calls.run(self._get_pod, name, request.status_only, request.limit)
+
+    def _get_pod(self, name: PodName, status_only: bool, limit: int) -> svc.GetPodResponse:
+        """``limit`` counts the current run, too; 0: every run that is known."""
+        with chained("failed to get task runtime"):
+            pod = self._pod_or_not_found(name, f"pod {name} not found")
+        runs = min(limit or RUNS_MAX, RUNS_MAX)
+        newest: dict[int, PodEvent] = {}
+        for event in self._records.pod_events(name.job_id, name.instance_id, None, runs) if runs > 1 else ():
+            if event.run_id != pod.run_id:
+                newest.setdefault(event.run_id, event)
+        earlier = list(newest.values())[: runs - 1]
+        response = svc.GetPodResponse()
+        response.previous.extend(pod_pb2.PodInfo(status=convert_v1.past_status(event)) for event in earlier)
+        if status_only:
+            response.current.status.CopyFrom(convert_v1.pod_status(pod))
+            return response
+        response.current.CopyFrom(pod_infos(self._records, [pod])[0])
+        wanted = [(event.config_version, event.instance_id) for event in earlier]
+        specs = pod_specs(self._records, name.job_id, wanted)
+        for info, key in zip(response.previous, wanted, strict=True):
+            if key in specs:
+                info.spec.CopyFrom(specs[key])
+        return response
+
+    async def GetPodEvents(self, request: svc.GetPodEventsRequest, context: Any) -> svc.GetPodEventsResponse:
+        name = pod_name_of(request.pod_name)
+        run_id = run_of(request.pod_id, name) if request.pod_id.value else None
+        events = await self._calls.run(self._records.pod_events, name.job_id, name.instance_id, run_id, 1)
+        return svc.GetPodEventsResponse(events=[convert_v1.pod_event(event) for event in events])
+
+    async def GetPodCache(self, request: svc.GetPodCacheRequest, context: Any) -> svc.GetPodCacheResponse:
+        name = pod_name_of(request.pod_name)
+        if await self._calls.run(self._records.job, name.job_id) is None:
+            raise NotFound("job not found in cache")
+        pod = await self._calls.run(self._pod_or_not_found, name, "task not found in cache")
+        info = (await self._calls.run(pod_infos, self._records, [pod]))[0]
+        return svc.GetPodCacheResponse(status=info.status, labels=info.spec.labels)
+
+    async def BrowsePodSandbox(
+        self, request: svc.BrowsePodSandboxRequest, context: Any
+    ) -> svc.BrowsePodSandboxResponse:
+        name = pod_name_of(request.pod_name)
+        run_id = run_of(request.pod_id, name) if request.pod_id.value else None
+        events = await self._calls.run(self._records.pod_events, name.job_id, name.instance_id, run_id, 1)
+        ran = next((event for event in events if event.state is PodState.RUNNING), None)
+        if ran is None:
+            raise Aborted("pod has not been run")
+        run = PodId(name.job_id, name.instance_id, ran.run_id)
+        sandbox = await self._hosts.browse_sandbox(run, ran.host, ran.agent_id)
+        return svc.BrowsePodSandboxResponse(
+            hostname=sandbox.hostname,
+            port=sandbox.port,
+            paths=sandbox.paths,
+            mesos_master_hostname=sandbox.mesos_master_hostname,
+            mesos_master_port=sandbox.mesos_master_port,
+        )
+
+    # -- storage
+
+    async def _job(self, name: PodName) -> JobRecord:
+        job = await self._calls.run(self._records.job, name.job_id)
+        if job is None:
+            with chained("fail to get job config"):
+                raise NotFound(f"job:{name.job_id} not found")
+        if name.instance_id >= job.instance_count:
+            raise NotFound(f"pod {name} not found: the job has instances [0, {job.instance_count})")
+        return job
+
+    def _pod_or_not_found(self, name: PodName, text: str) -> PodRecord:
+        pod = self._records.pod(name.job_id, name.instance_id)
+        if pod is None:
+            raise NotFound(text)
+        return pod
+
+
+def check_created(pod: PodRecord | None) -> None:
+    """The job has the instance, but its pod may not have been created yet."""
+    if pod is None:
+        raise PelotonError(NOT_PRESENT)

@@ -1,0 +1,109 @@
+"""v1alpha ResourcePoolService, by way of the resource manager's v0 service.
+
+Specs and descriptions of pools have the same numbers and types in both versions, so they cross as bytes. Errors that v0
+puts into its answers become statuses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from peloton.api.v0.respool import respool_pb2 as v0
+from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.respool import respool_pb2
+from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as svc
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError
+from services.api.channels import LeaderChannels
+from services.api.forward import RESMGR
+from services.grpc_errors import raising
+
+M = TypeVar("M", bound=Message)
+
+CALL_TIMEOUT_S = 10.0
+"""For callers that name no deadline."""
+
+_ERRORS: dict[str, type[PelotonError]] = {
+    "alreadyExists": AlreadyExists,
+    "invalidResourcePoolConfig": InvalidArgument,
+    "invalidPath": InvalidArgument,
+    "notFound": NotFound,
+    "isNotLeaf": InvalidArgument,
+    "isBusy": Aborted,
+    "notDeleted": PelotonError,
+}
+"""Field of an answer's ``error`` -> what it is as a status."""
+
+
+class ResourcePoolService:
+    def __init__(self, channels: LeaderChannels) -> None:
+        self._channels = channels
+
+    async def CreateResourcePool(
+        self, request: svc.CreateResourcePoolRequest, context: Any
+    ) -> svc.CreateResourcePoolResponse:
+        if request.respool_id.value:
+            raise InvalidArgument(f"respool_id {request.respool_id.value!r} is given: Peloton chooses the id itself")
+        config = _as(v0.ResourcePoolConfig, request.spec)
+        answer = await self._call("CreateResourcePool", v0.CreateRequest(config=config), context)
+        return svc.CreateResourcePoolResponse(respool_id=_as(peloton_pb2.ResourcePoolID, answer.result))
+
+    async def GetResourcePool(self, request: svc.GetResourcePoolRequest, context: Any) -> svc.GetResourcePoolResponse:
+        asked = v0.GetRequest(includeChildPools=request.include_child_pools)
+        if request.HasField("respool_id"):
+            asked.id.value = request.respool_id.value
+        answer = await self._call("GetResourcePool", asked, context)
+        return svc.GetResourcePoolResponse(
+            respool=_as(respool_pb2.ResourcePoolInfo, answer.poolinfo),
+            child_respools=[_as(respool_pb2.ResourcePoolInfo, child) for child in answer.childPools],
+        )
+
+    async def DeleteResourcePool(
+        self, request: svc.DeleteResourcePoolRequest, context: Any
+    ) -> svc.DeleteResourcePoolResponse:
+        """v0 deletes by path: a pool is named by its id here, which is looked up first."""
+        asked = v0.GetRequest()
+        asked.id.value = request.respool_id.value
+        pool = await self._call("GetResourcePool", asked, context)
+        await self._call("DeleteResourcePool", v0.DeleteRequest(path=pool.poolinfo.path), context)
+        return svc.DeleteResourcePoolResponse()
+
+    async def UpdateResourcePool(
+        self, request: svc.UpdateResourcePoolRequest, context: Any
+    ) -> svc.UpdateResourcePoolResponse:
+        asked = v0.UpdateRequest(config=_as(v0.ResourcePoolConfig, request.spec), Force=request.Force)
+        asked.id.value = request.respool_id.value
+        await self._call("UpdateResourcePool", asked, context)
+        return svc.UpdateResourcePoolResponse()
+
+    async def LookupResourcePoolID(
+        self, request: svc.LookupResourcePoolIDRequest, context: Any
+    ) -> svc.LookupResourcePoolIDResponse:
+        asked = v0.LookupRequest()
+        if request.HasField("path"):
+            asked.path.value = request.path.value
+        answer = await self._call("LookupResourcePoolID", asked, context)
+        return svc.LookupResourcePoolIDResponse(respool_id=_as(peloton_pb2.ResourcePoolID, answer.id))
+
+    async def QueryResourcePools(
+        self, request: svc.QueryResourcePoolsRequest, context: Any
+    ) -> svc.QueryResourcePoolsResponse:
+        answer = await self._call("Query", v0.QueryRequest(), context)
+        return svc.QueryResourcePoolsResponse(
+            respools=[_as(respool_pb2.ResourcePoolInfo, pool) for pool in answer.resourcePools]
+        )
+
+    async def _call(self, method: str, request: Message, context: Any) -> Any:
+        """The answer of the leading resource manager; raises the error that it carries."""
+        call: Any = getattr(ResourceManagerStub(await self._channels.to(RESMGR)), method)
+        with raising("resource manager"):
+            answer = await call(request, timeout=context.time_remaining() or CALL_TIMEOUT_S)
+        for field, error in answer.error.ListFields():
+            raise _ERRORS[field.name](error.message)
+        return answer
+
+
+def _as(kind: type[M], message: Message) -> M:
+    return kind.FromString(message.SerializeToString())

@@ -1,0 +1,65 @@
+"""From the spec of a client to a configuration that may be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peloton.api import convert_v1_spec
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.errors import InvalidArgument, NotFound
+from peloton.model.job import JobRecord
+from services.api.calls import Calls
+from services.api.faults import Faults
+from services.api.hosts import Hosts
+from services.api.pool_rules import pool_bounds, pool_fault
+from services.api.v1.ids import chained
+from services.api.validation import clamp_max_failures, job_faults, secret_fault
+from services.storage.gateway import Gateway
+
+_UNKNOWN_POOL = "resource pool not found"
+
+
+class Specs:
+    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts) -> None:
+        self._records = records
+        self._calls = calls
+        self._hosts = hosts
+
+    async def check_pool(self, respool_id: str) -> None:
+        """Raises InvalidArgument or NotFound for a pool that takes no jobs."""
+        pools = [spec for spec, _ in await self._calls.run(self._records.pools)]
+        if fault := pool_fault(respool_id, pools):
+            raise (NotFound if fault == _UNKNOWN_POOL else InvalidArgument)(fault)
+
+    async def config_of(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
+        """Raises Unimplemented and InvalidArgument."""
+        with chained("failed to convert job spec"):
+            config = await self._calls.run(convert_v1_spec.job_config, spec)
+        with chained("input cannot contain secret volume"):
+            if fault := secret_fault(config, has_secrets=False):
+                raise InvalidArgument(fault)
+        with chained("invalid job spec"):
+            await self.check(config)
+        config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
+        return config
+
+    async def check(self, config: job_pb2.JobConfig) -> None:
+        """Raises InvalidArgument with all that is wrong; too many retries are cut down."""
+        await self._calls.run(clamp_max_failures, config)
+        respool_id = config.respoolID.value
+        pools = [spec for spec, _ in await self._calls.run(self._records.pools)]
+        bounds = pool_bounds(respool_id, pools, await self._hosts.capacity())
+        judge: Callable[..., Faults] = job_faults
+        faults = await self._calls.run(judge, config, bounds)
+        if faults:
+            raise InvalidArgument(faults.message())
+
+
+def check_immutable(record: JobRecord, config: job_pb2.JobConfig) -> None:
+    """What a replacement may not change; raises InvalidArgument."""
+    if job_pb2.JobType.Name(config.type) != record.type:
+        raise InvalidArgument("job type is immutable")
+    if config.respoolID.value != record.respool_id:
+        raise InvalidArgument("resource pool identifier is immutable")

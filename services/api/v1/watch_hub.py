@@ -1,0 +1,237 @@
+"""Hands changes out to everybody who watches, from one tail of the log per process.
+
+A watcher has a buffer. When there is no room in it for what comes next, the tail waits a little for the watcher to
+read, and then cuts it off: what is in the buffer is still sent, then the stream ends with ABORTED, and the watcher may
+resume after the last revision that it has seen. Nothing is ever left out silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing, suppress
+
+from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchResponse
+from peloton.errors import Aborted, Cancelled, NotFound, OutOfRange, PelotonError, ResourceExhausted, Unavailable
+from services.api.calls import Calls
+from services.api.v1.watch_changes import Batch, Change, ChangeReader, Filter, Key, Wants
+
+log = logging.getLogger(__name__)
+
+CLIENTS_MAX = 1_000
+BUFFER_MAX = 100
+"""Changes that wait for one watcher; what changes again takes no further room."""
+BATCH = BUFFER_MAX
+"""Changes read at a time: an empty buffer has room for all of them."""
+POLL_S = 0.1
+PATIENCE_S = 1.0
+"""A watcher without room holds up the others so long, and only once: then it has read, or is cut off."""
+
+
+class Watcher:
+    """One stream. ``after``: the revision up to which it knows everything."""
+
+    def __init__(self, wanted: Filter) -> None:
+        self.id = f"{'task' if wanted.is_of_pods else 'job'}_{uuid.uuid4()}"
+        self.wanted = wanted
+        self.after = 0
+        self._pending: OrderedDict[Key, Change] = OrderedDict()
+        self._end: PelotonError | None = None
+        self._news = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def wanted_of(self, changes: Iterable[Change]) -> list[Change]:
+        return [change for change in changes if change.revision > self.after and self.wanted.admits(change)]
+
+    def has_room_for(self, changes: Iterable[Change]) -> bool:
+        return len(self._pending.keys() | {change.key for change in changes}) <= BUFFER_MAX
+
+    def put(self, changes: Sequence[Change]) -> None:
+        """Takes all of ``changes``, by rising revision, or ends with ABORTED."""
+        if self._end is not None or not changes:
+            return
+        if not self.has_room_for(changes):
+            self.finish(Aborted(f"event overflow: {self.id}"))
+            return
+        for change in changes:
+            self._pending.pop(change.key, None)  # the newer one goes behind, so that revisions rise
+            self._pending[change.key] = change
+        self._empty.clear()
+        self._news.set()
+
+    def finish(self, error: PelotonError) -> None:
+        """What waits is still sent; then the stream ends with ``error``."""
+        self._end = self._end or error
+        self._news.set()
+
+    def check(self) -> None:
+        """Raises the error that the stream has ended with."""
+        if self._end is not None:
+            raise self._end
+
+    async def emptied(self) -> None:
+        await self._empty.wait()
+
+    async def responses(self) -> AsyncGenerator[WatchResponse, None]:
+        while True:
+            await self._news.wait()
+            while self._pending:
+                _, change = self._pending.popitem(last=False)
+                if not self._pending:
+                    self._empty.set()
+                yield change.response
+            self.check()
+            self._news.clear()
+
+
+class WatchHub:
+    """For one event loop. The tail runs while somebody watches."""
+
+    def __init__(
+        self, reader: ChangeReader, calls: Calls, poll_s: float = POLL_S, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._reader = reader
+        self._calls = calls
+        self._poll_s = poll_s
+        self._patience_s = patience_s
+        self._watchers: dict[str, Watcher] = {}
+        self._joined: dict[str, Watcher] = {}
+        self._position = 0
+        self._turn = asyncio.Lock()  # reading and handing out go together: nobody joins in between
+        self._tail: asyncio.Task[None] | None = None
+
+    async def watch(self, wanted: Filter, start_revision: int) -> AsyncGenerator[WatchResponse, None]:
+        """First the id, with the revision after which changes are sent; then the changes."""
+        if len(self._watchers) >= CLIENTS_MAX:
+            raise ResourceExhausted("max client reached")
+        watcher = Watcher(wanted)
+        self._watchers[watcher.id] = watcher
+        try:
+            if start_revision:
+                await self._check_kept(start_revision)
+            begin = start_revision or await self._join_now(watcher)
+            yield WatchResponse(watch_id=watcher.id, revision=begin)
+            if start_revision:
+                async with aclosing(self._caught_up(watcher, start_revision)) as earlier:
+                    async for response in earlier:
+                        yield response
+            async with aclosing(watcher.responses()) as later:
+                async for response in later:
+                    yield response
+        finally:
+            self._forget(watcher)
+
+    def cancel(self, watch_id: str) -> None:
+        """Raises NotFound."""
+        kind = watch_id.partition("_")[0]
+        if kind not in ("task", "job"):
+            raise NotFound("invalid watch id")
+        watcher = self._watchers.get(watch_id)
+        if watcher is None:
+            raise NotFound(f"watch_id {watch_id} not exist for {kind} watch client")
+        watcher.finish(Cancelled(f"watch cancelled: {watch_id}"))
+
+    async def close(self) -> None:
+        for watcher in self._watchers.values():
+            watcher.finish(Unavailable(f"the api stops: resume watch {watcher.id} after the last revision seen"))
+        await self._stop_tail()
+
+    # -- joining
+
+    async def _join_now(self, watcher: Watcher) -> int:
+        async with self._turn:
+            _, newest = await self._calls.run(self._reader.bounds)
+            self._join(watcher, newest)
+            return newest
+
+    async def _check_kept(self, start_revision: int) -> None:
+        oldest, newest = await self._calls.run(self._reader.bounds)
+        if start_revision < oldest - 1:
+            raise OutOfRange(
+                f"revision {start_revision} is too old to resume from: changes from {oldest} on are kept; list what "
+                f"there is, and watch anew"
+            )
+        if start_revision > newest:
+            raise OutOfRange(f"revision {start_revision} has not been yet: the newest is {newest}")
+
+    async def _caught_up(self, watcher: Watcher, cursor: int) -> AsyncGenerator[WatchResponse, None]:
+        """What changed since ``cursor``; then the watcher has joined."""
+        wants = Wants.of([watcher.wanted])
+        while True:
+            async with self._turn:
+                batch = await self._calls.run(self._reader.read, cursor, BATCH, wants)
+                if batch.is_last:
+                    self._join(watcher, batch.upto)
+            if batch.has_gap:
+                await self._check_kept(cursor)
+                raise Aborted(f"event overflow: {watcher.id}")
+            for change in batch.changes:
+                watcher.check()
+                if watcher.wanted.admits(change):
+                    yield change.response
+            if batch.is_last:
+                return
+            cursor = batch.upto
+
+    def _join(self, watcher: Watcher, after: int) -> None:
+        watcher.after = after
+        if not self._joined:
+            self._position = after
+            self._tail = asyncio.create_task(self._follow(), name="watch tail")
+        self._joined[watcher.id] = watcher
+
+    def _forget(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher.id, None)
+        self._joined.pop(watcher.id, None)
+        if not self._joined and self._tail is not None:
+            self._tail.cancel()
+            self._tail = None
+
+    async def _stop_tail(self) -> None:
+        tail, self._tail = self._tail, None
+        self._joined.clear()
+        if tail is not None:
+            tail.cancel()
+            await asyncio.gather(tail, return_exceptions=True)
+
+    # -- the tail
+
+    async def _follow(self) -> None:
+        try:
+            while True:
+                async with self._turn:
+                    wants = Wants.of(watcher.wanted for watcher in self._joined.values())
+                    batch = await self._calls.run(self._reader.read, self._position, BATCH, wants)
+                    await self._hand_out(batch)
+                    self._position = batch.upto
+                if batch.is_last:
+                    await asyncio.sleep(self._poll_s)
+        except Exception as error:  # whatever storage raises: the watchers hear of it, and resume
+            log.exception("the log of changes cannot be followed")
+            for watcher in list(self._joined.values()):
+                watcher.finish(Unavailable(f"changes cannot be read ({type(error).__name__}): resume"))
+            self._joined.clear()
+
+    async def _hand_out(self, batch: Batch) -> None:
+        late: list[tuple[Watcher, list[Change]]] = []
+        for watcher in list(self._joined.values()):
+            if batch.has_gap:  # this process slept longer than changes are kept
+                watcher.finish(Aborted(f"event overflow: {watcher.id}"))
+                continue
+            mine = watcher.wanted_of(batch.changes)
+            if watcher.has_room_for(mine):
+                watcher.put(mine)
+            else:
+                late.append((watcher, mine))
+        if not late:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_s):
+                for watcher, _ in late:
+                    await watcher.emptied()
+        for watcher, mine in late:
+            watcher.put(mine)

@@ -1,0 +1,45 @@
+"""What only the API of services reads: jobs page by page, pods by version, the events of a whole update."""
+
+from __future__ import annotations
+
+from peloton.model.ids import new_job_id
+from peloton.model.pod import PodState
+from peloton.model.update import UpdateSpec
+from services.storage.gateway import Gateway
+from tests.conformance.storage.builders import a_job
+from tests.conformance.storage.services import a_service, roll, service_config, turn, update
+
+ONE_BY_ONE = UpdateSpec(batch_size=1)
+
+
+def test_jobs_page_by_page(gateway: Gateway) -> None:
+    """Every job once, by id, whatever its type."""
+    made = sorted([a_job(gateway, 1), a_service(gateway, 1), a_job(gateway, 1)])
+    first = gateway.jobs_after("", 2)
+    rest = gateway.jobs_after(first[-1].job_id, 2)
+
+    assert [job.job_id for job in first + rest] == made
+    assert gateway.jobs_after(made[-1], 2) == []
+
+
+def test_pods_by_version(gateway: Gateway) -> None:
+    """Counted by what they run and by state; none of an unknown job."""
+    job_id = a_service(gateway, 3)
+    update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE)
+    turn(gateway, job_id)
+
+    assert gateway.pod_counts_by_version(job_id) == {1: {PodState.RUNNING: 2}, 2: {PodState.RUNNING: 1}}
+    assert gateway.pod_counts_by_version(new_job_id()) == {}
+
+
+def test_events_of_all_instances(gateway: Gateway) -> None:
+    """What ``update_events`` tells of each, in one pass."""
+    job_id = a_service(gateway, 3)
+    job = update(gateway, job_id, service_config(5, "v2"), ONE_BY_ONE)
+    roll(gateway, job_id)
+    every = gateway.instance_events(job.update_id)
+    newest = gateway.instance_events(job.update_id, 1)
+
+    assert every == {i: gateway.update_events(job.update_id, i) for i in range(5)}
+    assert newest == {i: events[:1] for i, events in every.items()}
+    assert gateway.instance_events("00000000-0000-4000-8000-000000000000") == {}

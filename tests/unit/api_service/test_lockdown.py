@@ -1,0 +1,161 @@
+"""v1alpha AdminService: reads and writes are locked down, in every process, until somebody unlocks them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.service_names import JOB_MANAGER
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+from peloton.errors import PelotonError
+from services.api.calls import Calls
+from services.api.server import JOB_SERVICE, POD_SERVICE, SERVED, UPDATE_SERVICE
+from services.api.v1.lockdown import LOCKABLE, LOCKED_AGE_MAX_S, WATCH_SERVICE, Locks
+from services.storage.gateway import Gateway
+from tests.unit.api_service.story import refused
+
+Status = grpc.StatusCode
+READS = (Status.INTERNAL, "All read APIs are locked down")
+WRITES = (Status.INTERNAL, "All write APIs are locked down")
+
+
+@pytest.fixture
+def admin(channel: grpc.aio.Channel) -> Any:
+    return AdminServiceStub(channel)
+
+
+def lock(*components: int) -> svc.LockdownRequest:
+    return svc.LockdownRequest(components=components)  # type: ignore[arg-type]
+
+
+def unlock(*components: int) -> svc.RemoveLockdownRequest:
+    return svc.RemoveLockdownRequest(components=components)  # type: ignore[arg-type]
+
+
+async def call(channel: grpc.aio.Channel, service: str, method: str, request: Any) -> bytes:
+    raw: Any = channel
+    answer: bytes = await raw.unary_unary(f"/{service}/{method}")(request.SerializeToString())
+    return answer
+
+
+READ_CALLS: dict[str, tuple[str, str, Any]] = {
+    "v0 get": (JOB_MANAGER[1], "Get", job_pb2.GetRequest()),
+    "v0 query": (JOB_MANAGER[0], "Query", job_pb2.QueryRequest()),
+    "v0 list of updates": (UPDATE_SERVICE, "ListUpdates", update_svc_pb2.ListUpdatesRequest()),
+    "v1 get": (JOB_SERVICE, "GetJob", stateless_svc_pb2.GetJobRequest()),
+    "v1 browse": (POD_SERVICE, "BrowsePodSandbox", pod_svc_pb2.BrowsePodSandboxRequest()),
+    "cancel of a watch": (WATCH_SERVICE, "Cancel", watch_svc_pb2.CancelRequest()),
+}
+WRITE_CALLS: dict[str, tuple[str, str, Any]] = {
+    "v0 create": (JOB_MANAGER[0], "Create", job_pb2.CreateRequest()),
+    "v0 restart": ("peloton.api.task.TaskManager", "Restart", task_pb2.RestartRequest()),
+    "v0 rollback": (UPDATE_SERVICE, "RollbackUpdate", update_svc_pb2.RollbackUpdateRequest()),
+    "v1 patch": (JOB_SERVICE, "PatchJob", stateless_svc_pb2.PatchJobRequest()),
+    "v1 resume": (JOB_SERVICE, "ResumeJobWorkflow", stateless_svc_pb2.ResumeJobWorkflowRequest()),
+    "v1 refresh": (POD_SERVICE, "RefreshPod", pod_svc_pb2.RefreshPodRequest()),
+}
+
+
+@pytest.mark.parametrize("name", READ_CALLS)
+async def test_reads_are_locked(admin: Any, channel: grpc.aio.Channel, name: str) -> None:
+    """Calls that read are turned away; writes are not."""
+    answer = await admin.Lockdown(lock(svc.Read))
+    assert (list(answer.successes), list(answer.failures)) == ([svc.Read], [])
+
+    assert await refused(call(channel, *READ_CALLS[name])) == READS
+    await call(channel, *WRITE_CALLS["v0 create"])
+
+
+@pytest.mark.parametrize("name", WRITE_CALLS)
+async def test_writes_are_locked(admin: Any, channel: grpc.aio.Channel, name: str) -> None:
+    """Calls that write are turned away; reads are not."""
+    await admin.Lockdown(lock(svc.Write))
+
+    assert await refused(call(channel, *WRITE_CALLS[name])) == WRITES
+    await call(channel, *READ_CALLS["v0 get"])
+
+
+async def test_streams_are_locked(admin: Any, v1: Any, channel: grpc.aio.Channel) -> None:
+    """Lists and watches, too."""
+    await admin.Lockdown(lock(svc.Read))
+    raw: Any = channel
+
+    assert await refused(v1.ListJobs(stateless_svc_pb2.ListJobsRequest()).read()) == READS
+    assert await refused(raw.unary_stream(f"/{WATCH_SERVICE}/Watch")(b"").read()) == READS
+
+
+async def test_unlock(admin: Any, channel: grpc.aio.Channel) -> None:
+    """Everything is as it was; unlocking what is not locked is fine."""
+    await admin.Lockdown(lock(svc.Read, svc.Write))
+    answer = await admin.RemoveLockdown(unlock(svc.Read, svc.Write, svc.Kill))
+
+    assert list(answer.successes) == [svc.Read, svc.Write, svc.Kill]
+    await call(channel, *READ_CALLS["v0 get"])
+    await call(channel, *WRITE_CALLS["v0 create"])
+
+
+async def test_locks_are_stored(admin: Any, gateway: Gateway) -> None:
+    """Under the names of the components, for every process and for those that kill and launch."""
+    await admin.Lockdown(lock(svc.Kill, svc.Launch, svc.GoalStateEngine))
+
+    assert gateway.lockdowns() == {"Kill", "Launch", "GoalStateEngine"}
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "text"),
+    [
+        ("Lockdown", lock(9, svc.Kill), "fail to lockdown some components: unknown component: 9"),
+        ("RemoveLockdown", unlock(9), "fail to remove lockdown for some components: unknown component: 9"),
+    ],
+)
+async def test_unknown_components(admin: Any, gateway: Gateway, method: str, request_: Any, text: str) -> None:
+    """The call fails; components that exist are locked nevertheless."""
+    assert await refused(getattr(admin, method)(request_)) == (Status.INTERNAL, text)
+    assert gateway.lockdowns() == ({"Kill"} if method == "Lockdown" else set())
+
+
+def test_only_services_that_exist_are_lockable() -> None:
+    """And never the one that unlocks."""
+    assert set(SERVED) > LOCKABLE
+    assert not any("Admin" in service for service in LOCKABLE)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+async def calls() -> AsyncIterator[Calls]:
+    calls = Calls()
+    yield calls
+    await calls.close()
+
+
+async def test_locks_of_other_processes(gateway: Gateway, calls: Calls) -> None:
+    """They hold here as soon as what was read is old; until then storage is not asked again."""
+    clock = Clock()
+    locks = Locks(gateway, calls, clock)
+    await locks.check("Read")
+    gateway.set_lockdown("Read", True)
+    await locks.check("Read")
+    clock.now_s = LOCKED_AGE_MAX_S
+
+    with pytest.raises(PelotonError, match="All read APIs are locked down"):
+        await locks.check("Read")

@@ -1,0 +1,326 @@
+"""v0 UpdateService and the rolling calls of v0 JobManager, over real storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.update import update_pb2
+from peloton.api.v0.update.svc import update_svc_pb2 as svc
+from peloton.model.ids import JobId
+from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from services.storage.gateway import Gateway
+from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.services import create as create_v1
+from tests.unit.api_service.services import evolve, service_config, spec
+from tests.unit.api_service.story import ID, JOB, UNKNOWN, create, ranges, refused
+
+Status = grpc.StatusCode
+
+
+@pytest.fixture
+async def service(jobs: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+    """Three instances of a job made through v0 run."""
+    await create(jobs, service_config())
+    gateway.create_pods(JOB, lambda _: None)
+    gateway.settle(JOB, 1)
+    wakes.started.clear()
+
+
+def changed(command: str = "serve --fast", count: int = 3, version: int = 1) -> job_pb2.JobConfig:
+    config = service_config(count)
+    config.defaultConfig.command.value = command
+    config.changeLog.version = version
+    return config
+
+
+async def create_update(updates: Any, config: job_pb2.JobConfig, **fields: Any) -> peloton_pb2.UpdateID:
+    request = svc.CreateUpdateRequest(jobId=ID, jobConfig=config, **fields)
+    response = await updates.CreateUpdate(request)
+    wire: peloton_pb2.UpdateID = response.updateID
+    return wire
+
+
+def stored(gateway: Gateway, wire: peloton_pb2.UpdateID) -> UpdateRecord:
+    update = gateway.update(wire.value)
+    assert update is not None
+    return update
+
+
+async def test_a_service_of_v0(jobs: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+    """It is created at once, without an update."""
+    await create(jobs, service_config())
+    job = gateway.job(JOB)
+
+    assert job is not None
+    assert (job.update_id, job.instance_count, wakes.started) == ("", 3, [JOB])
+
+
+async def test_create(updates: Any, gateway: Gateway, wakes: RecordedWakes, service: None) -> None:
+    """A new version of the configuration, and an update towards it."""
+    wanted = update_pb2.UpdateConfig(
+        batchSize=2,
+        rollbackOnFailure=True,
+        maxInstanceAttempts=3,
+        maxFailureInstances=1,
+        startPaused=True,
+        startTasks=True,
+    )
+    wire = await create_update(updates, changed(), updateConfig=wanted, opaque_data=peloton_pb2.OpaqueData(data="x"))
+    update, config = stored(gateway, wire), gateway.job_config(JOB)
+
+    assert update.spec == UpdateSpec(2, True, 3, 1, True, False, True)
+    assert (update.state, update.opaque_data, update.config_version) == (UpdateState.PAUSED, "x", 2)
+    assert config is not None
+    assert (config.changeLog.version, config.defaultConfig.command.value) == (2, "serve --fast")
+    assert (wakes.changed, wakes.updates) == ([JOB], [JOB])
+
+
+async def test_get(updates: Any, jobs: Any, gateway: Gateway, service: None) -> None:
+    """How far it is; the job names its update."""
+    wire = await create_update(updates, changed(count=5), opaque_data=peloton_pb2.OpaqueData(data="x"))
+    info = (await updates.GetUpdate(svc.GetUpdateRequest(updateId=wire))).updateInfo
+    bare = (await updates.GetUpdate(svc.GetUpdateRequest(updateId=wire, statusOnly=True))).updateInfo
+    cache = await updates.GetUpdateCache(svc.GetUpdateCacheRequest(updateId=wire))
+    job = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo
+
+    assert (info.jobId.value, info.configVersion, info.prevConfigVersion) == (JOB, 2, 1)
+    assert (info.status.state, info.status.numTasksRemaining) == (update_pb2.INITIALIZED, 5)
+    assert info.opaque_data.data == "x"
+    assert bare == update_pb2.UpdateInfo(updateId=wire, status=info.status)
+    assert (cache.jobId.value, cache.state) == (JOB, update_pb2.INITIALIZED)
+    assert (list(cache.instancesTotal), list(cache.instancesAdded)) == ([0, 1, 2, 3, 4], [3, 4])
+    assert (list(cache.instancesUpdated), list(cache.instancesDone)) == ([0, 1, 2], [])
+    assert (job.runtime.updateID, job.config.changeLog.version) == (wire, 2)
+    assert dict(job.runtime.taskConfigVersionStats) == {1: 3}
+    assert dict(job.runtime.taskStatsByConfigurationVersion[1].stateStats) == {"INITIALIZED": 3}
+
+
+async def test_list(updates: Any, gateway: Gateway, service: None) -> None:
+    """The newest first, without opaque data; none of an unknown job."""
+    first = await create_update(updates, changed(), opaque_data=peloton_pb2.OpaqueData(data="x"))
+    second = await create_update(updates, changed("other", version=2))
+    found = (await updates.ListUpdates(svc.ListUpdatesRequest(jobID=ID))).updateInfo
+
+    assert [info.updateId for info in found] == [second, first]
+    assert not any(info.HasField("opaque_data") for info in found)
+    assert [info.status.state for info in found] == [update_pb2.INITIALIZED, update_pb2.ABORTED]
+    assert await updates.ListUpdates(svc.ListUpdatesRequest(jobID=UNKNOWN)) == svc.ListUpdatesResponse()
+
+
+async def test_pause_resume_abort(updates: Any, gateway: Gateway, wakes: RecordedWakes, service: None) -> None:
+    """Whatever the version of the job."""
+    wire = await create_update(updates, changed())
+    states = []
+    for method, request in (
+        (updates.PauseUpdate, svc.PauseUpdateRequest(updateId=wire)),
+        (updates.ResumeUpdate, svc.ResumeUpdateRequest(updateId=wire)),
+        (updates.AbortUpdate, svc.AbortUpdateRequest(updateId=wire, softAbort=True)),
+    ):
+        await method(request)
+        states.append(stored(gateway, wire).state)
+
+    assert states == [UpdateState.PAUSED, UpdateState.INITIALIZED, UpdateState.ABORTED]
+    assert wakes.updates == [JOB] * 4
+
+
+async def test_rollback(updates: Any, gateway: Gateway, service: None) -> None:
+    """The configuration before, as a new update, as fast as the one that is taken back."""
+    wire = await create_update(updates, changed(), updateConfig=update_pb2.UpdateConfig(batchSize=2))
+    evolve(gateway)
+    await updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=wire))
+    job, config = gateway.job(JOB), gateway.job_config(JOB)
+
+    assert job is not None
+    assert config is not None
+    update = gateway.update(job.update_id)
+    assert update is not None
+    assert (job.config_version, config.defaultConfig.command.value) == (3, "serve")
+    assert (update.type, update.spec) == (UpdateType.UPDATE, UpdateSpec(batch_size=2))
+
+
+async def test_rollback_of_an_older_update(updates: Any, gateway: Gateway, service: None) -> None:
+    """Only the latest can be taken back."""
+    first = await create_update(updates, changed())
+    second = await create_update(updates, changed("other", version=2))
+
+    assert await refused(updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=first))) == (
+        Status.INVALID_ARGUMENT,
+        f"update {first.value} is not the latest of job {JOB}, which is {second.value}: only the latest can be rolled "
+        "back",
+    )
+
+
+async def test_rollback_of_the_first_update(v1: Any, updates: Any, gateway: Gateway) -> None:
+    """There is nothing to go back to."""
+    await create_v1(v1, spec())
+    job = gateway.job(JOB)
+    assert job is not None
+    wire = peloton_pb2.UpdateID(value=job.update_id)
+
+    assert await refused(updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=wire))) == (
+        Status.NOT_FOUND,
+        f"job {JOB} has no configuration before that of update {job.update_id}",
+    )
+
+
+def config_with(change: Callable[[job_pb2.JobConfig], object]) -> job_pb2.JobConfig:
+    config = changed()
+    change(config)
+    return config
+
+
+def request(config: job_pb2.JobConfig, **fields: Any) -> svc.CreateUpdateRequest:
+    return svc.CreateUpdateRequest(jobId=ID, jobConfig=config, **fields)
+
+
+NO_UPDATE = peloton_pb2.UpdateID(value=UNKNOWN.value)
+REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
+    "no UUID": (
+        "CreateUpdate",
+        svc.CreateUpdateRequest(jobId=peloton_pb2.JobID(value="job-1")),
+        Status.INVALID_ARGUMENT,
+        "JobID must be of UUID format",
+    ),
+    "unknown job": ("CreateUpdate", svc.CreateUpdateRequest(jobId=UNKNOWN), Status.NOT_FOUND, "job not found"),
+    "no change log": (
+        "CreateUpdate",
+        request(config_with(lambda c: c.ClearField("changeLog"))),
+        Status.INVALID_ARGUMENT,
+        "missing changelog in job configuration",
+    ),
+    "another type": (
+        "CreateUpdate",
+        request(config_with(lambda c: setattr(c, "type", job_pb2.BATCH))),
+        Status.INVALID_ARGUMENT,
+        "job type is immutable",
+    ),
+    "another pool": (
+        "CreateUpdate",
+        request(config_with(lambda c: setattr(c.respoolID, "value", "other"))),
+        Status.INVALID_ARGUMENT,
+        "resource pool identifier is immutable",
+    ),
+    "in place": (
+        "CreateUpdate",
+        request(changed(), updateConfig=update_pb2.UpdateConfig(inPlace=True)),
+        Status.UNIMPLEMENTED,
+        "in-place update is not supported yet",
+    ),
+    "another version": (
+        "CreateUpdate",
+        request(changed(version=2)),
+        Status.INVALID_ARGUMENT,
+        "invalid job configuration version",
+    ),
+    "an invalid config": (
+        "CreateUpdate",
+        request(config_with(lambda c: c.defaultConfig.ClearField("command"))),
+        Status.INVALID_ARGUMENT,
+        "missing command info for instance 0",
+    ),
+    "get, no id": ("GetUpdate", svc.GetUpdateRequest(), Status.INVALID_ARGUMENT, "no update ID provided"),
+    "get, unknown": ("GetUpdate", svc.GetUpdateRequest(updateId=NO_UPDATE), Status.NOT_FOUND, "update not found"),
+    "get, no UUID": (
+        "GetUpdate",
+        svc.GetUpdateRequest(updateId=peloton_pb2.UpdateID(value="u")),
+        Status.NOT_FOUND,
+        "update not found",
+    ),
+    "list, no job": ("ListUpdates", svc.ListUpdatesRequest(), Status.INVALID_ARGUMENT, "no job ID provided"),
+    "pause, no id": ("PauseUpdate", svc.PauseUpdateRequest(), Status.INVALID_ARGUMENT, "no update ID provided"),
+    "abort, unknown": (
+        "AbortUpdate",
+        svc.AbortUpdateRequest(updateId=NO_UPDATE),
+        Status.NOT_FOUND,
+        "update not found",
+    ),
+    "cache, unknown": (
+        "GetUpdateCache",
+        svc.GetUpdateCacheRequest(updateId=NO_UPDATE),
+        Status.NOT_FOUND,
+        "update not found",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_refusals(updates: Any, gateway: Gateway, wakes: RecordedWakes, service: None, name: str) -> None:
+    """The job is what it was, and nobody was woken."""
+    method, wire, code, text = REFUSALS[name]
+    before = gateway.job(JOB)
+
+    assert await refused(getattr(updates, method)(wire)) == (code, text)
+    assert gateway.job(JOB) == before
+    assert (wakes.changed, wakes.updates) == ([], [])
+
+
+async def test_a_job_that_is_being_created(jobs: Any, updates: Any) -> None:
+    """It is not updated before its pods exist."""
+    await create(jobs, service_config())
+
+    assert await refused(updates.CreateUpdate(request(changed()))) == (
+        Status.UNAVAILABLE,
+        "cannot update partially created job",
+    )
+
+
+ROLLING: dict[str, tuple[Any, UpdateType]] = {
+    "Restart": (
+        job_pb2.RestartRequest(id=ID, restartConfig=job_pb2.RestartConfig(batchSize=2), resourceVersion=1),
+        UpdateType.RESTART,
+    ),
+    "Start": (
+        job_pb2.StartRequest(id=ID, startConfig=job_pb2.StartConfig(batchSize=2), resourceVersion=1),
+        UpdateType.START,
+    ),
+    "Stop": (
+        job_pb2.StopRequest(id=ID, stopConfig=job_pb2.StopConfig(batchSize=2), resourceVersion=1),
+        UpdateType.STOP,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROLLING)
+async def test_rolling_calls(jobs: Any, gateway: Gateway, wakes: RecordedWakes, service: None, name: str) -> None:
+    """Each is an update of its kind, of the named instances; the answer names the version that it made."""
+    wire, kind = ROLLING[name]
+    wanted = type(wire)()
+    wanted.CopyFrom(wire)
+    wanted.ranges.extend(ranges((1, 100)))
+    response = await getattr(jobs, name)(wanted)
+    update = stored(gateway, response.updateID)
+
+    assert (update.type, update.updated, update.spec) == (kind, frozenset({1, 2}), UpdateSpec(batch_size=2))
+    assert (response.resourceVersion, wakes.updates) == (2, [JOB])
+
+
+@pytest.mark.parametrize("name", ROLLING)
+async def test_rolling_calls_are_refused(jobs: Any, gateway: Gateway, service: None, name: str) -> None:
+    """An unknown job, another version, instances that do not exist."""
+    call, kind = getattr(jobs, name), type(ROLLING[name][0])
+
+    assert await refused(call(kind(id=UNKNOWN))) == (Status.NOT_FOUND, "job not found")
+    assert await refused(call(kind(id=ID, resourceVersion=2))) == (
+        Status.INVALID_ARGUMENT,
+        "invalid job configuration version",
+    )
+    assert await refused(call(kind(id=ID, resourceVersion=1, ranges=ranges((3, 4))))) == (
+        Status.INVALID_ARGUMENT,
+        "instances [3, 4) asked, the job has instances [0, 3)",
+    )
+    assert gateway.updates(JOB) == []
+
+
+async def test_rolling_calls_of_a_batch_job(jobs: Any, job: JobId) -> None:
+    """Only service jobs are rolled."""
+    for name, (wire, kind) in ROLLING.items():
+        assert await refused(getattr(jobs, name)(wire)) == (
+            Status.INVALID_ARGUMENT,
+            f"{kind} supported only for service jobs",
+        )

@@ -1,0 +1,288 @@
+"""v1alpha PodService over real storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobState
+from peloton.model.pod import PodState, TerminationReason
+from services.storage.gateway import Gateway
+from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
+from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, spec, version
+from tests.unit.api_service.story import JOB, NOW_NS, refused, report
+from tests.unit.api_service.story import end as end_job
+
+Status = grpc.StatusCode
+NO_JOB = f"code:not-found message:job:{UNKNOWN.value} not found"
+NOT_PRESENT = "pod not present in cache, please retry action"
+
+
+def pod(instance: object, job: str = JOB) -> peloton_pb2.PodName:
+    return peloton_pb2.PodName(value=f"{job}-{instance}")
+
+
+def pod_id(instance: int, run: object) -> peloton_pb2.PodID:
+    return peloton_pb2.PodID(value=f"{JOB}-{instance}-{run}")
+
+
+@pytest.fixture
+async def service(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+    """Three instances run, of which one may be unavailable."""
+    wanted = spec()
+    wanted.sla.maximum_unavailable_instances = 1
+    await create(v1, wanted)
+    evolve(gateway)
+    wakes.started.clear()
+
+
+async def test_stop_and_start(pods: Any, gateway: Gateway, wakes: RecordedWakes, service: None) -> None:
+    """The goal of the one pod changes, and that of no other; both may be repeated."""
+    for _ in range(2):
+        await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
+    stopped = [p.goal for p in gateway.pods(JOB)]
+    for _ in range(2):
+        await pods.StartPod(svc.StartPodRequest(pod_name=pod(1)))
+
+    assert stopped == [PodState.RUNNING, PodState.KILLED, PodState.RUNNING]
+    assert [p.goal for p in gateway.pods(JOB)] == [PodState.RUNNING] * 3
+    assert gateway.pods(JOB)[1].message == "PodSVC.StartPod request"
+    assert wakes.changed == [JOB] * 4
+
+
+async def test_restart(pods: Any, gateway: Gateway, wakes: RecordedWakes, service: None) -> None:
+    """A newer run is wanted, whatever the SLA says."""
+    for instance in (1, 2):
+        await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(instance)))
+    wanted = gateway.pods(JOB)[2]
+
+    assert wanted.desired_run_id == wanted.run_id + 1
+    assert wanted.termination is not None
+    assert wanted.termination.reason is TerminationReason.KILLED_FOR_RESTART
+    assert wakes.changed == [JOB, JOB]
+
+
+async def test_restart_under_the_sla(pods: Any, gateway: Gateway, service: None) -> None:
+    """One may go; the next one would be one too many, and stays."""
+    await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
+    code, text = await refused(pods.RestartPod(svc.RestartPodRequest(pod_name=pod(1), check_sla=True)))
+    first, second, _ = gateway.pods(JOB)
+
+    assert (code, str(text).partition(": ")[0]) == (Status.ABORTED, "pod restart would violate SLA")
+    assert first.termination is not None
+    assert first.termination.reason is TerminationReason.KILLED_FOR_SLA_AWARE_RESTART
+    assert second.desired_run_id == second.run_id
+
+
+async def test_restart_of_a_pod_that_ended(pods: Any, gateway: Gateway, service: None) -> None:
+    """A pod that waits for its next try is to run anew at once, although there is nothing to take down."""
+    report(gateway, 0, PodState.FAILED)
+    await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
+    gateway.settle(JOB, NOW_NS)
+
+    assert gateway.pods(JOB)[0].state is PodState.INITIALIZED
+
+
+async def test_get(pods: Any, gateway: Gateway, service: None) -> None:
+    """The current run with what it runs, and earlier runs by their newest event; the limit counts the current one."""
+    report(gateway, 0, PodState.FAILED, message="broken")
+    gateway.want_new_runs(JOB, [(0, 1)])
+    gateway.settle(JOB, NOW_NS)
+    every = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0)))
+    one = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0), limit=1))
+    bare = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0), status_only=True))
+
+    assert every.current.status.pod_id.value == f"{JOB}-0-2"
+    assert every.current.spec.containers[0].image == "web:1"
+    assert [info.status.pod_id.value for info in every.previous] == [f"{JOB}-0-1"]
+    assert every.previous[0].status.state == pod_pb2.POD_STATE_FAILED
+    assert every.previous[0].spec.containers[0].image == "web:1"
+    assert list(one.previous) == []
+    assert not bare.current.HasField("spec")
+    assert not bare.previous[0].HasField("spec")
+
+
+async def test_events(pods: Any, gateway: Gateway, service: None) -> None:
+    """Of the latest run, or of a named one, the newest first; none of an unknown pod."""
+    latest = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0)))
+    named = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
+    none = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0, UNKNOWN.value)))
+
+    assert latest.events[0].actual_state == "POD_STATE_RUNNING"
+    assert latest.events[-1].actual_state == "POD_STATE_INITIALIZED"
+    assert (named, none) == (latest, svc.GetPodEventsResponse())
+
+
+async def test_delete_events(pods: Any, gateway: Gateway, service: None) -> None:
+    """Of exactly the run that is named."""
+    await pods.DeletePodEvents(svc.DeletePodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
+
+    assert gateway.pod_events(JOB, 0, 1) == []
+    assert gateway.pod_events(JOB, 1, 1)
+
+
+async def test_cache(pods: Any, service: None) -> None:
+    """Status and labels."""
+    response = await pods.GetPodCache(svc.GetPodCacheRequest(pod_name=pod(0)))
+
+    assert response.status.state == pod_pb2.POD_STATE_RUNNING
+    assert [(label.key, label.value) for label in response.labels] == [("color", "blue")]
+
+
+async def test_refresh(pods: Any, wakes: RecordedWakes, service: None) -> None:
+    """The job's workflow is told to look again."""
+    await pods.RefreshPod(svc.RefreshPodRequest(pod_name=pod(0)))
+
+    assert wakes.changed == [JOB]
+
+
+async def test_browse(pods: Any, gateway: Gateway, hosts: OneSandbox, service: None) -> None:
+    """Files are looked for where the run was when it ran."""
+    running = gateway.pods(JOB)[0]
+    response = await pods.BrowsePodSandbox(svc.BrowsePodSandboxRequest(pod_name=pod(0)))
+
+    assert list(response.paths) == ["/sandbox/stdout", "/sandbox/stderr"]
+    assert hosts.asked == [(PodId(JOB, 0, 1), running.host, running.agent_id)]
+
+
+async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
+    """The job has the instance, but its update has not made the pod: the caller is asked to try again."""
+    await create(v1, spec())
+
+    for method, request in (
+        (pods.StartPod, svc.StartPodRequest(pod_name=pod(0))),
+        (pods.StopPod, svc.StopPodRequest(pod_name=pod(0))),
+        (pods.RestartPod, svc.RestartPodRequest(pod_name=pod(0))),
+    ):
+        assert await refused(method(request)) == (Status.INTERNAL, NOT_PRESENT)
+
+
+async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, gateway: Gateway, service: None) -> None:
+    """It is not started any more."""
+    gateway.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
+
+    assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
+        Status.INVALID_ARGUMENT,
+        "cannot start a pod going to be deleted",
+    )
+
+
+async def test_a_pod_of_a_batch_job_that_ended(pods: Any, gateway: Gateway, job: JobId) -> None:
+    """It is not started any more."""
+    end_job(gateway)
+
+    assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
+        Status.INVALID_ARGUMENT,
+        "cannot start pod in terminated job",
+    )
+
+
+NO_POD = f"pod {UNKNOWN.value}-0 not found"
+GONE = f"pod {JOB}-3 not found: the job has instances [0, 3)"
+REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
+    "start, no name": (
+        "StartPod",
+        svc.StartPodRequest(pod_name=peloton_pb2.PodName(value="web-1")),
+        Status.INVALID_ARGUMENT,
+        "invalid pelotonTaskID web-1",
+    ),
+    "stop, no number": (
+        "StopPod",
+        svc.StopPodRequest(pod_name=pod("one")),
+        Status.INVALID_ARGUMENT,
+        f"unable to parse instanceID one of {JOB}-one",
+    ),
+    "restart, no name": (
+        "RestartPod",
+        svc.RestartPodRequest(pod_name=pod("one")),
+        Status.INVALID_ARGUMENT,
+        "invalid pod name",
+    ),
+    "start, unknown job": (
+        "StartPod",
+        svc.StartPodRequest(pod_name=pod(0, UNKNOWN.value)),
+        Status.NOT_FOUND,
+        f"fail to get job config: {NO_JOB}",
+    ),
+    "stop, unknown job": (
+        "StopPod",
+        svc.StopPodRequest(pod_name=pod(0, UNKNOWN.value)),
+        Status.NOT_FOUND,
+        f"fail to get job config: {NO_JOB}",
+    ),
+    "start, unknown instance": ("StartPod", svc.StartPodRequest(pod_name=pod(3)), Status.NOT_FOUND, GONE),
+    "stop, unknown instance": ("StopPod", svc.StopPodRequest(pod_name=pod(3)), Status.NOT_FOUND, GONE),
+    "restart, unknown instance": ("RestartPod", svc.RestartPodRequest(pod_name=pod(3)), Status.NOT_FOUND, GONE),
+    "get, unknown": (
+        "GetPod",
+        svc.GetPodRequest(pod_name=pod(0, UNKNOWN.value)),
+        Status.NOT_FOUND,
+        f"failed to get task runtime: code:not-found message:{NO_POD}",
+    ),
+    "refresh, unknown": (
+        "RefreshPod",
+        svc.RefreshPodRequest(pod_name=pod(0, UNKNOWN.value)),
+        Status.NOT_FOUND,
+        NO_POD,
+    ),
+    "cache, unknown job": (
+        "GetPodCache",
+        svc.GetPodCacheRequest(pod_name=pod(0, UNKNOWN.value)),
+        Status.NOT_FOUND,
+        "job not found in cache",
+    ),
+    "cache, unknown instance": (
+        "GetPodCache",
+        svc.GetPodCacheRequest(pod_name=pod(3)),
+        Status.NOT_FOUND,
+        "task not found in cache",
+    ),
+    "browse, it never ran": (
+        "BrowsePodSandbox",
+        svc.BrowsePodSandboxRequest(pod_name=pod(0), pod_id=pod_id(0, 2)),
+        Status.ABORTED,
+        "pod has not been run",
+    ),
+    "events, the run of another pod": (
+        "GetPodEvents",
+        svc.GetPodEventsRequest(pod_name=pod(0), pod_id=pod_id(1, 1)),
+        Status.INVALID_ARGUMENT,
+        f"invalid pod id '{JOB}-1-1': it is not a run of pod {JOB}-0",
+    ),
+    "delete events, no run": (
+        "DeletePodEvents",
+        svc.DeletePodEventsRequest(pod_name=pod(0)),
+        Status.INVALID_ARGUMENT,
+        "invalid pod id '': want <job>-<instance>-<run>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_refusals(pods: Any, gateway: Gateway, wakes: RecordedWakes, service: None, name: str) -> None:
+    """The pods are what they were, and nobody was woken."""
+    method, request, code, text = REFUSALS[name]
+    before = gateway.pods(JOB)
+
+    assert await refused(getattr(pods, method)(request)) == (code, text)
+    assert gateway.pods(JOB) == before
+    assert wakes.changed == []
+
+
+async def test_a_stopped_pod_stays_stopped_in_an_update(v1: Any, pods: Any, gateway: Gateway, service: None) -> None:
+    """It adopts the version, and does not run."""
+    await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
+    request = stateless_svc_pb2.ReplaceJobRequest(job_id=ID, version=version("1-1-1"), spec=spec(image="web:2"))
+    await v1.ReplaceJob(request)
+    evolve(gateway)
+    response = await pods.GetPod(svc.GetPodRequest(pod_name=pod(1)))
+
+    assert response.current.status.state == pod_pb2.POD_STATE_KILLED
+    assert response.current.status.desired_version.value == "2-0-0"

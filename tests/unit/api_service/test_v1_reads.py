@@ -1,0 +1,252 @@
+"""v1alpha JobService over real storage: what is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.model.ids import JobId
+from peloton.model.pod import TerminationReason
+from peloton.model.update import UpdateSpec
+from services.storage.gateway import Gateway
+from tests.conformance.storage.services import turn, update
+from tests.unit.api_service.services import (
+    ID,
+    UNKNOWN,
+    create,
+    evolve,
+    ranges,
+    service_config,
+    spec,
+    version,
+)
+from tests.unit.api_service.story import JOB, NOW_NS
+from tests.unit.api_service.story import create as create_v0
+
+OTHER = "00000000-0000-4000-8000-0000000000aa"
+
+
+def spans(wires: Any) -> list[tuple[int, int]]:
+    return [(getattr(wire, "from"), wire.to) for wire in wires]
+
+
+@pytest.fixture
+async def service(v1: Any, gateway: Gateway) -> None:
+    """Three instances run."""
+    await create(v1, spec())
+    evolve(gateway)
+
+
+async def replaced(v1: Any, wanted: stateless_pb2.JobSpec, seen: str = "1-1-1", **fields: Any) -> str:
+    request = svc.ReplaceJobRequest(job_id=ID, version=version(seen), spec=wanted, **fields)
+    return str((await v1.ReplaceJob(request)).version.value)
+
+
+async def test_get(v1: Any, gateway: Gateway, service: None) -> None:
+    """Spec with both forms, status with counts by version, and the update that made it so."""
+    response = await v1.GetJob(svc.GetJobRequest(job_id=ID))
+    info, workflow = response.job_info, response.workflow_info
+
+    container = info.spec.default_spec.containers[0]
+    assert (container.image, container.container.mesos.image.docker.name) == ("web:1", "web:1")
+    assert (container.entrypoint.value, container.command.value) == ("serve", "serve")
+    assert (info.spec.revision.version, info.status.version.value) == (1, "1-1-1")
+    assert info.status.state == stateless_pb2.JOB_STATE_RUNNING
+    assert dict(info.status.pod_configuration_version_stats) == {"1-0-0": 3}
+    assert workflow.status.state == stateless_pb2.WORKFLOW_STATE_SUCCEEDED
+    assert spans(workflow.instances_added) == [(0, 2)]
+    assert workflow.events[0].state == stateless_pb2.WORKFLOW_STATE_SUCCEEDED
+    assert info.status.workflow_status == workflow.status
+
+
+async def test_get_tells_of_disruptions(v1: Any, pods: Any, gateway: Gateway) -> None:
+    """What was asked of the SLA last, granted or refused, with reasons."""
+    wanted = spec()
+    wanted.sla.maximum_unavailable_instances = 1
+    await create(v1, wanted)
+    evolve(gateway)
+    for instance in (0, 1):
+        gateway.disrupt(
+            JOB,
+            [instance],
+            reason=TerminationReason.KILLED_HOST_MAINTENANCE,
+            message="host h1 is drained",
+            checks_sla=True,
+            now_ns=NOW_NS,
+        )
+    refused, granted = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).disruptions
+
+    maintenance = pod_pb2.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_HOST_MAINTENANCE
+    assert (granted.instance_id, granted.granted, granted.message) == (0, True, "host h1 is drained")
+    assert (refused.instance_id, refused.granted, refused.reason) == (1, False, maintenance)
+    assert refused.message == "1 of at most 1 instances are unavailable already"
+
+
+async def test_get_a_version(v1: Any, service: None) -> None:
+    """Of an older version there is the spec, and nothing else."""
+    await replaced(v1, spec(image="web:2"))
+    response = await v1.GetJob(svc.GetJobRequest(job_id=ID, version=version("1-1-1")))
+
+    assert response.job_info.spec.default_spec.containers[0].image == "web:1"
+    assert not response.job_info.HasField("status")
+    assert not response.HasField("workflow_info")
+
+
+async def test_get_the_summary(v1: Any, service: None) -> None:
+    """Without the spec, with the workflow's status."""
+    response = await v1.GetJob(svc.GetJobRequest(job_id=ID, summary_only=True))
+
+    assert not response.HasField("job_info")
+    assert (response.summary.name, response.summary.instance_count) == ("web", 3)
+    assert response.summary.status.workflow_status.num_instances_completed == 3
+
+
+async def test_get_a_job_of_v0(v1: Any, jobs: Any) -> None:
+    """It is told in v1alpha; it has no workflow until somebody updates it."""
+    await create_v0(jobs, service_config())
+    response = await v1.GetJob(svc.GetJobRequest(job_id=ID))
+
+    assert response.job_info.spec.default_spec.containers[0].entrypoint.value == "serve"
+    assert response.job_info.status.version.value == "1-1-1"
+    assert not response.HasField("workflow_info")
+
+
+async def test_a_spec_sent_back_changes_nothing(v1: Any, service: None) -> None:
+    """What GetJob returns is the same job: no instance would be touched by it."""
+    returned = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).job_info.spec
+    request = svc.GetReplaceJobDiffRequest(job_id=ID, version=version("1-1-1"), spec=returned)
+    diff = await v1.GetReplaceJobDiff(request)
+
+    assert spans(diff.instances_unchanged) == [(0, 2)]
+
+
+async def test_diff(v1: Any, gateway: Gateway, service: None) -> None:
+    """What a replacement would touch, with the last instance of each range; nothing changes."""
+    wanted = spec(5)
+    wanted.instance_spec[1].labels.add(key="color", value="red")
+    before = gateway.job(JOB)
+    request = svc.GetReplaceJobDiffRequest(job_id=ID, version=version("1-1-1"), spec=wanted)
+    more = await v1.GetReplaceJobDiff(request)
+    request.spec.CopyFrom(spec(1))
+    less = await v1.GetReplaceJobDiff(request)
+
+    assert spans(more.instances_added) == [(3, 4)]
+    assert spans(more.instances_updated) == [(1, 1)]
+    assert spans(more.instances_unchanged) == [(0, 0), (2, 2)]
+    assert (spans(less.instances_removed), spans(less.instances_unchanged)) == ([(1, 2)], [(0, 0)])
+    assert gateway.job(JOB) == before
+
+
+async def test_ids_by_name(v1: Any) -> None:
+    """The newest first."""
+    await create(v1, spec())
+    await create(v1, spec(), OTHER)
+    response = await v1.GetJobIDFromJobName(svc.GetJobIDFromJobNameRequest(job_name="web"))
+
+    assert [wire.value for wire in response.job_id] == [OTHER, JOB]
+
+
+async def test_workflow_events(v1: Any, gateway: Gateway, service: None) -> None:
+    """Of one instance, the newest first."""
+    response = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1))
+    first = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1, limit=1))
+    states = [stateless_pb2.WorkflowState.Name(event.state) for event in response.events]
+
+    assert states[0] == "WORKFLOW_STATE_SUCCEEDED"
+    assert states[-1] == "WORKFLOW_STATE_INITIALIZED"
+    assert list(first.events) == list(response.events)[:1]
+
+
+async def test_list_workflows(v1: Any, gateway: Gateway, service: None) -> None:
+    """All that are kept, the newest first; with the events of their instances if asked."""
+    await replaced(v1, spec(image="web:2"))
+    evolve(gateway)
+    every = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, instance_events=True))
+    one = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, updates_limit=1))
+    short = svc.ListJobWorkflowsRequest(job_id=ID, instance_events=True, instance_events_limit=1)
+    newest = (await v1.ListJobWorkflows(short)).workflow_infos[0].instance_events[1]
+
+    assert [info.status.version.value for info in every.workflow_infos] == ["2-1-2", "1-1-2"]
+    alone = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1))
+    told = {events.instance_id: events.events for events in every.workflow_infos[0].instance_events}
+    assert list(told) == [0, 1, 2]
+    assert list(told[1]) == list(alone.events)
+    assert list(newest.events) == list(alone.events)[:1]
+    assert len(one.workflow_infos) == 1
+    assert list(one.workflow_infos[0].instance_events) == []
+
+
+async def test_list_pods(v1: Any, service: None) -> None:
+    """One message for each pod of the range; none of an unknown job."""
+
+    async def names(**fields: Any) -> list[str]:
+        request = svc.ListPodsRequest(**fields)
+        return [pod.pod_name.value async for page in v1.ListPods(request) for pod in page.pods]
+
+    assert await names(job_id=ID) == [f"{JOB}-{i}" for i in range(3)]
+    assert await names(job_id=ID, range=ranges((1, 3))[0]) == [f"{JOB}-1", f"{JOB}-2"]
+    assert await names(job_id=UNKNOWN) == []
+
+
+async def test_query_pods(v1: Any, service: None) -> None:
+    """Paged by the spec, with what each pod runs; the answer's page repeats the outer one."""
+    request = svc.QueryPodsRequest(job_id=ID)
+    request.spec.pod_states.append(pod_pb2.POD_STATE_RUNNING)
+    request.spec.pagination.limit = 2
+    request.pagination.limit = 9
+    response = await v1.QueryPods(request)
+    request.spec.pod_states[0] = pod_pb2.POD_STATE_FAILED
+
+    assert [info.spec.pod_name.value for info in response.pods] == [f"{JOB}-0", f"{JOB}-1"]
+    assert response.pods[0].spec.containers[0].image == "web:1"
+    assert (response.pagination.limit, response.pagination.total) == (9, 3)
+    assert list((await v1.QueryPods(request)).pods) == []
+
+
+async def test_query_jobs(v1: Any, service: None) -> None:
+    """By the conditions of v0, told as summaries with workflow status."""
+    request = svc.QueryJobsRequest()
+    request.spec.name, request.spec.respool.value = "we", "/eng/maps"
+    request.spec.job_states.append(stateless_pb2.JOB_STATE_RUNNING)
+    response = await v1.QueryJobs(request)
+
+    assert [record.job_id.value for record in response.records] == [JOB]
+    assert response.records[0].status.workflow_status.type == stateless_pb2.WORKFLOW_TYPE_UPDATE
+    assert (response.pagination.total, response.spec.name) == (1, "we")
+
+
+@pytest.mark.parametrize(("path", "count"), [("/eng", 0), ("/eng/maps/", 1), ("/nowhere", 1)])
+async def test_query_jobs_of_a_pool(v1: Any, service: None, path: str, count: int) -> None:
+    """A path that leads nowhere filters nothing."""
+    request = svc.QueryJobsRequest()
+    request.spec.respool.value = path
+
+    assert len((await v1.QueryJobs(request)).records) == count
+
+
+async def test_query_jobs_without_a_spec(v1: Any, service: None) -> None:
+    """Nothing is asked, nothing is found."""
+    assert await v1.QueryJobs(svc.QueryJobsRequest()) == svc.QueryJobsResponse()
+
+
+async def test_list_jobs(v1: Any, job: JobId) -> None:
+    """Jobs of every type."""
+    await create(v1, spec(), OTHER)
+    found = [summary.job_id.value async for page in v1.ListJobs(svc.ListJobsRequest()) for summary in page.jobs]
+
+    assert found == [OTHER, job]
+
+
+async def test_cache(v1: Any, gateway: Gateway, service: None) -> None:
+    """The few fields that the original kept in memory, with its short versions."""
+    update(gateway, JOB, None, UpdateSpec(batch_size=1))
+    turn(gateway, JOB, starts=False)
+    response = await v1.GetJobCache(svc.GetJobCacheRequest(job_id=ID))
+
+    assert (response.spec.instance_count, response.spec.name) == (3, "")
+    assert (response.status.version.value, response.status.workflow_status.version.value) == ("2-0-0", "2-0-0")
+    assert response.status.workflow_status.prev_version.value == "1-0-0"

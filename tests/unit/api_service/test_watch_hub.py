@@ -1,0 +1,249 @@
+"""How changes are handed out: one tail, bounded buffers, and nothing left out silently."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import pytest
+
+from peloton.api import convert, convert_v1
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchResponse
+from peloton.errors import Aborted, PelotonError, ResourceExhausted, Unavailable
+from peloton.model.pod import PodState
+from peloton.model.update import UpdateSpec
+from services.api.calls import Calls
+from services.api.v1 import watch_hub
+from services.api.v1.watch_changes import THE_JOB, Batch, ChangeReader, Filter, Wants
+from services.api.v1.watch_hub import BUFFER_MAX, WatchHub
+from services.storage.gateway import Gateway
+from tests.conformance.storage.services import service_config
+from tests.unit.api_service.story import JOB, NOW_NS
+
+COUNT = 3 * BUFFER_MAX
+OF_PODS = Filter(is_of_pods=True)
+OF_JOBS = Filter(is_of_pods=False)
+WAIT_S = 20.0
+
+
+class CountedReader(ChangeReader):
+    """Tells when it was read from, and may be broken."""
+
+    def __init__(self, records: Gateway) -> None:
+        super().__init__(records)
+        self.reads: list[int] = []
+        self.wants: set[Wants] = set()
+        self.is_broken = False
+
+    def read(self, after: int, limit: int, wants: Wants) -> Batch:
+        if self.is_broken:
+            raise OSError("disk is gone")
+        self.reads.append(after)
+        self.wants.add(wants)
+        return super().read(after, limit, wants)
+
+
+@pytest.fixture
+async def calls() -> AsyncIterator[Calls]:
+    calls = Calls()
+    yield calls
+    await calls.close()
+
+
+@pytest.fixture
+def reader(gateway: Gateway) -> CountedReader:
+    """Of storage with one service, whose pods do not exist yet."""
+    config = service_config(COUNT)
+    record = convert.new_job_record(JOB, config, NOW_NS)
+    gateway.create_service(record, config, b"spec", UpdateSpec(), "", NOW_NS)
+    return CountedReader(gateway)
+
+
+@pytest.fixture
+async def hub(reader: CountedReader, calls: Calls) -> AsyncIterator[WatchHub]:
+    """Without patience: who is too slow is cut off at once."""
+    hub = WatchHub(reader, calls, poll_s=0.001, patience_s=0.0)
+    yield hub
+    await hub.close()
+
+
+Stream = AsyncGenerator[WatchResponse, None]
+
+
+async def opened(hub: WatchHub, wanted: Filter = OF_PODS, after: int = 0) -> Stream:
+    """A stream whose first message has come: from now on it misses nothing."""
+    stream = hub.watch(wanted, after)
+    await anext(stream)
+    return stream
+
+
+async def until(stream: Stream, revision: int) -> list[WatchResponse]:
+    found: list[WatchResponse] = []
+    async with asyncio.timeout(WAIT_S):
+        while not found or found[-1].revision != revision:
+            found.append(await anext(stream))
+    return found
+
+
+async def to_the_end(stream: Stream) -> tuple[list[WatchResponse], Exception]:
+    """What a stream still gives, and what it ends with."""
+    found: list[WatchResponse] = []
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                found.append(await anext(stream))
+            except PelotonError as error:
+                return found, error
+
+
+def last_of_pods(gateway: Gateway) -> int:
+    """The newest revision of a pod: the last one that a watcher of pods hears."""
+    return max(seq for seq, _, instance in gateway.watch_log(0, 100_000) if instance != THE_JOB)
+
+
+async def handed_out(reader: CountedReader, gateway: Gateway) -> int:
+    """Waits until the tail has come to the end of the log, while nobody reads."""
+    newest = gateway.watch_bounds()[1]
+    async with asyncio.timeout(WAIT_S):
+        while not reader.reads or reader.reads[-1] != newest:
+            await asyncio.sleep(0)
+    return newest
+
+
+def names(responses: list[WatchResponse]) -> list[str]:
+    return [pod.pod_name.value for response in responses for pod in response.pods]
+
+
+EVERY_POD = [f"{JOB}-{i}" for i in range(COUNT)]
+
+
+async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedReader, gateway: Gateway) -> None:
+    """A watcher that does not read for a while gets each thing once, as it is now, by rising revisions."""
+    gateway.advance_update(JOB, NOW_NS)
+    stream = await opened(hub)
+    for goal in (PodState.KILLED, PodState.RUNNING) * 30:
+        gateway.set_pod_goals(JOB, [(0, 5)], goal, NOW_NS, f"to be {goal}")
+    await handed_out(reader, gateway)
+    newest = last_of_pods(gateway)
+    found = await until(stream, newest)
+
+    assert [response.revision for response in found] == list(range(newest - 4, newest + 1))
+    assert names(found) == EVERY_POD[:5]
+    assert {response.pods[0].status.desired_state for response in found} == {pod_pb2.POD_STATE_RUNNING}
+    await stream.aclose()
+
+
+async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: CountedReader, gateway: Gateway) -> None:
+    """What was in its buffer is sent, then ABORTED; with the last revision it gets the rest."""
+    stream = await opened(hub)
+    gateway.advance_update(JOB, NOW_NS)
+    await handed_out(reader, gateway)
+    found, error = await to_the_end(stream)
+    resumed = await opened(hub, after=found[-1].revision)
+    rest = await until(resumed, last_of_pods(gateway))
+
+    assert (type(error), str(error).partition("_")[0]) == (Aborted, "event overflow: task")
+    assert 0 < len(found) <= BUFFER_MAX
+    assert names(found + rest) == EVERY_POD
+    await resumed.aclose()
+
+
+async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls, gateway: Gateway) -> None:
+    """The tail waits for it, however much changes at once."""
+    hub = WatchHub(reader, calls, patience_s=WAIT_S)
+    stream = await opened(hub)
+    gateway.advance_update(JOB, NOW_NS)
+    found = await until(stream, last_of_pods(gateway))
+
+    assert names(found) == EVERY_POD
+    await stream.aclose()
+    await hub.close()
+
+
+async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, gateway: Gateway) -> None:
+    """However many watch, the log is read once; and nobody reads it while nobody watches."""
+    streams = [await opened(hub) for _ in range(20)]
+    before = len(reader.reads)
+    gateway.advance_update(JOB, NOW_NS)
+    newest = await handed_out(reader, gateway)
+    changed = [after for after in reader.reads[before:] if after not in (reader.reads[before], newest)]
+    for stream in streams:
+        await stream.aclose()
+    idle = len(reader.reads)
+    for _ in range(20):  # far longer than between two reads
+        gateway.set_pod_goals(JOB, [(0, 5)], PodState.KILLED, NOW_NS, "stop")
+        await asyncio.sleep(0)
+
+    assert sorted(set(changed)) == changed
+    assert len(reader.reads) - idle <= 1  # one may have been on its way
+
+
+async def test_only_what_somebody_wants_is_read(hub: WatchHub, reader: CountedReader, gateway: Gateway) -> None:
+    """Pods are not read for watchers of jobs, nor labels of pods for watchers who name none."""
+    stream = await opened(hub, OF_JOBS)
+    gateway.advance_update(JOB, NOW_NS)
+    await handed_out(reader, gateway)
+
+    assert reader.wants == {Wants(jobs=True)}
+    await stream.aclose()
+
+
+async def test_watchers_are_bounded(hub: WatchHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One too many is refused; when one goes, there is room again."""
+    monkeypatch.setattr(watch_hub, "CLIENTS_MAX", 2)
+    first, second = await opened(hub), await opened(hub)
+    with pytest.raises(ResourceExhausted, match=r"^max client reached$"):
+        await opened(hub)
+    await first.aclose()
+    third = await opened(hub)
+
+    assert third is not second
+    await second.aclose()
+    await third.aclose()
+
+
+async def test_storage_fails(hub: WatchHub, reader: CountedReader) -> None:
+    """Watchers hear that changes cannot be read, and may resume when they can."""
+    stream = await opened(hub)
+    reader.is_broken = True
+    _, error = await to_the_end(stream)
+    reader.is_broken = False
+    again = await opened(hub)
+
+    assert (type(error), str(error)) == (Unavailable, "changes cannot be read (OSError): resume")
+    await again.aclose()
+
+
+async def test_changes_that_were_forgotten_meanwhile(hub: WatchHub, gateway: Gateway, reader: CountedReader) -> None:
+    """A process that slept while the log was cut tells its watchers that they missed something."""
+    stream = await opened(hub)
+    gateway.advance_update(JOB, NOW_NS)
+    gateway.prune_watch_log(gateway.watch_bounds()[1] - 1)
+    _, error = await to_the_end(stream)
+
+    assert (type(error), str(error).partition("_")[0]) == (Aborted, "event overflow: task")
+
+
+async def test_a_resumed_watcher_ends_where_the_others_are(
+    hub: WatchHub, reader: CountedReader, gateway: Gateway
+) -> None:
+    """Two watchers, one from the beginning and one resumed while things change, know the same in the end."""
+    begin = gateway.watch_bounds()[1]
+    gateway.advance_update(JOB, NOW_NS)
+    resumed = await opened(hub, after=begin)
+    seen: dict[str, int] = {}
+    changes = iter([PodState.KILLED, PodState.RUNNING, PodState.KILLED])
+    revisions: list[int] = []
+    async with asyncio.timeout(WAIT_S):
+        while not revisions or revisions[-1] != last_of_pods(gateway):
+            response = await anext(resumed)
+            revisions.append(response.revision)
+            seen |= {pod.pod_name.value: pod.status.desired_state for pod in response.pods}
+            if goal := next(changes, None):
+                gateway.set_pod_goals(JOB, [(0, 40)], goal, NOW_NS, "change")
+    now = {f"{JOB}-{pod.instance_id}": pod.goal for pod in gateway.pods(JOB)}
+
+    assert revisions == sorted(set(revisions))
+    assert {name: convert_v1.POD_STATES[state] for name, state in seen.items()} == now
+    await resumed.aclose()

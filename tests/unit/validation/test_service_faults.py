@@ -1,0 +1,101 @@
+"""The rules that only hold for service jobs, one row each: the config, the text that a client sees."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from services.api.validation import job_faults
+
+CUSTOM = mesos_pb2.ExecutorInfo.CUSTOM
+Check = task_pb2.HealthCheckConfig
+Policy = task_pb2.PreemptionPolicy
+
+
+def service(sla: job_pb2.SlaConfig | None = None, **fields: object) -> job_pb2.JobConfig:
+    """A sound service of four instances; ``fields`` are of its default config."""
+    job = job_pb2.JobConfig(name="web", type=job_pb2.SERVICE, instanceCount=4, sla=sla)
+    job.defaultConfig.CopyFrom(task_pb2.TaskConfig(**fields))  # type: ignore[arg-type]
+    job.defaultConfig.command.value = "serve"
+    return job
+
+
+def override(**fields: object) -> job_pb2.JobConfig:
+    job = service()
+    job.instanceConfig[2].CopyFrom(task_pb2.TaskConfig(**fields))  # type: ignore[arg-type]
+    return job
+
+
+def executor(**fields: object) -> mesos_pb2.ExecutorInfo:
+    return mesos_pb2.ExecutorInfo(executor_id=mesos_pb2.ExecutorID(value="e"), **fields)  # type: ignore[arg-type]
+
+
+def invalid(instance: int, text: str) -> str:
+    return f"Invalid config for instance {instance}, {text}"
+
+
+SLA = job_pb2.SlaConfig
+COMMAND = Check.CommandCheck(command="true")
+KILLS = Policy(type=Policy.TYPE_PREEMPTIBLE, killOnPreempt=True)
+NO_KILL = "Task preemption policy should be false for stateless job"
+NO_COMMAND = "health check of type COMMAND has no command"
+RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
+    "sound": (service(), ""),
+    "kill on preemption": (service(preemptionPolicy=KILLS), invalid(0, NO_KILL)),
+    "kill on preemption of one": (override(preemptionPolicy=KILLS), invalid(2, NO_KILL)),
+    "preemptible": (service(preemptionPolicy=Policy(type=Policy.TYPE_PREEMPTIBLE)), ""),
+    "default executor": (
+        service(executor=executor(type=mesos_pb2.ExecutorInfo.DEFAULT)),
+        invalid(0, "Unsupported type in executor config"),
+    ),
+    "executor without a type": (service(executor=executor()), invalid(0, "Unsupported type in executor config")),
+    "executor without data": (
+        override(executor=executor(type=CUSTOM)),
+        invalid(2, "Data field not set in executor config"),
+    ),
+    "custom executor": (service(executor=executor(type=CUSTOM, data=b"d")), ""),
+    "maximum of running instances": (
+        service(SLA(maximumRunningInstances=1)),
+        "MaximumRunningInstances should be 0 for stateless job",
+    ),
+    "minimum of running instances": (
+        service(SLA(minimumRunningInstances=1)),
+        "MinimumRunningInstances should be 0 for stateless job",
+    ),
+    "longest run time": (service(SLA(maxRunningTime=1)), "MaxRunningTime should be 0 for stateless job"),
+    "revocable": (service(SLA(revocable=True)), "revocable job must be preemptible"),
+    "revocable and preemptible": (service(SLA(revocable=True, preemptible=True)), ""),
+    "unavailable instances": (service(SLA(maximumUnavailableInstances=9, strictUpdates=True)), ""),
+    "command check": (service(healthCheck=Check(enabled=True, type=Check.COMMAND, commandCheck=COMMAND)), ""),
+    "command check without a command": (
+        service(healthCheck=Check(enabled=True, type=Check.COMMAND)),
+        invalid(0, NO_COMMAND),
+    ),
+    "http check": (
+        service(healthCheck=Check(enabled=True, type=Check.HTTP, httpCheck=Check.HTTPCheck(port=65_535))),
+        "",
+    ),
+    "http check without a port": (
+        override(healthCheck=Check(enabled=True, type=Check.HTTP)),
+        invalid(2, "health check of type HTTP has port 0, want 1 to 65535"),
+    ),
+    "grpc check": (
+        service(healthCheck=Check(enabled=True, type=Check.GRPC)),
+        invalid(0, "health check has type GRPC, want COMMAND or HTTP"),
+    ),
+    "check of a type that is not known": (
+        service(healthCheck=Check(enabled=True, type=9)),  # type: ignore[arg-type]
+        invalid(0, "health check has type 9, want COMMAND or HTTP"),
+    ),
+    "check that is switched off": (service(healthCheck=Check(type=Check.GRPC)), ""),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules(name: str) -> None:
+    """The text is that of the rule, and only that."""
+    config, text = RULES[name]
+
+    assert job_faults(config, None).message() == text
