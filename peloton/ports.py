@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peloton.model.host import HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
-from peloton.model.ids import JobId
+from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobProgress, JobRecord
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape
 
 
@@ -62,6 +63,30 @@ class HostManager(Protocol):
         ...
 
 
+class HostRecords(Protocol):
+    """The part of storage that a host's maintenance needs."""
+
+    def maintained_host(self, cluster: str, hostname: str) -> HostMaintenance | None:
+        """None for a host that is not in maintenance."""
+        ...
+
+
+class HostKeeper(Protocol):
+    """Steps of a host's maintenance. Each does nothing unless it is the next one; storage tells what came of it."""
+
+    def cordon(self, hostname: str) -> None:
+        """When it is the host's turn, nothing is launched on it any more."""
+        ...
+
+    def drain(self, hostname: str) -> None:
+        """One round: ask who has not been told to leave; the host is DRAINED once nothing is left."""
+        ...
+
+    def take_down(self, hostname: str) -> None: ...
+
+    def bring_up(self, hostname: str) -> None: ...
+
+
 class Placer(Protocol):
     def place(self, job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch: ...
 
@@ -70,3 +95,9 @@ class Lifecycles(Protocol):
     """Wakes the workflows that own lifecycles. Never blocks; delivery is retried until it succeeds."""
 
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None: ...
+
+
+class HostLifecycles(Protocol):
+    """As ``Lifecycles``, for maintenance of hosts."""
+
+    def hosts_changed(self, hostnames: Iterable[Hostname]) -> None: ...

@@ -52,3 +52,4 @@ RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_po
 PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
 KILL_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
+HOSTMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)

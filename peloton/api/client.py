@@ -20,6 +20,7 @@ import grpc
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
+from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
@@ -80,6 +81,10 @@ class Client:
     @cached_property
     def hosts(self) -> HostServiceStub:
         return HostServiceStub(self._channel(HOSTMGR))
+
+    @cached_property
+    def maintenance(self) -> MaintenanceServiceStub:
+        return MaintenanceServiceStub(self._channel(HOSTMGR))
 
     def address_of(self, service: str) -> str:
         return self._overrides.get(service, self.address)

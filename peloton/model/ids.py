@@ -76,3 +76,8 @@ def _number(text: str, whole: str) -> int:
 def job_workflow_id(job_id: str) -> str:
     """The Temporal workflow that owns a job's life; the id is its mutex."""
     return f"job/{job_id}"
+
+
+def maintenance_workflow_id(cluster: str, hostname: str) -> str:
+    """The Temporal workflow that brings a host down and up again."""
+    return f"maintenance/{cluster}/{hostname}"

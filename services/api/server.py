@@ -1,7 +1,8 @@
 """The api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, VolumeService (which refuses), health and reflection.
-Passed through: v0 ResourceManager and our ExplainService to the resource manager, v0 HostService to the host manager.
+Passed through: v0 ResourceManager and our ExplainService to the resource manager, v0 HostService and our
+MaintenanceService to the host manager.
 Other services of the public API are not registered, which gRPC answers with UNIMPLEMENTED.
 """
 
@@ -16,7 +17,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from peloton.api.limits import MESSAGE_SIZES
-from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER, add_under_all_names
+from peloton.api.service_names import (
+    EXPLAIN_SERVICE,
+    JOB_MANAGER,
+    MAINTENANCE_SERVICE,
+    RESOURCE_MANAGER,
+    TASK_MANAGER,
+    add_under_all_names,
+)
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
 from peloton.ports import Lifecycles
@@ -38,7 +46,8 @@ DRAIN_S = 5.0
 
 HOST_SERVICE = host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
 VOLUME_SERVICE = volume_svc_pb2.DESCRIPTOR.services_by_name["VolumeService"].full_name
-SERVED = (*JOB_MANAGER, *TASK_MANAGER, *RESOURCE_MANAGER, *EXPLAIN_SERVICE, HOST_SERVICE, VOLUME_SERVICE)
+HOSTMGR_SERVICES = (HOST_SERVICE, *MAINTENANCE_SERVICE)
+SERVED = (*JOB_MANAGER, *TASK_MANAGER, *RESOURCE_MANAGER, *EXPLAIN_SERVICE, *HOSTMGR_SERVICES, VOLUME_SERVICE)
 
 OPTIONS = (
     *MESSAGE_SIZES,
@@ -101,7 +110,7 @@ async def start(
     add_under_all_names(server, JobManager(gateway, calls, hosts, wake), JOB_MANAGER)
     add_under_all_names(server, TaskManager(gateway, calls, hosts, wake), TASK_MANAGER)
     add_under_all_names(server, VolumeService(), (VOLUME_SERVICE,))
-    roles = {**dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR), HOST_SERVICE: HOSTMGR}
+    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR) | dict.fromkeys(HOSTMGR_SERVICES, HOSTMGR)
     server.add_generic_rpc_handlers((ForwardedServices(roles, channels),))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)

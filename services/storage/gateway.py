@@ -17,6 +17,7 @@ from services.storage.goals import Goals
 from services.storage.hosts import Hosts, KillRow, LaunchRow, StatusOutcome
 from services.storage.jobs import Jobs
 from services.storage.leases import Leases
+from services.storage.maintenance import Maintenance
 from services.storage.pods import Pods
 from services.storage.queries import Queries
 from services.storage.ready import Ready
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 
-class Gateway(Jobs, Configs, Goals, Settling, Ready, Pods, Queries, Admission, Evictions, Hosts, Leases):
+class Gateway(Jobs, Configs, Goals, Settling, Ready, Pods, Queries, Admission, Evictions, Hosts, Leases, Maintenance):
     """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
     name no time."""
 

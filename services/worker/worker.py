@@ -13,13 +13,15 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.admission import AdmissionActivities
+from activities.hosts import HostActivities
 from activities.launch import LaunchActivities
 from activities.placement import PlacementActivities
 from activities.records import RecordsActivities
-from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
+from peloton.ports import HostKeeper, HostManager, HostRecords, JobRecords, Placer, ResourceManager
 from services.temporal import TASK_QUEUE
 from services.worker.sandbox import workflow_runner
 from workflows.job import JobWorkflow
+from workflows.maintenance import HostMaintenanceWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=2)
 """How long the jobs of a worker that died wait before another one takes them."""
@@ -33,6 +35,8 @@ class WorkerPorts:
     resmgr: ResourceManager
     hosts: HostManager
     placer: Placer
+    keeper: HostKeeper
+    host_records: HostRecords
 
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
@@ -41,6 +45,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     admission = AdmissionActivities(ports.resmgr)
     placement = PlacementActivities(ports.records, ports.hosts, ports.resmgr, ports.placer)
     launch = LaunchActivities(ports.hosts)
+    hosts = HostActivities(ports.keeper, ports.host_records)
     return [
         records.create_pods,
         records.settle,
@@ -49,6 +54,11 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         placement.place,
         launch.launch,
         launch.kill_running,
+        hosts.look,
+        hosts.cordon,
+        hosts.drain,
+        hosts.take_down,
+        hosts.bring_up,
     ]
 
 
@@ -56,7 +66,7 @@ def build_worker(client: Client, ports: WorkerPorts, task_queue: str = TASK_QUEU
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[JobWorkflow],
+        workflows=[JobWorkflow, HostMaintenanceWorkflow],
         activities=activities_on(ports),
         workflow_runner=workflow_runner(),
         activity_executor=ThreadPoolExecutor(ACTIVITY_THREADS_MAX, thread_name_prefix="activity"),
