@@ -1,48 +1,20 @@
-"""Steps of a host's maintenance: each is done by the host manager, and answers with the host as it is then."""
+"""Steps on hosts that no pod waits for."""
 
 from __future__ import annotations
 
 from temporalio import activity
 
 from activities.errors import translated
-from peloton.model.host import HostState
-from peloton.model.ids import Hostname
-from peloton.model.maintenance import HostMaintenance
-from peloton.ports import HostKeeper, HostRecords
+from peloton.model.ids import JobId
+from peloton.ports import HostManager
 
 
-class HostActivities:
-    def __init__(self, keeper: HostKeeper, records: HostRecords) -> None:
-        self._keeper = keeper
-        self._records = records
+class HostsActivities:
+    def __init__(self, hosts: HostManager) -> None:
+        self._hosts = hosts
 
-    @activity.defn(name="look_at_host")
+    @activity.defn(name="prefetch")
     @translated
-    def look(self, cluster: str, hostname: str) -> HostMaintenance:
-        """A host that is not in maintenance is UP, and is to stay so."""
-        found = self._records.maintained_host(cluster, hostname)
-        return found or HostMaintenance(cluster, Hostname(hostname), HostState.UP, HostState.UP)
-
-    @activity.defn(name="cordon_host")
-    @translated
-    def cordon(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keeper.cordon(hostname)
-        return self.look(cluster, hostname)
-
-    @activity.defn(name="drain_host")
-    @translated
-    def drain(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keeper.drain(hostname)
-        return self.look(cluster, hostname)
-
-    @activity.defn(name="take_host_down")
-    @translated
-    def take_down(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keeper.take_down(hostname)
-        return self.look(cluster, hostname)
-
-    @activity.defn(name="bring_host_up")
-    @translated
-    def bring_up(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keeper.bring_up(hostname)
-        return self.look(cluster, hostname)
+    def prefetch(self, job_id: str, hostnames: list[str]) -> None:
+        """The image of the job's newest configuration, on these hosts."""
+        self._hosts.prefetch(JobId(job_id), hostnames)

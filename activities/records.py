@@ -9,6 +9,7 @@ from temporalio import activity
 from activities.errors import translated
 from peloton.model.ids import JobId
 from peloton.model.job import JobProgress
+from peloton.model.update import UpdateProgress
 from peloton.ports import JobRecords
 
 
@@ -26,3 +27,8 @@ class RecordsActivities:
     @translated
     def settle(self, job_id: str) -> JobProgress:
         return self._records.settle(JobId(job_id), self._now_ns())
+
+    @activity.defn(name="advance_update")
+    @translated
+    def advance_update(self, job_id: str) -> UpdateProgress:
+        return self._records.advance_update(JobId(job_id), self._now_ns())

@@ -14,6 +14,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobProgress, JobRecord
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape
+from peloton.model.update import UpdateProgress
 
 
 class JobRecords(Protocol):
@@ -31,6 +32,10 @@ class JobRecords(Protocol):
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
         """READY pods grouped into gangs, at most ``limit`` pods (a larger gang comes alone and whole)."""
+        ...
+
+    def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
+        """Take one step of the update of a service, if one is under way."""
         ...
 
 
@@ -60,6 +65,11 @@ class HostManager(Protocol):
 
     def kill_running(self, job_id: JobId) -> int:
         """Ask hosts to end the job's pods whose goal is KILLED or that are to run anew; returns how many."""
+        ...
+
+    def prefetch(self, job_id: JobId, hostnames: Sequence[str]) -> None:
+        """Let hosts fetch the images of the job's newest configuration. Best effort: a pod whose image is missing
+        waits for it when it starts."""
         ...
 
 

@@ -22,7 +22,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from activities.hosts import HostActivities
+    from activities.maintenance import MaintenanceActivities
     from peloton.lifecycle.maintenance import Step, details, next_step
     from peloton.model.host import HostState
     from peloton.model.ids import Hostname
@@ -91,7 +91,7 @@ class HostMaintenanceWorkflow:
     async def look(self) -> HostMaintenance:
         self.changed_noted = False
         self.note(
-            await workflow.execute_local_activity_method(HostActivities.look, args=self.key, **RECORDS_CALL),
+            await workflow.execute_local_activity_method(MaintenanceActivities.look, args=self.key, **RECORDS_CALL),
         )
         return self.host
 
@@ -100,7 +100,7 @@ class HostMaintenanceWorkflow:
         if next_step(self.host) is Step.CORDON:
             self.note(
                 await workflow.execute_activity_method(
-                    HostActivities.cordon, args=self.key, summary="cordon, if it is its turn", **HOSTMGR_CALL
+                    MaintenanceActivities.cordon, args=self.key, summary="cordon, if it is its turn", **HOSTMGR_CALL
                 )
             )
 
@@ -112,7 +112,7 @@ class HostMaintenanceWorkflow:
         before = self.host.progress
         self.note(
             await workflow.execute_activity_method(
-                HostActivities.drain, args=self.key, summary=f"drain: {before.pod_count} pods", **HOSTMGR_CALL
+                MaintenanceActivities.drain, args=self.key, summary=f"drain: {before.pod_count} pods", **HOSTMGR_CALL
             )
         )
         moved = self.host.progress != before
@@ -123,7 +123,7 @@ class HostMaintenanceWorkflow:
         if next_step(self.host) is Step.TAKE_DOWN:
             self.note(
                 await workflow.execute_activity_method(
-                    HostActivities.take_down, args=self.key, summary="take down", **HOSTMGR_CALL
+                    MaintenanceActivities.take_down, args=self.key, summary="take down", **HOSTMGR_CALL
                 )
             )
 
@@ -131,7 +131,7 @@ class HostMaintenanceWorkflow:
         if next_step(self.host) is Step.BRING_UP:
             self.note(
                 await workflow.execute_activity_method(
-                    HostActivities.bring_up, args=self.key, summary="bring up", **HOSTMGR_CALL
+                    MaintenanceActivities.bring_up, args=self.key, summary="bring up", **HOSTMGR_CALL
                 )
             )
 

@@ -66,7 +66,7 @@ def _from_counts(job: JobRecord, counts: Mapping[PodState, int]) -> JobState:
         return JobState.FAILED
     if killed > 0 and succeeded + failed + lost + killed >= job.instance_count:
         return JobState.KILLED
-    if job.state is JobState.KILLING or job.goal is JobState.KILLED:
+    if job.state is JobState.KILLING or is_ending(job):
         return JobState.KILLING
     if counts.get(PodState.RUNNING, 0) > 0:
         return JobState.RUNNING
@@ -75,7 +75,7 @@ def _from_counts(job: JobRecord, counts: Mapping[PodState, int]) -> JobState:
 
 def _partially_created(job: JobRecord, counts: Mapping[PodState, int], total: int) -> JobState:
     if job.type is JobType.BATCH:
-        return JobState.KILLING if job.goal is JobState.KILLED else JobState.INITIALIZED
+        return JobState.KILLING if is_ending(job) else JobState.INITIALIZED
     if job.goal not in JOB_TERMINAL:
         return JobState.PENDING
     ended = sum(n for s, n in counts.items() if s in TERMINAL)
@@ -92,6 +92,11 @@ def _by_controller(state: PodState) -> JobState:
             return JobState.FAILED
         case _:
             return JobState.KILLED
+
+
+def is_ending(job: JobRecord) -> bool:
+    """All its pods are to end, and to stay so."""
+    return job.goal in (JobState.KILLED, JobState.DELETED)
 
 
 def has_started(counts: Mapping[PodState, int]) -> bool:

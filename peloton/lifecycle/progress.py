@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from peloton.model.job import JobProgress
 from peloton.model.pod import PodState
+from peloton.model.update import UpdateProgress
 
 _ORDER = [s.value for s in PodState]
 
@@ -14,4 +15,16 @@ def details(progress: JobProgress) -> str:
     done = progress.counts.get(PodState.SUCCEEDED, 0)
     lines = [f"**{progress.state}**: {done} of {total} pods succeeded"]
     lines += [f"- {state}: {progress.counts[state]}" for state in _ORDER if progress.counts.get(state)]
+    return "\n".join(lines)
+
+
+def update_details(update: UpdateProgress) -> str:
+    """Markdown: how far a rollout is, and what it waits for."""
+    lines = [f"**{update.type} {update.state}**: {update.done_count} of {update.total_count} instances done"]
+    if update.failed_count:
+        lines.append(f"- failed: {update.failed_count}")
+    if update.current_count:
+        lines.append(f"- in flight: {update.current_count}")
+    if update.waiting_for and not update.is_finished:
+        lines.append(f"- waits for: {update.waiting_for}")
     return "\n".join(lines)

@@ -73,6 +73,26 @@ def _number(text: str, whole: str) -> int:
     return int(text)
 
 
+@dataclass(frozen=True, slots=True)
+class EntityVersion:
+    """What a client of v1alpha has seen of a job; any change of it makes the client's next write fail."""
+
+    config: int
+    desired_state: int
+    workflow: int
+
+    def __str__(self) -> str:
+        return f"{self.config}-{self.desired_state}-{self.workflow}"
+
+    @classmethod
+    def parse(cls, text: str) -> EntityVersion:
+        """Raises ValueError."""
+        pieces = text.split("-")
+        if len(pieces) != 3 or not all(piece.isascii() and piece.isdigit() for piece in pieces):
+            raise ValueError(f"entityVersion has wrong format: {text!r}, want <config>-<state>-<workflow>")
+        return cls(*map(int, pieces))
+
+
 def job_workflow_id(job_id: str) -> str:
     """The Temporal workflow that owns a job's life; the id is its mutex."""
     return f"job/{job_id}"
@@ -81,3 +101,8 @@ def job_workflow_id(job_id: str) -> str:
 def maintenance_workflow_id(cluster: str, hostname: str) -> str:
     """The Temporal workflow that brings a host down and up again."""
     return f"maintenance/{cluster}/{hostname}"
+
+
+def update_workflow_id(job_id: str) -> str:
+    """The Temporal workflow that rolls a service's updates out, one at a time."""
+    return f"update/{job_id}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from peloton.model.ids import JobId, RespoolId
+from peloton.model.ids import EntityVersion, JobId, RespoolId
 from peloton.model.pod import PodState
 
 
@@ -41,7 +41,8 @@ class SlaSpec:
     maximum_running_instances: int = 0  # 0 = no bound
     minimum_running_instances: int = 0  # > 1: the first so many instances are one gang
     max_running_time_s: int = 0  # 0 = no deadline
-    maximum_unavailable_instances: int = 0
+    maximum_unavailable_instances: int = 0  # 0 = any number
+    strict_updates: bool = False  # updates keep to maximum_unavailable_instances too
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class JobRecord:
     updated_ns: int = 0
     run_seconds: float = 0.0
     revision: int = 1
+    update_id: str = ""  # of the last update, whatever became of it
+
+    @property
+    def entity_version(self) -> EntityVersion:
+        return EntityVersion(self.config_version, self.desired_state_version, self.workflow_version)
 
     @property
     def is_active(self) -> bool:
@@ -93,6 +99,7 @@ class JobProgress:
     ready_count: int = 0  # admitted pods that wait for a host
     kill_count: int = 0  # pods that must end: goal KILLED, or a newer run wanted
     settle_again: bool = False  # the bound of one settle was reached: there is more to do at once
+    is_unwanted: bool = False  # it has ended, and its records are to go
     deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
 
     @property

@@ -145,6 +145,7 @@ class PodRecord:
     desired_run_id: int
     prev_run_id: int = 0
     host: str = ""
+    desired_host: str = ""  # where the next run is to go, if it fits there
     agent_id: str = ""
     ports: dict[str, int] = field(default_factory=dict)
     message: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from peloton.model.ids import JobId
+from peloton.model.pod import TerminationReason
 
 Instances = frozenset[int]
 NONE: Instances = frozenset()
@@ -31,6 +32,14 @@ class UpdateState(StrEnum):
     FAILED = "FAILED"
     ROLLING_BACKWARD = "ROLLING_BACKWARD"
     ROLLED_BACK = "ROLLED_BACK"
+
+
+class UpdateAct(StrEnum):
+    """What a person may do to an update that is under way."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    ABORT = "abort"
 
 
 UPDATE_TERMINAL = frozenset({UpdateState.SUCCEEDED, UpdateState.ABORTED, UpdateState.FAILED, UpdateState.ROLLED_BACK})
@@ -84,3 +93,44 @@ class UpdateRecord:
     @property
     def is_active(self) -> bool:
         return self.state not in UPDATE_TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateEvent:
+    """A step of an update, or of one instance in it."""
+
+    time_ns: int
+    type: UpdateType
+    state: UpdateState
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateProgress:
+    """What the workflow of an update needs; counts only, whatever the size of the job."""
+
+    update_id: str = ""  # "": the job has no update to roll out
+    state: UpdateState = UpdateState.SUCCEEDED
+    type: UpdateType = UpdateType.UPDATE
+    total_count: int = 0
+    done_count: int = 0
+    failed_count: int = 0
+    current_count: int = 0
+    begun_count: int = 0  # instances that this step put in flight
+    waiting_for: str = ""
+    look_again: bool = False  # nobody will tell when what it waits for has changed
+    prefetch: tuple[str, ...] = field(default=())  # hosts that the next instances are on
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in UPDATE_TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """A pod that was asked to go, or ``instance_id`` -1 for several that were refused together."""
+
+    time_ns: int
+    instance_id: int
+    reason: TerminationReason
+    granted: bool
+    message: str

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
-from peloton.lifecycle.job import scheduled_count
+from peloton.lifecycle.job import is_ending, scheduled_count
 from peloton.lifecycle.retry import NextRun
 from peloton.model.ids import JobId
-from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
+from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import ALLOCATED, PodState
 from peloton.model.respool import PoolSpec
 from services.storage.codec import job_record, pack, pool_from_text, pool_to_text, unpack
@@ -21,11 +21,13 @@ from services.storage.engine import lock_job, lock_jobs
 from services.storage.evictions import is_evicted, runs_of
 from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
 from services.storage.store import (
+    ENDS,
     INITIALIZED,
-    KILLED,
+    NEW_CONFIG,
     ON_HOST_NUMBERS,
     PENDING,
     READY,
+    STAYS,
     Store,
     as_ranges,
     change_pods,
@@ -61,7 +63,7 @@ class Admission(Store):
                 return 0
             now_ns = self.clock_ns()
             values = {"state": PENDING, "queue_seq": queue_seq, "message": QUEUED_MESSAGE, "reason": ""}
-            waits = sa.and_(POD.c.state == INITIALIZED, POD.c.goal != KILLED)
+            waits = sa.and_(POD.c.state == INITIALIZED, STAYS)
             return sum(change_pods(conn, in_range(job_id, *span), waits, values, now_ns) for span in ranges)
 
         return self.db.write(work)
@@ -77,7 +79,8 @@ class Admission(Store):
         return self.db.write(work) if items else 0
 
     def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
-        """PENDING and READY pods whose goal is KILLED end; returns ``(start, count, state they were in)``."""
+        """PENDING and READY pods leave their queue: those that are to end do, those that are to have another
+        configuration are INITIALIZED with it. Returns ``(start, count, state they were in)``."""
         killed: list[tuple[int, int, PodState]] = []
         job = self.db.read(lambda conn: conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none())
         if job is None:
@@ -140,10 +143,10 @@ def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, 
     if row is None or limit <= 0:
         return []
     job = job_record(row)
-    if job.state in JOB_TERMINAL or job.goal is JobState.KILLED:
+    if job.state in JOB_TERMINAL or is_ending(job):
         return []
     room = _room(conn, job)
-    waits = sa.and_(POD.c.job_id == job_id, POD.c.state == INITIALIZED, POD.c.goal != KILLED)
+    waits = sa.and_(POD.c.job_id == job_id, POD.c.state == INITIALIZED, STAYS)
     gang: list[tuple[int, int]] = []
     if job.gang_size > 1:
         in_gang = sa.select(sa.func.count()).select_from(POD).where(waits, POD.c.instance_id < job.gang_size)
@@ -168,7 +171,7 @@ def _returning_members(job: JobRecord) -> sa.Select[Any]:
     is_returning = sa.or_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.next_run != int(NextRun.NONE))
     return (
         sa.select(POD.c.instance_id)
-        .where(in_range(job.job_id, 0, job.gang_size), POD.c.goal != KILLED, POD.c.desired_run_id > POD.c.run_id)
+        .where(in_range(job.job_id, 0, job.gang_size), STAYS, POD.c.desired_run_id > POD.c.run_id)
         .where(is_returning)
         .limit(1)
     )
@@ -189,13 +192,21 @@ def _kill_queued(
 ) -> list[tuple[int, int, PodState]]:
     lock_job(conn, job_id)
     killed: list[tuple[int, int, PodState]] = []
-    scope, ends = in_range(job_id, *span), POD.c.goal == KILLED
+    scope = in_range(job_id, *span)
     for was in (PodState.PENDING, PodState.READY):
-        condition = sa.and_(ends, POD.c.state == POD_STATE_NUMBERS[was])
+        number = POD_STATE_NUMBERS[was]
+        condition = sa.and_(ENDS, POD.c.state == number)
         query = sa.select(POD.c.instance_id).where(scope, condition).order_by(POD.c.instance_id)
         ranges = as_ranges(conn.execute(query).scalars())
         if ranges:
             change_pods(conn, scope, condition, killed_before_launch(now_ns), now_ns)
+            killed += [(start, count, was) for start, count in ranges]
+        stale = sa.and_(STAYS, POD.c.desired_config_version != POD.c.config_version, POD.c.state == number)
+        query = sa.select(POD.c.instance_id).where(scope, stale).order_by(POD.c.instance_id)
+        ranges = as_ranges(conn.execute(query).scalars())
+        if ranges:
+            fresh = {"state": INITIALIZED, "queue_seq": 0, "health": POD.c.initial_health, **NEW_CONFIG}
+            change_pods(conn, scope, stale, fresh, now_ns)
             killed += [(start, count, was) for start, count in ranges]
     return killed
 

@@ -157,6 +157,7 @@ def job_record(row: sa.Row[Any]) -> JobRecord:
             minimum_running_instances=row.minimum_running_instances,
             max_running_time_s=row.max_running_time_s,
             maximum_unavailable_instances=row.maximum_unavailable_instances,
+            strict_updates=row.strict_updates,
         ),
         state=convert.JOB_STATES[row.state],
         goal=convert.JOB_STATES[row.goal],
@@ -173,6 +174,7 @@ def job_record(row: sa.Row[Any]) -> JobRecord:
         updated_ns=row.updated_ns,
         run_seconds=row.run_seconds,
         revision=row.revision,
+        update_id=row.update_id,
     )
 
 
@@ -201,6 +203,7 @@ def job_values(job: JobRecord) -> dict[str, Any]:
         "updated_ns": job.updated_ns,
         "run_seconds": job.run_seconds,
         "revision": job.revision,
+        "update_id": job.update_id,
     }
 
 
@@ -213,6 +216,7 @@ def sla_values(sla: SlaSpec) -> dict[str, Any]:
         "minimum_running_instances": sla.minimum_running_instances,
         "max_running_time_s": sla.max_running_time_s,
         "maximum_unavailable_instances": sla.maximum_unavailable_instances,
+        "strict_updates": sla.strict_updates,
     }
 
 
@@ -241,6 +245,7 @@ def pod_record(row: sa.Row[Any]) -> PodRecord:
         desired_run_id=row.desired_run_id,
         prev_run_id=row.prev_run_id,
         host=row.host,
+        desired_host=row.desired_host,
         agent_id=row.agent_id,
         ports=json.loads(row.ports) if row.ports else {},
         message=row.message,

@@ -32,11 +32,7 @@ class Configs(Store):
 
         def work(conn: sa.Connection) -> job_pb2.JobConfig | None:
             wanted = version if version is not None else _current_version(conn, job_id)
-            config = read_config(conn, job_id, wanted)
-            if config is not None and overrides:
-                for row in conn.execute(_overrides(job_id, wanted, with_config=True)):
-                    config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
-            return config
+            return (read_config_with_instances if overrides else read_config)(conn, job_id, wanted)
 
         return self.db.read(work)
 
@@ -53,6 +49,17 @@ class Configs(Store):
                 if row.instance_id in wanted:
                     config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
             return {instance_id: effective_task_config(config, instance_id) for instance_id in instance_ids}
+
+        return self.db.read(work)
+
+    def job_spec(self, job_id: JobId, version: int | None = None) -> bytes:
+        """What the client of v1alpha sent; empty for a job made through v0, and for an unknown version."""
+
+        def work(conn: sa.Connection) -> bytes:
+            wanted = version if version is not None else _current_version(conn, job_id)
+            query = sa.select(JOB_CONFIG.c.spec).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == wanted)
+            blob = conn.execute(query).scalar()
+            return unpack(blob) if blob else b""
 
         return self.db.read(work)
 
@@ -89,6 +96,14 @@ def read_config(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobCo
     return None if blob is None else job_pb2.JobConfig.FromString(unpack(blob))
 
 
+def read_config_with_instances(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobConfig | None:
+    config = read_config(conn, job_id, version)
+    if config is not None:
+        for row in conn.execute(_overrides(job_id, version, with_config=True)):
+            config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
+    return config
+
+
 def read_facts(
     conn: sa.Connection, job_id: str, version: int, span: tuple[int, int]
 ) -> tuple[InstanceFacts | None, dict[int, InstanceFacts]]:
@@ -104,7 +119,10 @@ def read_facts(
 def _overrides(job_id: str, version: int, *, with_config: bool, span: tuple[int, int] | None = None) -> sa.Select[Any]:
     """Rows in force at ``version``: rising versions, so that of two for one instance the later row counts."""
     what = OVERRIDE.c.config if with_config else OVERRIDE.c.facts
-    query = sa.select(OVERRIDE.c.instance_id, what).where(OVERRIDE.c.job_id == job_id, OVERRIDE.c.version <= version)
+    of_version = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
+    oldest = sa.select(JOB_CONFIG.c.overrides_from).where(of_version).scalar_subquery()
+    in_force = OVERRIDE.c.version.between(oldest, version)
+    query = sa.select(OVERRIDE.c.instance_id, what).where(OVERRIDE.c.job_id == job_id, in_force)
     if span is not None:
         query = query.where(OVERRIDE.c.instance_id.between(*span))
     return query.order_by(OVERRIDE.c.instance_id, OVERRIDE.c.version)
@@ -114,9 +132,18 @@ def _overrides(job_id: str, version: int, *, with_config: bool, span: tuple[int,
 
 
 def insert_config(
-    conn: sa.Connection, job_id: str, version: int, config: job_pb2.JobConfig, instance_ids: Iterable[int], now_ns: int
+    conn: sa.Connection,
+    job_id: str,
+    version: int,
+    config: job_pb2.JobConfig,
+    instance_ids: Iterable[int],
+    now_ns: int,
+    *,
+    overrides_from: int = 0,
+    spec: bytes = b"",
 ) -> None:
-    """Store ``config`` as ``version``, with the overrides of ``instance_ids``."""
+    """Store ``config`` as ``version``, with the overrides of ``instance_ids``; those of versions from
+    ``overrides_from`` on hold as well (0: none do). ``spec``: what a client of v1alpha sent."""
     bare = without_instances(config)
     conn.execute(
         JOB_CONFIG.insert().values(
@@ -125,6 +152,8 @@ def insert_config(
             created_ns=now_ns,
             facts=facts_to_text(instance_facts(config, config.defaultConfig)),
             config=pack(bare.SerializeToString()),
+            overrides_from=overrides_from or version,
+            spec=pack(spec) if spec else b"",
         )
     )
     wanted = sorted(instance_ids)
@@ -140,6 +169,30 @@ def insert_config(
             for instance_id in wanted[begin : begin + _OVERRIDES_PER_INSERT]
         ]
         conn.execute(OVERRIDE.insert(), rows)
+
+
+def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now_ns: int) -> None:
+    """Store the configuration of version ``source`` once more as ``version``, the newest one."""
+    columns = [c for c in JOB_CONFIG.columns if c.name not in ("version", "created_ns", "overrides_from")]
+    names = ["version", "created_ns", "overrides_from", *(c.name for c in columns)]
+    is_newest = source == version - 1
+    first = JOB_CONFIG.c.overrides_from if is_newest else sa.literal(version)
+    of_source = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == source)
+    copy = sa.select(sa.literal(version), sa.literal(now_ns, sa.BigInteger), first, *columns).where(of_source)
+    conn.execute(JOB_CONFIG.insert().from_select(names, copy))
+    if not is_newest:  # else the overrides simply go on to hold
+        newest: dict[int, dict[str, Any]] = {}
+        for row in conn.execute(_overrides(job_id, source, with_config=True).add_columns(OVERRIDE.c.facts)):
+            newest[row.instance_id] = {
+                "job_id": job_id,
+                "instance_id": row.instance_id,
+                "version": version,
+                "facts": row.facts,
+                "config": row.config,
+            }
+        rows = list(newest.values())
+        for begin in range(0, len(rows), _OVERRIDES_PER_INSERT):
+            conn.execute(OVERRIDE.insert(), rows[begin : begin + _OVERRIDES_PER_INSERT])
 
 
 def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> InstanceFacts:

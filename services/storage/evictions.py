@@ -18,12 +18,14 @@ from services.storage.configs import read_facts
 from services.storage.engine import lock_job
 from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange
 from services.storage.store import (
+    ENDS,
     INITIALIZED,
     KILLED,
     KILLING,
     ON_HOST_NUMBERS,
     PENDING,
     READY,
+    STAYS,
     Store,
     among,
     as_ranges,
@@ -45,7 +47,7 @@ _STAYING_NUMBERS = numbers(ON_HOST - {PodState.KILLING, PodState.PREEMPTING})
 def is_evicted() -> sa.ColumnElement[bool]:
     """Of a pod on a host: it was told to leave for somebody else."""
     reason = POD.c.termination == TERMINATION_NUMBERS[TerminationReason.PREEMPTED_RESOURCES]
-    return sa.and_(reason, sa.or_(POD.c.goal == KILLED, POD.c.desired_run_id > POD.c.run_id))
+    return sa.and_(reason, sa.or_(ENDS, POD.c.desired_run_id > POD.c.run_id))
 
 
 class Evictions(Store):
@@ -53,7 +55,7 @@ class Evictions(Store):
         """What pods of these jobs hold resources, as ranges by start, all at one moment."""
         on_host = POD.c.state.in_(ON_HOST_NUMBERS)
         newer = sa.and_(on_host, POD.c.desired_run_id > POD.c.run_id)
-        leaves = sa.or_(POD.c.goal == KILLED, POD.c.state == KILLING, newer)
+        leaves = sa.or_(ENDS, POD.c.state == KILLING, newer)
         key = POD.c.queue_seq * 4 + sa.case((on_host, 2), else_=0) + sa.case((leaves, 1), else_=0)
 
         def work(conn: sa.Connection) -> dict[JobId, list[HeldRange]]:
@@ -92,7 +94,7 @@ def _evict_from_host(conn: sa.Connection, job_id: JobId, hostname: str, now_ns: 
         return []
     staying = sa.and_(
         POD.c.job_id == job_id,
-        POD.c.goal != KILLED,
+        STAYS,
         POD.c.state.in_(_STAYING_NUMBERS),
         POD.c.desired_run_id <= POD.c.run_id,
     )
@@ -117,9 +119,7 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         return result
     for order in orders:
         scope = in_range(job_id, order.start, order.count)
-        query = sa.select(POD.c.instance_id, POD.c.state, POD.c.queue_seq, POD.c.config_version).where(
-            scope, POD.c.goal != KILLED
-        )
+        query = sa.select(POD.c.instance_id, POD.c.state, POD.c.queue_seq, POD.c.config_version).where(scope, STAYS)
         ready = POD.c.state == READY
         staying = sa.and_(POD.c.state.in_(_STAYING_NUMBERS), POD.c.desired_run_id <= POD.c.run_id)
         pods = conn.execute(query.where(sa.or_(ready, staying)).order_by(POD.c.instance_id)).all()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from services.storage.admission import Admission
 from services.storage.configs import Configs
+from services.storage.disruptions import Disruptions
 from services.storage.engine import Database
 from services.storage.evictions import Evictions
 from services.storage.goals import Goals
@@ -21,6 +22,8 @@ from services.storage.maintenance import Maintenance
 from services.storage.pods import Pods
 from services.storage.queries import Queries
 from services.storage.ready import Ready
+from services.storage.rolling import Rolling
+from services.storage.services import Services
 from services.storage.settling import Settling
 from services.storage.snapshot import (
     AllocatedRange,
@@ -31,6 +34,8 @@ from services.storage.snapshot import (
     PendingRange,
     ResmgrSnapshot,
 )
+from services.storage.updates import Updates
+from services.storage.watch import Watch
 
 __all__ = [
     "AllocatedRange",
@@ -47,7 +52,25 @@ __all__ = [
 ]
 
 
-class Gateway(Jobs, Configs, Goals, Settling, Ready, Pods, Queries, Admission, Evictions, Hosts, Leases, Maintenance):
+class Gateway(
+    Jobs,
+    Configs,
+    Goals,
+    Settling,
+    Ready,
+    Pods,
+    Queries,
+    Admission,
+    Evictions,
+    Hosts,
+    Leases,
+    Maintenance,
+    Updates,
+    Rolling,
+    Services,
+    Disruptions,
+    Watch,
+):
     """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
     name no time."""
 

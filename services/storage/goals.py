@@ -50,7 +50,7 @@ class Goals(Store):
         pod_goal = PodState.KILLED if goal is JobState.KILLED else default_pod_goal(job.type)
         message = STOP_MESSAGE if goal is JobState.KILLED else START_MESSAGE
         for start, count in chunks([(0, job.instance_count)]):
-            steer = partial(_steer_pods, job=job, span=(start, count), goal=pod_goal, now_ns=now_ns, message=message)
+            steer = partial(steer_pods, job=job, span=(start, count), goal=pod_goal, now_ns=now_ns, message=message)
             self.db.write(steer)
         return job
 
@@ -73,7 +73,7 @@ class Goals(Store):
             if goal is not PodState.KILLED:
                 _revive_job(conn, job, now_ns)
             _touch_job(conn, job_id)
-            return _steer_pods(conn, job, (start, count), goal, now_ns, message)
+            return steer_pods(conn, job, (start, count), goal, now_ns, message)
 
         for start, count in chunks(ranges):
             changed += self.db.write(partial(work, start=start, count=count))
@@ -131,7 +131,7 @@ def _steer_job(conn: sa.Connection, job_id: str, goal: JobState, now_ns: int) ->
         updated_ns=now_ns,
         revision=job.revision + 1,
     )
-    _write_steering(conn, job)
+    write_steering(conn, job)
     return job
 
 
@@ -141,10 +141,10 @@ def _revive_job(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
     if job.goal is goal and job.state not in JOB_TERMINAL:
         return
     state = job.state if job.state is JobState.INITIALIZED else JobState.PENDING
-    _write_steering(conn, replace(job, goal=goal, state=state, completed_ns=0, updated_ns=now_ns))
+    write_steering(conn, replace(job, goal=goal, state=state, completed_ns=0, updated_ns=now_ns))
 
 
-def _write_steering(conn: sa.Connection, job: JobRecord) -> None:
+def write_steering(conn: sa.Connection, job: JobRecord) -> None:
     conn.execute(
         sa.update(JOB)
         .where(JOB.c.job_id == job.job_id)
@@ -164,7 +164,7 @@ def _touch_job(conn: sa.Connection, job_id: str) -> None:
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(revision=JOB.c.revision + 1))
 
 
-def _steer_pods(
+def steer_pods(
     conn: sa.Connection, job: JobRecord, span: tuple[int, int], goal: PodState, now_ns: int, message: str
 ) -> list[int]:
     lock_job(conn, job.job_id)

@@ -19,7 +19,7 @@ from services.storage.admission import STATUS_SEQ
 from services.storage.codec import job_record, pod_record, ports_to_text, stored_text
 from services.storage.configs import read_facts
 from services.storage.engine import lock_job, lock_jobs, pod_keys, take_numbers
-from services.storage.store import KILLED, KILLING, READY, Store, add_events, among, change_pods, numbers
+from services.storage.store import ENDS, KILLING, READY, STAYS, Store, add_events, among, change_pods, numbers
 from services.storage.tables import FRAMEWORK, POD, STATUS_LOG
 
 LAUNCH_MESSAGE = "Add hostname and ports"
@@ -87,7 +87,7 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
         return set()
     asked = {row[0]: row for row in rows}
     query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(
-        among(conn, job_id, list(asked)), POD.c.state == READY, POD.c.goal != KILLED
+        among(conn, job_id, list(asked)), POD.c.state == READY, STAYS
     )
     taken = {instance for instance, run in conn.execute(query) if asked[instance][1] == run}
     if not taken:
@@ -249,7 +249,7 @@ def _log_ended(conn: sa.Connection, outcome: StatusOutcome, pods: dict[tuple[str
 def _mark_killing(conn: sa.Connection, job_id: str, limit: int, again: bool, now_ns: int) -> list[KillRow]:
     if lock_job(conn, job_id) is None:
         return []
-    ends = sa.or_(POD.c.goal == KILLED, POD.c.desired_run_id > POD.c.run_id)
+    ends = sa.or_(ENDS, POD.c.desired_run_id > POD.c.run_id)
     untold = sa.and_(POD.c.state.in_(numbers(ON_HOST - {PodState.KILLING})), ends)
     chosen = sa.or_(untold, POD.c.state == KILLING) if again else untold
     query = sa.select(POD).where(POD.c.job_id == job_id, chosen).order_by(POD.c.instance_id).limit(limit)

@@ -14,6 +14,7 @@ from peloton.api.convert import HEALTH_NUMBERS, JOB_STATE_NUMBERS, POD_STATE_NUM
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.lifecycle.goal import default_pod_goal
+from peloton.lifecycle.job import is_ending
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import HealthState
@@ -21,7 +22,17 @@ from services.storage.codec import job_record, job_values, sla_values
 from services.storage.configs import insert_config, read_config, read_facts, search_text, without_instances
 from services.storage.engine import lock_job
 from services.storage.store import CHUNK_PODS, INITIALIZED, KILLED, NON_RUNNING_KILLED, Store, add_events, in_range
-from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, OVERRIDE, POD, POD_EVENT
+from services.storage.tables import (
+    DISRUPTION,
+    FINISHED_STATES,
+    JOB,
+    JOB_CONFIG,
+    OVERRIDE,
+    POD,
+    POD_EVENT,
+    UPDATE,
+    UPDATE_EVENT,
+)
 
 _IDS_PER_QUERY = 1_000
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
@@ -115,7 +126,8 @@ class Jobs(Store):
             if row.state not in FINISHED_STATES:
                 raise InvalidArgument(f"Job is not in a terminal state: {convert.JOB_STATES[row.state]}")
             conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(state=_DELETED, goal=_DELETED))
-            return int(row.instance_count)
+            last = sa.select(sa.func.max(POD_EVENT.c.instance_id)).where(POD_EVENT.c.job_id == job_id)
+            return max(int(row.instance_count), (conn.execute(last).scalar() or 0) + 1)  # a service may have shrunk
 
         instance_count = self.db.write(mark)
         for start in range(0, instance_count, CHUNK_PODS):
@@ -125,7 +137,9 @@ class Jobs(Store):
                 self.db.write(lambda conn, statement=statement: conn.execute(statement))  # type: ignore[misc]
 
         def forget(conn: sa.Connection) -> None:
-            for table in (JOB_CONFIG, JOB):
+            updates = sa.select(UPDATE.c.update_id).where(UPDATE.c.job_id == job_id)
+            conn.execute(sa.delete(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id.in_(updates)))
+            for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id))
 
         self.db.write(forget)
@@ -145,7 +159,12 @@ def _store_growth(
     grown.CopyFrom(bare)
     for instance_id in added:
         grown.instanceConfig[instance_id].CopyFrom(config.instanceConfig[instance_id])
-    insert_config(conn, job.job_id, job.config_version + 1, grown, added, now_ns)
+    oldest = conn.execute(
+        sa.select(JOB_CONFIG.c.overrides_from).where(
+            JOB_CONFIG.c.job_id == job.job_id, JOB_CONFIG.c.version == job.config_version
+        )
+    ).scalar_one()
+    insert_config(conn, job.job_id, job.config_version + 1, grown, added, now_ns, overrides_from=oldest)
     conn.execute(
         sa.update(JOB)
         .where(JOB.c.job_id == job.job_id)
@@ -175,10 +194,33 @@ def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, i
     count = min(CHUNK_PODS, job.instance_count - start)
     if count <= 0 or job.state in JOB_TERMINAL:
         return start, start, job.instance_count
-    default, overridden = read_facts(conn, job_id, job.config_version, (start, start + count - 1))
-    assert default is not None, f"job {job_id} has no configuration {job.config_version}"
+    _insert(conn, job, job.config_version, start, count, now_ns)
+    add_events(conn, in_range(job_id, start, count))
+    return start, start + count, job.instance_count
+
+
+def insert_service_pods(conn: sa.Connection, job: JobRecord, version: int, start: int, count: int, now_ns: int) -> None:
+    """Instances that an update adds. One that existed before goes on counting its runs."""
+    _insert(conn, job, version, start, count, now_ns)
+    mine = in_range(job.job_id, start, count)
+    same = sa.and_(POD_EVENT.c.job_id == POD.c.job_id, POD_EVENT.c.instance_id == POD.c.instance_id)
+
+    def last(column: sa.ColumnElement[int]) -> sa.ScalarSelect[Any]:
+        return sa.select(sa.func.max(column)).where(same).correlate(POD).scalar_subquery()
+
+    run, revision = last(POD_EVENT.c.run_id), last(POD_EVENT.c.revision)
+    values = {"run_id": run + 1, "desired_run_id": run + 1, "prev_run_id": run, "revision": revision + 1}
+    conn.execute(sa.update(POD).where(mine, run.is_not(None)).values(**values))
+    add_events(conn, mine)
+
+
+def _insert(conn: sa.Connection, job: JobRecord, version: int, start: int, count: int, now_ns: int) -> None:
+    """Without their events."""
+    job_id = job.job_id
+    default, overridden = read_facts(conn, job_id, version, (start, start + count - 1))
+    assert default is not None, f"job {job_id} has no configuration {version}"
     values = {
-        **_new_pod(job, now_ns),
+        **_new_pod(replace(job, config_version=version), now_ns),
         "max_failures": default.max_failures,
         "initial_health": HEALTH_NUMBERS[default.health],
     }
@@ -198,12 +240,10 @@ def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, i
         )
     alive = sa.and_(in_range(job_id, start, count), POD.c.state == INITIALIZED)
     conn.execute(sa.update(POD).where(alive, POD.c.health != POD.c.initial_health).values(health=POD.c.initial_health))
-    add_events(conn, in_range(job_id, start, count))
-    return start, start + count, job.instance_count
 
 
 def _new_pod(job: JobRecord, now_ns: int) -> dict[str, Any]:
-    stillborn = job.goal is JobState.KILLED
+    stillborn = is_ending(job)
     health = HealthState.INVALID if stillborn else HealthState.DISABLED
     values: dict[str, Any] = dict.fromkeys((c.name for c in POD.columns if isinstance(c.type, sa.Text)), "")
     values |= dict.fromkeys((c.name for c in POD.columns if isinstance(c.type, sa.Integer | sa.Double)), 0)

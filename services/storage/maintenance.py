@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import JOB_TYPES, POD_STATE_NUMBERS
+from peloton.api.convert import JOB_TYPES
 from peloton.api.v0.host import host_pb2
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.maintenance import NOT_DOWN, refusal_of, turns
@@ -27,17 +27,15 @@ from peloton.model.maintenance import (
     MaintenanceRequest,
     Resident,
 )
-from peloton.model.pod import PodState
 from services.storage.codec import stored_text
 from services.storage.engine import take_numbers
-from services.storage.store import KILLED, KILLING, ON_HOST_NUMBERS, Store
+from services.storage.store import ENDS, KILLING, ON_HOST_NUMBERS, Store
 from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
 
 MAINTENANCE_SEQ = "maintenance"
 HOSTS_PER_QUERY = 500
 _NUMBERS: dict[HostState, int] = {s: host_pb2.HostState.Value(f"HOST_STATE_{s}") for s in HostState}
 _STATES = {number: state for state, number in _NUMBERS.items()}
-_DELETED = POD_STATE_NUMBERS[PodState.DELETED]
 
 
 class Maintenance(Store):

@@ -14,7 +14,7 @@ from peloton.model.pod import AllOf, PodShape
 from peloton.model.resources import Resources
 from services.storage.codec import InstanceFacts, job_record
 from services.storage.configs import read_facts
-from services.storage.store import KILLED, READY, Store
+from services.storage.store import READY, STAYS, Store
 from services.storage.tables import JOB, POD
 
 
@@ -34,7 +34,7 @@ def _ready_gangs(conn: sa.Connection, job_id: str, limit: int) -> list[ReadyGang
     job = job_record(row)
     query = (
         sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version)
-        .where(POD.c.job_id == job_id, POD.c.state == READY, POD.c.goal != KILLED)
+        .where(POD.c.job_id == job_id, POD.c.state == READY, STAYS)
         .order_by(POD.c.instance_id)
         .limit(max(limit, job.gang_size))
     )

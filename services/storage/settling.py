@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATES
 from peloton.errors import NotFound
 from peloton.lifecycle import deadline
-from peloton.lifecycle.job import admit_count, has_started, roll_up
+from peloton.lifecycle.job import admit_count, has_started, is_ending, roll_up
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
@@ -25,7 +25,18 @@ from peloton.model.pod import ON_HOST, TERMINAL, PodState, Termination, Terminat
 from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import lock_job
 from services.storage.goals import STOP_MESSAGE, kill_pods
-from services.storage.store import INITIALIZED, KILLED, TERMINAL_NUMBERS, Store, among, change_pods, new_run
+from services.storage.store import (
+    DELETED,
+    ENDS,
+    INITIALIZED,
+    KILLED,
+    STAYS,
+    TERMINAL_NUMBERS,
+    Store,
+    among,
+    change_pods,
+    new_run,
+)
 from services.storage.store import killed_before_launch as killed_values
 from services.storage.tables import JOB, POD
 
@@ -42,10 +53,12 @@ class Kind(NamedTuple):
     """Pods alike in all that settling looks at."""
 
     state: PodState
-    killed: bool  # its goal is KILLED: it is to end
+    killed: bool  # its goal is KILLED or DELETED: it is to end
+    deleted: bool  # its goal is DELETED: nothing is to be left of it
     newer: bool  # a newer run is wanted
     again: int  # 0: no further run; 1: due; 2: later
     in_gang: bool
+    stale: bool  # it is to have another configuration
 
 
 @dataclass(slots=True)
@@ -63,13 +76,15 @@ class Look:
     due: list[int]
     throttled: list[int]
     unqueued_kills: list[int]
+    gone: list[int]  # nothing is to be left of them
     unmarked_kills: list[int]  # of a job that is to be KILLED, missed by an interrupted call
     overdue: list[int]
     more: bool = False
 
     @property
     def has_work(self) -> bool:
-        return bool(self.due or self.throttled or self.unqueued_kills or self.unmarked_kills or self.overdue)
+        kills = self.unqueued_kills or self.gone or self.unmarked_kills
+        return bool(self.due or self.throttled or kills or self.overdue)
 
 
 class Settling(Store):
@@ -102,7 +117,8 @@ def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
         raise NotFound(f"job {job_id} not found")
     job = job_record(row)
     if job.state in JOB_TERMINAL:
-        return JobProgress(job.state, {state.value: count for state, count in job.pod_counts.items()})
+        counts = {state.value: count for state, count in job.pod_counts.items()}
+        return JobProgress(job.state, counts, is_unwanted=job.goal is JobState.DELETED)
     seen = _count(conn, job, now_ns)
     if job.has_controller:
         seen.controller = _controller(conn, job_id)
@@ -116,8 +132,10 @@ def _count(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
         (POD.c.next_run == int(NextRun.NONE), 0), (POD.c.due_ns <= now_ns, _SECOND_DUE), else_=_SECOND_LATER
     )
     packed = (
-        POD.c.state * 64
-        + _flag(POD.c.goal == KILLED) * 32
+        POD.c.state * 256
+        + _flag(POD.c.desired_config_version != POD.c.config_version) * 128
+        + _flag(POD.c.goal == DELETED) * 64
+        + _flag(ENDS) * 32
         + _flag(POD.c.desired_run_id > POD.c.run_id) * 16
         + again * 4
         + _flag(POD.c.instance_id < job.gang_size)
@@ -136,7 +154,7 @@ def _count(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
         sa.func.min(pods.c.due_ns),
         sa.func.sum(pods.c.run_seconds),
     ).group_by(pods.c.kind)
-    seen = Look(job, Counter(), 0, 0, 0, 0, 0.0, None, [], [], [], [], [])
+    seen = Look(job, Counter(), 0, 0, 0, 0, 0.0, None, [], [], [], [], [], [])
     for number, count, first_start, last_end, first_due, seconds in conn.execute(query):
         kind = _unpacked(number)
         seen.kinds[kind] += count
@@ -155,7 +173,15 @@ def _flag(condition: sa.ColumnElement[bool]) -> sa.Case[int]:
 
 
 def _unpacked(number: int) -> Kind:
-    return Kind(POD_STATES[number // 64], bool(number & 32), bool(number & 16), number // 4 % 4, bool(number & 1))
+    return Kind(
+        POD_STATES[number // 256],
+        bool(number & 32),
+        bool(number & 64),
+        bool(number & 16),
+        number // 4 % 4,
+        bool(number & 1),
+        bool(number & 128),
+    )
 
 
 def _earlier(a_ns: int, b_ns: int) -> int:
@@ -171,7 +197,6 @@ def _controller(conn: sa.Connection, job_id: str) -> PodState | None:
 def _find_work(conn: sa.Connection, seen: Look, now_ns: int) -> None:
     """Instances that this settle changes. Queries only for what the count says is there."""
     job, room = seen.job, SETTLE_PODS_MAX
-    ends = POD.c.goal == KILLED
     cutoff = deadline.cutoff_ns(job, now_ns)
     overdue = cutoff is not None and 0 < seen.oldest_start_ns < cutoff
     later = sa.and_(POD.c.next_run != 0, POD.c.due_ns > now_ns, POD.c.message != THROTTLED_MESSAGE)
@@ -179,16 +204,21 @@ def _find_work(conn: sa.Connection, seen: Look, now_ns: int) -> None:
     tasks: list[tuple[bool, list[int], sa.ColumnElement[bool]]] = [
         (_any(seen, lambda k: k.again == _SECOND_DUE), seen.due, sa.and_(POD.c.next_run != 0, POD.c.due_ns <= now_ns)),
         (
-            _any(seen, lambda k: k.state is PodState.INITIALIZED and k.killed),
+            _any(seen, lambda k: k.state is PodState.INITIALIZED and k.killed and not k.deleted),
             seen.unqueued_kills,
-            sa.and_(POD.c.state == INITIALIZED, ends),
+            sa.and_(POD.c.state == INITIALIZED, POD.c.goal == KILLED),
         ),
         (
-            job.goal is JobState.KILLED and _any(seen, lambda k: k.state not in TERMINAL and not k.killed),
-            seen.unmarked_kills,
-            sa.and_(alive, ~ends),
+            _any(seen, lambda k: k.deleted and (k.state in TERMINAL or k.state is PodState.INITIALIZED)),
+            seen.gone,
+            sa.and_(POD.c.goal == DELETED, sa.or_(~alive, POD.c.state == INITIALIZED)),
         ),
-        (overdue, seen.overdue, sa.and_(POD.c.state == _RUNNING, ~ends, POD.c.started_ns < (cutoff or 0))),
+        (
+            is_ending(job) and _any(seen, lambda k: k.state not in TERMINAL and not k.killed),
+            seen.unmarked_kills,
+            sa.and_(alive, STAYS),
+        ),
+        (overdue, seen.overdue, sa.and_(POD.c.state == _RUNNING, STAYS, POD.c.started_ns < (cutoff or 0))),
         (_any(seen, lambda k: k.again == _SECOND_LATER), seen.throttled, later),
     ]
     for needed, found, condition in tasks:
@@ -221,8 +251,10 @@ def apply(conn: sa.Connection, seen: Look, now_ns: int) -> JobRecord | None:
     for ids, values in _changes(seen, now_ns):
         scope = among(conn, seen.job.job_id, ids)
         change_pods(conn, scope, sa.true(), values, now_ns)
+    if seen.gone:
+        conn.execute(sa.delete(POD).where(among(conn, seen.job.job_id, seen.gone)))
     if seen.unmarked_kills:
-        kill_pods(conn, among(conn, seen.job.job_id, seen.unmarked_kills), POD.c.goal != KILLED, now_ns, STOP_MESSAGE)
+        kill_pods(conn, among(conn, seen.job.job_id, seen.unmarked_kills), STAYS, now_ns, STOP_MESSAGE)
     if seen.overdue:
         why = Termination(TerminationReason.DEADLINE_TIMEOUT_EXCEEDED)
         scope = among(conn, seen.job.job_id, seen.overdue)
@@ -267,7 +299,7 @@ def _rolled_up(seen: Look, now_ns: int) -> JobRecord:
         counts[kind.state] += count
         resting[PodState.INITIALIZED if kind.again else kind.state] += count
     state = roll_up(job, resting, seen.controller)
-    unmarked = job.goal is JobState.KILLED and _any(seen, lambda k: k.state not in TERMINAL and not k.killed)
+    unmarked = is_ending(job) and _any(seen, lambda k: k.state not in TERMINAL and not k.killed)
     started_ns = job.started_ns
     if not started_ns and has_started(counts):
         started_ns = seen.first_start_ns or now_ns
@@ -305,11 +337,11 @@ def _write_job(conn: sa.Connection, job: JobRecord) -> None:
 def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
     counts = {state.value: count for state, count in job.pod_counts.items()}
     if job.state in JOB_TERMINAL:
-        return JobProgress(job.state, counts)
+        return JobProgress(job.state, counts, is_unwanted=job.goal is JobState.DELETED)
     return JobProgress(
         state=job.state,
         counts=counts,
-        missing_count=max(0, job.instance_count - sum(counts.values())),
+        missing_count=0 if job.update_id else max(0, job.instance_count - sum(counts.values())),
         admit_count=admit_count(job, job.pod_counts, *_waiting(seen)),
         ready_count=sum(n for k, n in seen.kinds.items() if k.state is PodState.READY and not k.killed),
         kill_count=sum(n for k, n in seen.kinds.items() if _must_end(k)),
@@ -325,10 +357,13 @@ def _waiting(seen: Look) -> tuple[int, int]:
 
 
 def _must_end(kind: Kind) -> bool:
-    """Still to be told: not yet queued pods end in settle itself, KILLING ones have been told."""
+    """Still to be told: not yet queued pods end in settle itself, KILLING ones have been told. Those that wait in a
+    queue with an old configuration leave it."""
     if kind.state in TERMINAL or kind.state in (PodState.INITIALIZED, PodState.KILLING):
         return False
-    return kind.killed or (kind.newer and kind.state in ON_HOST)
+    if kind.state in ON_HOST:
+        return kind.killed or kind.newer
+    return kind.killed or kind.stale
 
 
 def _wait_s(seen: Look, now_ns: int) -> float:

@@ -13,6 +13,7 @@ from peloton.lifecycle.retry import NextRun
 from peloton.model.pod import ON_HOST, TERMINAL, HealthState, PodState, TerminationReason
 from services.storage.engine import Database
 from services.storage.tables import POD, POD_EVENT
+from services.storage.watch import note_pods
 
 CHUNK_PODS = 5_000
 """Pods that one transaction of a job-wide change writes."""
@@ -31,6 +32,10 @@ PENDING = POD_STATE_NUMBERS[PodState.PENDING]
 READY = POD_STATE_NUMBERS[PodState.READY]
 KILLING = POD_STATE_NUMBERS[PodState.KILLING]
 KILLED = POD_STATE_NUMBERS[PodState.KILLED]
+DELETED = POD_STATE_NUMBERS[PodState.DELETED]
+ENDS = POD.c.goal.in_((KILLED, DELETED))
+"""Of a pod: it is to end, and to stay so."""
+STAYS = POD.c.goal.not_in((KILLED, DELETED))
 
 
 class Store:
@@ -109,6 +114,7 @@ def add_events(conn: sa.Connection, scope: sa.ColumnElement[bool], source: sa.Fr
     pods = sa.select(*(POD.c[name] for name in _COPIED), POD.c.updated_ns).select_from(source).where(scope)
     insert = sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
     conn.execute(insert(POD_EVENT).from_select([*_COPIED, "time_ns"], pods).on_conflict_do_nothing())
+    note_pods(conn, scope, source)
 
 
 _NEXT_RUN_ID = sa.case((POD.c.desired_run_id > POD.c.run_id, POD.c.desired_run_id), else_=POD.c.run_id + 1)
@@ -121,7 +127,7 @@ def new_run(message: Any) -> dict[str, Any]:
         "run_id": _NEXT_RUN_ID,
         "desired_run_id": _NEXT_RUN_ID,
         "state": INITIALIZED,
-        "config_version": POD.c.desired_config_version,
+        **NEW_CONFIG,
         "health": POD.c.initial_health,
         "message": message,
         "reason": "",
@@ -136,6 +142,7 @@ def new_run(message: Any) -> dict[str, Any]:
     }
 
 
+NEW_CONFIG: dict[str, Any] = {"config_version": POD.c.desired_config_version}
 NO_TERMINATION: dict[str, Any] = {"termination": 0, "exit_code": 0, "signal": ""}
 NO_NEXT_RUN: dict[str, Any] = {"next_run": int(NextRun.NONE), "due_ns": 0}
 

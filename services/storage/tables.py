@@ -44,6 +44,7 @@ class Job(SQLModel, table=True):
     minimum_running_instances: int = Field(sa_type=_BIG)
     max_running_time_s: int = Field(sa_type=_BIG)
     maximum_unavailable_instances: int = Field(sa_type=_BIG)
+    strict_updates: bool
     state: int = Field(sa_type=_SMALL)
     goal: int = Field(sa_type=_SMALL)
     config_version: int
@@ -60,10 +61,14 @@ class Job(SQLModel, table=True):
     updated_ns: int = Field(sa_type=_BIG)
     run_seconds: float = Field(sa_type=_FLOAT)
     revision: int = Field(sa_type=_BIG)
+    update_id: str = Field(sa_type=_TEXT)
 
 
 class JobConfigRow(SQLModel, table=True):
-    """A version of a job's configuration without its instances; immutable."""
+    """A version of a job's configuration without its instances; immutable.
+
+    ``overrides_from``: the oldest version whose overrides still hold. ``spec``: what a client of v1alpha sent.
+    """
 
     __tablename__ = "job_config"
     job_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -71,10 +76,13 @@ class JobConfigRow(SQLModel, table=True):
     created_ns: int = Field(sa_type=_BIG)
     facts: str = Field(sa_type=_TEXT)  # JSON InstanceFacts of the default
     config: bytes = Field(sa_type=_BLOB)
+    overrides_from: int
+    spec: bytes = Field(sa_type=_BLOB)
 
 
 class JobConfigOverride(SQLModel, table=True):
-    """What one instance changes; holds from ``version`` on, until a newer one. ``facts`` are of the merged config."""
+    """What one instance changes; holds from ``version`` on, until a newer one or until a configuration that begins
+    anew (``overrides_from``). ``facts`` are of the merged config."""
 
     __tablename__ = "job_config_override"
     job_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -105,6 +113,7 @@ class Pod(SQLModel, table=True):
     next_run: int = Field(sa_type=_SMALL)
     due_ns: int = Field(sa_type=_BIG)
     host: str = Field(sa_type=_TEXT)
+    desired_host: str = Field(sa_type=_TEXT)
     agent_id: str = Field(sa_type=_TEXT)
     ports: str = Field(sa_type=_TEXT)  # JSON {name: number}, empty for none
     message: str = Field(sa_type=_TEXT)
@@ -155,6 +164,80 @@ class StatusLog(SQLModel, table=True):
     instance_id: int = Field(sa_type=_BIG)
     run_id: int = Field(sa_type=_BIG)
     state: int = Field(sa_type=_SMALL)
+
+
+class JobName(SQLModel, table=True):
+    """Which services had a name; the rows outlive the jobs."""
+
+    __tablename__ = "job_name"
+    name: str = Field(primary_key=True, sa_type=_TEXT)
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    updated_ns: int = Field(sa_type=_BIG)
+
+
+class JobUpdate(SQLModel, table=True):
+    """A rollout. Sets of instances are texts: ranges ``0-4,7``."""
+
+    __tablename__ = "job_update"
+    __table_args__ = (sa.Index("ix_job_update_job", "job_id"),)
+    update_id: str = Field(primary_key=True, sa_type=_UUID)
+    job_id: str = Field(sa_type=_UUID)
+    type: str = Field(sa_type=_TEXT)
+    spec: str = Field(sa_type=_TEXT)  # JSON UpdateSpec
+    state: str = Field(sa_type=_TEXT)
+    prev_state: str = Field(sa_type=_TEXT)
+    config_version: int
+    prev_config_version: int
+    added: str = Field(sa_type=_TEXT)
+    updated: str = Field(sa_type=_TEXT)
+    removed: str = Field(sa_type=_TEXT)
+    current: str = Field(sa_type=_TEXT)
+    done: str = Field(sa_type=_TEXT)
+    failed: str = Field(sa_type=_TEXT)
+    opaque_data: str = Field(sa_type=_TEXT)
+    created_ns: int = Field(sa_type=_BIG)
+    updated_ns: int = Field(sa_type=_BIG)
+    completed_ns: int = Field(sa_type=_BIG)
+
+
+class JobUpdateEvent(SQLModel, table=True):
+    """``instances`` reached ``state`` together; empty: the update itself did."""
+
+    __tablename__ = "job_update_event"
+    update_id: str = Field(primary_key=True, sa_type=_UUID)
+    seq: int = Field(primary_key=True)
+    time_ns: int = Field(sa_type=_BIG)
+    state: str = Field(sa_type=_TEXT)
+    instances: str = Field(sa_type=_TEXT)
+
+
+class DisruptionRow(SQLModel, table=True):
+    """Pods that were asked to go, and what the SLA said; the last few of each job."""
+
+    __tablename__ = "disruption"
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    seq: int = Field(primary_key=True)
+    time_ns: int = Field(sa_type=_BIG)
+    reason: int = Field(sa_type=_SMALL)
+    granted: bool
+    instances: str = Field(sa_type=_TEXT)
+    message: str = Field(sa_type=_TEXT)
+
+
+class WatchLog(SQLModel, table=True):
+    """Changes of services (``instance_id`` -1) and of their pods, in the order of their commits."""
+
+    __tablename__ = "watch_log"
+    seq: int = Field(primary_key=True, sa_type=_BIG, sa_column_kwargs={"autoincrement": False})
+    job_id: str = Field(sa_type=_UUID)
+    instance_id: int = Field(sa_type=_BIG)
+
+
+class Lockdown(SQLModel, table=True):
+    """Components that an administrator has locked."""
+
+    __tablename__ = "lockdown"
+    component: str = Field(primary_key=True, sa_type=_TEXT)
 
 
 class Counter(SQLModel, table=True):
@@ -217,6 +300,12 @@ OVERRIDE = METADATA.tables["job_config_override"]
 POD = METADATA.tables["pod"]
 POD_EVENT = METADATA.tables["pod_event"]
 STATUS_LOG = METADATA.tables["status_log"]
+JOB_NAME = METADATA.tables["job_name"]
+UPDATE = METADATA.tables["job_update"]
+UPDATE_EVENT = METADATA.tables["job_update_event"]
+DISRUPTION = METADATA.tables["disruption"]
+WATCH_LOG = METADATA.tables["watch_log"]
+LOCKDOWN = METADATA.tables["lockdown"]
 COUNTER = METADATA.tables["counter"]
 RESPOOL = METADATA.tables["respool"]
 FRAMEWORK = METADATA.tables["framework"]

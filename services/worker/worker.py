@@ -13,8 +13,8 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.admission import AdmissionActivities
-from activities.hosts import HostActivities
 from activities.launch import LaunchActivities
+from activities.maintenance import MaintenanceActivities
 from activities.placement import PlacementActivities
 from activities.records import RecordsActivities
 from peloton.ports import HostKeeper, HostManager, HostRecords, JobRecords, Placer, ResourceManager
@@ -45,7 +45,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     admission = AdmissionActivities(ports.resmgr)
     placement = PlacementActivities(ports.records, ports.hosts, ports.resmgr, ports.placer)
     launch = LaunchActivities(ports.hosts)
-    hosts = HostActivities(ports.keeper, ports.host_records)
+    hosts = MaintenanceActivities(ports.keeper, ports.host_records)
     return [
         records.create_pods,
         records.settle,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from activities.hosts import HostActivities
+from activities.maintenance import MaintenanceActivities
 from peloton.model.maintenance import MaintenanceAct
 from tests.workflow.maintained import CLUSTER, HOST, MaintainedHost
 from tests.workflow.virtual import Fault, Virtual, VirtualClock
@@ -21,7 +21,7 @@ class Story:
     def __init__(self, *, policies: Policies | None = None, pods: int = 3, turn: bool = True) -> None:
         self.clock = VirtualClock()
         self.host = MaintainedHost(self.clock, pods=pods, turn=turn)
-        activities = HostActivities(self.host, self.host)
+        activities = MaintenanceActivities(self.host, self.host)
         bound = [activities.look, activities.cordon, activities.drain, activities.take_down, activities.bring_up]
         self.workflow = Virtual(self.clock, HostMaintenanceWorkflow, bound, signal="changed")
         self.host.request()

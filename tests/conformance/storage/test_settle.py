@@ -259,7 +259,7 @@ def test_an_interrupted_stop_is_completed(gateway: Gateway, monkeypatch: pytest.
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr("services.storage.goals._steer_pods", crash)
+        patch.setattr("services.storage.goals.steer_pods", crash)
         with pytest.raises(RuntimeError):
             gateway.set_job_goal(job_id, JobState.KILLED, NOW)
     assert [S] * 3 == [p.goal for p in pods(gateway, job_id)]

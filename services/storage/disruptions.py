@@ -1,0 +1,133 @@
+"""The one place where the SLA of a service is asked, in the transaction that takes its pods down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import sqlalchemy as sa
+
+from peloton.api.convert import TERMINATION_NUMBERS, TERMINATION_REASONS
+from peloton.lifecycle import sla
+from peloton.lifecycle.sla import Availability, Grant
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord, JobType
+from peloton.model.pod import TerminationReason
+from peloton.model.update import Disruption
+from services.storage import instances
+from services.storage.codec import job_record, stored_text
+from services.storage.engine import lock_job
+from services.storage.store import ON_HOST_NUMBERS, STAYS, Store, among, change_pods, terminated
+from services.storage.tables import DISRUPTION, POD
+
+DISRUPTIONS_KEPT = 100
+"""Of a job: what was granted and refused last."""
+
+
+class Disruptions(Store):
+    def disrupt(
+        self,
+        job_id: JobId,
+        instance_ids: Iterable[int],
+        *,
+        reason: TerminationReason,
+        message: str,
+        checks_sla: bool,
+        now_ns: int,
+    ) -> Grant:
+        """Pods on hosts that the SLA lets go are to run anew; the refused stay, and may be asked for again.
+
+        What is not on a host, or leaves it anyway, is granted without being touched.
+        """
+        wanted = frozenset(instance_ids)
+        return self.db.write(
+            partial(
+                _disrupt,
+                job_id=job_id,
+                wanted=wanted,
+                reason=reason,
+                message=message,
+                checks_sla=checks_sla,
+                now_ns=now_ns,
+            )
+        )
+
+    def disruptions(self, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
+        """What was asked last, newest first; an entry for each instance."""
+        query = sa.select(DISRUPTION).where(DISRUPTION.c.job_id == job_id).order_by(DISRUPTION.c.seq.desc())
+
+        def work(conn: sa.Connection) -> list[Disruption]:
+            found = [
+                Disruption(row.time_ns, instance, TERMINATION_REASONS[row.reason], row.granted, row.message)
+                for row in conn.execute(query.limit(limit))
+                for instance in sorted(instances.from_text(row.instances))
+            ]
+            return found[:limit]
+
+        return self.db.read(work)
+
+    def availabilities(self, job_id: JobId, instance_ids: Iterable[int]) -> dict[int, Availability]:
+        wanted = sorted(set(instance_ids))
+        pods = self.db.read(lambda conn: instances.pods_of(conn, job_id))
+        return {i: sla.availability(pods.get(i)) for i in wanted}
+
+
+def _disrupt(
+    conn: sa.Connection,
+    job_id: str,
+    wanted: frozenset[int],
+    reason: TerminationReason,
+    message: str,
+    checks_sla: bool,
+    now_ns: int,
+) -> Grant:
+    row = lock_job(conn, job_id)
+    if row is None:
+        return Grant(tuple(sorted(wanted)))
+    grant = ask(conn, job_record(row), wanted, reason, message, checks_sla, now_ns)
+    if grant.granted:
+        staying = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), STAYS, POD.c.desired_run_id <= POD.c.run_id)
+        values = {"desired_run_id": POD.c.run_id + 1, "message": stored_text(message), **terminated(reason)}
+        change_pods(conn, among(conn, job_id, grant.granted), staying, values, now_ns)
+    return grant
+
+
+def ask(
+    conn: sa.Connection,
+    job: JobRecord,
+    wanted: frozenset[int],
+    reason: TerminationReason,
+    message: str,
+    checks_sla: bool,
+    now_ns: int,
+) -> Grant:
+    """What may be taken down now, with the answer noted; the caller holds the job and takes them down."""
+    if job.type is not JobType.SERVICE:
+        return Grant(tuple(sorted(wanted)))
+    maximum = job.sla.maximum_unavailable_instances if checks_sla else 0
+    missing = sla.missing_of(instances.pods_of(conn, job.job_id)) if maximum else ()
+    grant = sla.grant(maximum, missing, wanted)
+    _note(conn, job.job_id, grant, reason, message, now_ns)
+    return grant
+
+
+def _note(conn: sa.Connection, job_id: str, grant: Grant, reason: TerminationReason, message: str, now_ns: int) -> None:
+    mine = DISRUPTION.c.job_id == job_id
+    last = conn.execute(sa.select(DISRUPTION).where(mine).order_by(DISRUPTION.c.seq.desc()).limit(1)).one_or_none()
+    number, seq = TERMINATION_NUMBERS[reason], last.seq if last is not None else 0
+    for granted, named, text in ((True, grant.granted, message), (False, grant.refused, grant.reason)):
+        if not named:
+            continue
+        values = {
+            "job_id": job_id,
+            "reason": number,
+            "granted": granted,
+            "instances": instances.to_text(named),
+            "message": stored_text(text),
+        }
+        if last is not None and all(getattr(last, name) == value for name, value in values.items()):
+            conn.execute(sa.update(DISRUPTION).where(mine, DISRUPTION.c.seq == last.seq).values(time_ns=now_ns))
+            continue  # asked again, and answered the same
+        seq += 1
+        conn.execute(DISRUPTION.insert().values(**values, seq=seq, time_ns=now_ns))
+    conn.execute(sa.delete(DISRUPTION).where(mine, DISRUPTION.c.seq <= seq - DISRUPTIONS_KEPT))

@@ -1,0 +1,76 @@
+"""Services as a whole: started, stopped, deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from peloton.errors import Aborted, InvalidArgument
+from peloton.model.ids import EntityVersion, JobId
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
+from peloton.model.pod import PodState
+from services.storage.goals import START_MESSAGE, STOP_MESSAGE, steer_pods, write_steering
+from services.storage.store import Store, chunks
+from services.storage.tables import LOCKDOWN, POD
+from services.storage.update_rows import read_update
+from services.storage.updates import locked
+from services.storage.watch import note_job
+
+
+class Services(Store):
+    def set_service_goal(
+        self, job_id: JobId, version: EntityVersion | None, goal: JobState, force: bool, now_ns: int
+    ) -> JobRecord:
+        """RUNNING starts, KILLED stops, DELETED deletes a service. Raises NotFound, Aborted, InvalidArgument.
+
+        A service is deleted when it is KILLED, or with ``force``, in which case it is stopped first; its records go
+        when all pods have ended.
+        """
+
+        def work(conn: sa.Connection) -> JobRecord:
+            job = locked(conn, job_id, version)
+            if job.goal is JobState.DELETED and goal is not JobState.DELETED:
+                raise InvalidArgument("job is going to be deleted")
+            update = read_update(conn, job.update_id)
+            if goal is JobState.KILLED and update is not None and update.is_active and update.spec.start_pods:
+                raise Aborted("job has active update with start_pods set, cannot stop the job now")
+            if goal is JobState.DELETED and job.state is not JobState.KILLED and not force:
+                raise Aborted("job is not stopped")
+            if goal is JobState.RUNNING:
+                state = JobState.PENDING
+            else:
+                is_over = job.state in JOB_TERMINAL and goal is JobState.KILLED
+                state = job.state if is_over else JobState.KILLING  # one to delete is looked after until it is gone
+            job = replace(
+                job,
+                goal=goal,
+                state=state,
+                desired_state_version=job.desired_state_version + 1,
+                completed_ns=job.completed_ns if state in JOB_TERMINAL else 0,
+                updated_ns=now_ns,
+                revision=job.revision + 1,
+            )
+            write_steering(conn, job)
+            note_job(conn, job)
+            return job
+
+        job = self.db.write(work)
+        last = sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)
+        count = self.db.read(lambda conn: conn.execute(last).scalar())
+        pod_goal = PodState.RUNNING if goal is JobState.RUNNING else PodState.KILLED
+        message = START_MESSAGE if goal is JobState.RUNNING else STOP_MESSAGE
+        for start, size in chunks([(0, 0 if count is None else count + 1)]):
+            self.db.write(
+                lambda conn, span=(start, size): steer_pods(conn, job, span, pod_goal, now_ns, message)  # type: ignore[misc]
+            )
+        return job
+
+    def lockdowns(self) -> set[str]:
+        """Components that are locked."""
+        return self.db.read(lambda conn: set(conn.execute(sa.select(LOCKDOWN.c.component)).scalars()))
+
+    def set_lockdown(self, component: str, locked: bool) -> None:
+        mine = LOCKDOWN.c.component == component
+        statement = self.db.upsert(LOCKDOWN).values(component=component).on_conflict_do_nothing()
+        self.db.write(lambda conn: conn.execute(statement if locked else sa.delete(LOCKDOWN).where(mine)))

@@ -1,0 +1,61 @@
+"""The log of what changed of services and their pods, in the order of commits. Watchers follow it; batch jobs, of which
+nobody watches a hundred thousand pods, are not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_TYPE_NUMBERS
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord, JobType
+from services.storage.engine import Database, take_numbers
+from services.storage.tables import COUNTER, JOB, POD, WATCH_LOG
+
+WATCH_SEQ = "watch_log"
+THE_JOB = -1
+_SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
+
+Change = tuple[int, JobId, int]
+"""Sequence number, job, instance (THE_JOB: the job itself)."""
+
+
+class Watch:
+    db: Database
+
+    def watch_log(self, after_seq: int, limit: int) -> list[Change]:
+        query = sa.select(WATCH_LOG).where(WATCH_LOG.c.seq > after_seq).order_by(WATCH_LOG.c.seq).limit(limit)
+        return self.db.read(lambda conn: [(row.seq, JobId(row.job_id), row.instance_id) for row in conn.execute(query)])
+
+    def watch_bounds(self) -> tuple[int, int]:
+        """The oldest number that is kept, and the newest one given out; of an empty log the one before."""
+
+        def work(conn: sa.Connection) -> tuple[int, int]:
+            newest = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == WATCH_SEQ)).scalar_one()
+            oldest = conn.execute(sa.select(sa.func.min(WATCH_LOG.c.seq))).scalar()
+            return newest + 1 if oldest is None else oldest, newest
+
+        return self.db.read(work)
+
+    def prune_watch_log(self, upto_seq: int) -> None:
+        self.db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
+
+
+def note_job(conn: sa.Connection, job: JobRecord) -> None:
+    if job.type is JobType.SERVICE:
+        _append(conn, [(job.job_id, THE_JOB)])
+
+
+def note_pods(conn: sa.Connection, scope: sa.ColumnElement[bool], source: sa.FromClause = POD) -> None:
+    """The pods of ``scope`` that belong to services."""
+    joined = source.join(JOB, sa.and_(JOB.c.job_id == POD.c.job_id, JOB.c.type == _SERVICE))
+    query = sa.select(POD.c.job_id, POD.c.instance_id).select_from(joined).where(scope)
+    _append(conn, [(row.job_id, row.instance_id) for row in conn.execute(query)])
+
+
+def _append(conn: sa.Connection, changes: Sequence[tuple[str, int]]) -> None:
+    if changes:
+        first = take_numbers(conn, WATCH_SEQ, len(changes))
+        rows = [{"seq": first + at, "job_id": job, "instance_id": i} for at, (job, i) in enumerate(changes)]
+        conn.execute(WATCH_LOG.insert(), rows)

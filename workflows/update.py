@@ -1,0 +1,143 @@
+"""The rollout of a service's update.
+
+    [ take step -> prefetch -> wait for change ]* -> SUCCEEDED | FAILED | ABORTED | ROLLED_BACK
+
+A step (``lifecycle.rollout``) sorts the instances in flight into done and failed, fills the batch up, and changes the
+pods that it chose; the job's workflow ends and starts them like any others. While a batch is under way, the hosts of the
+next one fetch their images. Pause, resume, abort and a newer update are rows that people change: each step looks at the
+job's update as it is now, so that lost, repeated and reordered signals do no harm.
+
+The job's workflow starts it, and passes its wake-ups on. It ends when the job has no update that is under way; the next
+one has the same id, so that there is one rollout of a job at a time.
+
+History: 10 events to start and end, 5 for each wake-up, 6 more for a step that fetches images ahead.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+from temporalio.exceptions import ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from activities.hosts import HostsActivities
+    from activities.records import RecordsActivities
+    from peloton.lifecycle.progress import update_details
+    from peloton.model.ids import job_workflow_id
+    from peloton.model.update import UpdateProgress
+    from workflows.policies import PREFETCH_CALL, RECORDS_CALL, Policies
+
+UPDATE_STATE = SearchAttributeKey.for_keyword("PelotonState")
+
+
+@dataclass(frozen=True)
+class UpdateLife:
+    """Exactly what continue-as-new carries."""
+
+    shown: str = ""  # update and state
+    prefetched: tuple[str, ...] = ()  # hosts that have been told last
+
+
+@dataclass(frozen=True)
+class UpdateInput:
+    job_id: str
+    policies: Policies = field(default_factory=Policies)
+    life: UpdateLife = field(default_factory=UpdateLife)
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    update_id: str
+    state: str
+    done_count: int = 0
+    failed_count: int = 0
+
+
+@workflow.defn(name="Update")
+class UpdateWorkflow:
+    @workflow.init
+    def __init__(self, input: UpdateInput) -> None:
+        self.job_id = input.job_id
+        self.policies = input.policies
+        self.life = input.life
+        self.changed_noted = False
+        self.progress = UpdateProgress()
+        self.pause_s = 0.0  # until the next look, when nobody tells that what it waits for has changed
+
+    @workflow.run
+    async def run(self, input: UpdateInput) -> UpdateResult:
+        while not (await self.take_step()).is_finished or self.changed_noted:
+            await self.prefetch()
+            await self.wait_for_change()
+            self.continue_as_new_when_long(input)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        done, failed = self.progress.done_count, self.progress.failed_count
+        return UpdateResult(self.progress.update_id, self.progress.state.value, done, failed)
+
+    @workflow.signal
+    def changed(self) -> None:
+        """Something about the job changed: its update, its pods, their health."""
+        self.changed_noted = True
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        return {"state": self.progress.state.value, "waiting_for": self.progress.waiting_for}
+
+    # Steps, in the order of the story.
+
+    async def take_step(self) -> UpdateProgress:
+        self.changed_noted = False
+        self.progress = await workflow.execute_local_activity_method(
+            RecordsActivities.advance_update, self.job_id, **RECORDS_CALL
+        )
+        self.show()
+        if self.progress.begun_count or self.progress.is_finished:
+            self.pause_s = 0.0
+            await self.tell_the_job()
+        return self.progress
+
+    async def tell_the_job(self) -> None:
+        """It ends and starts the pods that the step chose, and shows what became of the update."""
+        job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
+        with suppress(ApplicationError):  # it has ended: nobody is left to be told
+            await job.signal("changed")
+
+    async def prefetch(self) -> None:
+        """The images of the next batch, while this one is under way. Losing it costs time only."""
+        hosts = self.progress.prefetch
+        if not hosts or hosts == self.life.prefetched:
+            return
+        await workflow.execute_activity_method(
+            HostsActivities.prefetch,
+            args=[self.job_id, list(hosts)],
+            summary=f"fetch images on {len(hosts)} hosts",
+            **PREFETCH_CALL,
+        )
+        self.life = replace(self.life, prefetched=hosts)
+
+    async def wait_for_change(self) -> None:
+        if self.changed_noted:
+            return
+        patience_s = self.policies.look_again_s
+        if self.progress.look_again:
+            self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
+            patience_s = self.pause_s
+        with suppress(TimeoutError):  # the time to look again has come
+            await workflow.wait_condition(lambda: self.changed_noted, timeout=timedelta(seconds=patience_s))
+
+    # Platform chores.
+
+    def show(self) -> None:
+        workflow.set_current_details(update_details(self.progress))
+        shown = f"{self.progress.update_id} {self.progress.state}"
+        if shown != self.life.shown:
+            self.life = replace(self.life, shown=shown)
+            workflow.upsert_search_attributes([UPDATE_STATE.value_set(self.progress.state.value)])
+
+    def continue_as_new_when_long(self, input: UpdateInput) -> None:
+        if self.policies.is_long(workflow.info()):
+            workflow.continue_as_new(replace(input, life=self.life))
