@@ -128,7 +128,7 @@ class Maintenance(Store):
         """Pods that storage believes on these hosts. One pass over the pods of jobs that have not ended: no index
         mentions the host of a pod, so ask for many hosts at once."""
         found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
-        leaves = sa.or_(POD.c.goal.in_([KILLED, _DELETED]), POD.c.desired_run_id > POD.c.run_id, POD.c.state == KILLING)
+        leaves = sa.or_(ENDS, POD.c.desired_run_id > POD.c.run_id, POD.c.state == KILLING)
         query = (
             sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves.label("leaves"))
             .join(JOB, JOB.c.job_id == POD.c.job_id)
