@@ -199,3 +199,22 @@ def test_bad_input(method: str, request_: object, code: str, text: str, cluster:
 
     assert (refused.value.code().name, refused.value.details()) == (code, text)  # type: ignore[attr-defined]
     assert maintained(cluster) == {}
+
+
+def test_bad_input_of_v0(cluster: Cluster) -> None:
+    """The original's texts; its list of hosts goes on after errors and tells all of them."""
+    hosts, known = cluster.client.hosts, next(iter(states(cluster)))
+    start_, complete_ = host_svc_pb2.StartMaintenanceRequest, host_svc_pb2.CompleteMaintenanceRequest
+    unknown = "host is not a Peloton agent"
+    refused = {
+        ("ABORTED", unknown): lambda: hosts.StartMaintenance(start_(hostname="nowhere")),
+        ("NOT_FOUND", "Host is not DOWN"): lambda: hosts.CompleteMaintenance(complete_(hostname=known)),
+        ("INTERNAL", f"a: {unknown}; b: {unknown}"): lambda: hosts.StartMaintenance(start_(hostnames=["a", "b"])),
+        ("INVALID_ARGUMENT", "no host is named"): lambda: hosts.StartMaintenance(start_()),
+    }
+
+    for expected, call in refused.items():
+        with pytest.raises(grpc.RpcError) as error:
+            call()
+        assert (error.value.code().name, error.value.details()) == expected  # type: ignore[attr-defined]
+    assert maintained(cluster) == {}

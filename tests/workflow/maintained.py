@@ -23,8 +23,10 @@ LEAVE_S = 0.5
 class MaintainedHost:
     """One host with pods of a service, of which the SLA lets one go at a time; each is away for ``back_s``."""
 
-    def __init__(self, clock: Clock, *, pods: int = 3, turn: bool = True, back_s: float = 2.0) -> None:
-        self.clock = clock
+    def __init__(
+        self, clock: Clock, name: Hostname = HOST, *, pods: int = 3, turn: bool = True, back_s: float = 2.0
+    ) -> None:
+        self.clock, self.name = clock, name
         self.lock = threading.RLock()
         self.tell: Callable[[], None] = lambda: None
         self.row: HostMaintenance | None = None
@@ -39,7 +41,7 @@ class MaintainedHost:
 
     def request(self) -> None:
         with self.lock:
-            self.row = self.row or HostMaintenance(CLUSTER, HOST, HostState.UP, HostState.DOWN)
+            self.row = self.row or HostMaintenance(CLUSTER, self.name, HostState.UP, HostState.DOWN)
         self.tell()
 
     def act(self, act: MaintenanceAct) -> None:
@@ -62,7 +64,7 @@ class MaintainedHost:
     # ports.HostRecords
 
     def maintained_host(self, cluster: str, hostname: str) -> HostMaintenance | None:
-        assert (cluster, hostname) == (CLUSTER, HOST)
+        assert (cluster, hostname) == (CLUSTER, self.name)
         self._called("look")
         with self.lock:
             return self.row
@@ -129,7 +131,9 @@ class MaintainedHost:
     def _back(self) -> None:
         with self.lock:
             self.away -= 1
-        self.tell()
+            is_drained = self._is_next(Step.DRAIN)
+        if is_drained:
+            self.tell()
 
     def _is_next(self, step: Step) -> bool:
         return self.row is not None and next_step(self.row) is step
@@ -138,7 +142,7 @@ class MaintainedHost:
         assert self.row is not None
         since_ns = self.row.drained_from_ns or self.clock.now_ns()
         self.row = HostMaintenance(
-            CLUSTER, HOST, state, self.row.goal, drained_from_ns=since_ns, is_forced=self.row.is_forced
+            CLUSTER, self.name, state, self.row.goal, drained_from_ns=since_ns, is_forced=self.row.is_forced
         )
         self.steps.append(state.value)
 

@@ -21,6 +21,7 @@ from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.stories import ports_on
 from workflows.job import JobResult, JobWorkflow
+from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.policies import Policies
 
 PATIENCE_S = 20.0
@@ -50,7 +51,7 @@ async def wait_until(fact: Callable[[], bool], what: str) -> None:
 
 def replayer() -> Replayer:
     """As the worker runs workflows: its sandbox, its converter."""
-    return Replayer(workflows=[JobWorkflow], workflow_runner=workflow_runner())
+    return Replayer(workflows=[JobWorkflow, HostMaintenanceWorkflow], workflow_runner=workflow_runner())
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:

@@ -17,8 +17,8 @@ from workflows.policies import Policies
 JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
 
-def ports_on(cluster: Cluster) -> WorkerPorts:
-    host = MaintainedHost(cluster.clock)
+def ports_on(cluster: Cluster, host: MaintainedHost | None = None) -> WorkerPorts:
+    host = host or MaintainedHost(cluster.clock)
     return WorkerPorts(
         FakeRecords(cluster), FakeResourceManager(cluster), FakeHostManager(cluster), FakePlacer(cluster), host, host
     )
