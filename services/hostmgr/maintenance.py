@@ -209,12 +209,11 @@ class HostMaintainer:
 
     def _ask_to_leave(self, host: HostMaintenance, residents: Sequence[Resident]) -> DrainProgress:
         plan, now_ns = plan_drain(residents), time.time_ns()
-        touched: set[JobId] = set()
+        told: dict[JobId, Collection[int]] = {}
         blockers: list[Blocker] = []
         self._watch.watch(host.hostname, {pod.job_id for pod in residents})
         for job_id in plan.evict:
-            if self._gateway.evict_from_host(job_id, host.hostname, now_ns):
-                touched.add(job_id)
+            told[job_id] = self._gateway.evict_from_host(job_id, host.hostname, now_ns)
         for job_id, instances in plan.disrupt.items():
             grant = self._disrupts.disrupt(
                 job_id,
@@ -224,11 +223,12 @@ class HostMaintainer:
                 checks_sla=not host.is_forced,
                 now_ns=now_ns,
             )
-            if grant.granted:
-                touched.add(job_id)
+            told[job_id] = frozenset(grant.granted)
             if grant.refused:
                 blockers.append(Blocker(job_id, len(grant.refused), grant.reason))
-        self._jobs.jobs_changed(touched)
+        for job_id, leaving in told.items():
+            self._residents.note_leaving(host.hostname, job_id, leaving)
+        self._jobs.jobs_changed(job_id for job_id, leaving in told.items() if leaving)
         return drain_progress(plan, blockers)
 
     # What follows a change of the rows.

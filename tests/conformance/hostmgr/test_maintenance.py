@@ -12,14 +12,16 @@ import pytest
 
 from peloton.errors import Aborted, Unavailable
 from peloton.model.host import HostState, LaunchResult
-from peloton.model.ids import Hostname
-from peloton.model.maintenance import MaintenanceAct, MaintenanceRequest
+from peloton.model.ids import Hostname, JobId
+from peloton.model.job import JobType
+from peloton.model.maintenance import Blocker, DrainProgress, MaintenanceAct, MaintenanceRequest
 from peloton.model.pod import PodState
 from services.hostmgr.maintenance import DrainWatch, HostMaintainer
 from services.hostmgr.mesos import operator
 from services.storage.gateway import Gateway
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.world import World, wait
+from tests.conformance.hostmgr.world import LONG, World, wait
+from tests.conformance.storage import builders
 
 DRAINING, DRAINED, DOWN = HostState.DRAINING, HostState.DRAINED, HostState.DOWN
 
@@ -39,6 +41,7 @@ class Keeper:
         self.world, self.woken = world, HostWakes()
         wait(lambda: world.core.pool.agent("h2"), "agents")
         watch = DrainWatch(world.wakes, self.woken)
+        world.core._lifecycles = watch  # as the composition root does before the core starts
         self.maintainer = HostMaintainer(
             world.core, world.gateway, world.gateway, world.wakes, self.woken, watch, cluster="local", share=0.4
         )
@@ -256,3 +259,58 @@ def test_what_is_refused(world: World) -> None:
 
         gateway: Gateway = world.gateway
         assert gateway.maintained_hosts("local") == []
+
+
+def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
+    """One at a time, the next once the last serves again elsewhere; meanwhile the host says which job blocks it, and
+    with what numbers. Forced, the rest leaves at once."""
+    with keeping(world) as keeper:
+        job = service(world, 7, maximum_unavailable=1)
+        host = next(h for h in ("h0", "h1", "h2") if len(on_host(world, job, h)) == 4)
+        keeper.start(host)
+
+        assert [keeper.drain(host) for _ in range(3)] == [DRAINING] * 3
+        assert [p.instance_id for p in world.pods(job) if p.desired_run_id == 2] == on_host(world, job, host)[:1]
+        progress = keeper.maintainer.hosts()[0].progress
+        assert (progress.pod_count, progress.leaving_count) == (4, 1)
+        assert progress.waiting_for == "the end of 1 pod and the SLA of 1 job to let 3 pods go"
+        told = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
+        assert progress.blockers == (told,)
+        assert world.gateway.disruptions(job, 1)[0].granted is False
+
+        come_back(world, job)
+        assert keeper.drain(host) is DRAINING
+        assert len([p for p in world.pods(job) if p.run_id == 1 and p.desired_run_id == 2]) == 1
+        assert host in keeper.woken.hosts
+
+        keeper.maintainer.steer([host], MaintenanceAct.FORCE)
+        assert keeper.drain(host) is DRAINING
+        assert keeper.maintainer.hosts()[0].progress == DrainProgress(3, 3, (), "the end of 3 pods")
+        come_back(world, job)
+        wait(lambda: keeper.drain(host) is DRAINED, "drained")
+        assert world.states(job) == {"RUNNING": 7}
+
+
+def service(world: World, count: int, maximum_unavailable: int) -> JobId:
+    config = builders.a_config(count, type_=JobType.SERVICE, maximumUnavailableInstances=maximum_unavailable)
+    config.defaultConfig.command.value = LONG
+    config.defaultConfig.resource.cpuLimit = 1.0
+    job = builders.create(world.gateway, config)
+    world.gateway.create_pods(job, lambda _: None)
+    world.admit(job)
+    world.launch(world.place(job))
+    world.wait_states(job, {"RUNNING": count})
+    return job
+
+
+def on_host(world: World, job: JobId, host: str) -> list[int]:
+    return [p.instance_id for p in world.pods(job) if p.host == host]
+
+
+def come_back(world: World, job: JobId) -> None:
+    """What the job's workflow does with pods that have to leave: they end, are queued, placed and launched."""
+    count = world.core.kill_running(job)
+    wait(lambda: world.states(job).get("KILLED") == count, "the end of those that leave")
+    world.admit(job)
+    world.launch(world.place(job))
+    wait(lambda: world.states(job) == {"RUNNING": len(world.pods(job))}, "all of them running")

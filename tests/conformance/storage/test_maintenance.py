@@ -31,7 +31,9 @@ from tests.conformance.storage.builders import (
     a_config,
     a_job,
     a_running_job,
+    admit,
     create,
+    launch,
     pod,
     report,
     run,
@@ -219,6 +221,16 @@ def test_residents(gateway: Gateway) -> None:
         if job == batch:
             expected["host0"].append(Resident(job, 3, types[job], True))
     assert found == expected
+
+
+def test_no_launch_on_a_host_that_goes(gateway: Gateway) -> None:
+    """Refused in the transaction itself; a host that waits for its turn still takes pods."""
+    job_id = a_job(gateway, 6)
+    admit(gateway, job_id)
+    gateway.request_maintenance(C, asked("host1", "host2"), 1, NOW)
+
+    assert launch(gateway, job_id) == {0, 2, 3, 5}
+    assert states(gateway, job_id)[1] is PodState.READY
 
 
 def test_batch_pods_leave_a_host(gateway: Gateway) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from peloton.model.host import HostState
@@ -189,6 +190,21 @@ def test_hosts_that_nobody_asks_for_are_forgotten() -> None:
     residents.of(H2)
 
     assert storage.looks == [{"h1"}, {"h2"}]
+
+
+def test_who_was_told_is_not_asked_again() -> None:
+    """Also when the look is from before; the next look says it anew."""
+    storage, residents = looking()
+    residents.of(H1)
+    residents.note_leaving(H1, JOB, [1])
+    residents.note_leaving(H2, JOB, [1])
+    assert residents.of(H2) == [POD]
+    residents.note_leaving(H1, JOB, [1])
+
+    assert residents.of(H1) == [replace(POD, is_leaving=True)]
+    residents.note_leaving(H1, OTHER, [1])
+    storage.now_s += AGE_MAX_S
+    assert residents.of(H1) == [POD]
 
 
 def test_now_means_now() -> None:
