@@ -18,7 +18,7 @@ ENTRIES = {
     "job": Entry("cli.job", "job", "Create, watch, query, update and stop jobs."),
     "task": Entry("cli.task", "task", "Look at, start and stop the tasks of a job; read their logs."),
     "respool": Entry("cli.respool", "respool", "Divide the cluster into resource pools."),
-    "host": Entry("cli.host", "host", "Look at the hosts of the cluster."),
+    "host": Entry("cli.host", "host", "Look at the hosts of the cluster, and maintain them."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
 }
 
