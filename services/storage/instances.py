@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import sqlalchemy as sa
 
+from peloton.api import convert
 from peloton.api.compare import same_task
 from peloton.api.merge import effective_task_config
 from peloton.api.v0.job import job_pb2
-from peloton.model.pod import PodRecord
+from peloton.model.ids import JobId
+from peloton.model.pod import PodRecord, Termination
 from peloton.model.update import Instances
-from services.storage.codec import pod_record
 from services.storage.configs import read_config_with_instances
 from services.storage.store import as_ranges
 from services.storage.tables import POD
@@ -32,9 +33,48 @@ def from_text(text: str) -> Instances:
     return frozenset(found)
 
 
+_LOOKED_AT = (
+    POD.c.state,
+    POD.c.goal,
+    sa.case((POD.c.desired_run_id > POD.c.run_id, 1), else_=0),
+    POD.c.config_version,
+    POD.c.desired_config_version,
+    POD.c.health,
+    POD.c.failure_count,
+    POD.c.termination,
+)
+
+
 def pods_of(conn: sa.Connection, job_id: str) -> dict[int, PodRecord]:
-    query = sa.select(POD).where(POD.c.job_id == job_id).order_by(POD.c.instance_id)
-    return {row.instance_id: pod_record(row) for row in conn.execute(query)}
+    """What a rollout and the SLA look at, of every pod of a job. Instances that are alike share a record, which names
+    none of them: a service has thousands of pods in a few conditions, and is looked at often."""
+    alike: dict[tuple[int, ...], PodRecord] = {}
+    pods: dict[int, PodRecord] = {}
+    query = sa.select(POD.c.instance_id, *_LOOKED_AT).where(POD.c.job_id == job_id).order_by(POD.c.instance_id)
+    for instance, *condition in conn.execute(query):
+        key = tuple(condition)
+        record = alike.get(key)
+        if record is None:
+            record = alike[key] = _record(JobId(job_id), key)
+        pods[instance] = record
+    return pods
+
+
+def _record(job_id: JobId, key: tuple[int, ...]) -> PodRecord:
+    state, goal, is_newer, version, desired_version, health, failures, termination = key
+    return PodRecord(
+        job_id=job_id,
+        instance_id=-1,
+        run_id=0,
+        desired_run_id=is_newer,
+        state=convert.POD_STATES[state],
+        goal=convert.POD_STATES[goal],
+        config_version=version,
+        desired_config_version=desired_version,
+        health=convert.HEALTH_STATES[health],
+        failure_count=failures,
+        termination=Termination(convert.TERMINATION_REASONS[termination]) if termination else None,
+    )
 
 
 def changed(

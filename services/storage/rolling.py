@@ -14,7 +14,7 @@ from peloton.lifecycle import rollout
 from peloton.lifecycle.retry import NextRun
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobState
-from peloton.model.pod import ON_HOST, PodRecord, PodState, TerminationReason
+from peloton.model.pod import PodRecord, PodState, TerminationReason
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
 from services.storage import instances
 from services.storage.codec import job_record
@@ -78,15 +78,16 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     before = update
     if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE:
         update = _begun(conn, job, update, pods, now_ns)
-    step = rollout.next_step(update, pods, job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0)
+    sla_maximum = job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0
+    step = rollout.next_step(update, pods, sla_maximum)
     if step.rolls_back:
         job, turned = _turn_back(conn, job, step.update, pods, now_ns)
         write_update(conn, before, turned, now_ns)
         before = turned
-        step = rollout.next_step(turned, pods, job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0)
-    _apply(conn, job, step, pods, now_ns)
+        step = rollout.next_step(turned, pods, sla_maximum)
+    _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
-    return _progress(step.update, step, pods)
+    return _progress(step.update, step, conn)
 
 
 def _begun(
@@ -131,7 +132,7 @@ def _relabel(conn: sa.Connection, job_id: str, version: int, unchanged: Iterable
 # -- pods ----------------------------------------------------------------------------------------------------------
 
 
-def _apply(conn: sa.Connection, job: JobRecord, step: rollout.Step, pods: Mapping[int, PodRecord], now_ns: int) -> None:
+def _apply(conn: sa.Connection, job: JobRecord, step: rollout.Step, now_ns: int) -> None:
     update = step.update
     for start, count in as_ranges(step.add):
         insert_service_pods(conn, job, update.config_version, start, count, now_ns)
@@ -146,7 +147,7 @@ def _apply(conn: sa.Connection, job: JobRecord, step: rollout.Step, pods: Mappin
     message = ROLLED_BACK if is_back else _MESSAGES[update.type]
     match update.type:
         case UpdateType.UPDATE:
-            _replace(conn, job, update, step.change, pods, message, now_ns)
+            _replace(conn, job, update, step.change, message, now_ns)
         case UpdateType.RESTART:
             _restart(conn, job, update, step.change, message, now_ns)
         case UpdateType.START:
@@ -178,7 +179,6 @@ def _replace(
     job: JobRecord,
     update: UpdateRecord,
     chosen: Sequence[int],
-    pods: Mapping[int, PodRecord],
     message: str,
     now_ns: int,
 ) -> None:
@@ -187,7 +187,7 @@ def _replace(
     if update.spec.start_pods:
         _revive(conn, job, chosen, now_ns)
     if update.spec.in_place:
-        _stay_on_hosts(conn, job.job_id, chosen, pods)
+        _stay_on_hosts(conn, job.job_id, chosen)
     _renew(conn, scope, update.config_version, message, TerminationReason.KILLED_FOR_UPDATE, now_ns, fresh=True)
 
 
@@ -198,7 +198,7 @@ def _restart(
     scope = among(conn, job.job_id, chosen)
     reason = TerminationReason.KILLED_FOR_RESTART
     if update.spec.in_place:
-        _stay_on_hosts(conn, job.job_id, chosen, instances.pods_of(conn, job.job_id))
+        _stay_on_hosts(conn, job.job_id, chosen)
     _renew(conn, scope, update.config_version, message, reason, now_ns)
 
 
@@ -231,11 +231,10 @@ def _revive(conn: sa.Connection, job: JobRecord, chosen: Sequence[int], now_ns: 
     change_pods(conn, among(conn, job.job_id, chosen), ENDS, {"goal": RUNNING}, now_ns)
 
 
-def _stay_on_hosts(conn: sa.Connection, job_id: str, chosen: Sequence[int], pods: Mapping[int, PodRecord]) -> None:
+def _stay_on_hosts(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> None:
     """A pod comes back where it is; one that waits to go somewhere goes there."""
-    placed = [i for i in chosen if i in pods and pods[i].state in ON_HOST and not pods[i].desired_host]
-    if placed:
-        conn.execute(sa.update(POD).where(among(conn, job_id, placed)).values(desired_host=POD.c.host))
+    placed = sa.and_(among(conn, job_id, chosen), _ON_HOST, POD.c.desired_host == "")
+    conn.execute(sa.update(POD).where(placed).values(desired_host=POD.c.host))
 
 
 def _renew(
@@ -271,7 +270,7 @@ def _renew(
 
 
 def _progress(
-    update: UpdateRecord, step: rollout.Step | None = None, pods: Mapping[int, PodRecord] | None = None
+    update: UpdateRecord, step: rollout.Step | None = None, conn: sa.Connection | None = None
 ) -> UpdateProgress:
     begun = 0 if step is None else len(step.add) + len(step.change) + len(step.remove)
     return UpdateProgress(
@@ -285,15 +284,18 @@ def _progress(
         begun_count=begun,
         waiting_for="" if step is None else step.waiting_for,
         look_again=step is not None and update.is_active and not update.current,
-        prefetch=_coming_hosts(update, pods or {}),
+        prefetch=() if conn is None else _coming_hosts(conn, update),
     )
 
 
-def _coming_hosts(update: UpdateRecord, pods: Mapping[int, PodRecord]) -> tuple[str, ...]:
+def _coming_hosts(conn: sa.Connection, update: UpdateRecord) -> tuple[str, ...]:
     """Where the next instances are: their images can be fetched while the batch before is under way."""
     if not update.spec.in_place or not update.is_active or update.type is UpdateType.STOP:
         return ()
     coming = sorted(update.updated - update.current - update.done - update.failed)
     size = update.spec.batch_size or len(coming)
-    hosts = dict.fromkeys(pods[i].host for i in coming[:size] if i in pods and pods[i].host)
-    return tuple(hosts)[:PREFETCHED_HOSTS_MAX]
+    if not coming:
+        return ()
+    scope = among(conn, update.job_id, coming[:size])
+    query = sa.select(POD.c.host).where(scope, POD.c.host != "").order_by(POD.c.instance_id)
+    return tuple(dict.fromkeys(conn.execute(query).scalars()))[:PREFETCHED_HOSTS_MAX]

@@ -1,0 +1,134 @@
+"""Random sequences of updates, steering, maintenance and lost hosts on one service."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from peloton.errors import InvalidArgument
+from peloton.lifecycle import sla
+from peloton.model.ids import JobId
+from peloton.model.pod import PodState, TerminationReason
+from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
+from services.storage.gateway import Gateway
+from tests.conformance.storage.builders import NOW, Clock, K, L, admit, launch, pods, report, settle_all
+from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
+
+MAXIMUM = 2
+"""Of unavailable instances in the SLA of the service."""
+
+ACTS = st.sampled_from(
+    ["update", "restart", "pause", "resume", "abort", "drain", "lose", "end", "start", "step", "step"]
+)
+Move = st.tuples(ACTS, st.integers(0, 7), st.integers(0, 3), st.booleans())
+
+
+@dataclass
+class Cluster:
+    """Pods come up and end only when a move says so, a few at a time."""
+
+    gateway: Gateway
+    job_id: JobId
+    strict: bool
+    command: int = 1
+    count: int = 6
+    batch: int = 0
+    broken: set[int] = field(default_factory=set)  # taken down by the test, not by us
+
+    def asks(self, type_: UpdateType, count: int, batch: int) -> bool:
+        """Returns whether it was accepted: a restart and an update do not overwrite each other."""
+        config = self.config(count) if type_ is UpdateType.UPDATE else None
+        try:
+            update(self.gateway, self.job_id, config, UpdateSpec(batch_size=batch), type=type_)
+        except InvalidArgument:
+            return False
+        self.batch = batch
+        return True
+
+    def move(self, act: str, number: int, size: int, flag: bool) -> None:
+        gateway, job_id = self.gateway, self.job_id
+        match act:
+            case "update":
+                self.command += 1
+                count = max(1, self.count + (number % 3 - 1 if flag else 0))
+                if self.asks(UpdateType.UPDATE, count, size + 1):
+                    self.count = count
+            case "restart":
+                self.asks(UpdateType.RESTART, self.count, size + 1)
+            case "pause" | "resume" | "abort":
+                gateway.steer_update(job_id, None, UpdateAct(act), None, NOW)
+            case "drain":
+                before = self.missing()
+                reason = TerminationReason.KILLED_HOST_MAINTENANCE
+                asked = {number, number + 1} & set(versions(gateway, job_id))
+                granted = gateway.disrupt(job_id, asked, reason=reason, message="", checks_sla=True, now_ns=NOW)
+                assert len(self.missing()) <= max(MAXIMUM, len(before))
+                assert set(granted.granted) | set(granted.refused) == asked
+            case "lose":
+                alive = [p.instance_id for p in pods(gateway, job_id) if p.state is PodState.RUNNING]
+                lost = alive[number : number + 1]
+                report(gateway, job_id, lost, L)
+                self.broken |= set(lost)
+            case "end":
+                settle_all(gateway, job_id)
+                gateway.kill_queued(job_id, NOW)
+                report(gateway, job_id, [pod.instance_id for pod, *_ in gateway.mark_killing(job_id, 100)], K)
+                settle_all(gateway, job_id)
+            case "start":
+                admit(gateway, job_id)
+                started = sorted(launch(gateway, job_id))[: size + 1]
+                report(gateway, job_id, started, PodState.RUNNING)
+                self.broken -= set(started)
+                settle_all(gateway, job_id)
+            case "step":
+                before = self.missing()
+                gateway.advance_update(job_id, NOW)
+                taken = self.missing() - before
+                assert len(taken) <= self.batch, (taken, self.batch, gateway.update(gateway.job(job_id).update_id))
+                if self.strict:
+                    assert not taken or len(self.missing()) <= MAXIMUM + len(self.added())
+
+    def missing(self) -> set[int]:
+        return set(sla.missing_of({p.instance_id: p for p in pods(self.gateway, self.job_id)}))
+
+    def added(self) -> set[int]:
+        """Instances that have never run: they are away without anybody having taken them down."""
+        return {p.instance_id for p in pods(self.gateway, self.job_id) if not p.started_ns and p.prev_run_id == 0}
+
+    def config(self, count):  # type: ignore[no-untyped-def]
+        return service_config(count, f"v{self.command}", maximumUnavailableInstances=MAXIMUM)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(moves=st.lists(Move, max_size=25), strict=st.booleans())
+def test_whatever_happens(sqlite_template, moves, strict) -> None:  # type: ignore[no-untyped-def]
+    """Steps never take down more than the batch, grants never more than the SLA; in the end, when nobody meddles any
+    more, every instance runs the last configuration."""
+    with TemporaryDirectory() as folder:
+        shutil.copy(sqlite_template, Path(folder) / "storage.db")
+        gateway = Gateway(f"sqlite:///{folder}/storage.db", Clock())
+        try:
+            live(gateway, moves, strict)
+        finally:
+            gateway.close()
+
+
+def live(gateway: Gateway, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
+    cluster = Cluster(gateway, a_service(gateway, 6, maximumUnavailableInstances=MAXIMUM), strict)
+    for move in moves:
+        cluster.move(*move)
+    gateway.steer_update(cluster.job_id, None, UpdateAct.ABORT, None, NOW)
+    cluster.command += 1
+    update(gateway, cluster.job_id, cluster.config(cluster.count), UpdateSpec(batch_size=2))
+    assert UpdateState.SUCCEEDED is roll(gateway, cluster.job_id).state
+    for _ in range(5):
+        turn(gateway, cluster.job_id)
+    job = gateway.job(cluster.job_id)
+    assert job is not None
+    assert dict.fromkeys(range(cluster.count), job.config_version) == versions(gateway, cluster.job_id)
+    assert {PodState.RUNNING} == {p.state for p in pods(gateway, cluster.job_id)}
