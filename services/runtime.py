@@ -137,7 +137,8 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
-    from services.hostmgr.maintenance import DrainWatch, HostMaintainer
+    from services.hostmgr.drain_watch import DrainWatch
+    from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
     from services.hostmgr.servicer import serve
 

@@ -199,7 +199,7 @@ class JobWaker(_Waker):
 class MaintenanceWaker(_Waker):
     """Implements ``ports.HostLifecycles``."""
 
-    def __init__(self, client: Client, cluster: str, policies: Policies, interval_s: float = 0.25) -> None:
+    def __init__(self, client: Client, cluster: str, policies: Policies, interval_s: float = 1.0) -> None:
         super().__init__(client, policies, interval_s)
         self._cluster = cluster
 

@@ -25,6 +25,7 @@ from peloton.model.maintenance import (
 )
 from peloton.model.pod import TerminationReason
 from peloton.ports import HostLifecycles, Lifecycles
+from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos.driver import Disconnected
 from services.hostmgr.mesos.resources import Json
@@ -53,31 +54,6 @@ class Disrupts(Protocol):
         checks_sla: bool,
         now_ns: int,
     ) -> Grant: ...
-
-
-class DrainWatch:
-    """Implements ``ports.Lifecycles``: passes on who is woken, and wakes the drains that wait for those jobs too."""
-
-    def __init__(self, jobs: Lifecycles, hosts: HostLifecycles) -> None:
-        self._jobs = jobs
-        self._hosts = hosts
-        self._lock = threading.Lock()
-        self._jobs_on: dict[Hostname, frozenset[JobId]] = {}  # hosts that are drained, and what is on them
-
-    def watch(self, hostname: Hostname, job_ids: Iterable[JobId]) -> None:
-        """Without jobs: no longer."""
-        with self._lock:
-            self._jobs_on.pop(hostname, None)
-            if jobs := frozenset(job_ids):
-                self._jobs_on[hostname] = jobs
-
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
-        changed = set(job_ids)
-        self._jobs.jobs_changed(changed)
-        with self._lock:
-            concerned = [hostname for hostname, jobs in self._jobs_on.items() if not jobs.isdisjoint(changed)]
-        if concerned:
-            self._hosts.hosts_changed(concerned)
 
 
 class HostMaintainer:
@@ -169,7 +145,7 @@ class HostMaintainer:
             now_ns = time.time_ns()
             if self._gateway.move_host(self._cluster, hostname, HostState.DRAINING, HostState.DRAINED, now_ns):
                 log.info("host %s is drained", hostname)
-            self._watch.watch(host.hostname, ())
+            self._watch.watch(host.hostname)
             self._refresh()
             return
         progress = self._ask_to_leave(host, residents)
@@ -188,7 +164,7 @@ class HostMaintainer:
             self._mesos(lambda: self._schedule.bring_up(_machine(host)))
             begun = self._gateway.end_maintenance(self._cluster, hostname, self.away_max(), time.time_ns())
             log.info("maintenance of host %s is over", hostname)
-            self._watch.watch(host.hostname, ())
+            self._watch.watch(host.hostname)
             self._changed(begun)
 
     def _next(self, hostname: str, step: Step) -> HostMaintenance | None:
@@ -211,25 +187,36 @@ class HostMaintainer:
         plan, now_ns = plan_drain(residents), time.time_ns()
         told: dict[JobId, Collection[int]] = {}
         blockers: list[Blocker] = []
-        self._watch.watch(host.hostname, {pod.job_id for pod in residents})
         for job_id in plan.evict:
             told[job_id] = self._gateway.evict_from_host(job_id, host.hostname, now_ns)
         for job_id, instances in plan.disrupt.items():
-            grant = self._disrupts.disrupt(
-                job_id,
-                instances,
-                reason=TerminationReason.KILLED_HOST_MAINTENANCE,
-                message=f"maintenance of host {host.hostname}",
-                checks_sla=not host.is_forced,
-                now_ns=now_ns,
-            )
+            grant = self._ask_sla(host, job_id, instances, now_ns)
             told[job_id] = frozenset(grant.granted)
             if grant.refused:
                 blockers.append(Blocker(job_id, len(grant.refused), grant.reason))
         for job_id, leaving in told.items():
             self._residents.note_leaving(host.hostname, job_id, leaving)
-        self._jobs.jobs_changed(job_id for job_id, leaving in told.items() if leaving)
+        goes = {job_id for job_id, leaving in told.items() if leaving}
+        is_leaving = {pod.job_id for pod in residents if pod.is_leaving}
+        self._watch.watch(host.hostname, goes | is_leaving, [JobId(blocker.job_id) for blocker in blockers])
+        self._jobs.jobs_changed(goes)
         return drain_progress(plan, blockers)
+
+    def _ask_sla(self, host: HostMaintenance, job_id: JobId, instances: tuple[int, ...], now_ns: int) -> Grant:
+        """A refusal is remembered until the job changes."""
+        if not host.is_forced and (reason := self._watch.refusal(job_id)):
+            return Grant((), instances, reason)
+        grant = self._disrupts.disrupt(
+            job_id,
+            instances,
+            reason=TerminationReason.KILLED_HOST_MAINTENANCE,
+            message=f"maintenance of host {host.hostname}",
+            checks_sla=not host.is_forced,
+            now_ns=now_ns,
+        )
+        if grant.refused and not grant.granted:
+            self._watch.note_refusal(job_id, grant.reason)
+        return grant
 
     # What follows a change of the rows.
 

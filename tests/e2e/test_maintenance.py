@@ -122,21 +122,29 @@ def takes_pods(cluster: Cluster, host: str) -> None:
     assert cluster.finish(job) == "SUCCEEDED"
 
 
-@pytest.mark.parametrize("victim", ["hostmgr", "worker", "temporal"])
-def test_a_maintenance_survives_the_death_of(victim: str, cluster: Cluster, job: str) -> None:
+VICTIMS = [["hostmgr"], ["worker"], ["temporal"], ["api", "worker", "resmgr", "hostmgr", "temporal"]]
+
+
+@pytest.mark.parametrize("victims", VICTIMS, ids=lambda victims: victims[0] if len(victims) == 1 else "everything")
+def test_a_maintenance_survives_the_death_of(victims: list[str], cluster: Cluster, job: str) -> None:
     """Killed right after the start, and again half-way up: the host goes DOWN and comes UP all the same."""
     host = next(iter(hosts_of(cluster, job)))
 
     start(cluster, host)
-    cluster.kill(victim)
+    kill(cluster, victims)
     wait_state(cluster, "DOWN", host)
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
     assert host not in hosts_of(cluster, job)
     cluster.client.maintenance.Complete(pb.CompleteRequest(hostnames=[host]))
-    cluster.kill(victim)
+    kill(cluster, victims)
 
     wait_state(cluster, "UP", host)
     cluster.wait(lambda: maintained(cluster) == {}, "the end of the maintenance")
+
+
+def kill(cluster: Cluster, victims: list[str]) -> None:
+    for victim in victims:
+        cluster.kill(victim)
 
 
 def test_no_more_hosts_are_away_than_the_bound(cluster: Cluster, job: str) -> None:

@@ -12,8 +12,8 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import HostMaintenance, Resident
 from peloton.model.resources import Resources
+from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
 from services.hostmgr.hosts import UNAVAILABILITY_NOTICE_NS, Agent, HostPool
-from services.hostmgr.maintenance import DrainWatch
 from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, offer, pool_with, shape
 
@@ -220,6 +220,7 @@ class Woken:
     def __init__(self) -> None:
         self.jobs: list[set[JobId]] = []
         self.hosts: list[list[Hostname]] = []
+        self.now_s = 50.0
 
     def jobs_changed(self, job_ids: Any) -> None:
         self.jobs.append(set(job_ids))
@@ -228,17 +229,62 @@ class Woken:
         self.hosts.append(sorted(hostnames))
 
 
-def test_drains_wake_with_the_jobs_they_wait_for() -> None:
-    """A change of a job wakes the drains of hosts that have its pods, and no others."""
+def watching() -> tuple[Woken, DrainWatch]:
     woken = Woken()
-    watch = DrainWatch(woken, woken)
+    return woken, DrainWatch(woken, woken, lambda: woken.now_s)
+
+
+def test_drains_wake_with_the_jobs_they_wait_for() -> None:
+    """A change of a job wakes the drains of hosts that its pods leave, and no others."""
+    woken, watch = watching()
     watch.watch(H1, [JOB])
     watch.watch(H2, [JOB, OTHER])
 
     watch.jobs_changed(iter([JOB]))
     watch.jobs_changed([OTHER])
-    watch.watch(H2, ())
+    watch.watch(H2)
     watch.jobs_changed([OTHER])
 
     assert woken.jobs == [{JOB}, {OTHER}, {OTHER}]
     assert woken.hosts == [["h1", "h2"], ["h2"]]
+
+
+def test_one_of_those_that_were_refused_is_woken() -> None:
+    """For each job that changed, the first host that waits for its SLA."""
+    woken, watch = watching()
+    watch.watch(H2, [], [JOB, OTHER])
+    watch.watch(H1, [], [JOB])
+
+    watch.jobs_changed([JOB])
+    watch.jobs_changed([OTHER])
+    watch.jobs_changed([JOB, OTHER])
+    watch.watch(H1, [JOB])
+    watch.jobs_changed([JOB])
+
+    assert woken.hosts == [["h1"], ["h2"], ["h1", "h2"], ["h1", "h2"]]
+
+
+def test_a_refusal_holds_until_the_job_changes() -> None:
+    """Nobody asks meanwhile, for a bounded time; other jobs are asked."""
+    woken, watch = watching()
+    assert watch.refusal(JOB) == ""
+    watch.note_refusal(JOB, "why")
+
+    assert (watch.refusal(JOB), watch.refusal(OTHER)) == ("why", "")
+    watch.jobs_changed([JOB])
+    assert watch.refusal(JOB) == ""
+    watch.note_refusal(JOB, "again")
+    woken.now_s += REFUSAL_S - 0.1
+    assert watch.refusal(JOB) == "again"
+    woken.now_s += 0.1
+    assert watch.refusal(JOB) == ""
+
+
+def test_an_answer_that_came_too_late_is_not_kept() -> None:
+    """The job changed between the question and the answer."""
+    _, watch = watching()
+    watch.refusal(JOB)
+    watch.jobs_changed([JOB])
+    watch.note_refusal(JOB, "why")
+
+    assert watch.refusal(JOB) == ""
