@@ -157,7 +157,9 @@ def _no_force(host: HostMaintenance, now_ns: int) -> str:
         return f"host {host.hostname} is {host.state} on its way back up: nothing is left to force"
     if host.state is UP:
         return f"host {host.hostname} waits for its turn: its drain has not begun"
-    if host.state is DRAINING and now_ns < host.deadline_ns:
+    if host.state is not DRAINING:
+        return f"host {host.hostname} is {host.state}: nothing is left to force"
+    if now_ns < host.deadline_ns:
         left_s = (host.deadline_ns - now_ns + _NS - 1) // _NS
         return f"host {host.hostname} may be forced {host.deadline_s} s after its drain began: {left_s} s are left"
     return ""

@@ -191,7 +191,7 @@ REFUSALS: dict[str, tuple[MaintenanceAct, HostMaintenance, str]] = {
         "host h1 may be forced 60 s after its drain began: 11 s are left",
     ),
     "force, at the deadline": (FORCE, host(state=DRAINING, drained_from_ns=90 * SECOND, deadline_s=59), ""),
-    "force, drained": (FORCE, host(state=DRAINED, **LATE), ""),
+    "force, drained": (FORCE, host(state=DRAINED, **LATE), "host h1 is DRAINED: nothing is left to force"),
     "force, on its way up": (
         FORCE,
         host(state=DRAINING, goal=UP),

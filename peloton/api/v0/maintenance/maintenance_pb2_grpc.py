@@ -88,8 +88,8 @@ class MaintenanceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Force(self, request, context):
-        """Pods leave without asking the SLA of their job. ABORTED before the deadline, while a host waits for its turn, and on
-        its way back up. NOT_FOUND: a host that is not in maintenance.
+        """Pods leave without asking the SLA of their job. ABORTED before the deadline, and for a host that is not drained now.
+        NOT_FOUND: a host that is not in maintenance.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,8 +46,8 @@ class MaintenanceServiceStub:
     not in maintenance. ABORTED: a host that is DOWN.
     """
     Force: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.ForceRequest, _maintenance_pb2.ForceResponse]
-    """Pods leave without asking the SLA of their job. ABORTED before the deadline, while a host waits for its turn, and on
-    its way back up. NOT_FOUND: a host that is not in maintenance.
+    """Pods leave without asking the SLA of their job. ABORTED before the deadline, and for a host that is not drained now.
+    NOT_FOUND: a host that is not in maintenance.
     """
     Query: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.QueryRequest, _maintenance_pb2.QueryResponse]
     """Hosts in maintenance, in the order in which they were asked for. Changes nothing."""
@@ -66,8 +66,8 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     not in maintenance. ABORTED: a host that is DOWN.
     """
     Force: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.ForceRequest, _maintenance_pb2.ForceResponse]  # type: ignore[assignment]
-    """Pods leave without asking the SLA of their job. ABORTED before the deadline, while a host waits for its turn, and on
-    its way back up. NOT_FOUND: a host that is not in maintenance.
+    """Pods leave without asking the SLA of their job. ABORTED before the deadline, and for a host that is not drained now.
+    NOT_FOUND: a host that is not in maintenance.
     """
     Query: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.QueryRequest, _maintenance_pb2.QueryResponse]  # type: ignore[assignment]
     """Hosts in maintenance, in the order in which they were asked for. Changes nothing."""
@@ -107,8 +107,8 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_pb2.ForceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.ForceResponse, _abc.Awaitable[_maintenance_pb2.ForceResponse]]:
-        """Pods leave without asking the SLA of their job. ABORTED before the deadline, while a host waits for its turn, and on
-        its way back up. NOT_FOUND: a host that is not in maintenance.
+        """Pods leave without asking the SLA of their job. ABORTED before the deadline, and for a host that is not drained now.
+        NOT_FOUND: a host that is not in maintenance.
         """
 
     @_abc_1.abstractmethod
