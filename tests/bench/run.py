@@ -12,6 +12,7 @@ from typing import Any
 
 from peloton.model.ids import job_workflow_id
 from services.local.cluster import LocalSettings
+from tests.bench.drain import drain_50
 from tests.e2e.local import Cluster, shell
 
 
@@ -73,6 +74,7 @@ def small_jobs() -> dict[str, Any]:
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": throughput_10k,
     "small-jobs": small_jobs,
+    "drain-50": drain_50,
 }
 
 

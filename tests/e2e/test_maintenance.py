@@ -11,6 +11,7 @@ import pytest
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from peloton.api.v0.task import task_pb2
 from services.storage.gateway import Gateway
 from tests.e2e.local import Cluster, shell, temporary
 
@@ -33,8 +34,6 @@ def job(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=task)
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
     yield job
-    from peloton.api.v0.task import task_pb2
-
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
     assert cluster.finish(job) == "KILLED"
 
@@ -98,6 +97,26 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
     with pytest.raises(grpc.RpcError, match="Host is not DOWN"):
         cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
     takes_pods(cluster, host)
+
+
+def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:
+    """Each member on a host of its own: one host goes, all members run anew together, elsewhere."""
+    pool = cluster.pool("gang")
+    task = shell("sleep 1000", cpu=host_cpus(cluster) * 0.9, memory=16)
+    gang = cluster.submit(pool, instanceCount=3, defaultConfig=task, sla={"minimumRunningInstances": 3})
+    cluster.wait(lambda: cluster.counts(gang) == {"RUNNING": 3}, "the gang running")
+    assert len(hosts_of(cluster, gang)) == 3
+    host = cluster.task(gang, 1).runtime.host
+
+    start(cluster, host)
+
+    wait_state(cluster, "DOWN", host)
+    cluster.wait(lambda: cluster.counts(gang) == {"RUNNING": 3}, "the gang running again")
+    assert cluster.run_ids(gang) == dict.fromkeys(range(3), 2)
+    assert host not in hosts_of(cluster, gang)
+    complete(cluster, host)
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": gang}))
+    assert cluster.finish(gang) == "KILLED"
 
 
 def failures_of_evicted(cluster: Cluster, job: str) -> dict[int, int]:
