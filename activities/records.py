@@ -33,6 +33,11 @@ class RecordsActivities:
     def settle(self, job_id: str) -> JobProgress:
         return self._records.settle(JobId(job_id), self._now_ns())
 
+    @activity.defn(name="delete_job")
+    @translated
+    def delete_job(self, job_id: str) -> None:
+        self._records.delete_job(JobId(job_id))
+
     @activity.defn(name="advance_update")
     @translated
     def advance_update(self, job_id: str) -> UpdateProgress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from cli.command import Group
+from cli.host_maintenance import maintenance
 from cli.output import as_json, print_table
 from cli.params import StatesType
 from cli.settings import Settings, pass_settings
@@ -16,7 +17,10 @@ HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
 
 @click.group(cls=Group)
 def host() -> None:
-    """Look at the hosts of the cluster."""
+    """Look at the hosts of the cluster, and maintain them."""
+
+
+host.add_command(maintenance)
 
 
 @host.command()

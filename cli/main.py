@@ -21,7 +21,7 @@ ENTRIES = {
     "watch": Entry("cli.changes", "watch", "Print changes of services and their pods as they happen."),
     "update": Entry("cli.update", "update", "Update services in the words of v0: an update has an id."),
     "respool": Entry("cli.respool", "respool", "Divide the cluster into resource pools."),
-    "host": Entry("cli.host", "host", "Look at the hosts of the cluster."),
+    "host": Entry("cli.host", "host", "Look at the hosts of the cluster, and maintain them."),
     "admin": Entry("cli.admin", "admin", "Lock parts of Peloton and unlock them."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
 }

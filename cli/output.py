@@ -23,6 +23,8 @@ STATE_STYLES = {
     "KILLED": "magenta",
     "PENDING": "yellow",
     "UP": "green",
+    "DRAINING": "yellow",
+    "DRAINED": "magenta",
     "DOWN": "red",
 }
 

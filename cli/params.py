@@ -183,6 +183,30 @@ def known_pool_paths(ctx: click.Context) -> list[str]:
     return sorted(pool.path.value for pool in pools)
 
 
+class HostnameType(click.ParamType[str]):
+    """A host, completed by asking the API when it answers at once."""
+
+    name = "HOST"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in known_hostnames(ctx) if name.startswith(incomplete)]
+
+
+def known_hostnames(ctx: click.Context) -> list[str]:
+    """As ``known_pool_paths``."""
+    from cli.settings import Settings
+    from peloton.api.v0.host.svc import host_svc_pb2
+
+    settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
+    try:
+        hosts = settings.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest(), timeout=COMPLETION_TIMEOUT_S)
+    except Exception:
+        return []
+    finally:
+        settings.close()
+    return sorted(info.hostname for info in hosts.host_infos)
+
+
 def settings_given(root: click.Context) -> Settings:
     """The addresses on the command line; completing, the root command itself is not run."""
     from cli.settings import Settings
@@ -201,3 +225,4 @@ LABELS = LabelsType()
 WORDS = ListType()
 DURATION = DurationType()
 POOL_PATH = PoolPathType()
+HOSTNAME = HostnameType()

@@ -17,7 +17,7 @@ from cli.output import STATE_STYLES
 from cli.rollout import Rollout, UpdateFollower, bar_parts, of_goal
 from cli.settings import Settings
 from cli.times import clock_text
-from cli.watch import Sayer, Watcher, WatchPace
+from cli.watch import Display, Watcher, WatchPace
 from peloton.model.job import JobState
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ REASON_TIMEOUT_S = 1.0  # nice to know, but nobody waits for it
 BAR_WIDTH = 40
 
 
-class RolloutDisplay(Sayer, Protocol):
+class RolloutDisplay(Display, Protocol):
     def show(self, rollout: Rollout) -> None: ...
 
 

@@ -52,11 +52,11 @@ class Progress:
         return f"{self.state} {self.ended_count}/{self.total_count}" + (f"  {counts}" if counts else "")
 
 
-class Sayer(Protocol):
+class Display(Protocol):
     def say(self, text: str) -> None: ...
 
 
-class Display(Sayer, Protocol):
+class ProgressDisplay(Display, Protocol):
     def show(self, progress: Progress) -> None: ...
 
 
@@ -84,15 +84,15 @@ Answer = TypeVar("Answer")
 
 
 @dataclass
-class Watcher:
-    """Asks for one job, and asks again while the API is away."""
+class Patience:
+    """Asks, and asks again while the API is away. ``subject`` and ``later`` are for those who read what it says."""
 
     client: Client
-    job_id: str
     pace: WatchPace
-    command: str = "peloton job watch"  # that watches it again
+    subject: str
+    later: str  # the command that watches again
 
-    def ask(self, display: Sayer, call: Callable[[], Answer]) -> Answer:
+    def ask(self, display: Display, call: Callable[[], Answer]) -> Answer:
         import grpc
 
         wait_s = self.pace.interval_s
@@ -105,7 +105,8 @@ class Watcher:
                 away_since = now if away_since is None else away_since
                 self.refuse_to_wait(error, now - away_since)  # type: ignore[arg-type]
                 if now == away_since:
-                    display.say(f"{self.client.last_address} does not answer; the job goes on, asking again ...")
+                    kind = self.subject.partition(" ")[0]
+                    display.say(f"{self.client.last_address} does not answer; the {kind} goes on, asking again ...")
             else:
                 if away_since is not None:
                     display.say(f"{self.client.last_address} answers again")
@@ -116,12 +117,20 @@ class Watcher:
     def refuse_to_wait(self, error: grpc.Call, away_s: float) -> None:
         code = error.code().name
         if code not in AWAY_CODES:
-            raise Failed(f"cannot watch job {self.job_id}: {error.details()} ({code})")
+            raise Failed(f"cannot watch {self.subject}: {error.details()} ({code})")
         if away_s > self.pace.away_s_max:
             raise Failed(
                 f"{self.client.last_address} has not answered for {away_s:.0f} s ({code}): gave up watching; "
-                f"the job is not affected, see `{self.command} {self.job_id}` later"
+                f"the {self.subject.partition(' ')[0]} is not affected, see `{self.later}` later"
             )
+
+
+class Watcher(Patience):
+    """Asks for one job."""
+
+    def __init__(self, client: Client, job_id: str, pace: WatchPace, command: str = "peloton job watch") -> None:
+        super().__init__(client, pace, f"job {job_id}", f"{command} {job_id}")
+        self.job_id = job_id
 
     def read_progress(self) -> Progress:
         """The short form if the API has it, else the long one."""
@@ -176,7 +185,7 @@ def duration_text(runtime: job_pb2.RuntimeInfo) -> str:
 
 
 @contextmanager
-def display_on(console: Console, job_id: str) -> Iterator[Display]:
+def display_on(console: Console, job_id: str) -> Iterator[ProgressDisplay]:
     if not console.is_terminal:
         yield LineDisplay(console)
         return

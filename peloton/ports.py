@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peloton.model.host import HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
-from peloton.model.ids import JobId, PodId
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape
 from peloton.model.update import UpdateProgress
 
@@ -39,6 +40,10 @@ class JobRecords(Protocol):
 
     def gang(self, job_id: JobId) -> GangProgress:
         """How far the members of the job's gang are; of size 0 when it has none, or has ended."""
+        ...
+
+    def delete_job(self, job_id: JobId) -> None:
+        """Forget an ended job and all that belongs to it."""
         ...
 
     def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
@@ -86,10 +91,29 @@ class HostManager(Protocol):
         """Ask hosts to end the job's pods whose goal is KILLED or that are to run anew; returns how many."""
         ...
 
-    def prefetch(self, job_id: JobId, hostnames: Sequence[str]) -> None:
-        """Let hosts fetch the images of the job's newest configuration. Best effort: a pod whose image is missing
-        waits for it when it starts."""
+
+class HostRecords(Protocol):
+    """The part of storage that a host's maintenance needs."""
+
+    def maintained_host(self, cluster: str, hostname: str) -> HostMaintenance | None:
+        """None for a host that is not in maintenance."""
         ...
+
+
+class HostKeeper(Protocol):
+    """Steps of a host's maintenance. Each does nothing unless it is the next one; storage tells what came of it."""
+
+    def cordon(self, hostname: str) -> None:
+        """When it is the host's turn, nothing is launched on it any more."""
+        ...
+
+    def drain(self, hostname: str) -> None:
+        """One round: ask who has not been told to leave; the host is DRAINED once nothing is left."""
+        ...
+
+    def take_down(self, hostname: str) -> None: ...
+
+    def bring_up(self, hostname: str) -> None: ...
 
 
 class Placer(Protocol):
@@ -100,3 +124,9 @@ class Lifecycles(Protocol):
     """Wakes the workflows that own lifecycles. Never blocks; delivery is retried until it succeeds."""
 
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None: ...
+
+
+class HostLifecycles(Protocol):
+    """As ``Lifecycles``, for maintenance of hosts."""
+
+    def hosts_changed(self, hostnames: Iterable[Hostname]) -> None: ...

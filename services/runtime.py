@@ -104,11 +104,14 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     client = await _connected(settings, stop)
     if client is None:
         return
+    hosts = HostManagerClient(shared.channels.channel("hostmgr"))
     ports = WorkerPorts(
         shared.gateway,
         ResourceManagerClient(shared.channels.channel("resmgr")),
-        HostManagerClient(shared.channels.channel("hostmgr")),
+        hosts,
         FirstFitPlacer(),
+        hosts,
+        shared.gateway,
     )
     async with build_worker(client, ports):
         log.info("worker polls %s at %s", temporal.TASK_QUEUE, settings.temporal)
@@ -141,12 +144,14 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
+    from services.hostmgr.drain_watch import DrainWatch
+    from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
     from services.hostmgr.qos import QosController
     from services.hostmgr.servicer import serve
     from services.resmgr.client import ResourceManagerClient
 
-    settings = shared.settings
+    settings, gateway = shared.settings, shared.gateway
     qos_settings = _qos_settings(settings)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(
@@ -157,18 +162,25 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         settings.host_lease_s,
         settings.agents_period_s,
     )
-    async with _waker(shared) as waker:
+    async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts:
 
         async def lead() -> Leading:
-            core = HostManagerCore(core_settings, shared.gateway, waker)
+            watch = DrainWatch(jobs, hosts)
+            core = HostManagerCore(core_settings, gateway, watch)
+            share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
+            maintainer = HostMaintainer(
+                core, gateway, gateway, jobs, hosts, watch, cluster=settings.cluster, share=share
+            )
             await asyncio.to_thread(core.start)
-            server, port = serve(core, f"{settings.host}:{settings.hostmgr_port}")
-            qos = QosController(qos_settings, core, shared.gateway, evictor, waker)
+            await asyncio.to_thread(maintainer.start)
+            server, port = serve(core, maintainer, f"{settings.host}:{settings.hostmgr_port}", deadline_s)
+            qos = QosController(qos_settings, core, gateway, evictor, jobs)
             qos.start()
 
             async def end() -> None:
                 await asyncio.to_thread(qos.stop)
                 await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
+                await asyncio.to_thread(maintainer.stop)
                 await asyncio.to_thread(core.stop)
 
             return Leading(port, end)
@@ -246,6 +258,14 @@ async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
 @asynccontextmanager
 async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
     waker = temporal.JobWaker(shared.temporal, shared.gateway.job, shared.policies)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(waker.close)
+        yield waker
+
+
+@asynccontextmanager
+async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.MaintenanceWaker]:
+    waker = temporal.MaintenanceWaker(shared.temporal, shared.settings.cluster, shared.policies)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker

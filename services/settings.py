@@ -70,6 +70,12 @@ class Settings:
         default=300.0, metadata={"help": "seconds in which all of a launched gang runs, or it is queued again"}
     )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
+    maintenance_share: float = field(
+        default=0.1, metadata={"help": "share of the hosts that may be in maintenance at a time; at least one may"}
+    )
+    maintenance_deadline_s: int = field(
+        default=3_600, metadata={"help": "seconds after which the drain of a host may be forced"}
+    )
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
 

@@ -1,8 +1,8 @@
-"""The only Temporal client: connect, start job workflows, and wake them.
+"""The only Temporal client: connect, start workflows of jobs and of maintenance, and wake them.
 
-Wake-ups are coalesced: a job is told at most once per ``interval_s`` however much changes, and a wake-up is tried
+Wake-ups are coalesced: a workflow is told at most once per ``interval_s`` however much changes, and a wake-up is tried
 again until Temporal takes it. They carry nothing, so losing the memory of this process loses only time: whoever
-starts again wakes all active jobs once.
+starts again wakes all active jobs, and the host manager all maintenances, once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
@@ -26,9 +27,10 @@ from temporalio.common import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.model.ids import JobId, job_workflow_id
+from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
 from peloton.model.job import JobRecord
 from workflows.job import JOB_STATE, JobInput, JobWorkflow
+from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ TASK_QUEUE = "peloton-batch"
 JOB_ID = SearchAttributeKey.for_keyword("PelotonJob")
 JOB_POOL = SearchAttributeKey.for_keyword("PelotonPool")
 JOB_TYPE = SearchAttributeKey.for_keyword("PelotonType")
+MAINTENANCE_TYPE = "MAINTENANCE"
 SEARCH_ATTRIBUTES = (JOB_ID, JOB_POOL, JOB_TYPE, JOB_STATE)
 
 WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
@@ -45,7 +48,7 @@ SIGNALS_IN_FLIGHT_MAX = 50
 SUMMARY_NAME_MAX = 100
 RPC_TIMEOUT = timedelta(seconds=10)
 RETRY_S = 1.0
-"""Between attempts to wake a job."""
+"""Between attempts to wake a workflow."""
 
 
 async def connect(address: str, namespace: str) -> Client:
@@ -91,8 +94,77 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
     )
 
 
-class JobWaker:
-    """Implements ``ports.Lifecycles``. ``jobs_changed`` may be called from any thread."""
+async def wake_maintenance(
+    client: Client, cluster: str, hostname: Hostname, policies: Policies, task_queue: str = TASK_QUEUE
+) -> None:
+    """Start the workflow of a host's maintenance, and tell it to look. A running one is only told; one that is about to
+    end sees the signal and looks again first."""
+    await client.start_workflow(
+        HostMaintenanceWorkflow.run,
+        MaintenanceInput(cluster, hostname, policies),
+        id=maintenance_workflow_id(cluster, hostname),
+        task_queue=task_queue,
+        start_signal="changed",
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        task_timeout=WORKFLOW_TASK_TIMEOUT,
+        rpc_timeout=RPC_TIMEOUT,
+        static_summary=f"maintenance of host {hostname}",
+        search_attributes=TypedSearchAttributes([SearchAttributePair(JOB_TYPE, MAINTENANCE_TYPE)]),
+    )
+
+
+class _Waker(ABC):
+    """Wakes workflows by the keys that were noted; keys may be noted from any thread."""
+
+    def __init__(self, client: Client, policies: Policies, interval_s: float) -> None:
+        self._client = client
+        self._policies = policies
+        self._interval_s = interval_s
+        self._noted: set[str] = set()
+        self._lock = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._wanted = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=type(self).__name__)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    @abstractmethod
+    async def _tell(self, key: str) -> None:
+        """Raises when it has to be tried again."""
+
+    def _note(self, keys: Iterable[str]) -> None:
+        with self._lock:
+            before = len(self._noted)
+            self._noted.update(keys)
+            if before or not self._noted:
+                return
+        with suppress(RuntimeError):  # the loop has closed: whoever starts next wakes everybody
+            self._loop.call_soon_threadsafe(self._wanted.set)
+
+    async def _run(self) -> None:
+        slots = asyncio.Semaphore(SIGNALS_IN_FLIGHT_MAX)
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            with self._lock:
+                keys, self._noted = self._noted, set()
+            await asyncio.gather(*(self._wake(key, slots) for key in sorted(keys)))
+            await asyncio.sleep(self._interval_s)
+
+    async def _wake(self, key: str, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            try:
+                await self._tell(key)
+            except Exception as error:  # of Temporal or of storage: neither may end the waker
+                log.warning("%s not woken yet: %s", key, error)
+                self._loop.call_later(RETRY_S, self._note, [key])
+
+
+class JobWaker(_Waker):
+    """Implements ``ports.Lifecycles``."""
 
     def __init__(
         self,
@@ -101,59 +173,38 @@ class JobWaker:
         policies: Policies,
         interval_s: float = 0.25,
     ) -> None:
-        self._client = client
+        super().__init__(client, policies, interval_s)
         self._find_job = find_job
-        self._policies = policies
-        self._interval_s = interval_s
-        self._noted: set[JobId] = set()
-        self._lock = threading.Lock()
-        self._loop = asyncio.get_running_loop()
-        self._wanted = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name="job waker")
 
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
-        with self._lock:
-            before = len(self._noted)
-            self._noted.update(job_ids)
-            if before or not self._noted:
-                return
-        with suppress(RuntimeError):  # the loop has closed: whoever starts next wakes all active jobs
-            self._loop.call_soon_threadsafe(self._wanted.set)
+        self._note(job_ids)
 
     async def start_job(self, job_id: JobId) -> None:
         """Make sure that a stored job that has not ended has its workflow; raises RPCError."""
         job = await asyncio.to_thread(self._find_job, job_id)
-        if job is not None and job.is_active:
+        if job is not None and (job.is_active or job.update_id):  # an ended service may have an update to roll out
             await start_job(self._client, job, self._policies)
 
-    async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        slots = asyncio.Semaphore(SIGNALS_IN_FLIGHT_MAX)
-        while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            with self._lock:
-                jobs, self._noted = self._noted, set()
-            await asyncio.gather(*(self._wake(job_id, slots) for job_id in sorted(jobs)))
-            await asyncio.sleep(self._interval_s)
-
-    async def _wake(self, job_id: JobId, slots: asyncio.Semaphore) -> None:
-        async with slots:
-            try:
-                await self._signal_or_start(job_id)
-            except Exception as error:  # of Temporal or of storage: neither may end the waker
-                log.warning("job %s not woken yet: %s", job_id, error)
-                self._loop.call_later(RETRY_S, self.jobs_changed, [job_id])
-
-    async def _signal_or_start(self, job_id: JobId) -> None:
+    async def _tell(self, key: str) -> None:
         """A finished workflow needs no waking; a stored job without one was created while Temporal was away."""
-        handle = self._client.get_workflow_handle(job_workflow_id(job_id))
+        handle = self._client.get_workflow_handle(job_workflow_id(key))
         try:
             await handle.signal(JobWorkflow.changed, rpc_timeout=RPC_TIMEOUT)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            await self.start_job(job_id)
+            await self.start_job(JobId(key))
+
+
+class MaintenanceWaker(_Waker):
+    """Implements ``ports.HostLifecycles``."""
+
+    def __init__(self, client: Client, cluster: str, policies: Policies, interval_s: float = 1.0) -> None:
+        super().__init__(client, policies, interval_s)
+        self._cluster = cluster
+
+    def hosts_changed(self, hostnames: Iterable[Hostname]) -> None:
+        self._note(hostnames)
+
+    async def _tell(self, key: str) -> None:
+        await wake_maintenance(self._client, self._cluster, Hostname(key), self._policies)

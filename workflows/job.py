@@ -1,6 +1,7 @@
-"""The life of a batch job.
+"""The life of a job.
 
-    [ settle -> create pods -> kill -> admit -> launch gang -> place and launch -> wait for change ]* -> finished
+    [ settle -> roll out -> create pods -> kill -> admit -> launch gang -> place and launch -> wait for change ]*
+        -> finished -> forget, if it is to be deleted
 
 ``settle`` gives ended pods their next run and rolls up the job's state; the rest creates missing pods (all of them in
 the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY pods onto hosts, unwanted pods to
@@ -8,8 +9,8 @@ their end. Signals say only that something changed; what changed is read from st
 signals do no harm.
 
 History: 14 events to start and end a job, 7 per wake-up and 1 more when the job's state changed, 6 per 10,000 pods
-queued, 13 per 1,000 pods launched, 15 per launch of the gang and 5 for each wake-up that it is told of; wake-ups are
-coalesced by the senders (see ``services/temporal.py``).
+queued, 13 per 1,000 pods launched, 15 per launch of the gang or update and 5 for each wake-up that it is told of;
+wake-ups are coalesced by the senders (see ``services/temporal.py``).
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ with workflow.unsafe.imports_passed_through():
     from activities.records import RecordsActivities
     from peloton.lifecycle.gang import Step
     from peloton.lifecycle.progress import details
-    from peloton.model.ids import gang_workflow_id
+    from peloton.model.ids import gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
     from workflows.gang import GANG_STATE, GangInput, GangResult, GangWorkflow
     from workflows.policies import (
         CREATE_PODS_CALL,
+        DELETE_CALL,
         KILL_CALL,
         LAUNCH_CALL,
         PLACEMENT_CALL,
@@ -42,6 +44,7 @@ with workflow.unsafe.imports_passed_through():
         RESMGR_CALL,
         Policies,
     )
+    from workflows.update import UpdateInput, UpdateWorkflow
 
 JOB_STATE = GANG_STATE
 
@@ -83,6 +86,7 @@ class JobWorkflow:
     @workflow.run
     async def run(self, input: JobInput) -> JobResult:
         while not (await self.settle()).is_finished:
+            await self.roll_out()
             await self.create_pods()
             await self.kill()
             await self.admit()
@@ -90,6 +94,7 @@ class JobWorkflow:
             await self.place_and_launch()
             await self.wait_for_change()
             self.continue_as_new_when_long(input)
+        await self.forget()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return JobResult(self.progress.state.value, self.progress.counts)
 
@@ -112,6 +117,29 @@ class JobWorkflow:
         )
         self.show()
         return self.progress
+
+    async def roll_out(self) -> None:
+        """An update of a service is rolled out by a workflow of its own, which is told of every change."""
+        if not self.progress.update_id:
+            return
+        update = workflow.get_external_workflow_handle_for(UpdateWorkflow.run, update_workflow_id(self.job_id))
+        try:
+            await update.signal(UpdateWorkflow.changed)
+        except ApplicationError:  # it does not run yet
+            await self.start_update()
+
+    async def start_update(self) -> None:
+        with suppress(WorkflowAlreadyStartedError):
+            await workflow.start_child_workflow(
+                UpdateWorkflow.run,
+                UpdateInput(self.job_id, self.policies),
+                id=update_workflow_id(self.job_id),
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                task_timeout=workflow.info().task_timeout,
+                static_summary=f"updates of job {self.job_id}",
+                search_attributes=workflow.info().typed_search_attributes,
+            )
 
     async def create_pods(self) -> None:
         """At the start, and again when the spec has grown."""
@@ -225,6 +253,12 @@ class JobWorkflow:
         patience_s = min(seconds for seconds in waits if seconds > 0)
         with suppress(TimeoutError):  # the time to look again has come
             await workflow.wait_condition(lambda: self.changed_noted, timeout=timedelta(seconds=patience_s))
+
+    async def forget(self) -> None:
+        if self.progress.is_unwanted:
+            await workflow.execute_activity_method(
+                RecordsActivities.delete_job, self.job_id, summary="delete its records", **DELETE_CALL
+            )
 
     # Platform chores.
 

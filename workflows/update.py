@@ -1,16 +1,17 @@
 """The rollout of a service's update.
 
-    [ take step -> prefetch -> wait for change ]* -> SUCCEEDED | FAILED | ABORTED | ROLLED_BACK
+    [ take step -> wait for change ]* -> SUCCEEDED | FAILED | ABORTED | ROLLED_BACK
 
 A step (``lifecycle.rollout``) sorts the instances in flight into done and failed, fills the batch up, and changes the
-pods that it chose; the job's workflow ends and starts them like any others. While a batch is under way, the hosts of
-the next one fetch their images. Pause, resume, abort and a newer update are rows that people change: each step looks at
-the job's update as it is now, so that lost, repeated and reordered signals do no harm.
+pods that it chose; the job's workflow ends and starts them like any others. Pause, resume, abort and a newer update are
+rows that people change: each step looks at the job's update as it is now, so that lost, repeated and reordered signals
+do no harm.
 
 The job's workflow starts it, and passes its wake-ups on. It ends when the job has no update that is under way; the next
 one has the same id, so that there is one rollout of a job at a time.
 
-History: 10 events to start and end, 5 for each wake-up, 6 more for a step that fetches images ahead.
+History: 10 events to start and end, 5 for each wake-up, 3 more for a step that changed pods. Beyond the bound it
+continues as new.
 """
 
 from __future__ import annotations
@@ -24,12 +25,11 @@ from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.hosts import HostsActivities
     from activities.records import RecordsActivities
     from peloton.lifecycle.progress import update_details
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
-    from workflows.policies import PREFETCH_CALL, RECORDS_CALL, Policies
+    from workflows.policies import RECORDS_CALL, Policies
 
 UPDATE_STATE = SearchAttributeKey.for_keyword("PelotonState")
 
@@ -39,7 +39,6 @@ class UpdateLife:
     """Exactly what continue-as-new carries."""
 
     shown: str = ""  # update and state
-    prefetched: tuple[str, ...] = ()  # hosts that have been told last
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class UpdateWorkflow:
     @workflow.run
     async def run(self, input: UpdateInput) -> UpdateResult:
         while not (await self.take_step()).is_finished or self.changed_noted:
-            await self.prefetch()
             await self.wait_for_change()
             self.continue_as_new_when_long(input)
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -105,19 +103,6 @@ class UpdateWorkflow:
         job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
         with suppress(ApplicationError):  # it has ended: nobody is left to be told
             await job.signal("changed")
-
-    async def prefetch(self) -> None:
-        """The images of the next batch, while this one is under way. Losing it costs time only."""
-        hosts = self.progress.prefetch
-        if not hosts or hosts == self.life.prefetched:
-            return
-        await workflow.execute_activity_method(
-            HostsActivities.prefetch,
-            args=[self.job_id, list(hosts)],
-            summary=f"fetch images on {len(hosts)} hosts",
-            **PREFETCH_CALL,
-        )
-        self.life = replace(self.life, prefetched=hosts)
 
     async def wait_for_change(self) -> None:
         if self.changed_noted:

@@ -21,6 +21,7 @@ import grpc
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
+from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
@@ -120,6 +121,10 @@ class Client:
         from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
 
         return AdminServiceStub(self._channel(JOBMGR))
+
+    @cached_property
+    def maintenance(self) -> MaintenanceServiceStub:
+        return MaintenanceServiceStub(self._channel(HOSTMGR))
 
     def address_of(self, service: str) -> str:
         return self._overrides.get(service, self.address)

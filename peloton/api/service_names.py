@@ -15,6 +15,7 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job.svc import job_svc_pb2
+from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.short_names import job_pb2 as short_job_pb2
 from peloton.api.v0.short_names import respool_pb2 as short_respool_pb2
@@ -38,6 +39,7 @@ RESOURCE_MANAGER = (
     "peloton.api.v0.respool.svc.ResourceManager",
 )
 EXPLAIN_SERVICE = ("peloton.api.v0.explain.ExplainService",)
+MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
 DECLARED_IN = (
@@ -48,6 +50,7 @@ DECLARED_IN = (
     respool_svc_pb2,
     task_svc_pb2,
     explain_pb2,
+    maintenance_pb2,
 )
 
 

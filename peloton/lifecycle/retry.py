@@ -22,6 +22,7 @@ REASON_HOST_REJECT_OFFER = "REASON_HOST_REJECT_OFFER"
 THROTTLED_MESSAGE = "Task throttled due to failure"
 
 _SYSTEM_FAILURE_REASONS = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_INVALID_OFFERS"})
+_EVICTED = frozenset({TerminationReason.PREEMPTED_RESOURCES, TerminationReason.KILLED_HOST_MAINTENANCE})
 _BROKEN_EXECUTOR_REASON = "REASON_COMMAND_EXECUTOR_FAILED"
 _BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
 
@@ -89,7 +90,7 @@ def _ended_before_its_eviction(pod: PodRecord, job_type: JobType) -> bool:
     """The run of a batch job reached its goal while it was told to leave: nothing is left to run anew."""
     is_done = pod.state is PodState.SUCCEEDED and job_type is JobType.BATCH
     why = pod.termination.reason if pod.termination else None
-    return is_done and why is TerminationReason.PREEMPTED_RESOURCES
+    return is_done and why in _EVICTED
 
 
 def _after_batch_end(pod: PodRecord) -> Ending:

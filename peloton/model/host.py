@@ -28,6 +28,7 @@ class Host:
     free: Resources
     labels: tuple[tuple[str, str], ...] = ()
     ip: str = ""
+    goal: HostState = HostState.UP
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,11 @@ def job_workflow_id(job_id: str) -> str:
     return f"job/{job_id}"
 
 
+def maintenance_workflow_id(cluster: str, hostname: str) -> str:
+    """The Temporal workflow that brings a host down and up again."""
+    return f"maintenance/{cluster}/{hostname}"
+
+
 def update_workflow_id(job_id: str) -> str:
     """The Temporal workflow that rolls a service's updates out, one at a time."""
     return f"update/{job_id}"

@@ -102,12 +102,13 @@ class JobProgress:
     kill_count: int = 0  # pods that must end: goal KILLED, or a newer run wanted
     settle_again: bool = False  # the bound of one settle was reached: there is more to do at once
     is_unwanted: bool = False  # it has ended, and its records are to go
+    update_id: str = ""  # of the update that is under way
     deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
     gang_run: int = 0  # of the gang's first member, while the gang is between admission and running; else 0
 
     @property
     def is_finished(self) -> bool:
-        return self.state in JOB_TERMINAL
+        return self.state in JOB_TERMINAL and not self.update_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from peloton.model.ids import JobId
@@ -118,7 +118,6 @@ class UpdateProgress:
     begun_count: int = 0  # instances that this step put in flight
     waiting_for: str = ""
     look_again: bool = False  # nobody will tell when what it waits for has changed
-    prefetch: tuple[str, ...] = field(default=())  # hosts that the next instances are on
 
     @property
     def is_finished(self) -> bool:

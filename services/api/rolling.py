@@ -68,7 +68,6 @@ class RollingJobs:
             time.time_ns(),
         )
         self._wake.changed(job.job_id)
-        self._wake.update_changed(job.job_id)
         return job
 
     async def _record(self, wire: peloton_pb2.JobID) -> JobRecord | None:

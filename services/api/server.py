@@ -2,8 +2,9 @@
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses);
 v1alpha JobService, PodService, WatchService, AdminService, and ResourcePoolService by way of v0; health and reflection.
-Passed through: v0 ResourceManager and our ExplainService to the resource manager, HostService of both versions to the
-host manager. Other services of the public API are not registered, which gRPC answers with UNIMPLEMENTED.
+Passed through: v0 ResourceManager and our ExplainService to the resource manager, HostService of both versions and our
+MaintenanceService to the host manager. Other services of the public API are not registered, which gRPC answers with
+UNIMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from peloton.api.limits import MESSAGE_SIZES
-from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER, add_under_all_names
+from peloton.api.service_names import (
+    EXPLAIN_SERVICE,
+    JOB_MANAGER,
+    MAINTENANCE_SERVICE,
+    RESOURCE_MANAGER,
+    TASK_MANAGER,
+    add_under_all_names,
+)
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
@@ -61,7 +69,7 @@ POD_SERVICE = pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name
 ADMIN_SERVICE = admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 RESPOOL_SERVICE = respool_svc_pb2.DESCRIPTOR.services_by_name["ResourcePoolService"].full_name
 HOST_SERVICE_V1 = host_svc_v1_pb2.DESCRIPTOR.services_by_name["HostService"].full_name
-HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1)
+HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE)
 SERVED = (
     *JOB_MANAGER,
     *TASK_MANAGER,

@@ -130,7 +130,6 @@ class UpdateService:
 
     def _changed(self, job_id: JobId) -> None:
         self._wake.changed(job_id)
-        self._wake.update_changed(job_id)
 
     # -- reads
 

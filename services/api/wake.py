@@ -20,10 +20,6 @@ class JobStarter(Protocol):
         """Ensure that the workflow ``job/<id>`` runs; starts nothing twice."""
         ...
 
-    def update_changed(self, job_id: JobId) -> None:
-        """Tell the workflow ``update/<id>`` of a service to look again, starting it if need be. Never blocks."""
-        ...
-
 
 class Wake:
     def __init__(self, starter: JobStarter, lifecycles: Lifecycles) -> None:
@@ -46,7 +42,3 @@ class Wake:
     def changed(self, job_id: JobId) -> None:
         """Tell the job's workflow to look again. Delivery is Lifecycles' to see to: the caller need not wait."""
         self._lifecycles.jobs_changed([job_id])
-
-    def update_changed(self, job_id: JobId) -> None:
-        """Tell the workflow that rolls the job's updates out to look. Delivery is the starter's to see to."""
-        self._starter.update_changed(job_id)

@@ -20,7 +20,7 @@ NAME = "host manager"
 
 
 class HostManagerClient:
-    """Implements ``ports.HostManager``."""
+    """Implements ``ports.HostManager`` and ``ports.HostKeeper``."""
 
     def __init__(self, channel: Callable[[], grpc.Channel]) -> None:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
@@ -44,6 +44,24 @@ class HostManagerClient:
         with raising(NAME):
             answer = self._stub().KillRunning(pb.KillRunningRequest(job_id=job_id), timeout=CALL_TIMEOUT_S * 2)
             return int(answer.killed)
+
+    # Maintenance.
+
+    def cordon(self, hostname: str) -> None:
+        with raising(NAME):
+            self._stub().CordonHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S)
+
+    def drain(self, hostname: str) -> None:
+        with raising(NAME):
+            self._stub().DrainHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
+
+    def take_down(self, hostname: str) -> None:
+        with raising(NAME):
+            self._stub().TakeHostDown(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
+
+    def bring_up(self, hostname: str) -> None:
+        with raising(NAME):
+            self._stub().BringHostUp(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
 
     def capacity(self) -> tuple[Resources, Resources]:
         """Totals and revocable totals of the cluster."""

@@ -7,14 +7,18 @@ All methods are called under the lock of ``HostPool``; time is passed in.
 from __future__ import annotations
 
 import threading
+import time
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, describe, matches
 from peloton.model.host import Host, HostLease, HostState, LeasedHost
 from peloton.model.ids import Hostname, JobId
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from services.hostmgr.mesos.resources import Json, OfferedResources, needed
@@ -23,6 +27,10 @@ HOSTS_PER_LEASE_MAX = 1_000
 LEASED = "leased to another placement"
 """Why a host was not taken: the one reason that a lease given back changes."""
 WAITING_JOBS_MAX = 10_000
+INVERSE_OFFERS_MAX = 1_000
+"""Kept until they are answered; Mesos repeats those that are not."""
+UNAVAILABILITY_NOTICE_NS = 3 * 3_600 * 10**9
+"""A host that Mesos will take away within this time gets no new pods."""
 
 
 @dataclass(slots=True)
@@ -38,6 +46,10 @@ class Agent:
     process: str = "slave(1)"  # its name at the address
     revocable_held: Resources = field(default_factory=Resources)
 
+    @property
+    def ip(self) -> str:
+        return self.address.rpartition(":")[0]
+
 
 @dataclass(slots=True)
 class _HostOffers:
@@ -49,9 +61,12 @@ class _HostOffers:
     free: Resources = field(default_factory=Resources)
     revocable: Resources = field(default_factory=Resources)
     ports: tuple[tuple[int, int], ...] = ()
+    unavailable_from_ns: int = 0  # as Mesos's schedule of maintenance says; 0 = not
 
     def recount(self) -> None:
         pot = self.pot()
+        starts = [_start_ns(offer["unavailability"]) for offer in self.offers.values() if "unavailability" in offer]
+        self.unavailable_from_ns = min(starts, default=0)
         self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
 
     def pot(self) -> OfferedResources:
@@ -86,8 +101,9 @@ def labels_of(hostname: str, attributes: Iterable[Json]) -> dict[str, str]:
 
 
 class HostPool:
-    def __init__(self, lease_s: float) -> None:
+    def __init__(self, lease_s: float, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self._lease_s = lease_s
+        self._wall_ns = wall_ns
         self._lock = threading.RLock()
         self._hosts: dict[Hostname, _HostOffers] = {}
         self._host_of_offer: dict[str, Hostname] = {}
@@ -98,6 +114,36 @@ class HostPool:
         self._waiting: set[tuple[JobId, bool]] = set()
         self._waiting_for_leases: set[tuple[JobId, bool]] = set()  # those that found hosts leased
         self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
+        self._maintained: dict[Hostname, HostMaintenance] = {}
+        self.inverse_offers: deque[Json] = deque(maxlen=INVERSE_OFFERS_MAX)
+        self._launching: Counter[str] = Counter()  # host -> launches that may still commit pods on it
+
+    # What is in maintenance.
+
+    def set_maintained(self, hosts: Iterable[HostMaintenance]) -> None:
+        """From now on no lease and no launch gets a host that is away; one that waits for its turn comes last."""
+        with self._lock:
+            self._maintained = {host.hostname: host for host in hosts}
+
+    @contextmanager
+    def launching(self, hostnames: Sequence[str]) -> Iterator[None]:
+        """Round a launch from its claim to its commit."""
+        with self._lock:
+            self._launching.update(hostnames)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._launching.subtract(hostnames)
+                self._launching = +self._launching
+
+    def is_closed(self, hostname: str) -> bool:
+        """Nothing is launched on the host any more, nor will be."""
+        with self._lock:
+            return self._is_away(Hostname(hostname)) and not self._launching[hostname]
+
+    def _is_away(self, hostname: Hostname) -> bool:
+        return hostname in self._maintained and self._maintained[hostname].is_away
 
     # What Mesos says.
 
@@ -151,10 +197,20 @@ class HostPool:
         with self._lock:
             return self._agents.get(Hostname(hostname))
 
-    def capacity(self) -> tuple[Resources, Resources, int]:
-        """Sum of totals and of revocable totals over registered agents, and how many there are."""
+    def agent_ids(self, hostnames: Collection[str]) -> set[str]:
+        """Of those that are registered."""
         with self._lock:
-            agents = self._agents.values()
+            return {agent.agent_id for name, agent in self._agents.items() if name in hostnames}
+
+    def host_count(self) -> int:
+        """Hosts of the cluster, also those that are down for maintenance."""
+        with self._lock:
+            return len(self._agents.keys() | self._maintained.keys())
+
+    def capacity(self) -> tuple[Resources, Resources, int]:
+        """Sum of totals and of revocable totals over registered agents that take pods, and how many there are."""
+        with self._lock:
+            agents = [a for a in self._agents.values() if not self._is_away(a.hostname)]
             total = sum((a.capacity for a in agents), Resources())
             slack = sum(self._slack_cpu(a) for a in agents)
             return total, Resources(cpu_milli=slack), len(agents)
@@ -178,19 +234,27 @@ class HostPool:
             return self._all_who_wait()
 
     def hosts(self) -> list[Host]:
+        """Registered agents, and those in maintenance that are not."""
         with self._lock:
-            return [
-                Host(
-                    a.hostname,
-                    HostState.UP,
-                    a.capacity,
-                    a.revocable,
-                    self._hosts[a.hostname].free if a.hostname in self._hosts else Resources(),
-                    tuple(sorted(a.labels.items())),
-                    a.address.rpartition(":")[0],
-                )
-                for a in sorted(self._agents.values(), key=lambda a: a.hostname)
-            ]
+            gone = [self._gone(host) for name, host in self._maintained.items() if name not in self._agents]
+            return sorted([*map(self._host, self._agents.values()), *gone], key=lambda host: host.hostname)
+
+    def _host(self, agent: Agent) -> Host:
+        maintained = self._maintained.get(agent.hostname)
+        return Host(
+            agent.hostname,
+            maintained.state if maintained else HostState.UP,
+            agent.capacity,
+            agent.revocable,
+            self._hosts[agent.hostname].free if agent.hostname in self._hosts else Resources(),
+            tuple(sorted(agent.labels.items())),
+            agent.ip,
+            maintained.goal if maintained else HostState.UP,
+        )
+
+    def _gone(self, host: HostMaintenance) -> Host:
+        nothing = Resources()
+        return Host(host.hostname, host.state, nothing, nothing, nothing, ip=host.ip, goal=host.goal)
 
     # Leases.
 
@@ -224,7 +288,7 @@ class HostPool:
     def _pick(self, shape: PodShape, count: int, picked: dict[Hostname, _HostOffers], rejected: Counter[str]) -> bool:
         """Add hosts until ``count`` pods fit; returns whether they do. Every host that fails a rule is counted."""
         missing = count
-        for hostname, host in self._hosts.items():
+        for hostname, host in self._in_order():
             if missing <= 0 or len(picked) >= HOSTS_PER_LEASE_MAX:
                 break
             if host.lease_id:
@@ -233,15 +297,31 @@ class HostPool:
             if shape.revocable and hostname in self._closed:
                 rejected["closed to revocable pods after it was hot"] += 1
                 continue
-            if reason := _unfit(host, shape):
+            if reason := self._kept_back(host) or _unfit(host, shape):
                 rejected[reason] += 1
                 continue
             picked[hostname] = host
             missing -= 1 if shape.strategy is Strategy.SPREAD_JOB else _room(host, shape)
         return missing <= 0
 
+    def _in_order(self) -> Iterable[tuple[Hostname, _HostOffers]]:
+        """Hosts that will go soon come last: what they get has to leave them again."""
+        if not self._maintained:
+            return self._hosts.items()
+        stays = [(name, host) for name, host in self._hosts.items() if name not in self._maintained]
+        return chain(stays, [(name, host) for name, host in self._hosts.items() if name in self._maintained])
+
+    def _kept_back(self, host: _HostOffers) -> str:
+        if self._is_away(host.hostname):
+            return "in maintenance"
+        start_ns = host.unavailable_from_ns
+        if start_ns and start_ns - UNAVAILABILITY_NOTICE_NS <= self._wall_ns():
+            return "scheduled for maintenance in Mesos"
+        return ""
+
     def claim(self, lease_id: str, hostnames: Iterable[Hostname]) -> dict[Hostname, Claim]:
-        """Take the offers of the hosts that are still under this lease; the lease's other hosts become READY."""
+        """Take the offers of the hosts that are still under this lease, without those that have gone into
+        maintenance; the lease's other hosts become READY."""
         with self._lock:
             _, leased = self._leases.pop(lease_id, (0.0, []))
             wanted = set(hostnames)
@@ -251,7 +331,7 @@ class HostPool:
                 if host is None or host.lease_id != lease_id:
                     continue
                 host.lease_id = ""
-                if hostname in wanted and host.offers:
+                if hostname in wanted and host.offers and not self._is_away(hostname):
                     claims[hostname] = Claim(hostname, host.agent_id, tuple(host.offers), host.pot())
                     for offer_id in host.offers:
                         self._host_of_offer.pop(offer_id, None)
@@ -283,6 +363,10 @@ class HostPool:
         for lease_id in [k for k, (deadline_s, _) in self._leases.items() if deadline_s <= now_s]:
             self._free(lease_id)
         self._lease_of_job = {job: lease for job, lease in self._lease_of_job.items() if lease in self._leases}
+
+
+def _start_ns(unavailability: Json) -> int:
+    return max(int(unavailability["start"]["nanoseconds"]), 1)
 
 
 def _leased(host: _HostOffers, is_closed: bool) -> LeasedHost:

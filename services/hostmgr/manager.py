@@ -139,10 +139,10 @@ class HostManagerCore:
         """The driver watches the stream itself."""
 
     def inverseOffers(self, driver: Driver, offers: list[Json]) -> None:
-        """Maintenance is not answered yet: the operator decides when the host goes."""
+        self.pool.inverse_offers.extend(offers)  # whoever keeps the hosts in maintenance answers
 
     def inverseOfferRescinded(self, driver: Driver, offer_id: Json) -> None:
-        """As above."""
+        """Nobody waits for an answer any more."""
 
     def frameworkMessage(self, driver: Driver, executor_id: Json, agent_id: Json, message: str) -> None:
         """No executor of ours sends any."""

@@ -1,4 +1,4 @@
-"""The host manager on gRPC: private calls of workers and the api, and the public v0 HostService."""
+"""The host manager on gRPC: private calls of workers and the api, beside the public services about hosts."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ import grpc
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
-from peloton.api.v0.host import host_pb2
-from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
-from peloton.api.v0.peloton_pb2 import Label
+from peloton.api.v0.host.svc import host_svc_pb2_grpc
+from peloton.api.v0.maintenance import maintenance_pb2_grpc
 from peloton.errors import NotFound, Unavailable
-from peloton.model.host import Host
 from peloton.model.ids import JobId
 from services.grpc_errors import answering
 from services.hostmgr import messages
+from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer
+from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos import operator
 
 THREADS_MAX = 16
+Step = pb.MaintenanceStepRequest
 
 
 class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
-    def __init__(self, core: HostManagerCore) -> None:
+    def __init__(self, core: HostManagerCore, maintainer: HostMaintainer) -> None:
         self._core = core
+        self._maintainer = maintainer
 
     @answering
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
@@ -40,7 +42,8 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @answering
     def Launch(self, request: pb.LaunchRequest, context: grpc.ServicerContext) -> pb.LaunchResponse:
         placements = messages.placements_from_wire(request.placements)
-        result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
+        with self._core.pool.launching([p.hostname for p in placements]):
+            result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
         return pb.LaunchResponse(
             launched=result.launched_count, refused=result.refused_count, failed=result.failed_count
         )
@@ -79,35 +82,35 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             hostname=ip, port=port, paths=paths, mesos_master_hostname=master_ip, mesos_master_port=master_port
         )
 
-
-class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
-    """v0 HostService. Maintenance and host pools answer UNIMPLEMENTED, as the generated base class does."""
-
-    def __init__(self, core: HostManagerCore) -> None:
-        self._core = core
+    @answering
+    def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
+        self._maintainer.cordon(request.hostname)
+        return pb.MaintenanceStepResponse()
 
     @answering
-    def QueryHosts(
-        self, request: host_svc_pb2.QueryHostsRequest, context: grpc.ServicerContext
-    ) -> host_svc_pb2.QueryHostsResponse:
-        wanted = set(request.host_states)
-        infos = [_host_info(host) for host in self._core.pool.hosts()]
-        return host_svc_pb2.QueryHostsResponse(host_infos=[i for i in infos if not wanted or i.state in wanted])
+    def DrainHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
+        self._maintainer.drain(request.hostname)
+        return pb.MaintenanceStepResponse()
+
+    @answering
+    def TakeHostDown(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
+        self._maintainer.take_down(request.hostname)
+        return pb.MaintenanceStepResponse()
+
+    @answering
+    def BringHostUp(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
+        self._maintainer.bring_up(request.hostname)
+        return pb.MaintenanceStepResponse()
 
 
-def _host_info(host: Host) -> host_pb2.HostInfo:
-    state = host_pb2.HostState.Value(f"HOST_STATE_{host.state}")
-    labels = [Label(key=key, value=value) for key, value in host.labels]
-    return host_pb2.HostInfo(
-        hostname=host.hostname, ip=host.ip, state=state, goal_state=host_pb2.HOST_STATE_UP, labels=labels
-    )
-
-
-def serve(core: HostManagerCore, address: str) -> tuple[grpc.Server, int]:
-    """Start serving at ``host:port`` (port 0 picks one); returns the server and its port."""
+def serve(core: HostManagerCore, maintainer: HostMaintainer, address: str, deadline_s: int) -> tuple[grpc.Server, int]:
+    """Start serving at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s``: of drains
+    that are asked for without one."""
     server = grpc.server(ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr"), options=MESSAGE_SIZES)
-    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core), server)
-    host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostServiceServicer(core), server)  # type: ignore[abstract]
+    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer), server)
+    hosts = HostServiceServicer(core.pool, maintainer, deadline_s)  # type: ignore[abstract]
+    host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
+    maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(maintainer, deadline_s), server)
     port = server.add_insecure_port(address)
     server.start()
     return server, port

@@ -39,6 +39,7 @@ from services.storage.tables import JOB, POD
 
 EVICTION_MESSAGE = "evicting running task: "
 JOBS_PER_QUERY = 200
+MAINTENANCE_REASON = "EvictionReason_HOST_MAINTENANCE"
 PREEMPTING = POD_STATE_NUMBERS[PodState.PREEMPTING]
 _ALLOCATED_NUMBERS = numbers(ALLOCATED)
 _STAYING_NUMBERS = numbers(ON_HOST - {PodState.KILLING, PodState.PREEMPTING})
@@ -90,6 +91,35 @@ class Evictions(Store):
             results.append(self.db.write(partial(_evict, job_id=job_id, orders=list(mine), now_ns=self.clock_ns())))
         return results
 
+    def evict_from_host(self, job_id: JobId, hostname: str, now_ns: int) -> list[int]:
+        """The pods of a job that a host in maintenance has, and with one of its gang the whole gang, leave as evicted
+        pods do; those that leave already are passed over. Returns the instances."""
+        return self.db.write(partial(_evict_from_host, job_id=job_id, hostname=hostname, now_ns=now_ns))
+
+
+def _evict_from_host(conn: sa.Connection, job_id: JobId, hostname: str, now_ns: int) -> list[int]:
+    row = lock_job(conn, job_id)
+    if row is None or (job := job_record(row)).state in JOB_TERMINAL:
+        return []
+    staying = sa.and_(
+        POD.c.job_id == job_id,
+        STAYS,
+        POD.c.state.in_(_STAYING_NUMBERS),
+        POD.c.desired_run_id <= POD.c.run_id,
+    )
+    query = sa.select(POD.c.instance_id, POD.c.config_version).order_by(POD.c.instance_id)
+    here = conn.execute(query.where(staying, POD.c.host == hostname)).all()
+    chosen = {pod.instance_id: pod.config_version for pod in here}
+    if job.gang_size > 1 and any(instance < job.gang_size for instance in chosen):
+        gang = conn.execute(query.where(staying, POD.c.instance_id < job.gang_size))
+        chosen |= {pod.instance_id: pod.config_version for pod in gang}
+    if chosen:
+        message = stored_text(f"{EVICTION_MESSAGE}maintenance of host {hostname}")
+        words = {"message": message, "reason": MAINTENANCE_REASON}
+        why = TerminationReason.KILLED_HOST_MAINTENANCE
+        _send_away(conn, job_id, False, sorted(chosen.items()), words, now_ns, why)
+    return sorted(chosen)
+
 
 def _revocable_pods(conn: sa.Connection, pod_ids: Sequence[PodId]) -> list[RevocablePodRow]:
     asked = {(pod_id.job_id, pod_id.instance_id): pod_id for pod_id in pod_ids}
@@ -136,7 +166,7 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
             _send_back(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
         if on_hosts:
             words["message"] = stored_text(EVICTION_MESSAGE + order.message)
-            _send_away(conn, order, on_hosts, words, now_ns)
+            _send_away(conn, job_id, order.is_gang, on_hosts, words, now_ns, TerminationReason.PREEMPTED_RESOURCES)
             result.leaving += as_ranges(instance for instance, _ in on_hosts)
     return result
 
@@ -163,10 +193,15 @@ def _send_back(
 
 
 def _send_away(
-    conn: sa.Connection, order: EvictionOrder, on_hosts: Sequence[tuple[int, int]], words: dict[str, Any], now_ns: int
+    conn: sa.Connection,
+    job_id: JobId,
+    is_gang: bool,
+    on_hosts: Sequence[tuple[int, int]],
+    words: dict[str, Any],
+    now_ns: int,
+    why: TerminationReason,
 ) -> None:
     """Pods on hosts, ``(instance, config version)``: they end, and run anew unless they are not to."""
-    job_id = order.job_id
     span = (on_hosts[0][0], on_hosts[-1][0])
     facts = {version: read_facts(conn, job_id, version, span) for version in {version for _, version in on_hosts}}
     ending: dict[bool, list[int]] = {True: [], False: []}
@@ -175,9 +210,9 @@ def _send_away(
         own = overridden.get(instance, default)
         assert own is not None, f"job {job_id} has no configuration {version}"
         ending[own.kill_on_preempt].append(instance)
-    if order.is_gang and ending[True]:
+    if is_gang and ending[True]:
         ending = {True: [instance for instance, _ in on_hosts]}
-    values = {"state": PREEMPTING, **words, **terminated(TerminationReason.PREEMPTED_RESOURCES)}
+    values = {"state": PREEMPTING, **words, **terminated(why)}
     fate: dict[bool, dict[str, Any]] = {True: {"goal": KILLED}, False: {"desired_run_id": POD.c.run_id + 1}}
     for is_final, instances in ending.items():
         if instances:

@@ -19,6 +19,7 @@ from services.storage.goals import Goals
 from services.storage.hosts import Hosts, KillRow, LaunchRow, StatusOutcome
 from services.storage.jobs import Jobs
 from services.storage.leases import Leases
+from services.storage.maintenance import Maintenance
 from services.storage.pods import Pods
 from services.storage.queries import Queries
 from services.storage.ready import Ready
@@ -67,6 +68,7 @@ class Gateway(
     Gangs,
     Hosts,
     Leases,
+    Maintenance,
     Updates,
     Rolling,
     Services,

@@ -20,7 +20,7 @@ from services.storage.codec import job_record, pod_record, ports_to_text, stored
 from services.storage.configs import read_facts
 from services.storage.engine import lock_job, lock_jobs, pod_keys, take_numbers
 from services.storage.store import ENDS, KILLING, READY, STAYS, Store, add_events, among, change_pods, numbers
-from services.storage.tables import FRAMEWORK, POD, STATUS_LOG
+from services.storage.tables import FRAMEWORK, HOST, POD, STATUS_LOG
 
 LAUNCH_MESSAGE = "Add hostname and ports"
 LAUNCH_REASON = "REASON_UPDATE_OFFER"
@@ -51,8 +51,9 @@ class Hosts(Store):
     def mark_launched(self, job_id: JobId, rows: Sequence[LaunchRow], now_ns: int) -> set[int]:
         """READY -> LAUNCHED; returns the instances that took it.
 
-        Refused: pods that are to be killed, that await another run, or that an earlier call launched; and members of
-        a gang unless all of them take it.
+        Refused: pods that are to be killed, that await another run, or that an earlier call launched; members of a gang
+        unless all of them take it; and pods on hosts in maintenance, whatever a leader that has been replaced believes
+        of them.
         """
         return self.db.write(partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns)) if rows else set()
 
@@ -87,7 +88,8 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
     row = lock_job(conn, job_id)
     if row is None:
         return set()
-    asked = {row[0]: row for row in rows}
+    away = set(conn.execute(sa.select(HOST.c.hostname).where(HOST.c.drained_from_ns > 0)).scalars())
+    asked = {row[0]: row for row in rows if row[2] not in away}
     query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(
         among(conn, job_id, list(asked)), POD.c.state == READY, STAYS
     )

@@ -18,6 +18,7 @@ from peloton.lifecycle.job import is_ending
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import HealthState
+from peloton.model.update import UPDATE_TERMINAL
 from services.storage.codec import job_record, job_values, sla_values
 from services.storage.configs import insert_config, read_config, read_facts, search_text, without_instances
 from services.storage.engine import lock_job
@@ -58,8 +59,10 @@ class Jobs(Store):
         return self.db.read(work)
 
     def active_job_ids(self) -> list[JobId]:
-        """Jobs that have not ended."""
-        query = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+        """Jobs that have not ended, and services with an update to roll out."""
+        updating = sa.select(UPDATE.c.job_id).where(UPDATE.c.state.not_in(UPDATE_TERMINAL))
+        active = sa.or_(JOB.c.state.not_in(FINISHED_STATES), JOB.c.job_id.in_(updating))
+        query = sa.select(JOB.c.job_id).where(active, JOB.c.state != _DELETED).order_by(JOB.c.job_id)
         return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
     def create_job(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:

@@ -52,8 +52,6 @@ _MESSAGES = {
     UpdateType.START: "Task started via API",
     UpdateType.STOP: "Task stopped via API",
 }
-PREFETCHED_HOSTS_MAX = 200
-"""Hosts of the next batch that a step names."""
 
 
 class Rolling(Store):
@@ -87,7 +85,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         step = rollout.next_step(turned, pods, sla_maximum)
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
-    return _progress(step.update, step, conn)
+    return _progress(step.update, step)
 
 
 def _begun(
@@ -269,9 +267,7 @@ def _renew(
 # -- progress ------------------------------------------------------------------------------------------------------
 
 
-def _progress(
-    update: UpdateRecord, step: rollout.Step | None = None, conn: sa.Connection | None = None
-) -> UpdateProgress:
+def _progress(update: UpdateRecord, step: rollout.Step | None = None) -> UpdateProgress:
     begun = 0 if step is None else len(step.add) + len(step.change) + len(step.remove)
     return UpdateProgress(
         update_id=update.update_id,
@@ -284,18 +280,4 @@ def _progress(
         begun_count=begun,
         waiting_for="" if step is None else step.waiting_for,
         look_again=step is not None and update.is_active and not update.current,
-        prefetch=() if conn is None else _coming_hosts(conn, update),
     )
-
-
-def _coming_hosts(conn: sa.Connection, update: UpdateRecord) -> tuple[str, ...]:
-    """Where the next instances are: their images can be fetched while the batch before is under way."""
-    if not update.spec.in_place or not update.is_active or update.type is UpdateType.STOP:
-        return ()
-    coming = sorted(update.updated - update.current - update.done - update.failed)
-    size = update.spec.batch_size or len(coming)
-    if not coming:
-        return ()
-    scope = among(conn, update.job_id, coming[:size])
-    query = sa.select(POD.c.host).where(scope, POD.c.host != "").order_by(POD.c.instance_id)
-    return tuple(dict.fromkeys(conn.execute(query).scalars()))[:PREFETCHED_HOSTS_MAX]

@@ -40,6 +40,7 @@ from services.storage.store import (
 )
 from services.storage.store import killed_before_launch as killed_values
 from services.storage.tables import JOB, POD
+from services.storage.update_rows import active_update
 from services.storage.watch import note_job
 
 SETTLE_PODS_MAX = 1_000
@@ -84,6 +85,7 @@ class Look:
     gang: GangWork | None = None
     first_run: int = 0  # of instance 0
     more: bool = False
+    update_id: str = ""  # of the update that is under way
 
     @property
     def has_work(self) -> bool:
@@ -122,8 +124,10 @@ def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
     job = job_record(row)
     if job.state in JOB_TERMINAL:
         counts = {state.value: count for state, count in job.pod_counts.items()}
-        return JobProgress(job.state, counts, is_unwanted=job.goal is JobState.DELETED)
+        is_unwanted = job.goal is JobState.DELETED
+        return JobProgress(job.state, counts, is_unwanted=is_unwanted, update_id=active_update(conn, job))
     seen = _count(conn, job, now_ns)
+    seen.update_id = active_update(conn, job)
     if job.has_controller:
         seen.controller = _controller(conn, job_id)
     _find_work(conn, seen, now_ns)
@@ -368,7 +372,8 @@ def _write_job(conn: sa.Connection, job: JobRecord) -> None:
 def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
     counts = {state.value: count for state, count in job.pod_counts.items()}
     if job.state in JOB_TERMINAL:
-        return JobProgress(job.state, counts, is_unwanted=job.goal is JobState.DELETED)
+        is_unwanted = job.goal is JobState.DELETED
+        return JobProgress(job.state, counts, is_unwanted=is_unwanted, update_id=seen.update_id)
     return JobProgress(
         state=job.state,
         counts=counts,
@@ -379,6 +384,7 @@ def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
         ),
         kill_count=sum(n for k, n in seen.kinds.items() if _must_end(k)),
         settle_again=seen.more,
+        update_id=seen.update_id,
         deadline_s=_wait_s(seen, now_ns),
         gang_run=seen.first_run if _any(seen, _is_on_its_way) else 0,
     )

@@ -276,6 +276,26 @@ class Lease(SQLModel, table=True):
     expires_s: float = Field(sa_type=_FLOAT)
 
 
+class HostRow(SQLModel, table=True):
+    """A host in maintenance; a host without a row is UP. ``seq`` is the order of the requests."""
+
+    __tablename__ = "host"
+    cluster: str = Field(primary_key=True, sa_type=_TEXT)
+    hostname: str = Field(primary_key=True, sa_type=_TEXT)
+    ip: str = Field(sa_type=_TEXT)
+    state: int = Field(sa_type=_SMALL)
+    goal: int = Field(sa_type=_SMALL)
+    seq: int = Field(sa_type=_BIG)
+    at_most: int = Field(sa_type=_BIG)
+    deadline_s: int = Field(sa_type=_BIG)
+    is_forced: bool
+    reason: str = Field(sa_type=_TEXT)
+    requested_ns: int = Field(sa_type=_BIG)
+    drained_from_ns: int = Field(sa_type=_BIG)
+    changed_ns: int = Field(sa_type=_BIG)
+    progress: str = Field(sa_type=_TEXT)  # JSON DrainProgress
+
+
 METADATA = SQLModel.metadata
 JOB = METADATA.tables["job"]
 JOB_CONFIG = METADATA.tables["job_config"]
@@ -293,3 +313,4 @@ COUNTER = METADATA.tables["counter"]
 RESPOOL = METADATA.tables["respool"]
 FRAMEWORK = METADATA.tables["framework"]
 LEASE = METADATA.tables["lease"]
+HOST = METADATA.tables["host"]

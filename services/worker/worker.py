@@ -14,13 +14,16 @@ from temporalio.worker import Worker
 
 from activities.admission import AdmissionActivities
 from activities.launch import LaunchActivities
+from activities.maintenance import MaintenanceActivities
 from activities.placement import PlacementActivities
 from activities.records import RecordsActivities
-from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
+from peloton.ports import HostKeeper, HostManager, HostRecords, JobRecords, Placer, ResourceManager
 from services.temporal import TASK_QUEUE
 from services.worker.sandbox import workflow_runner
 from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
+from workflows.maintenance import HostMaintenanceWorkflow
+from workflows.update import UpdateWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=2)
 """How long the jobs of a worker that died wait before another one takes them."""
@@ -34,6 +37,8 @@ class WorkerPorts:
     resmgr: ResourceManager
     hosts: HostManager
     placer: Placer
+    keeper: HostKeeper
+    host_records: HostRecords
 
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
@@ -42,10 +47,13 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     admission = AdmissionActivities(ports.resmgr)
     placement = PlacementActivities(ports.records, ports.hosts, ports.resmgr, ports.placer)
     launch = LaunchActivities(ports.hosts)
+    hosts = MaintenanceActivities(ports.keeper, ports.host_records)
     return [
         records.create_pods,
         records.settle,
         records.look_at_gang,
+        records.advance_update,
+        records.delete_job,
         admission.enqueue,
         admission.kill_queued,
         admission.requeue_gang,
@@ -53,6 +61,11 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         placement.place_gang,
         launch.launch,
         launch.kill_running,
+        hosts.look,
+        hosts.cordon,
+        hosts.drain,
+        hosts.take_down,
+        hosts.bring_up,
     ]
 
 
@@ -60,7 +73,7 @@ def build_worker(client: Client, ports: WorkerPorts, task_queue: str = TASK_QUEU
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[JobWorkflow, GangWorkflow],
+        workflows=[JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow],
         activities=activities_on(ports),
         workflow_runner=workflow_runner(),
         activity_executor=ThreadPoolExecutor(ACTIVITY_THREADS_MAX, thread_name_prefix="activity"),

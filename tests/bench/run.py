@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.bench import cluster, resmgr, scheduling
+from tests.bench.drain import drain_50
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": cluster.throughput_10k,
@@ -19,6 +20,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "rebuild": resmgr.rebuild,
     "churn": resmgr.churn,
     "many-shapes": resmgr.many_shapes,
+    "drain-50": drain_50,
 }
 
 

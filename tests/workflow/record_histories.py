@@ -1,4 +1,6 @@
-"""Records ``histories/*.json.gz`` on a dev server: ``python -m tests.workflow.record_histories``.
+"""Records ``histories/*.json.gz`` on a dev server: ``python -m tests.workflow.record_histories [PREFIX]``.
+
+With a prefix only the recipes are done whose names begin with it, and only their files are replaced.
 
 Each recipe's docstring says what the history shows. A file is one run of one workflow; a job that continued as new
 has several, and the launches of its gang come after them. Record again when a workflow is meant to behave differently
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -21,13 +24,15 @@ from peloton.model.ids import JobId, PodId, job_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from services.temporal import SEARCH_ATTRIBUTES
+from tests.workflow import maintenance_stories
 from tests.workflow.conftest import TEMPORAL
 from tests.workflow.server import histories_of, launches_in, server_story, wait_until
 from workflows.policies import Policies
 
 FOLDER = Path(__file__).parent / "histories"
 
-Recipe = Callable[[Client], Awaitable[JobId]]
+Recipe = Callable[[Client], Awaitable[JobId | str]]
+"""Returns the job, or the id of the workflow."""
 
 
 async def job_succeeded(client: Client) -> JobId:
@@ -125,6 +130,7 @@ async def gang_given_up(client: Client) -> JobId:
 
 
 RECIPES: tuple[Recipe, ...] = (
+    *maintenance_stories.RECIPES,
     job_succeeded,
     job_retried_in_waves,
     job_waited_for_hosts,
@@ -144,7 +150,7 @@ def scrubbed(node: Any) -> Any:
     return [scrubbed(value) for value in node] if isinstance(node, list) else node
 
 
-async def record() -> dict[str, dict[str, Any]]:
+async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
     """File name -> history."""
     recorded: dict[str, dict[str, Any]] = {}
     environment = await WorkflowEnvironment.start_local(
@@ -152,18 +158,21 @@ async def record() -> dict[str, dict[str, Any]]:
     )
     async with environment:
         for recipe in RECIPES:
-            job = await recipe(environment.client)
-            runs = await histories_of(environment.client, job_workflow_id(job))
+            if not recipe.__name__.startswith(prefix):
+                continue
+            made = await recipe(environment.client)
+            workflow_id = made if made.startswith("maintenance/") else job_workflow_id(made)
+            runs = await histories_of(environment.client, workflow_id)
             launches = [gang for run in runs for gang in await launches_in(environment.client, run)]
             for number, history in enumerate([*runs, *launches], 1):
                 recorded[f"{recipe.__name__}-{number}.json.gz"] = scrubbed(history.to_json_dict())
     return recorded
 
 
-def write(recorded: dict[str, dict[str, Any]]) -> None:
+def write(recorded: dict[str, dict[str, Any]], prefix: str = "") -> None:
     """Replace what the folder has."""
     FOLDER.mkdir(exist_ok=True)
-    for old in FOLDER.glob("*.json.gz"):
+    for old in FOLDER.glob(f"{prefix}*.json.gz"):
         old.unlink()
     for name, history in recorded.items():
         (FOLDER / name).write_bytes(gzip.compress(json.dumps(history, indent=1).encode(), mtime=0))
@@ -171,4 +180,5 @@ def write(recorded: dict[str, dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    write(asyncio.run(record()))
+    chosen = sys.argv[1] if len(sys.argv) > 1 else ""
+    write(asyncio.run(record(chosen)), chosen)

@@ -22,7 +22,9 @@ from tests.workflow.fakes import FakeRecords
 from tests.workflow.stories import ports_on
 from workflows.gang import GangWorkflow
 from workflows.job import JobResult, JobWorkflow
+from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.policies import Policies
+from workflows.update import UpdateWorkflow
 
 PATIENCE_S = 20.0
 """Longer than anything takes here, shorter than a person waits."""
@@ -51,7 +53,8 @@ async def wait_until(fact: Callable[[], bool], what: str) -> None:
 
 def replayer() -> Replayer:
     """As the worker runs workflows: its sandbox, its converter."""
-    return Replayer(workflows=[JobWorkflow, GangWorkflow], workflow_runner=workflow_runner())
+    workflows = [JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow]
+    return Replayer(workflows=workflows, workflow_runner=workflow_runner())
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:

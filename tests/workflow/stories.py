@@ -10,6 +10,7 @@ from services.worker.worker import WorkerPorts, activities_on
 from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakePlacer, FakeRecords, FakeResourceManager
+from tests.workflow.maintained import MaintainedHost
 from tests.workflow.virtual import LOCAL_S, Virtual
 from workflows.gang import GangResult, GangWorkflow
 from workflows.job import JobInput, JobWorkflow
@@ -18,9 +19,10 @@ from workflows.policies import Policies
 JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
 
-def ports_on(cluster: Cluster) -> WorkerPorts:
+def ports_on(cluster: Cluster, host: MaintainedHost | None = None) -> WorkerPorts:
+    host = host or MaintainedHost(cluster.clock)
     return WorkerPorts(
-        FakeRecords(cluster), FakeResourceManager(cluster), FakeHostManager(cluster), FakePlacer(cluster)
+        FakeRecords(cluster), FakeResourceManager(cluster), FakeHostManager(cluster), FakePlacer(cluster), host, host
     )
 
 

@@ -64,6 +64,26 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.FromString,
                 _registered_method=True)
+        self.CordonHost = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/CordonHost',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+                _registered_method=True)
+        self.DrainHost = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/DrainHost',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+                _registered_method=True)
+        self.TakeHostDown = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/TakeHostDown',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+                _registered_method=True)
+        self.BringHostUp = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/BringHostUp',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+                _registered_method=True)
 
 
 class HostsServicer:
@@ -111,6 +131,31 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CordonHost(self, request, context):
+        """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainHost(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeHostDown(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BringHostUp(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_HostsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -143,6 +188,26 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.BrowseSandbox,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.SerializeToString,
+            ),
+            'CordonHost': grpc.unary_unary_rpc_method_handler(
+                    servicer.CordonHost,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.SerializeToString,
+            ),
+            'DrainHost': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainHost,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.SerializeToString,
+            ),
+            'TakeHostDown': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeHostDown,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.SerializeToString,
+            ),
+            'BringHostUp': grpc.unary_unary_rpc_method_handler(
+                    servicer.BringHostUp,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -307,6 +372,114 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/BrowseSandbox',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CordonHost(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/CordonHost',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainHost(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/DrainHost',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeHostDown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/TakeHostDown',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BringHostUp(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/BringHostUp',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,11 @@ class HostsStub:
     """Sum over hosts that take pods, and how much of it is revocable."""
     BrowseSandbox: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]
     """Where the sandbox of a run is, and which files it holds."""
+    CordonHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
+    """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
+    DrainHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
+    TakeHostDown: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
+    BringHostUp: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
 
 @_typing.type_check_only
 class HostsAsyncStub(HostsStub):
@@ -59,6 +64,11 @@ class HostsAsyncStub(HostsStub):
     """Sum over hosts that take pods, and how much of it is revocable."""
     BrowseSandbox: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]  # type: ignore[assignment]
     """Where the sandbox of a run is, and which files it holds."""
+    CordonHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
+    """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
+    DrainHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
+    TakeHostDown: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
+    BringHostUp: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
 
 class HostsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -108,5 +118,34 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.BrowseSandboxResponse, _abc.Awaitable[_hostmgr_pb2.BrowseSandboxResponse]]:
         """Where the sandbox of a run is, and which files it holds."""
+
+    @_abc_1.abstractmethod
+    def CordonHost(
+        self,
+        request: _hostmgr_pb2.MaintenanceStepRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.MaintenanceStepResponse, _abc.Awaitable[_hostmgr_pb2.MaintenanceStepResponse]]:
+        """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
+
+    @_abc_1.abstractmethod
+    def DrainHost(
+        self,
+        request: _hostmgr_pb2.MaintenanceStepRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.MaintenanceStepResponse, _abc.Awaitable[_hostmgr_pb2.MaintenanceStepResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def TakeHostDown(
+        self,
+        request: _hostmgr_pb2.MaintenanceStepRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.MaintenanceStepResponse, _abc.Awaitable[_hostmgr_pb2.MaintenanceStepResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def BringHostUp(
+        self,
+        request: _hostmgr_pb2.MaintenanceStepRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.MaintenanceStepResponse, _abc.Awaitable[_hostmgr_pb2.MaintenanceStepResponse]]: ...
 
 def add_HostsServicer_to_server(servicer: HostsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -47,7 +47,7 @@ def _exchange(address: str, method: str, path: str, body: bytes | None = None, t
         text = response.read()
         if response.status != 200:
             raise OSError(f"{method} {path} at {address}: HTTP {response.status} {text[:200].decode(errors='replace')}")
-        return orjson.loads(text)
+        return orjson.loads(text) if text else {}
     except http.client.HTTPException as error:
         raise OSError(f"{method} {path} at {address}: {error!r}") from error
     finally:

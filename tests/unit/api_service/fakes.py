@@ -16,16 +16,12 @@ class RecordedWakes:
     def __init__(self) -> None:
         self.started: list[JobId] = []
         self.changed: list[JobId] = []
-        self.updates: list[JobId] = []
         self.is_down = False
 
     async def start_job(self, job_id: JobId) -> None:
         if self.is_down:
             raise ConnectionError("no Temporal at 127.0.0.1:7233")
         self.started.append(job_id)
-
-    def update_changed(self, job_id: JobId) -> None:
-        self.updates.append(job_id)
 
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
         self.changed.extend(job_ids)

@@ -27,6 +27,7 @@ SERVICES = {
     "tasks": "peloton.api.task.TaskManager",
     "respools": "peloton.api.respool.ResourceManager",
     "explain": service_names.EXPLAIN_SERVICE[0],
+    "maintenance": service_names.MAINTENANCE_SERVICE[0],
     "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,
     "updates": update_svc_pb2.DESCRIPTOR.services_by_name["UpdateService"].full_name,
     "services": stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,

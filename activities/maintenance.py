@@ -1,0 +1,48 @@
+"""Steps of a host's maintenance: each is done by the host manager, and answers with the host as it is then."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from activities.errors import translated
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname
+from peloton.model.maintenance import HostMaintenance
+from peloton.ports import HostKeeper, HostRecords
+
+
+class MaintenanceActivities:
+    def __init__(self, keeper: HostKeeper, records: HostRecords) -> None:
+        self._keeper = keeper
+        self._records = records
+
+    @activity.defn(name="look_at_host")
+    @translated
+    def look(self, cluster: str, hostname: str) -> HostMaintenance:
+        """A host that is not in maintenance is UP, and is to stay so."""
+        found = self._records.maintained_host(cluster, hostname)
+        return found or HostMaintenance(cluster, Hostname(hostname), HostState.UP, HostState.UP)
+
+    @activity.defn(name="cordon_host")
+    @translated
+    def cordon(self, cluster: str, hostname: str) -> HostMaintenance:
+        self._keeper.cordon(hostname)
+        return self.look(cluster, hostname)
+
+    @activity.defn(name="drain_host")
+    @translated
+    def drain(self, cluster: str, hostname: str) -> HostMaintenance:
+        self._keeper.drain(hostname)
+        return self.look(cluster, hostname)
+
+    @activity.defn(name="take_host_down")
+    @translated
+    def take_down(self, cluster: str, hostname: str) -> HostMaintenance:
+        self._keeper.take_down(hostname)
+        return self.look(cluster, hostname)
+
+    @activity.defn(name="bring_host_up")
+    @translated
+    def bring_up(self, cluster: str, hostname: str) -> HostMaintenance:
+        self._keeper.bring_up(hostname)
+        return self.look(cluster, hostname)

@@ -1,0 +1,157 @@
+"""Hosts in maintenance: as a table, and as a live view of their drains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from cli.output import STATE_STYLES, print_table
+from cli.watch import Display, Patience, WatchPace
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from peloton.api.client import Client
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+NOBODY = "No hosts in maintenance"
+HEADER = ("Hostname", "State", "Goal", "Pods", "Leaving", "Waiting for")
+
+
+def state_name(number: int) -> str:
+    from peloton.api.v0.host import host_pb2
+
+    return host_pb2.HostState.Name(number).removeprefix("HOST_STATE_")  # type: ignore[arg-type]
+
+
+def summary(answer: pb.QueryResponse) -> str:
+    away = sum(state_name(host.state) != "UP" for host in answer.hosts)
+    return f"{away} of {answer.host_count} hosts away, {answer.away_max} may be at a time"
+
+
+def row(host: pb.HostMaintenance) -> tuple[str, ...]:
+    state, goal = state_name(host.state), state_name(host.goal_state)
+    pods = (str(host.pod_count), str(host.leaving_count)) if state == "DRAINING" else ("", "")
+    return (host.hostname, state, goal, *pods, waiting_text(host, state, goal))
+
+
+def waiting_text(host: pb.HostMaintenance, state: str, goal: str) -> str:
+    if state == "DOWN" and goal == "DOWN":
+        return "completion"
+    forced = "forced; " if host.forced and state == "DRAINING" else ""
+    return forced + host.waiting_for
+
+
+def blocker_lines(host: pb.HostMaintenance) -> list[str]:
+    return [f"{host.hostname}: job {b.job_id} keeps {b.pod_count}: {b.reason}" for b in host.blockers]
+
+
+def print_drains(answer: pb.QueryResponse) -> None:
+    if not answer.hosts:
+        click.echo(NOBODY)
+        return
+    print_table(HEADER, [row(host) for host in answer.hosts])
+    for line in (line for host in answer.hosts for line in blocker_lines(host)):
+        click.echo(line)
+    click.echo(summary(answer))
+
+
+class DrainDisplay(Display, Protocol):
+    def show(self, answer: pb.QueryResponse) -> None: ...
+
+
+def watch_drains(client: Client, hosts: Sequence[str], console: Console, pace: WatchPace | None = None) -> None:
+    """Shows hosts in maintenance (all, or those named) until each of them is down or out of it.
+
+    Raises Failed when the API stays away for longer than the pace allows.
+    """
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+    pace = pace or WatchPace()
+    again = " ".join(["peloton host maintenance status", *hosts, "--watch"])
+    patience = Patience(client, pace, "maintenance of hosts", again)
+    seen: set[str] = set()
+    with display_on(console) as display:
+        while True:
+            answer = patience.ask(display, lambda: client.maintenance.Query(pb.QueryRequest(hostnames=hosts)))
+            if answer.hosts:
+                display.show(answer)
+            elif not seen:
+                display.say(NOBODY)
+            left = {host.hostname for host in answer.hosts}
+            for name in sorted(seen - left):
+                display.say(f"{name} is UP")
+            seen = left
+            if all(has_settled(host) for host in answer.hosts):
+                break
+            pace.sleep(pace.interval_s)
+
+
+def has_settled(host: pb.HostMaintenance) -> bool:
+    return state_name(host.state) == state_name(host.goal_state) == "DOWN"
+
+
+@contextmanager
+def display_on(console: Console) -> Iterator[DrainDisplay]:
+    if not console.is_terminal:
+        yield LineDisplay(console)
+        return
+    from rich.live import Live
+
+    with Live(console=console, auto_refresh=False) as live:
+        yield LiveDisplay(live, console)
+
+
+class LineDisplay:
+    """A line for each host whenever something about it changed."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.shown: dict[str, list[str]] = {}
+
+    def show(self, answer: pb.QueryResponse) -> None:
+        for host in answer.hosts:
+            name, state, goal, pods, leaving, waiting = row(host)
+            words = [f"{name} {state}"]
+            words += [f"on its way {goal}"] if goal == "UP" else []
+            words += [f"{pods} pods, {leaving} leaving"] if pods else []
+            words += [f"waits for {waiting}"] if waiting else []
+            lines = ["  ".join(words), *blocker_lines(host)]
+            if self.shown.get(name) != lines:
+                self.shown[name] = lines
+                for line in lines:
+                    self.say(line)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveDisplay:
+    """The table, redrawn in place."""
+
+    def __init__(self, live: Live, console: Console) -> None:
+        self.live, self.console = live, console
+
+    def show(self, answer: pb.QueryResponse) -> None:
+        self.live.update(picture(answer), refresh=True)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def picture(answer: pb.QueryResponse) -> Group:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in HEADER:
+        table.add_column(title, overflow="fold")
+    for host in answer.hosts:
+        table.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "")) for cell in row(host)))
+    lines = [Text(line, style="yellow") for host in answer.hosts for line in blocker_lines(host)]
+    return Group(table, *lines, Text(summary(answer), style="dim"))

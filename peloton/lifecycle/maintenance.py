@@ -1,0 +1,165 @@
+"""Maintenance of hosts: the next step, whose turn it is, who leaves a host how, and what an operator may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from peloton.model.host import HostState
+from peloton.model.ids import JobId
+from peloton.model.job import JobType
+from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
+
+_NS = 1_000_000_000
+BLOCKERS_MAX = 20
+"""Jobs that the progress of a host names."""
+NOT_DOWN = "Host is not DOWN"
+"""What clients of v0 know."""
+
+
+class Step(StrEnum):
+    CORDON = "CORDON"  # wait for its turn; from then on it takes no pods
+    DRAIN = "DRAIN"
+    TAKE_DOWN = "TAKE_DOWN"
+    STAY = "STAY"  # until an operator completes it
+    BRING_UP = "BRING_UP"
+    NONE = "NONE"
+
+
+UP, DRAINING, DRAINED, DOWN = HostState.UP, HostState.DRAINING, HostState.DRAINED, HostState.DOWN
+
+NEXT_STEP: dict[tuple[HostState, HostState], Step] = {
+    (DOWN, UP): Step.CORDON,
+    (DOWN, DRAINING): Step.DRAIN,
+    (DOWN, DRAINED): Step.TAKE_DOWN,
+    (DOWN, DOWN): Step.STAY,
+    (UP, DOWN): Step.BRING_UP,
+    (UP, DRAINED): Step.BRING_UP,
+    (UP, DRAINING): Step.BRING_UP,
+    (UP, UP): Step.NONE,
+}
+"""(goal, state) -> what to do next."""
+
+
+def next_step(host: HostMaintenance) -> Step:
+    return NEXT_STEP[host.goal, host.state]
+
+
+# -- whose turn it is ------------------------------------------------------------------------------------------------
+
+
+def away_max(host_count: int, share: float) -> int:
+    """Hosts that may be away at a time: a share of all of them, at least one."""
+    return max(1, int(host_count * share))
+
+
+def turns(hosts: Iterable[HostMaintenance], default_max: int) -> list[HostMaintenance]:
+    """Hosts that begin now: in the order of the requests; one whose bound is reached holds back those behind it."""
+    ordered = sorted(hosts, key=lambda host: host.seq)
+    away_count = sum(host.is_away for host in ordered)
+    chosen: list[HostMaintenance] = []
+    for host in ordered:
+        if not host.waits_for_turn:
+            continue
+        if away_count >= (host.at_most or default_max):
+            break
+        chosen.append(host)
+        away_count += 1
+    return chosen
+
+
+def turn_text(host: HostMaintenance, hosts: Iterable[HostMaintenance], default_max: int) -> str:
+    """What a host that waits for its turn waits for."""
+    others = list(hosts)
+    ahead = sum(other.waits_for_turn and other.seq < host.seq for other in others)
+    away_count = sum(other.is_away for other in others)
+    bound = f"{away_count} of at most {host.at_most or default_max} hosts are draining or down"
+    return f"its turn: {bound}" + (f", {ahead} wait before it" if ahead else "")
+
+
+# -- who leaves ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPlan:
+    """What to ask for the pods of a host that have not been told to leave. Jobs by id, instances rising."""
+
+    evict: tuple[JobId, ...] = ()  # batch jobs: back to their queue, gangs whole
+    disrupt: dict[JobId, tuple[int, ...]] = field(default_factory=dict)  # services: as their SLA grants
+    pod_count: int = 0
+    leaving_count: int = 0
+
+
+def plan_drain(residents: Sequence[Resident]) -> DrainPlan:
+    batch: set[JobId] = set()
+    services: dict[JobId, list[int]] = {}
+    for pod in residents:
+        if pod.is_leaving:
+            continue
+        if pod.job_type is JobType.BATCH:
+            batch.add(pod.job_id)
+        else:
+            services.setdefault(pod.job_id, []).append(pod.instance_id)
+    return DrainPlan(
+        evict=tuple(sorted(batch)),
+        disrupt={job: tuple(sorted(instances)) for job, instances in sorted(services.items())},
+        pod_count=len(residents),
+        leaving_count=sum(pod.is_leaving for pod in residents),
+    )
+
+
+def drain_progress(plan: DrainPlan, blockers: Sequence[Blocker]) -> DrainProgress:
+    """After the plan was carried out: ``blockers`` are the pods that may not leave yet."""
+    refused = sum(blocker.pod_count for blocker in blockers)
+    leaving = plan.pod_count - refused
+    waits = [] if plan.pod_count else ["launches under way to end"]
+    if leaving:
+        waits.append(f"the end of {_pods(leaving)}")
+    if blockers:
+        jobs = "1 job" if len(blockers) == 1 else f"{len(blockers)} jobs"
+        waits.append(f"the SLA of {jobs} to let {_pods(refused)} go")
+    return DrainProgress(plan.pod_count, leaving, tuple(blockers[:BLOCKERS_MAX]), " and ".join(waits))
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def details(host: HostMaintenance) -> str:
+    """For people: where the host is, and what it waits for."""
+    progress = host.progress
+    lines = [f"{host.state}, on its way {'down' if host.goal is DOWN else 'up'}"]
+    if host.state is DRAINING and progress.pod_count:
+        lines.append(f"{progress.pod_count} pods on the host, {progress.leaving_count} told to leave")
+    if progress.waiting_for:
+        lines.append(f"waits for {progress.waiting_for}")
+    lines += [f"job {b.job_id}: {_pods(b.pod_count)} may not leave: {b.reason}" for b in progress.blockers]
+    return "\n".join(lines)
+
+
+# -- what an operator may ask ----------------------------------------------------------------------------------------
+
+
+def refusal_of(act: MaintenanceAct, host: HostMaintenance, now_ns: int) -> str:
+    """Why a host that is in maintenance may not do this now; empty when it may."""
+    match act:
+        case MaintenanceAct.COMPLETE:
+            return "" if host.state is DOWN else NOT_DOWN
+        case MaintenanceAct.CANCEL:
+            return f"host {host.hostname} is DOWN: complete its maintenance instead" if host.state is DOWN else ""
+        case MaintenanceAct.FORCE:
+            return _no_force(host, now_ns)
+
+
+def _no_force(host: HostMaintenance, now_ns: int) -> str:
+    if host.goal is UP:
+        return f"host {host.hostname} is {host.state} on its way back up: nothing is left to force"
+    if host.state is UP:
+        return f"host {host.hostname} waits for its turn: its drain has not begun"
+    if host.state is not DRAINING:
+        return f"host {host.hostname} is {host.state}: nothing is left to force"
+    if now_ns < host.deadline_ns:
+        left_s = (host.deadline_ns - now_ns + _NS - 1) // _NS
+        return f"host {host.hostname} may be forced {host.deadline_s} s after its drain began: {left_s} s are left"
+    return ""

@@ -1,0 +1,96 @@
+"""Maintenance of a host: what is wanted, where it is, and what it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname, JobId
+from peloton.model.job import JobType
+
+_NS = 1_000_000_000
+
+
+class MaintenanceAct(StrEnum):
+    """What an operator may ask of a host whose maintenance has begun."""
+
+    COMPLETE = "COMPLETE"  # it is DOWN and may come back
+    CANCEL = "CANCEL"  # it is not DOWN yet and is to stay
+    FORCE = "FORCE"  # its pods leave without grants
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceRequest:
+    hostname: Hostname
+    ip: str
+    at_most: int = 0  # hosts that may be away at a time for this one to begin; 0 = the installation's bound
+    deadline_s: int = 0  # after so long a drain an operator may force it
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Pods of one job that may not leave the host yet."""
+
+    job_id: str
+    pod_count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProgress:
+    """What the last round of a drain found."""
+
+    pod_count: int = 0  # on the host
+    leaving_count: int = 0  # of them told to leave
+    blockers: tuple[Blocker, ...] = ()
+    waiting_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostMaintenance:
+    """The stored maintenance of a host; a host without one is UP and stays so. Times are unix nanoseconds."""
+
+    cluster: str
+    hostname: Hostname
+    state: HostState
+    goal: HostState  # DOWN, or UP again
+    ip: str = ""
+    seq: int = 0  # in the order of the requests
+    at_most: int = 0
+    deadline_s: int = 0
+    is_forced: bool = False
+    reason: str = ""
+    requested_ns: int = 0
+    drained_from_ns: int = 0  # when its drain began; 0 = it waits for its turn
+    changed_ns: int = 0
+    progress: DrainProgress = DrainProgress()
+
+    @property
+    def deadline_ns(self) -> int:
+        """From when on the drain may be forced; 0 while it has not begun."""
+        return self.drained_from_ns + self.deadline_s * _NS if self.drained_from_ns else 0
+
+    @property
+    def waits_for_turn(self) -> bool:
+        return self.state is HostState.UP and self.goal is HostState.DOWN
+
+    @property
+    def is_away(self) -> bool:
+        """Takes no pods, and counts against the bound."""
+        return self.state is not HostState.UP
+
+    @property
+    def is_over(self) -> bool:
+        return self.state is HostState.UP and self.goal is HostState.UP
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A pod that storage believes on a host."""
+
+    job_id: JobId
+    instance_id: int
+    job_type: JobType
+    is_leaving: bool  # it is to end, or to run anew

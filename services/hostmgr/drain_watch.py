@@ -1,0 +1,75 @@
+"""What the drains of hosts wait for, and who is told when it may have come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from peloton.model.ids import Hostname, JobId
+from peloton.ports import HostLifecycles, Lifecycles
+
+REFUSAL_S = 5.0
+"""A refusal holds so long, unless its job changes before."""
+
+
+class DrainWatch:
+    """Implements ``ports.Lifecycles``: passes on which jobs changed, and wakes the drains that wait for them.
+
+    A job that changed may let one pod go: of all hosts that were refused, the first is woken; what it gets or not
+    changes the job again, or is remembered for the others. So a drain of many hosts asks an SLA as often as it changes,
+    not as often as there are hosts.
+    """
+
+    def __init__(self, jobs: Lifecycles, hosts: HostLifecycles, clock: Callable[[], float] = time.monotonic) -> None:
+        self._jobs = jobs
+        self._hosts = hosts
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._leaving: dict[Hostname, frozenset[JobId]] = {}  # host -> jobs whose pods are on their way out
+        self._refused: dict[Hostname, frozenset[JobId]] = {}  # host -> jobs whose pods may not leave yet
+        self._asking: set[JobId] = set()
+        self._refusals: dict[JobId, tuple[float, str]] = {}  # until when it holds, reason
+
+    def watch(self, hostname: Hostname, leaving: Collection[JobId] = (), refused: Collection[JobId] = ()) -> None:
+        """What the drain of a host waits for from now on; nothing: it is over."""
+        with self._lock:
+            for known, jobs in ((self._leaving, leaving), (self._refused, refused)):
+                known.pop(hostname, None)
+                if jobs:
+                    known[hostname] = frozenset(jobs)
+
+    def refusal(self, job_id: JobId) -> str:
+        """Why the SLA refused last, if it would again; else empty, and the caller asks now and notes the answer."""
+        with self._lock:
+            until_s, reason = self._refusals.get(job_id, (0.0, ""))
+            if reason and self._clock() < until_s:
+                return reason
+            self._asking.add(job_id)
+            return ""
+
+    def note_refusal(self, job_id: JobId, reason: str) -> None:
+        """The answer to a question, unless the job changed since it was asked."""
+        with self._lock:
+            if job_id in self._asking:
+                self._asking.discard(job_id)
+                self._refusals[job_id] = (self._clock() + REFUSAL_S, reason)
+
+    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+        changed = set(job_ids)
+        self._jobs.jobs_changed(changed)
+        if concerned := self._concerned(changed):
+            self._hosts.hosts_changed(concerned)
+
+    def _concerned(self, changed: set[JobId]) -> list[Hostname]:
+        with self._lock:
+            self._asking -= changed
+            for job_id in changed & self._refusals.keys():
+                del self._refusals[job_id]
+            hosts = {hostname for hostname, jobs in self._leaving.items() if not jobs.isdisjoint(changed)}
+            left = set(changed)
+            for hostname in sorted(self._refused):
+                if not left.isdisjoint(self._refused[hostname]):
+                    hosts.add(hostname)
+                    left -= self._refused[hostname]
+            return sorted(hosts)

@@ -1,0 +1,162 @@
+"""The public services about hosts: HostService of v0 and v1alpha, and our MaintenanceService."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from peloton.api.convert_time import rfc3339
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
+from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from peloton.api.v0.maintenance import maintenance_pb2_grpc
+from peloton.api.v0.peloton_pb2 import Label
+from peloton.errors import InvalidArgument, PelotonError
+from peloton.model.host import Host, HostState
+from peloton.model.ids import Hostname
+from peloton.model.maintenance import HostMaintenance, MaintenanceAct, MaintenanceRequest
+from services.grpc_errors import answering
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.maintenance import HostMaintainer
+
+HOSTS_PER_CALL_MAX = 1_000
+REASON_MAX = 500
+NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in HostState}
+
+
+class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
+    """v0 HostService. Host pools answer UNIMPLEMENTED, as the generated base class does."""
+
+    def __init__(self, pool: HostPool, maintainer: HostMaintainer, deadline_s: int) -> None:
+        self._pool = pool
+        self._maintainer = maintainer
+        self._deadline_s = deadline_s
+
+    @answering
+    def QueryHosts(
+        self, request: host_svc_pb2.QueryHostsRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.QueryHostsResponse:
+        wanted = set(request.host_states)
+        infos = [_host_info(host) for host in self._pool.hosts()]
+        return host_svc_pb2.QueryHostsResponse(host_infos=[i for i in infos if not wanted or i.state in wanted])
+
+    @answering
+    def StartMaintenance(
+        self, request: host_svc_pb2.StartMaintenanceRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.StartMaintenanceResponse:
+        def start(hostname: str) -> None:
+            self._maintainer.request([MaintenanceRequest(Hostname(hostname), "", deadline_s=self._deadline_s)])
+
+        _each(request, start)
+        return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname)
+
+    @answering
+    def CompleteMaintenance(
+        self, request: host_svc_pb2.CompleteMaintenanceRequest, context: grpc.ServicerContext
+    ) -> host_svc_pb2.CompleteMaintenanceResponse:
+        _each(request, lambda hostname: self._maintainer.steer([hostname], MaintenanceAct.COMPLETE))
+        return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
+
+
+def _each(request: Any, act: Callable[[str], object]) -> None:
+    """The host of the call; or each of the deprecated list, going on after errors and telling all of them."""
+    if request.hostname:
+        act(request.hostname)
+        return
+    hostnames = _checked(request.hostnames)
+    errors: list[str] = []
+    for hostname in hostnames:
+        try:
+            act(hostname)
+        except PelotonError as error:
+            errors.append(f"{hostname}: {error.message}")
+    if errors:
+        raise PelotonError("; ".join(errors))
+
+
+def _host_info(host: Host) -> host_pb2.HostInfo:
+    labels = [Label(key=key, value=value) for key, value in host.labels]
+    return host_pb2.HostInfo(
+        hostname=host.hostname,
+        ip=host.ip,
+        state=NUMBERS[host.state],
+        goal_state=NUMBERS[host.goal],
+        labels=labels,
+    )
+
+
+class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
+    def __init__(self, maintainer: HostMaintainer, deadline_s: int) -> None:
+        self._maintainer = maintainer
+        self._deadline_s = deadline_s
+
+    @answering
+    def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.StartResponse:
+        if len(request.reason) > REASON_MAX:
+            raise InvalidArgument(f"the reason has {len(request.reason)} characters, the limit is {REASON_MAX}")
+        deadline_s = request.deadline_seconds if request.HasField("deadline_seconds") else self._deadline_s
+        asked = [
+            MaintenanceRequest(Hostname(name), "", request.at_most, deadline_s, request.reason)
+            for name in _checked(request.hostnames)
+        ]
+        return pb.StartResponse(hosts=_wire(self._maintainer.request(asked)))
+
+    @answering
+    def Complete(self, request: pb.CompleteRequest, context: grpc.ServicerContext) -> pb.CompleteResponse:
+        hosts = self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.COMPLETE)
+        return pb.CompleteResponse(hosts=_wire(hosts))
+
+    @answering
+    def Cancel(self, request: pb.CancelRequest, context: grpc.ServicerContext) -> pb.CancelResponse:
+        return pb.CancelResponse(
+            hosts=_wire(self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.CANCEL))
+        )
+
+    @answering
+    def Force(self, request: pb.ForceRequest, context: grpc.ServicerContext) -> pb.ForceResponse:
+        return pb.ForceResponse(hosts=_wire(self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.FORCE)))
+
+    @answering
+    def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> pb.QueryResponse:
+        wanted = set(request.hostnames)
+        hosts = [host for host in self._maintainer.hosts() if not wanted or host.hostname in wanted]
+        away_max, host_count = self._maintainer.away_max(), self._maintainer.host_count()
+        return pb.QueryResponse(hosts=_wire(hosts), away_max=away_max, host_count=host_count)
+
+
+def _checked(hostnames: Sequence[str]) -> list[str]:
+    """Each once, in the order of the call."""
+    if not hostnames or not all(hostnames):
+        raise InvalidArgument("no host is named" if not hostnames else "a host without a name")
+    if len(hostnames) > HOSTS_PER_CALL_MAX:
+        raise InvalidArgument(f"{len(hostnames)} hosts in one call, the limit is {HOSTS_PER_CALL_MAX}")
+    return list(dict.fromkeys(hostnames))
+
+
+def _wire(hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:
+    return [
+        pb.HostMaintenance(
+            hostname=host.hostname,
+            state=NUMBERS[host.state],
+            goal_state=NUMBERS[host.goal],
+            ip=host.ip,
+            at_most=host.at_most,
+            deadline_seconds=host.deadline_s,
+            forced=host.is_forced,
+            reason=host.reason,
+            requested_time=rfc3339(host.requested_ns),
+            drain_time=rfc3339(host.drained_from_ns),
+            changed_time=rfc3339(host.changed_ns),
+            deadline=rfc3339(host.deadline_ns),
+            pod_count=host.progress.pod_count,
+            leaving_count=host.progress.leaving_count,
+            blockers=[
+                pb.Blocker(job_id=b.job_id, pod_count=b.pod_count, reason=b.reason) for b in host.progress.blockers
+            ],
+            waiting_for=host.progress.waiting_for,
+            cluster=host.cluster,
+        )
+        for host in hosts
+    ]

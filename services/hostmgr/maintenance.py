@@ -1,0 +1,280 @@
+"""Maintenance of hosts, on the side that leads the cluster: the rows say what is wanted and how far it is, this keeps
+leases and launches off hosts that go, asks pods to leave, and talks to Mesos. Workflows say when to do what."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from peloton.errors import Aborted, Unavailable
+from peloton.lifecycle.maintenance import Step, away_max, drain_progress, next_step, plan_drain, turn_text
+from peloton.lifecycle.sla import Grant
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname, JobId
+from peloton.model.maintenance import (
+    Blocker,
+    DrainProgress,
+    HostMaintenance,
+    MaintenanceAct,
+    MaintenanceRequest,
+    Resident,
+)
+from peloton.model.pod import TerminationReason
+from peloton.ports import HostLifecycles, Lifecycles
+from services.hostmgr.drain_watch import DrainWatch
+from services.hostmgr.manager import HostManagerCore
+from services.hostmgr.mesos.driver import Disconnected
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.schedule import MaintenanceSchedule
+from services.hostmgr.residents import Residents
+from services.storage.gateway import Gateway
+
+log = logging.getLogger(__name__)
+
+CHORES_PERIOD_S = 10.0
+REFUSE_INVERSE_S = 60
+"""Mesos asks again after this."""
+NOT_AN_AGENT = "host is not a Peloton agent"
+
+
+class Disrupts(Protocol):
+    """The part of storage that asks the SLA of services."""
+
+    def disrupt(
+        self,
+        job_id: JobId,
+        instance_ids: Iterable[int],
+        *,
+        reason: TerminationReason,
+        message: str,
+        checks_sla: bool,
+        now_ns: int,
+    ) -> Grant: ...
+
+
+class HostMaintainer:
+    """Implements ``ports.HostKeeper`` in process, and what operators ask."""
+
+    def __init__(
+        self,
+        core: HostManagerCore,
+        gateway: Gateway,
+        disrupts: Disrupts,
+        jobs: Lifecycles,
+        hosts: HostLifecycles,
+        watch: DrainWatch,
+        *,
+        cluster: str,
+        share: float,
+    ) -> None:
+        self._core, self._pool = core, core.pool
+        self._gateway, self._disrupts = gateway, disrupts
+        self._jobs, self._hosts, self._watch = jobs, hosts, watch
+        self._cluster, self._share = cluster, share
+        self._residents = Residents(gateway.residents)
+        self._schedule = MaintenanceSchedule(lambda: core.driver.master)
+        self._refreshing = threading.Lock()
+        self._wanted = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run_chores, name="host maintenance", daemon=True)
+        self._refresh()  # before anything is leased
+
+    def start(self) -> None:
+        """Once the core has started. Wakes every maintenance: wake-ups may have died with a predecessor."""
+        self._thread.start()
+        self._tell(self._gateway.maintained_hosts(self._cluster))
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wanted.set()
+        self._thread.join()
+
+    # What operators ask.
+
+    def request(self, requests: Sequence[MaintenanceRequest]) -> list[HostMaintenance]:
+        """All of the hosts, or none; their ip is filled in here. Raises Aborted, Unavailable while no host is known."""
+        known = {host.hostname for host in self._gateway.maintained_hosts(self._cluster)}
+        placed: dict[Hostname, MaintenanceRequest] = {}
+        for request in requests:
+            agent = self._pool.agent(request.hostname)
+            if agent is None and request.hostname not in known:
+                if not self.host_count():
+                    raise Unavailable("the hosts of the cluster are not known yet")
+                raise Aborted(NOT_AN_AGENT if len(requests) == 1 else f"{request.hostname}: {NOT_AN_AGENT}")
+            placed[request.hostname] = replace(request, ip=agent.ip if agent else "")
+        hosts = self._gateway.request_maintenance(self._cluster, list(placed.values()), self.away_max(), time.time_ns())
+        self._changed(hosts)
+        everybody = self._gateway.maintained_hosts(self._cluster)
+        return [self._told(host, everybody) for host in hosts]
+
+    def steer(self, hostnames: Sequence[str], act: MaintenanceAct) -> list[HostMaintenance]:
+        """All of the hosts, or none. Raises NotFound, Aborted."""
+        asked = list(dict.fromkeys(hostnames))
+        changed = self._gateway.steer_maintenance(self._cluster, asked, act, self.away_max(), time.time_ns())
+        self._changed(changed)
+        return [host for host in changed if host.hostname in asked]
+
+    def hosts(self) -> list[HostMaintenance]:
+        """Those in maintenance, in the order of the requests."""
+        hosts = self._gateway.maintained_hosts(self._cluster)
+        return [self._told(host, hosts) for host in hosts]
+
+    def away_max(self) -> int:
+        return away_max(self.host_count(), self._share)
+
+    def host_count(self) -> int:
+        return self._pool.host_count()
+
+    # Steps of the workflow: each does nothing unless it is the next one.
+
+    def cordon(self, hostname: str) -> None:
+        """When it is the host's turn, nothing is launched on it any more."""
+        if self._next(hostname, Step.CORDON):
+            self._changed(self._gateway.admit_maintenance(self._cluster, self.away_max(), time.time_ns()))
+
+    def drain(self, hostname: str) -> None:
+        """One round: ask who has not been told to leave; the host is DRAINED once nothing is left."""
+        if not (host := self._next(hostname, Step.DRAIN)):
+            return
+        residents = self._residents.of(host.hostname)
+        if not residents and self._is_empty(host.hostname):
+            now_ns = time.time_ns()
+            if self._gateway.move_host(self._cluster, hostname, HostState.DRAINING, HostState.DRAINED, now_ns):
+                log.info("host %s is drained", hostname)
+            self._watch.watch(host.hostname)
+            self._refresh()
+            return
+        progress = self._ask_to_leave(host, residents)
+        if progress != host.progress:
+            self._gateway.note_drain(self._cluster, hostname, progress)
+
+    def take_down(self, hostname: str) -> None:
+        if host := self._next(hostname, Step.TAKE_DOWN):
+            self._mesos(lambda: self._schedule.take_down(_machine(host)))
+            self._gateway.move_host(self._cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
+            log.info("host %s is down for maintenance", hostname)
+            self._refresh()
+
+    def bring_up(self, hostname: str) -> None:
+        if host := self._next(hostname, Step.BRING_UP):
+            self._mesos(lambda: self._schedule.bring_up(_machine(host)))
+            begun = self._gateway.end_maintenance(self._cluster, hostname, self.away_max(), time.time_ns())
+            log.info("maintenance of host %s is over", hostname)
+            self._watch.watch(host.hostname)
+            self._changed(begun)
+
+    def _next(self, hostname: str, step: Step) -> HostMaintenance | None:
+        """The host, when this is its next step."""
+        host = self._gateway.maintained_host(self._cluster, hostname)
+        return host if host is not None and next_step(host) is step else None
+
+    def _told(self, host: HostMaintenance, hosts: Collection[HostMaintenance]) -> HostMaintenance:
+        if not host.waits_for_turn:
+            return host
+        return replace(host, progress=DrainProgress(waiting_for=turn_text(host, hosts, self.away_max())))
+
+    # Draining.
+
+    def _is_empty(self, hostname: Hostname) -> bool:
+        """Launches that had claimed the host have ended, and only then storage was asked what they left there."""
+        return self._pool.is_closed(hostname) and not self._residents.now_of(hostname)
+
+    def _ask_to_leave(self, host: HostMaintenance, residents: Sequence[Resident]) -> DrainProgress:
+        plan, now_ns = plan_drain(residents), time.time_ns()
+        told: dict[JobId, Collection[int]] = {}
+        blockers: list[Blocker] = []
+        for job_id in plan.evict:
+            told[job_id] = self._gateway.evict_from_host(job_id, host.hostname, now_ns)
+        for job_id, instances in plan.disrupt.items():
+            grant = self._ask_sla(host, job_id, instances, now_ns)
+            told[job_id] = frozenset(grant.granted)
+            if grant.refused:
+                blockers.append(Blocker(job_id, len(grant.refused), grant.reason))
+        for job_id, leaving in told.items():
+            self._residents.note_leaving(host.hostname, job_id, leaving)
+        goes = {job_id for job_id, leaving in told.items() if leaving}
+        is_leaving = {pod.job_id for pod in residents if pod.is_leaving}
+        self._watch.watch(host.hostname, goes | is_leaving, [JobId(blocker.job_id) for blocker in blockers])
+        self._jobs.jobs_changed(goes)
+        return drain_progress(plan, blockers)
+
+    def _ask_sla(self, host: HostMaintenance, job_id: JobId, instances: tuple[int, ...], now_ns: int) -> Grant:
+        """A refusal is remembered until the job changes."""
+        if not host.is_forced and (reason := self._watch.refusal(job_id)):
+            return Grant((), instances, reason)
+        grant = self._disrupts.disrupt(
+            job_id,
+            instances,
+            reason=TerminationReason.KILLED_HOST_MAINTENANCE,
+            message=f"maintenance of host {host.hostname}",
+            checks_sla=not host.is_forced,
+            now_ns=now_ns,
+        )
+        if grant.refused and not grant.granted:
+            self._watch.note_refusal(job_id, grant.reason)
+        return grant
+
+    # What follows a change of the rows.
+
+    def _changed(self, hosts: Sequence[HostMaintenance]) -> None:
+        self._refresh()
+        self._wanted.set()
+        self._tell(hosts)
+
+    def _refresh(self) -> None:
+        """What is away is read and taken over in one order, so that an older look never replaces a newer one."""
+        with self._refreshing:
+            self._pool.set_maintained(self._gateway.maintained_hosts(self._cluster))
+
+    def _tell(self, hosts: Iterable[HostMaintenance]) -> None:
+        self._hosts.hosts_changed([host.hostname for host in hosts])
+
+    # Mesos: its schedule follows the rows, its questions are answered.
+
+    def _mesos(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except OSError as error:
+            raise Unavailable(f"Mesos did not take it: {error}") from error
+
+    def _run_chores(self) -> None:
+        while not self._stopping:
+            self._wanted.wait(CHORES_PERIOD_S)
+            self._wanted.clear()
+            for chore in (self._announce, self._answer_inverse_offers):
+                try:
+                    chore()
+                except Exception as error:
+                    if not self._stopping:
+                        log.warning("a chore of maintenance failed, tried again soon: %s", error)
+
+    def _announce(self) -> None:
+        going = [h for h in self._gateway.maintained_hosts(self._cluster) if h.is_away and h.goal is HostState.DOWN]
+        if going and self._core.driver.connected:
+            self._schedule.announce([_machine(host) for host in going])
+
+    def _answer_inverse_offers(self) -> None:
+        """We leave hosts that are to go by our own rows; of others that Mesos announces operators decide."""
+        offers = self._pool.inverse_offers
+        asked = [offers.popleft() for _ in range(len(offers))]
+        if not asked:
+            return
+        going = {host.hostname for host in self._gateway.maintained_hosts(self._cluster) if host.is_away}
+        ours = self._pool.agent_ids(going)
+        for verb in ("ACCEPT", "DECLINE"):
+            ids = [o["id"] for o in asked if (o["agent_id"]["value"] in ours) == (verb == "ACCEPT")]
+            if ids:
+                body = {"inverse_offer_ids": ids, "filters": {"refuse_seconds": REFUSE_INVERSE_S}}
+                name = f"{verb}_INVERSE_OFFERS"
+                try:
+                    self._core.driver.send_all([{"type": name, name.lower(): body}])
+                except (Disconnected, OSError) as error:
+                    log.info("%d inverse offers not answered: %s; Mesos asks again", len(ids), error)
+
+
+def _machine(host: HostMaintenance) -> Json:
+    return {"hostname": host.hostname, "ip": host.ip}

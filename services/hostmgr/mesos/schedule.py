@@ -1,0 +1,81 @@
+"""Mesos's schedule of maintenance: machines that will go, machines that are down. Others than ours stay in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from services.hostmgr.mesos import operator
+from services.hostmgr.mesos.resources import Json
+
+
+class MaintenanceSchedule:
+    """All methods raise OSError, look at what Mesos knows before they change it, and so may be repeated.
+
+    An update replaces the whole schedule and rescinds every offer of the cluster: many machines are announced at once,
+    and nothing is sent that changes nothing.
+    """
+
+    def __init__(self, master: Callable[[], str | None]) -> None:
+        self._find_master = master
+        self._lock = threading.Lock()
+
+    def announce(self, machines: Sequence[Json]) -> None:
+        """These will go, from now on."""
+        with self._lock:
+            self._announce(machines)
+
+    def take_down(self, machine: Json) -> None:
+        """The agent is removed and told to end; what still runs there is lost."""
+        with self._lock:
+            if _key(machine) not in self._down():
+                self._announce([machine])
+                self._call({"type": "START_MAINTENANCE", "start_maintenance": {"machines": [machine]}})
+
+    def bring_up(self, machine: Json) -> None:
+        """The machine leaves the schedule, whether it was down already or not."""
+        with self._lock:
+            if _key(machine) in self._down():
+                self._call({"type": "STOP_MAINTENANCE", "stop_maintenance": {"machines": [machine]}})
+                return
+            windows = self._windows()
+            rest = [_without(window, machine) for window in windows]
+            if rest != windows:
+                self._update([window for window in rest if window["machine_ids"]])
+
+    def _announce(self, machines: Iterable[Json]) -> None:
+        windows = self._windows()
+        known = {_key(id_) for window in windows for id_ in window["machine_ids"]}
+        missing = [machine for machine in machines if _key(machine) not in known]
+        if missing:
+            window = {"machine_ids": missing, "unavailability": {"start": {"nanoseconds": time.time_ns()}}}
+            self._update([*windows, window])
+
+    def _windows(self) -> list[Json]:
+        answer = self._call({"type": "GET_MAINTENANCE_SCHEDULE"})["get_maintenance_schedule"]
+        windows: list[Json] = answer.get("schedule", {}).get("windows", [])
+        return windows
+
+    def _update(self, windows: list[Json]) -> None:
+        update = {"schedule": {"windows": windows}}
+        self._call({"type": "UPDATE_MAINTENANCE_SCHEDULE", "update_maintenance_schedule": update})
+
+    def _down(self) -> set[tuple[str, str]]:
+        answer = self._call({"type": "GET_MAINTENANCE_STATUS"})["get_maintenance_status"]
+        return {_key(id_) for id_ in answer.get("status", {}).get("down_machines", ())}
+
+    def _call(self, body: Json) -> Json:
+        master = self._find_master()
+        if not master:
+            raise OSError("the leading Mesos master is not known")
+        return operator.call(master, body)
+
+
+def _key(machine: Json) -> tuple[str, str]:
+    """Mesos compares names of hosts without case."""
+    return machine.get("hostname", "").lower(), machine.get("ip", "")
+
+
+def _without(window: Json, machine: Json) -> Json:
+    return {**window, "machine_ids": [id_ for id_ in window["machine_ids"] if _key(id_) != _key(machine)]}

@@ -1,0 +1,320 @@
+"""Maintenance on a Mesos cluster: hosts leave the cluster and come back; none that has gone gets a pod."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from peloton.errors import Aborted, Unavailable
+from peloton.model.host import HostState, LaunchResult
+from peloton.model.ids import Hostname, JobId
+from peloton.model.job import JobType
+from peloton.model.maintenance import Blocker, MaintenanceAct, MaintenanceRequest
+from peloton.model.pod import PodState
+from services.hostmgr.drain_watch import DrainWatch
+from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.mesos import operator
+from services.storage.gateway import Gateway
+from tests.conformance.hostmgr.conftest import Make
+from tests.conformance.hostmgr.world import LONG, World, wait
+from tests.conformance.storage import builders
+
+DRAINING, DRAINED, DOWN = HostState.DRAINING, HostState.DRAINED, HostState.DOWN
+
+
+class HostWakes:
+    def __init__(self) -> None:
+        self.hosts: list[Hostname] = []
+
+    def hosts_changed(self, hostnames: Iterable[Hostname]) -> None:
+        self.hosts += hostnames
+
+
+class Keeper:
+    """The maintainer of a world's leader, and its workflow by hand."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.woken = world, HostWakes()
+        wait(lambda: world.core.pool.agent("h2"), "agents")
+        watch = DrainWatch(world.wakes, self.woken)
+        world.core._lifecycles = watch  # as the composition root does before the core starts
+        self.maintainer = HostMaintainer(
+            world.core, world.gateway, world.gateway, world.wakes, self.woken, watch, cluster="local", share=0.4
+        )
+        self.maintainer.start()
+
+    def start(self, *names: str) -> None:
+        self.maintainer.request([MaintenanceRequest(Hostname(name), "") for name in names])
+
+    def state(self, name: str) -> HostState:
+        host = self.world.gateway.maintained_host("local", name)
+        return host.state if host else HostState.UP
+
+    def drain(self, name: str) -> HostState:
+        self.maintainer.drain(name)
+        return self.state(name)
+
+    def take_down(self, name: str) -> None:
+        wait(lambda: self.drain(name) is DRAINED, f"{name} drained")
+        self.maintainer.take_down(name)
+        assert self.state(name) is DOWN
+
+    def bring_up(self, name: str, act: MaintenanceAct = MaintenanceAct.COMPLETE) -> None:
+        self.maintainer.steer([name], act)
+        self.maintainer.bring_up(name)
+        assert self.state(name) is HostState.UP
+
+    def mesos(self, type_: str, **body: Any) -> Any:
+        host, port = self.world.link.target
+        call = {"type": type_, **({type_.lower(): body} if body else {})}
+        return operator.call(f"{host}:{port}", call).get(type_.lower(), {})
+
+    def schedule(self) -> list[list[str]]:
+        windows = self.mesos("GET_MAINTENANCE_SCHEDULE").get("schedule", {}).get("windows", [])
+        return [[machine["hostname"] for machine in window["machine_ids"]] for window in windows]
+
+    def answers(self) -> dict[str, list[str]]:
+        """What we have said of machines that will go."""
+        machines = self.mesos("GET_MAINTENANCE_STATUS").get("status", {}).get("draining_machines", [])
+        return {m["id"]["hostname"]: [s["status"] for s in m.get("statuses", [])] for m in machines}
+
+    def agents(self) -> list[str]:
+        found = self.mesos("GET_AGENTS")["agents"]
+        return sorted(a["agent_info"]["hostname"] for a in found if a.get("active", True))
+
+    def close(self) -> None:
+        self.maintainer.stop()
+
+
+@contextmanager
+def keeping(world: World) -> Any:
+    keeper = Keeper(world)
+    yield keeper
+    keeper.close()
+
+
+def test_a_host_goes_and_comes_back(world: World) -> None:
+    """Drained of its pods it leaves the cluster; completed, it takes pods again; every step may be repeated."""
+    with keeping(world) as keeper:
+        job = world.running(7)
+        host = world.pod(job).host
+        here = [p.instance_id for p in world.pods(job) if p.host == host]
+        keeper.start(host)
+        assert keeper.drain(host) is DRAINING
+        assert {p.instance_id for p in world.pods(job) if p.state is PodState.PREEMPTING} == set(here)
+        assert world.wakes.jobs[-1] == job
+        wait(lambda: keeper.schedule() == [[host]], "an announcement")
+        world.core.kill_running(job)
+        keeper.take_down(host)
+        keeper.maintainer.take_down(host)
+        keeper.maintainer.drain(host)
+
+        wait(lambda: host not in keeper.agents() and not world.core.pool.agent(host), "an agent less")
+        assert [h.state for h in world.core.pool.hosts() if h.hostname == host] == [DOWN]
+        world.settle(job)
+        world.admit(job)
+        assert host not in [p.hostname for p in world.place(job).placements]
+        keeper.bring_up(host)
+        keeper.maintainer.bring_up(host)
+
+        wait(lambda: host in keeper.agents(), "the agent back")
+        assert keeper.schedule() == []
+        wait(lambda: world.core.pool.agent(host), "known to us")
+
+
+def test_cancelled_it_stays(world: World) -> None:
+    """It leaves the schedule, and takes pods again."""
+    with keeping(world) as keeper:
+        keeper.start("h1")
+        wait(lambda: keeper.schedule() == [["h1"]], "an announcement")
+        wait(lambda: keeper.drain("h1") is DRAINED, "drained")
+
+        keeper.bring_up("h1", MaintenanceAct.CANCEL)
+
+        assert keeper.schedule() == []
+        assert keeper.agents() == ["h0", "h1", "h2"]
+        wait(lambda: world.start(12), "pods on all hosts")
+
+
+def test_machines_of_others_stay_in_the_schedule(world: World) -> None:
+    """What an operator told Mesos is kept, ours is added and taken out again; Mesos hears that we leave ours only."""
+    with keeping(world) as keeper:
+        theirs = {"hostname": "h2", "ip": "127.0.0.1"}
+        window = {"machine_ids": [theirs], "unavailability": {"start": {"nanoseconds": time.time_ns()}}}
+        keeper.mesos("UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": [window]})
+
+        keeper.start("h1")
+
+        wait(lambda: keeper.schedule() == [["h2"], ["h1"]], "an announcement")
+        wait(lambda: keeper.answers() == {"h2": ["DECLINE"], "h1": ["ACCEPT"]}, "answers to inverse offers")
+        keeper.take_down("h1")
+        keeper.bring_up("h1")
+        assert keeper.schedule() == [["h2"]]
+
+
+@pytest.mark.parametrize("lost", ["START_MAINTENANCE", "STOP_MAINTENANCE", "UPDATE_MAINTENANCE_SCHEDULE"])
+@pytest.mark.parametrize("how", ["lose_call", "lose_answer"])
+def test_a_call_or_its_answer_is_lost(lost: str, how: str, world: World) -> None:
+    """The step fails, and is done when it is repeated."""
+    with keeping(world) as keeper:
+        setattr(world.link, how, lost)
+        failures = 0
+
+        def step(act: Callable[[str], None]) -> None:
+            nonlocal failures
+            for _ in range(2):
+                try:
+                    return act("h1")
+                except Unavailable:
+                    failures += 1
+
+        keeper.start("h1")
+        wait(lambda: keeper.drain("h1") is DRAINED, "drained")
+        step(keeper.maintainer.take_down)
+        assert keeper.state("h1") is DOWN
+        keeper.maintainer.steer(["h1"], MaintenanceAct.COMPLETE)
+        step(keeper.maintainer.bring_up)
+
+        assert keeper.state("h1") is HostState.UP
+        assert not getattr(world.link, how)
+        assert failures == 1 or lost == "UPDATE_MAINTENANCE_SCHEDULE"  # which our own thread sends, too
+        wait(lambda: keeper.agents() == ["h0", "h1", "h2"], "the agent back")
+
+
+def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
+    """A launch that had claimed the host before is waited for, and what it launched has to leave; later ones are
+    refused."""
+    with keeping(world) as keeper:
+        job = world.job(3)
+        batch, late = world.place(job), world.job(3)
+        host = batch.placements[0].hostname
+        committed, go_on = threading.Event(), threading.Event()
+        before = world.gateway.mark_launched
+
+        def slow(*args: Any, **more: Any) -> set[int]:
+            committed.set()
+            go_on.wait()
+            return before(*args, **more)
+
+        world.gateway.mark_launched = slow  # type: ignore[method-assign]
+
+        def launch() -> None:
+            with world.core.pool.launching([p.hostname for p in batch.placements]):
+                world.launch(batch)
+
+        launching = threading.Thread(target=launch)
+        launching.start()
+        committed.wait()
+        keeper.start(host)
+        assert [keeper.drain(host) for _ in range(3)] == [DRAINING] * 3
+        assert keeper.maintainer.hosts()[0].progress.waiting_for == "launches under way to end"
+        go_on.set()
+        launching.join()
+        world.gateway.mark_launched = before  # type: ignore[method-assign]
+
+        def drained() -> bool:
+            world.core.kill_running(job)
+            return keeper.drain(host) is DRAINED
+
+        wait(drained, "drained")
+        assert [p.instance_id for p in world.pods(job) if p.host == host and p.state in ("RUNNING", "LAUNCHED")] == []
+        assert host not in [p.hostname for p in world.place(late).placements]
+
+
+def test_a_lease_from_before_is_refused(world: World) -> None:
+    """Pods that were placed on the host before it went are not launched there, and wait for another placement."""
+    with keeping(world) as keeper:
+        job = world.job(1)
+        batch = world.place(job)
+        keeper.start(batch.placements[0].hostname)
+
+        assert world.launch(batch) == LaunchResult(0, refused_count=1)
+        assert world.pod(job).state is PodState.READY
+
+
+def test_a_successor_knows_who_is_away(make: Make) -> None:
+    """A new leader leases no host that is away, from the first moment, and wakes all maintenances."""
+    world = make()
+    with keeping(world) as keeper:
+        keeper.start("h0", "h1")
+    world.core.stop()
+    world.lead()
+    with keeping(world) as keeper:
+        assert keeper.woken.hosts == ["h0", "h1"]
+        assert world.core.pool.capacity()[2] == 2
+        assert {p.hostname for p in world.place(world.job(2)).placements} <= {"h1", "h2"}
+
+
+def test_what_is_refused(world: World) -> None:
+    """A host that Mesos does not know, alone or among others; nothing is stored."""
+    with keeping(world) as keeper:
+        with pytest.raises(Aborted, match=r"^host is not a Peloton agent$"):
+            keeper.start("nowhere")
+        with pytest.raises(Aborted, match=r"^nowhere: host is not a Peloton agent$"):
+            keeper.start("h1", "nowhere")
+
+        gateway: Gateway = world.gateway
+        assert gateway.maintained_hosts("local") == []
+
+
+def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
+    """One at a time, the next once the last serves again elsewhere; meanwhile the host says which job blocks it, and
+    with what numbers. Forced, the rest leaves at once."""
+    with keeping(world) as keeper:
+        job = service(world, 7, maximum_unavailable=1)
+        host = next(h for h in ("h0", "h1", "h2") if len(on_host(world, job, h)) == 4)
+        keeper.start(host)
+
+        assert [keeper.drain(host) for _ in range(3)] == [DRAINING] * 3
+        assert told_to_go(world, job) == on_host(world, job, host)[:1]
+        progress = keeper.maintainer.hosts()[0].progress
+        assert (progress.pod_count, progress.leaving_count) == (4, 1)
+        assert progress.waiting_for == "the end of 1 pod and the SLA of 1 job to let 3 pods go"
+        told = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
+        assert progress.blockers == (told,)
+        assert world.gateway.disruptions(job, 1)[0].granted is False
+
+        come_back(world, job)
+        wait(lambda: keeper.drain(host) is DRAINING and len(told_to_go(world, job)) == 1, "the next one told to go")
+        assert host in keeper.woken.hosts
+
+        keeper.maintainer.steer([host], MaintenanceAct.FORCE)
+        wait(lambda: keeper.drain(host) is DRAINING and len(told_to_go(world, job)) == 3, "the rest told to go")
+        assert keeper.maintainer.hosts()[0].progress.blockers == ()
+        come_back(world, job)
+        wait(lambda: keeper.drain(host) is DRAINED, "drained")
+        assert world.states(job) == {"RUNNING": 7}
+
+
+def told_to_go(world: World, job: JobId) -> list[int]:
+    return [p.instance_id for p in world.pods(job) if p.desired_run_id > p.run_id]
+
+
+def service(world: World, count: int, maximum_unavailable: int) -> JobId:
+    config = builders.a_config(count, type_=JobType.SERVICE, maximumUnavailableInstances=maximum_unavailable)
+    config.defaultConfig.command.value = LONG
+    config.defaultConfig.resource.cpuLimit = 1.0
+    job = builders.create(world.gateway, config)
+    world.gateway.create_pods(job, lambda _: None)
+    world.admit(job)
+    world.launch(world.place(job))
+    world.wait_states(job, {"RUNNING": count})
+    return job
+
+
+def on_host(world: World, job: JobId, host: str) -> list[int]:
+    return [p.instance_id for p in world.pods(job) if p.host == host]
+
+
+def come_back(world: World, job: JobId) -> None:
+    """What the job's workflow does with pods that have to leave: they end, are queued, placed and launched."""
+    count = world.core.kill_running(job)
+    wait(lambda: world.states(job).get("KILLED") == count, "the end of those that leave")
+    world.admit(job)
+    world.launch(world.place(job))
+    wait(lambda: world.states(job) == {"RUNNING": len(world.pods(job))}, "all of them running")

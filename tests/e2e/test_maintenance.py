@@ -1,0 +1,247 @@
+"""Maintenance of hosts from end to end: pods leave, the host goes down and comes back, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from peloton.api.v0.task import task_pb2
+from services.storage.gateway import Gateway
+from tests.e2e.local import Cluster, shell, temporary
+
+pytestmark = pytest.mark.xdist_group("maintenance")
+HOSTS = 10
+PODS = 40
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(temporary(tmp_path_factory.mktemp("maintenance"), simulate=HOSTS)) as running:
+        yield running
+
+
+@pytest.fixture
+def job(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Pods on every host that run until they are killed."""
+    pool = cluster.pool(request.node.name.replace("[", "-").replace("]", ""))
+    task = shell("sleep 1000", cpu=host_cpus(cluster) / 8, memory=16)
+    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=task)
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
+    yield job
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    assert cluster.finish(job) == "KILLED"
+
+
+def host_cpus(cluster: Cluster) -> float:
+    return cluster.capacity() / HOSTS
+
+
+def hosts_of(cluster: Cluster, job: str) -> Counter[str]:
+    """Running pods by host."""
+    return Counter(t.runtime.host for t in cluster.tasks(job).values() if t.runtime.host)
+
+
+def states(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Host -> state, goal."""
+    infos = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
+    name = host_pb2.HostState.Name
+    return {i.hostname: tuple(name(s).removeprefix("HOST_STATE_") for s in (i.state, i.goal_state)) for i in infos}
+
+
+def wait_state(cluster: Cluster, state: str, *hosts: str) -> None:
+    cluster.wait(lambda: all(states(cluster).get(host, ("",))[0] == state for host in hosts), f"{hosts} {state}")
+
+
+def maintained(cluster: Cluster) -> dict[str, pb.HostMaintenance]:
+    return {host.hostname: host for host in cluster.client.maintenance.Query(pb.QueryRequest()).hosts}
+
+
+def start(cluster: Cluster, *hosts: str, **options: object) -> None:
+    cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, **options))
+
+
+def complete(cluster: Cluster, *hosts: str) -> None:
+    cluster.client.maintenance.Complete(pb.CompleteRequest(hostnames=hosts))
+    wait_state(cluster, "UP", *hosts)
+
+
+def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None:
+    """Its pods go back to the queue and run elsewhere without a failure; DOWN it counts for nothing; once it is UP
+    again it takes pods."""
+    capacity = cluster.capacity()
+    host, before = next(iter(hosts_of(cluster, job))), cluster.tasks(job)
+    moved = {i for i, t in before.items() if t.runtime.host == host}
+
+    cluster.client.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname=host))
+    cluster.client.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname=host))
+
+    wait_state(cluster, "DOWN", host)
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running elsewhere")
+    assert host not in hosts_of(cluster, job)
+    assert cluster.run_ids(job) == {i: 2 if i in moved else 1 for i in range(PODS)}
+    assert failures_of_evicted(cluster, job) == dict.fromkeys(moved, 0)
+    cluster.wait(lambda: cluster.capacity() < capacity, "a smaller root pool")
+    assert maintained(cluster)[host].state == host_pb2.HOST_STATE_DOWN
+
+    cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
+
+    wait_state(cluster, "UP", host)
+    cluster.wait(lambda: cluster.capacity() == capacity, "the whole cluster")
+    assert maintained(cluster) == {}
+    with pytest.raises(grpc.RpcError, match="Host is not DOWN"):
+        cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
+    takes_pods(cluster, host)
+
+
+def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:
+    """Each member on a host of its own: one host goes, all members run anew together, elsewhere."""
+    pool = cluster.pool("gang")
+    task = shell("sleep 1000", cpu=host_cpus(cluster) * 0.9, memory=16)
+    gang = cluster.submit(pool, instanceCount=3, defaultConfig=task, sla={"minimumRunningInstances": 3})
+    cluster.wait(lambda: cluster.counts(gang) == {"RUNNING": 3}, "the gang running")
+    assert len(hosts_of(cluster, gang)) == 3
+    host = cluster.task(gang, 1).runtime.host
+
+    start(cluster, host)
+
+    wait_state(cluster, "DOWN", host)
+    cluster.wait(lambda: cluster.counts(gang) == {"RUNNING": 3}, "the gang running again")
+    assert cluster.run_ids(gang) == dict.fromkeys(range(3), 2)
+    assert host not in hosts_of(cluster, gang)
+    complete(cluster, host)
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": gang}))
+    assert cluster.finish(gang) == "KILLED"
+
+
+def failures_of_evicted(cluster: Cluster, job: str) -> dict[int, int]:
+    """Instances that a maintenance sent away -> failures counted."""
+    gateway = Gateway(cluster.local.database)
+    try:
+        pods = gateway.pods(job)  # type: ignore[arg-type]
+        events = {pod.instance_id: gateway.pod_events(pod.job_id, pod.instance_id, None, 0) for pod in pods}
+        reason = "EvictionReason_HOST_MAINTENANCE"
+        return {p.instance_id: p.failure_count for p in pods if any(e.reason == reason for e in events[p.instance_id])}
+    finally:
+        gateway.close()
+
+
+def takes_pods(cluster: Cluster, host: str) -> None:
+    """A job that needs this very host runs."""
+    label = {"type": "LABEL_CONSTRAINT", "labelConstraint": {
+        "kind": "HOST", "condition": "CONDITION_EQUAL", "requirement": 1, "label": {"key": "hostname", "value": host},
+    }}  # fmt: skip
+    pool = cluster.pool(f"on-{host}")
+    job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 0.1", memory=1, constraint=label))
+    assert cluster.finish(job) == "SUCCEEDED"
+
+
+VICTIMS = [["hostmgr"], ["worker"], ["temporal"], ["api", "worker", "resmgr", "hostmgr", "temporal"]]
+
+
+@pytest.mark.parametrize("victims", VICTIMS, ids=lambda victims: victims[0] if len(victims) == 1 else "everything")
+def test_a_maintenance_survives_the_death_of(victims: list[str], cluster: Cluster, job: str) -> None:
+    """Killed right after the start, and again half-way up: the host goes DOWN and comes UP all the same."""
+    host = next(iter(hosts_of(cluster, job)))
+
+    start(cluster, host)
+    kill(cluster, victims)
+    wait_state(cluster, "DOWN", host)
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
+    assert host not in hosts_of(cluster, job)
+    cluster.client.maintenance.Complete(pb.CompleteRequest(hostnames=[host]))
+    kill(cluster, victims)
+
+    wait_state(cluster, "UP", host)
+    cluster.wait(lambda: maintained(cluster) == {}, "the end of the maintenance")
+
+
+def kill(cluster: Cluster, victims: list[str]) -> None:
+    for victim in victims:
+        cluster.kill(victim)
+
+
+def test_no_more_hosts_are_away_than_the_bound(cluster: Cluster, job: str) -> None:
+    """One of ten at a time: the others wait in the order of the call and say so; a call may allow more."""
+    first, second, third = sorted(hosts_of(cluster, job))[:3]
+
+    start(cluster, second, first)
+    wait_state(cluster, "DOWN", second)
+    assert states(cluster)[first] == ("UP", "DOWN")
+    assert maintained(cluster)[first].waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
+    start(cluster, third, at_most=3)
+    assert maintained(cluster)[third].waiting_for == (
+        "its turn: 1 of at most 3 hosts are draining or down, 1 wait before it"
+    )
+    complete(cluster, second)
+    wait_state(cluster, "DOWN", first, third)
+
+    complete(cluster, first, third)
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
+
+
+def test_cancel_half_way(cluster: Cluster) -> None:
+    """A drain that a pod holds up is cancelled: the host is UP and takes pods; so does one that waited for its turn."""
+    pool = cluster.pool("slow")
+    slow = shell("sleep 1000", memory=1, killGracePeriodSeconds=600)
+    job = cluster.submit(pool, instanceCount=1, defaultConfig=slow)
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 1}, "a running pod")
+    host = cluster.task(job).runtime.host
+    other = next(name for name in states(cluster) if name != host)
+
+    cluster.stop_part("worker")
+    start(cluster, host, other)
+    assert (states(cluster)[host], states(cluster)[other]) == (("DRAINING", "DOWN"), ("UP", "DOWN"))
+    cluster.client.maintenance.Cancel(pb.CancelRequest(hostnames=[host, other]))
+    cluster.start_part("worker")
+
+    wait_state(cluster, "UP", host, other)
+    assert maintained(cluster) == {}
+    assert cluster.run_ids(job) == {0: 1}
+    takes_pods(cluster, host)
+
+
+BAD: dict[str, tuple[str, object, str, str]] = {
+    "unknown host": ("Start", pb.StartRequest(hostnames=["nowhere"]), "ABORTED", "host is not a Peloton agent"),
+    "one of them": ("Start", None, "ABORTED", "nowhere: host is not a Peloton agent"),
+    "none": ("Start", pb.StartRequest(), "INVALID_ARGUMENT", "no host is named"),
+    "not down": ("Complete", pb.CompleteRequest(hostnames=["nowhere"]), "NOT_FOUND", "Host is not DOWN"),
+    "not begun": ("Cancel", pb.CancelRequest(hostnames=["h"]), "NOT_FOUND", "host h is not in maintenance"),
+    "no force": ("Force", pb.ForceRequest(hostnames=["h"]), "NOT_FOUND", "host h is not in maintenance"),
+}
+
+
+@pytest.mark.parametrize(("method", "request_", "code", "text"), BAD.values(), ids=BAD.keys())
+def test_bad_input(method: str, request_: object, code: str, text: str, cluster: Cluster) -> None:
+    """The error names the rule, and nothing has changed."""
+    asked = request_ or pb.StartRequest(hostnames=[next(iter(states(cluster))), "nowhere"])
+
+    with pytest.raises(grpc.RpcError) as refused:
+        getattr(cluster.client.maintenance, method)(asked)
+
+    assert (refused.value.code().name, refused.value.details()) == (code, text)  # type: ignore[attr-defined]
+    assert maintained(cluster) == {}
+
+
+def test_bad_input_of_v0(cluster: Cluster) -> None:
+    """The original's texts; its list of hosts goes on after errors and tells all of them."""
+    hosts, known = cluster.client.hosts, next(iter(states(cluster)))
+    start_, complete_ = host_svc_pb2.StartMaintenanceRequest, host_svc_pb2.CompleteMaintenanceRequest
+    unknown = "host is not a Peloton agent"
+    refused = {
+        ("ABORTED", unknown): lambda: hosts.StartMaintenance(start_(hostname="nowhere")),
+        ("NOT_FOUND", "Host is not DOWN"): lambda: hosts.CompleteMaintenance(complete_(hostname=known)),
+        ("INTERNAL", f"a: {unknown}; b: {unknown}"): lambda: hosts.StartMaintenance(start_(hostnames=["a", "b"])),
+        ("INVALID_ARGUMENT", "no host is named"): lambda: hosts.StartMaintenance(start_()),
+    }
+
+    for expected, call in refused.items():
+        with pytest.raises(grpc.RpcError) as error:
+            call()
+        assert (error.value.code().name, error.value.details()) == expected  # type: ignore[attr-defined]
+    assert maintained(cluster) == {}

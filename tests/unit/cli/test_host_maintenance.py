@@ -1,0 +1,214 @@
+"""``peloton host maintenance``: requests, texts, and the view of drains."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import click
+import grpc
+import pytest
+from rich.console import Console
+
+from cli.drains import watch_drains
+from cli.errors import Failed
+from cli.host_maintenance import start
+from cli.params import HOSTNAME
+from cli.settings import Settings
+from cli.watch import WatchPace
+from peloton.api.client import Client
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+
+JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
+
+
+def host(name: str, state: str, goal: str = "DOWN", **more: Any) -> pb.HostMaintenance:
+    number = host_pb2.HostState.Value
+    return pb.HostMaintenance(
+        hostname=name, state=number(f"HOST_STATE_{state}"), goal_state=number(f"HOST_STATE_{goal}"), **more
+    )
+
+
+def answer(*hosts: pb.HostMaintenance) -> pb.QueryResponse:
+    return pb.QueryResponse(hosts=hosts, away_max=2, host_count=20)
+
+
+BLOCKED = host(
+    "h1",
+    "DRAINING",
+    pod_count=3,
+    leaving_count=1,
+    waiting_for="the end of 1 pod and the SLA of 1 job to let 2 pods go",
+    blockers=[pb.Blocker(job_id=JOB, pod_count=2, reason="1 of at most 1 instances are unavailable already")],
+)
+WAITING = host("h2", "UP", waiting_for="its turn: 2 of at most 2 hosts are draining or down")
+
+
+def test_start(run: Run, api: FakeApi) -> None:
+    """The original's words for each host; options are seconds and counts; absent ones leave it to the installation."""
+    api.answers["maintenance.Start"] = [pb.StartResponse()]
+
+    result = run("host maintenance start h1 h2 --deadline 1m30s --at-most 3 --reason kernel")
+    run("host maintenance start h1")
+
+    text = "Host successfully submitted for maintenance: h1\nHost successfully submitted for maintenance: h2\n"
+    assert (0, text) == (result.exit_code, result.stdout)
+    assert [
+        pb.StartRequest(hostnames=["h1", "h2"], deadline_seconds=90, at_most=3, reason="kernel"),
+        pb.StartRequest(hostnames=["h1"]),
+    ] == api.requests("maintenance.Start")
+
+
+VERBS = {
+    "complete": ("Complete", pb.CompleteResponse, "Host successfully submitted for maintenance completion: h1\n"),
+    "cancel": ("Cancel", pb.CancelResponse, "Maintenance of host cancelled: h1\n"),
+    "force": ("Force", pb.ForceResponse, "Drain of host forced: h1\n"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verbs(verb: str, run: Run, api: FakeApi) -> None:
+    """Each is one call; a refusal is told in the API's words, with exit code 1."""
+    method, response, text = VERBS[verb]
+    api.answers[f"maintenance.{method}"] = [response(hosts=[BLOCKED]), (grpc.StatusCode.ABORTED, "host h1 is ...")]
+
+    result = run(f"host maintenance {verb} h1")
+    refused = run(f"host maintenance {verb} h1")
+
+    assert (0, text) == (result.exit_code, result.stdout)
+    assert (1, "host h1 is ... (ABORTED)\n") == (refused.exit_code, refused.stderr)
+    assert [["h1"], ["h1"]] == [list(request.hostnames) for request in api.requests(f"maintenance.{method}")]
+
+
+def test_json(run: Run, api: FakeApi) -> None:
+    """The whole response."""
+    api.answers["maintenance.Cancel"] = [pb.CancelResponse(hosts=[WAITING])]
+    api.answers["maintenance.Query"] = [answer(WAITING)]
+
+    assert "h2" == json.loads(run("host maintenance cancel h2 --json").stdout)["hosts"][0]["hostname"]
+    assert 20 == json.loads(run("host maintenance status --json").stdout)["host_count"]
+
+
+STATUS = f"""\
+Hostname  State     Goal  Pods  Leaving  Waiting for
+h1        DRAINING  DOWN  3     1        the end of 1 pod and the SLA of 1 job to let 2 pods go
+h2        UP        DOWN                 its turn: 2 of at most 2 hosts are draining or down
+h3        DOWN      DOWN                 completion
+h4        DRAINED   UP
+h1: job {JOB} keeps 2: 1 of at most 1 instances are unavailable already
+3 of 20 hosts away, 2 may be at a time
+"""
+
+
+def test_status(run: Run, api: FakeApi) -> None:
+    """Where each host is, what it waits for, who holds it up, and how many are away."""
+    api.answers["maintenance.Query"] = [
+        answer(BLOCKED, WAITING, host("h3", "DOWN"), host("h4", "DRAINED", "UP")),
+        answer(),
+    ]
+
+    assert STATUS == run("host maintenance status").stdout
+    assert "No hosts in maintenance\n" == run("host maintenance status h9").stdout
+    assert [[], ["h9"]] == [list(request.hostnames) for request in api.requests("maintenance.Query")]
+
+
+def test_forced_drains_say_so(run: Run, api: FakeApi) -> None:
+    """It is no ordinary drain."""
+    forced = host("h1", "DRAINING", pod_count=1, leaving_count=1, forced=True, waiting_for="the end of 1 pod")
+    api.answers["maintenance.Query"] = [answer(forced)]
+
+    assert "forced; the end of 1 pod" in run("host maintenance status").stdout
+
+
+class Waits:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @property
+    def pace(self) -> WatchPace:
+        return WatchPace(sleep=self.sleep, clock=lambda: self.now_s)
+
+
+def watched(api: FakeApi, *hosts: str, terminal: bool = False) -> str:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
+    with Client(api.address) as client:
+        watch_drains(client, hosts, console, Waits().pace)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+LINES = f"""\
+h1 DRAINING  3 pods, 1 leaving  waits for the end of 1 pod and the SLA of 1 job to let 2 pods go
+h1: job {JOB} keeps 2: 1 of at most 1 instances are unavailable already
+h2 UP  waits for its turn: 2 of at most 2 hosts are draining or down
+h1 DRAINED
+h1 DOWN  waits for completion
+h2 is UP
+"""
+
+
+def test_watching_tells_what_changes(api: FakeApi) -> None:
+    """A line whenever something changed, until all are down or out of maintenance."""
+    down = host("h1", "DOWN")
+    api.answers["maintenance.Query"] = [
+        answer(BLOCKED, WAITING),
+        answer(BLOCKED, WAITING),
+        answer(host("h1", "DRAINED"), WAITING),
+        answer(down, WAITING),
+        answer(down),
+    ]
+
+    assert LINES == watched(api, "h1", "h2")
+    assert [["h1", "h2"]] * 5 == [list(request.hostnames) for request in api.requests("maintenance.Query")]
+
+
+def test_watching_on_a_terminal(api: FakeApi) -> None:
+    """The table is drawn again in place."""
+    api.answers["maintenance.Query"] = [answer(BLOCKED), answer(host("h1", "DOWN"))]
+
+    shown = watched(api, terminal=True)
+
+    assert "DRAINING" in shown
+    assert f"h1: job {JOB} keeps 2" in shown
+    assert "1 of 20 hosts away, 2 may be at a time" in shown
+
+
+def test_watching_nothing(api: FakeApi) -> None:
+    """It says so, and ends."""
+    api.answers["maintenance.Query"] = [answer()]
+
+    assert "No hosts in maintenance\n" == watched(api)
+
+
+def test_watching_sits_outages_out(api: FakeApi) -> None:
+    """An API that is away for a moment is asked again; one that stays away is given up."""
+    away = (grpc.StatusCode.UNAVAILABLE, "hostmgr is not there")
+    api.answers["maintenance.Query"] = [away, answer(host("h1", "DOWN"))]
+
+    lines = watched(api, "h1").splitlines()
+
+    assert [f"{api.address} does not answer; the maintenance goes on, asking again ...",
+            f"{api.address} answers again", "h1 DOWN  waits for completion"] == lines  # fmt: skip
+    api.answers["maintenance.Query"] = [away]
+    with pytest.raises(
+        Failed, match="the maintenance is not affected, see `peloton host maintenance status h1 --watch`"
+    ):
+        watched(api, "h1")
+
+
+def test_names_of_hosts_are_completed(api: FakeApi) -> None:
+    """By asking the API; not at all when it is away."""
+    hosts = [host_pb2.HostInfo(hostname=name) for name in ("h2", "h1", "other")]
+    api.answers["hosts.QueryHosts"] = [host_svc_pb2.QueryHostsResponse(host_infos=hosts), (grpc.StatusCode.ABORTED, "")]
+    context = click.Context(start, obj=Settings(address=api.address))
+
+    assert ["h1", "h2"] == [item.value for item in HOSTNAME.shell_complete(context, start.params[0], "h")]
+    assert [] == HOSTNAME.shell_complete(context, start.params[0], "h")

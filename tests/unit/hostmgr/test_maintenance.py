@@ -1,0 +1,290 @@
+"""Hosts in maintenance in the host manager's memory: leases, launches, capacity, and looks at who is on a host."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname, JobId
+from peloton.model.job import JobType
+from peloton.model.maintenance import HostMaintenance, Resident
+from peloton.model.resources import Resources
+from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
+from services.hostmgr.hosts import UNAVAILABILITY_NOTICE_NS, Agent, HostPool
+from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, offer, pool_with, shape
+
+UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN
+
+
+def maintained(name: str, state: HostState, goal: HostState = DOWN) -> HostMaintenance:
+    return HostMaintenance("c", Hostname(name), state, goal, "10.0.0.9")
+
+
+def agent(name: str) -> Agent:
+    return Agent(f"{name}-S", Hostname(name), "10.0.0.1:5051", Resources.of(4, 2048), Resources.of(1, 0), {})
+
+
+def test_a_host_that_goes_is_not_leased() -> None:
+    """From the moment it is away; the job hears why."""
+    pool = pool_with(offer("h1"), offer("h2"))
+    pool.set_maintained([maintained("h1", DRAINING)])
+
+    lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
+
+    assert [h.hostname for h in lease.hosts] == ["h2"]
+    assert lease.rejected == {"in maintenance": 1}
+
+
+def test_it_is_leased_again_when_it_is_back() -> None:
+    """Cancelled, or up again."""
+    pool = pool_with(offer("h1"))
+    pool.set_maintained([maintained("h1", DRAINING)])
+    pool.set_maintained([])
+
+    assert leased(pool, shape(), 1) == ["h1"]
+
+
+def test_a_host_that_will_go_comes_last() -> None:
+    """While it waits for its turn it gets only what no other host takes."""
+    pool = pool_with(offer("h1"), offer("h2"))
+    pool.set_maintained([maintained("h1", UP)])
+
+    assert leased(pool, shape(), 1) == ["h2"]
+    assert leased(pool, shape(cpu=4), 2, job=JOB) == ["h2", "h1"]
+
+
+def test_a_launch_does_not_get_a_host_that_went_meanwhile() -> None:
+    """Leased before, away at the claim: its pods are refused, those of other hosts are not; the lease is over."""
+    pool = pool_with(offer("h1"), offer("h2"))
+    lease = pool.acquire(JOB, [(shape(cpu=4), 2)], 0.0)
+    pool.set_maintained([maintained("h1", DRAINING)])
+
+    assert list(pool.claim(lease.lease_id, [Hostname("h1"), Hostname("h2")])) == ["h2"]
+    pool.set_maintained([])
+    assert leased(pool, shape(), 1, job=OTHER) == ["h1"]
+
+
+def test_a_host_is_closed_once_launches_have_ended() -> None:
+    """A launch that may have claimed it before keeps it open until its commit, whether that succeeds or not."""
+    pool = pool_with(offer("h1"))
+
+    def fails() -> None:
+        with pool.launching(["h1"]):
+            pool.set_maintained([maintained("h1", DRAINING)])
+            assert not pool.is_closed("h1")
+            raise OSError
+
+    assert not pool.is_closed("h1")
+    with pool.launching(["h1", "h2"]):
+        with suppress(OSError):
+            fails()
+        assert not pool.is_closed("h1")
+    assert pool.is_closed("h1")
+
+
+def test_capacity_without_those_that_go() -> None:
+    """Draining hosts count for nothing, waiting ones do; all of them count for the bound."""
+    pool = HostPool(LEASE_S)
+    pool.set_agents([agent("h1"), agent("h2"), agent("h3")])
+    pool.set_maintained([maintained("h1", DRAINING), maintained("h2", UP), maintained("gone", DOWN)])
+
+    assert pool.capacity() == (Resources.of(8, 4096), Resources.of(2, 0), 2)
+    assert pool.host_count() == 4
+    assert pool.agent_ids({"h1", "gone"}) == {"h1-S"}
+
+
+def test_states_of_hosts() -> None:
+    """Registered hosts and those that are down, with their goals."""
+    pool = HostPool(LEASE_S)
+    pool.set_agents([agent("h1"), agent("h2"), agent("h3")])
+    pool.set_maintained([maintained("h1", DRAINING, UP), maintained("h2", UP), maintained("gone", DOWN)])
+
+    assert [(h.hostname, h.state, h.goal, h.ip) for h in pool.hosts()] == [
+        ("gone", DOWN, DOWN, "10.0.0.9"),
+        ("h1", DRAINING, UP, "10.0.0.1"),
+        ("h2", UP, DOWN, "10.0.0.1"),
+        ("h3", UP, UP, "10.0.0.1"),
+    ]
+
+
+def going(name: str, start_ns: int, number: int = 1) -> dict[str, Any]:
+    return {**offer(name, number=number), "unavailability": {"start": {"nanoseconds": start_ns}}}
+
+
+NOW_NS = 1_000 * UNAVAILABILITY_NOTICE_NS
+
+
+def test_mesos_takes_a_host_away_soon() -> None:
+    """An operator's own schedule in Mesos: no pods in the three hours before, however the host was offered."""
+    pool = HostPool(LEASE_S, wall_ns=lambda: NOW_NS)
+    notice = NOW_NS + UNAVAILABILITY_NOTICE_NS
+    pool.add_offers([going("soon", notice), going("later", notice + 1), offer("past"), going("past", 0, number=2)])
+
+    lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
+
+    assert [h.hostname for h in lease.hosts] == ["later"]
+    assert lease.rejected == {"scheduled for maintenance in Mesos": 2}
+    pool.remove_offer("past-O2")
+    assert leased(pool, shape(), 1, job=OTHER) == ["past"]
+
+
+# Who is on a host.
+
+POD = Resident(JOB, 1, JobType.BATCH, False)
+
+
+class Storage:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.took_s = 0.0
+        self.looks: list[set[str]] = []
+
+    def residents(self, hostnames: Collection[str]) -> dict[Hostname, list[Resident]]:
+        self.looks.append(set(hostnames))
+        self.now_s += self.took_s
+        return {Hostname(name): [POD] for name in hostnames}
+
+
+def looking() -> tuple[Storage, Residents]:
+    storage = Storage()
+    return storage, Residents(storage.residents, lambda: storage.now_s)
+
+
+H1, H2 = Hostname("h1"), Hostname("h2")
+
+
+def test_one_look_serves_all_hosts() -> None:
+    """For a moment; a host that was not looked at is looked at with the others."""
+    storage, residents = looking()
+    assert [POD] == residents.of(H1) == residents.of(H2) == residents.of(H1)
+    storage.now_s += AGE_MAX_S
+    residents.of(H1)
+    residents.of(H2)
+
+    assert storage.looks == [{"h1"}, {"h1", "h2"}, {"h1", "h2"}]
+
+
+def test_a_slow_look_serves_longer() -> None:
+    """Looking takes a bounded part of the time, however long one look takes."""
+    storage, residents = looking()
+    storage.took_s = 2.0
+    residents.of(H1)
+    storage.now_s += REST_PER_LOOK * 2.0 - 0.1
+    residents.of(H1)
+    assert len(storage.looks) == 1
+    storage.now_s += 0.1
+    residents.of(H1)
+
+    assert len(storage.looks) == 2
+
+
+def test_hosts_that_nobody_asks_for_are_forgotten() -> None:
+    """They cost nothing any more."""
+    storage, residents = looking()
+    residents.of(H1)
+    storage.now_s += ASKED_FOR_S
+    residents.of(H2)
+
+    assert storage.looks == [{"h1"}, {"h2"}]
+
+
+def test_who_was_told_is_not_asked_again() -> None:
+    """Also when the look is from before; the next look says it anew."""
+    storage, residents = looking()
+    residents.of(H1)
+    residents.note_leaving(H1, JOB, [1])
+    residents.note_leaving(H2, JOB, [1])
+    assert residents.of(H2) == [POD]
+    residents.note_leaving(H1, JOB, [1])
+
+    assert residents.of(H1) == [replace(POD, is_leaving=True)]
+    residents.note_leaving(H1, OTHER, [1])
+    storage.now_s += AGE_MAX_S
+    assert residents.of(H1) == [POD]
+
+
+def test_now_means_now() -> None:
+    """What decides that a host is empty is never an old look."""
+    storage, residents = looking()
+    residents.of(H1)
+    residents.now_of(H1)
+
+    assert storage.looks == [{"h1"}, {"h1"}]
+
+
+class Woken:
+    def __init__(self) -> None:
+        self.jobs: list[set[JobId]] = []
+        self.hosts: list[list[Hostname]] = []
+        self.now_s = 50.0
+
+    def jobs_changed(self, job_ids: Any) -> None:
+        self.jobs.append(set(job_ids))
+
+    def hosts_changed(self, hostnames: Any) -> None:
+        self.hosts.append(sorted(hostnames))
+
+
+def watching() -> tuple[Woken, DrainWatch]:
+    woken = Woken()
+    return woken, DrainWatch(woken, woken, lambda: woken.now_s)
+
+
+def test_drains_wake_with_the_jobs_they_wait_for() -> None:
+    """A change of a job wakes the drains of hosts that its pods leave, and no others."""
+    woken, watch = watching()
+    watch.watch(H1, [JOB])
+    watch.watch(H2, [JOB, OTHER])
+
+    watch.jobs_changed(iter([JOB]))
+    watch.jobs_changed([OTHER])
+    watch.watch(H2)
+    watch.jobs_changed([OTHER])
+
+    assert woken.jobs == [{JOB}, {OTHER}, {OTHER}]
+    assert woken.hosts == [["h1", "h2"], ["h2"]]
+
+
+def test_one_of_those_that_were_refused_is_woken() -> None:
+    """For each job that changed, the first host that waits for its SLA."""
+    woken, watch = watching()
+    watch.watch(H2, [], [JOB, OTHER])
+    watch.watch(H1, [], [JOB])
+
+    watch.jobs_changed([JOB])
+    watch.jobs_changed([OTHER])
+    watch.jobs_changed([JOB, OTHER])
+    watch.watch(H1, [JOB])
+    watch.jobs_changed([JOB])
+
+    assert woken.hosts == [["h1"], ["h2"], ["h1", "h2"], ["h1", "h2"]]
+
+
+def test_a_refusal_holds_until_the_job_changes() -> None:
+    """Nobody asks meanwhile, for a bounded time; other jobs are asked."""
+    woken, watch = watching()
+    assert watch.refusal(JOB) == ""
+    watch.note_refusal(JOB, "why")
+
+    assert (watch.refusal(JOB), watch.refusal(OTHER)) == ("why", "")
+    watch.jobs_changed([JOB])
+    assert watch.refusal(JOB) == ""
+    watch.note_refusal(JOB, "again")
+    woken.now_s += REFUSAL_S - 0.1
+    assert watch.refusal(JOB) == "again"
+    woken.now_s += 0.1
+    assert watch.refusal(JOB) == ""
+
+
+def test_an_answer_that_came_too_late_is_not_kept() -> None:
+    """The job changed between the question and the answer."""
+    _, watch = watching()
+    watch.refusal(JOB)
+    watch.jobs_changed([JOB])
+    watch.note_refusal(JOB, "why")
+
+    assert watch.refusal(JOB) == ""

@@ -1,0 +1,163 @@
+"""Stories of a host's maintenance in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from activities.maintenance import MaintenanceActivities
+from peloton.model.maintenance import MaintenanceAct
+from tests.workflow.maintained import CLUSTER, HOST, MaintainedHost
+from tests.workflow.virtual import Fault, Virtual, VirtualClock
+from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
+from workflows.policies import Policies
+
+CYCLE = ["DRAINING", "DRAINED", "DOWN", "UP"]
+SLACK_S = 60.0
+
+
+class Story:
+    def __init__(self, *, policies: Policies | None = None, pods: int = 3, turn: bool = True) -> None:
+        self.clock = VirtualClock()
+        self.host = MaintainedHost(self.clock, pods=pods, turn=turn)
+        activities = MaintenanceActivities(self.host, self.host)
+        bound = [activities.look, activities.cordon, activities.drain, activities.take_down, activities.bring_up]
+        self.workflow = Virtual(self.clock, HostMaintenanceWorkflow, bound, signal="changed")
+        self.host.request()
+        self.host.tell = lambda: self.workflow.jobs_changed([])
+        self.workflow.start(MaintenanceInput(CLUSTER, HOST, policies or Policies()))
+        self.workflow.run(until=lambda: bool(self.workflow.calls))
+
+    def until(self, fact: Callable[[], bool]) -> Story:
+        self.workflow.run(until=fact)
+        assert not self.workflow.ended
+        return self
+
+    def until_state(self, state: str) -> Story:
+        return self.until(lambda: self.host.row is not None and self.host.row.state == state)
+
+    def complete(self) -> Story:
+        self.until_state("DOWN").host.act(MaintenanceAct.COMPLETE)
+        return self
+
+    def end(self) -> list[str]:
+        """The steps that were done."""
+        result = self.workflow.run()
+        assert self.workflow.failure is None, self.workflow.failure
+        assert result.was_down == ("DOWN" in self.host.steps)
+        assert self.host.row is None
+        return self.host.steps
+
+    @property
+    def status(self) -> dict[str, str]:
+        return dict(self.workflow.query("status"))
+
+
+def test_down_and_up_again() -> None:
+    """Each step once; one pod away at a time; the Web UI shows each state; few events for few turns."""
+    story = Story().complete()
+
+    assert story.end() == CYCLE
+    assert story.host.away_most == 1
+    assert story.workflow.shown_states == ["UP", *CYCLE]
+    assert story.workflow.events <= 14 * 10
+
+
+def test_what_blocks_is_told() -> None:
+    """While the SLA lets no pod go, status and details say whose pods, how many, and the SLA's words."""
+    story = Story()
+    story.until(lambda: "SLA" in story.status["waiting_for"])
+
+    assert story.status["waiting_for"] == "the end of 1 pod and the SLA of 1 job to let 2 pods go"
+    assert story.workflow.current_details.splitlines()[1:] == [
+        "3 pods on the host, 1 told to leave",
+        "waits for the end of 1 pod and the SLA of 1 job to let 2 pods go",
+        "job 00000000-0000-4000-8000-000000000001: 2 pods may not leave: "
+        "1 of at most 1 instances are unavailable already",
+    ]
+    assert story.complete().end() == CYCLE
+
+
+def test_a_host_waits_for_its_turn() -> None:
+    """Nothing is drained before; from then on it goes at once."""
+    story = Story(turn=False)
+    story.workflow.run(until=lambda: story.host.calls["cordon"] == 3)
+    assert (story.status["state"], story.host.staying) == ("UP", 3)
+
+    story.host.give_turn()
+
+    assert story.complete().end() == CYCLE
+
+
+CANCELS: dict[str, tuple[Callable[[Story], object], list[str]]] = {
+    "waiting for its turn": (lambda s: s.until(lambda: s.host.calls["cordon"] == 1), []),
+    "draining": (lambda s: s.until(lambda: s.host.leaving == 1), ["DRAINING", "UP"]),
+    "drained": (lambda s: s.until(lambda: "DRAINED" in s.host.steps), ["DRAINING", "DRAINED", "UP"]),
+}
+
+
+@pytest.mark.parametrize(("wait", "steps"), CANCELS.values(), ids=CANCELS.keys())
+def test_cancel(wait: Callable[[Story], object], steps: list[str]) -> None:
+    """At every step before DOWN the host comes back, and nobody is asked to leave any more."""
+    story = Story(turn=bool(steps))
+    wait(story)
+    staying = story.host.staying
+
+    story.host.act(MaintenanceAct.CANCEL)
+
+    assert story.end() == steps
+    assert story.host.staying == staying
+
+
+def test_force() -> None:
+    """All pods leave at once."""
+    story = Story(pods=9)
+    story.until(lambda: "SLA" in story.status["waiting_for"])
+    story.host.act(MaintenanceAct.FORCE)
+
+    assert story.complete().end() == CYCLE
+    assert story.host.away_most == 9
+
+
+def test_lost_signals_cost_time_only() -> None:
+    """Without any signal the drain goes on by itself, and a completion is seen."""
+    story = Story()
+    story.workflow.signals_lost = True
+
+    assert story.complete().end() == CYCLE
+
+
+def test_a_request_during_the_end_begins_anew() -> None:
+    """A host that is asked for again while its maintenance ends is not forgotten."""
+    story = Story().complete()
+    story.workflow.run(until=lambda: story.host.row is None)
+    story.host.request()
+    story.workflow.signal_now()
+    story.until_state("DOWN").host.act(MaintenanceAct.COMPLETE)
+
+    assert story.end() == CYCLE * 2
+
+
+def test_histories_are_short() -> None:
+    """A drain of many rounds continues as new, and carries what it has shown."""
+    story = Story(pods=30, policies=Policies(history_events_max=100)).complete()
+
+    assert story.end() == CYCLE
+    assert len(story.workflow.runs) > 5
+    assert max(run.events for run in story.workflow.runs) < 150
+    assert story.workflow.shown_states == ["UP", *CYCLE]
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_every_call_fails_once(fault: Fault) -> None:
+    """Whichever call fails, before or after it acted, each step is done once and it takes little longer."""
+    usual = Story().complete()
+    usual.end()
+
+    for index in range(len(usual.workflow.calls)):
+        story = Story()
+        story.workflow.faults[index] = fault
+        assert story.complete().end() == CYCLE, f"call {index}: {story.workflow.calls[index]}"
+        assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
+        assert story.host.away_most == 1

@@ -1,0 +1,164 @@
+"""Maintenance of one host.
+
+    cordon -> drain within SLA -> down -> (until an operator completes it) -> up
+
+    UP --its turn--> DRAINING --nothing left--> DRAINED --> DOWN --completed--> UP
+                        +----------------------------+--cancelled--> UP
+
+What operators want, and how far the host is, are one row of storage. Each turn looks at it and does the steps that are
+due: a step that is not the next one does nothing, so turns may be repeated and interrupted anywhere. Signals say only
+that something changed: the row, or pods that a drain waits for.
+
+History: 14 events for each turn that does a step, 10 for one that finds nothing to do; a drain takes a turn for each
+wake-up, and one by itself after 1 to 15 s. It continues as new by the same bound as jobs do.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from activities.maintenance import MaintenanceActivities
+    from peloton.lifecycle.maintenance import Step, details, next_step
+    from peloton.model.host import HostState
+    from peloton.model.ids import Hostname
+    from peloton.model.maintenance import HostMaintenance
+    from workflows.job import JOB_STATE as STATE
+    from workflows.policies import HOSTMGR_CALL, RECORDS_CALL, Policies
+
+
+@dataclass(frozen=True)
+class MaintenanceLife:
+    """Exactly what continue-as-new carries."""
+
+    shown_state: str = ""
+    was_down: bool = False
+
+
+@dataclass(frozen=True)
+class MaintenanceInput:
+    cluster: str
+    hostname: str
+    policies: Policies = field(default_factory=Policies)
+    life: MaintenanceLife = field(default_factory=MaintenanceLife)
+
+
+@dataclass(frozen=True)
+class MaintenanceResult:
+    """The host is UP again, after it was DOWN or before it came to that."""
+
+    was_down: bool
+
+
+@workflow.defn(name="HostMaintenance")
+class HostMaintenanceWorkflow:
+    @workflow.init
+    def __init__(self, input: MaintenanceInput) -> None:
+        self.key = [input.cluster, input.hostname]
+        self.policies = input.policies
+        self.life = input.life
+        self.host = HostMaintenance(input.cluster, Hostname(input.hostname), HostState.UP, HostState.DOWN)
+        self.changed_noted = False
+        self.retry_s = 0.0  # until the next round of a drain; 0 = it is not drained
+
+    @workflow.run
+    async def run(self, input: MaintenanceInput) -> MaintenanceResult:
+        while not (await self.look()).is_over or self.changed_noted:
+            await self.cordon()
+            await self.drain()
+            await self.take_down()
+            await self.bring_up()
+            await self.wait_for_change()
+            self.continue_as_new_when_long(input)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return MaintenanceResult(self.life.was_down)
+
+    @workflow.signal
+    def changed(self) -> None:
+        """Something changed: what operators want, or pods that the drain waits for."""
+        self.changed_noted = True
+
+    @workflow.query
+    def status(self) -> dict[str, str]:
+        return {"state": self.host.state.value, "waiting_for": self.host.progress.waiting_for}
+
+    # Steps, in the order of the story.
+
+    async def look(self) -> HostMaintenance:
+        self.changed_noted = False
+        self.note(
+            await workflow.execute_local_activity_method(MaintenanceActivities.look, args=self.key, **RECORDS_CALL),
+        )
+        return self.host
+
+    async def cordon(self) -> None:
+        """Wait for its turn; from then on nothing is launched on the host."""
+        if next_step(self.host) is Step.CORDON:
+            self.note(
+                await workflow.execute_activity_method(
+                    MaintenanceActivities.cordon, args=self.key, summary="cordon, if it is its turn", **HOSTMGR_CALL
+                )
+            )
+
+    async def drain(self) -> None:
+        """One round a turn: who is still there is asked to leave, as the SLA of its job allows."""
+        if next_step(self.host) is not Step.DRAIN:
+            self.retry_s = 0.0
+            return
+        before = self.host.progress
+        self.note(
+            await workflow.execute_activity_method(
+                MaintenanceActivities.drain, args=self.key, summary=f"drain: {before.pod_count} pods", **HOSTMGR_CALL
+            )
+        )
+        moved = self.host.progress != before
+        self.retry_s = self.policies.retry_s if moved or not self.retry_s else self.retry_s * 2
+        self.retry_s = min(self.retry_s, self.policies.retry_max_s)
+
+    async def take_down(self) -> None:
+        if next_step(self.host) is Step.TAKE_DOWN:
+            self.note(
+                await workflow.execute_activity_method(
+                    MaintenanceActivities.take_down, args=self.key, summary="take down", **HOSTMGR_CALL
+                )
+            )
+
+    async def bring_up(self) -> None:
+        if next_step(self.host) is Step.BRING_UP:
+            self.note(
+                await workflow.execute_activity_method(
+                    MaintenanceActivities.bring_up, args=self.key, summary="bring up", **HOSTMGR_CALL
+                )
+            )
+
+    async def wait_for_change(self) -> None:
+        if self.changed_noted or self.host.is_over:
+            return
+        patience_s = self.retry_s if next_step(self.host) is Step.DRAIN else self.policies.look_again_s
+        with suppress(TimeoutError):  # the time to look again has come
+            await workflow.wait_condition(lambda: self.changed_noted, timeout=timedelta(seconds=patience_s))
+
+    # Platform chores.
+
+    def note(self, host: HostMaintenance) -> None:
+        """Take in where the host is, and show it."""
+        self.host = host
+        self.life = replace(self.life, was_down=self.life.was_down or host.state is HostState.DOWN)
+        workflow.set_current_details(details(host))
+        if host.state.value != self.life.shown_state:
+            self.life = replace(self.life, shown_state=host.state.value)
+            workflow.upsert_search_attributes([STATE.value_set(host.state.value)])
+
+    @property
+    def is_long(self) -> bool:
+        info = workflow.info()
+        too_many = info.get_current_history_length() >= self.policies.history_events_max
+        return too_many or info.is_continue_as_new_suggested()
+
+    def continue_as_new_when_long(self, input: MaintenanceInput) -> None:
+        if self.is_long:
+            workflow.continue_as_new(replace(input, life=self.life))
