@@ -12,16 +12,15 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import chain
 
-from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, describe, matches
-from peloton.model.host import Host, HostLease, HostState, LeasedHost
+from peloton.model.host import Host, HostLease, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape, Strategy
-from peloton.model.resources import RESOURCE_KINDS, Resources
-from services.hostmgr.mesos.resources import Json, OfferedResources, needed
+from peloton.model.resources import Resources
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.offers import Agent, Claim, HostOffers, labels_of, leased_host, room_for, unfit
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = "leased to another placement"
@@ -33,79 +32,12 @@ UNAVAILABILITY_NOTICE_NS = 3 * 3_600 * 10**9
 """A host that Mesos will take away within this time gets no new pods."""
 
 
-@dataclass(slots=True)
-class Agent:
-    """A registered Mesos agent: totals and address, whatever is on offer."""
-
-    agent_id: str
-    hostname: Hostname
-    address: str  # ip:port of its own HTTP endpoints
-    capacity: Resources
-    revocable: Resources
-    labels: dict[str, str]
-    process: str = "slave(1)"  # its name at the address
-    revocable_held: Resources = field(default_factory=Resources)
-
-    @property
-    def ip(self) -> str:
-        return self.address.rpartition(":")[0]
-
-
-@dataclass(slots=True)
-class _HostOffers:
-    hostname: Hostname
-    agent_id: str
-    labels: dict[str, str]
-    offers: dict[str, Json] = field(default_factory=dict)  # offer id -> offer
-    lease_id: str = ""
-    free: Resources = field(default_factory=Resources)
-    revocable: Resources = field(default_factory=Resources)
-    ports: tuple[tuple[int, int], ...] = ()
-    unavailable_from_ns: int = 0  # as Mesos's schedule of maintenance says; 0 = not
-
-    def recount(self) -> None:
-        pot = self.pot()
-        starts = [_start_ns(offer["unavailability"]) for offer in self.offers.values() if "unavailability" in offer]
-        self.unavailable_from_ns = min(starts, default=0)
-        self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
-
-    def pot(self) -> OfferedResources:
-        pot = OfferedResources()
-        for offer in self.offers.values():
-            pot.add(offer["resources"])
-        return pot
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a launch takes from a leased host: all of its offers."""
-
-    hostname: Hostname
-    agent_id: str
-    offer_ids: tuple[str, ...]
-    pot: OfferedResources
-
-
-def labels_of(hostname: str, attributes: Iterable[Json]) -> dict[str, str]:
-    """Host labels: ``hostname``, and every attribute as text (a set's items are joined by commas)."""
-    labels = {"hostname": hostname}
-    for attribute in attributes:
-        name, kind = attribute["name"], attribute["type"]
-        if kind == "TEXT":
-            labels[name] = attribute["text"]["value"]
-        elif kind == "SCALAR":
-            labels[name] = f"{attribute['scalar']['value']:.6f}"
-        elif kind == "SET":
-            labels[name] = ",".join(attribute["set"].get("item", []))
-    return labels
-
-
 class HostPool:
     def __init__(self, lease_s: float, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self._lease_s = lease_s
         self._wall_ns = wall_ns
         self._lock = threading.RLock()
-        self._hosts: dict[Hostname, _HostOffers] = {}
+        self._hosts: dict[Hostname, HostOffers] = {}
         self._host_of_offer: dict[str, Hostname] = {}
         self._agents: dict[Hostname, Agent] = {}
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
@@ -164,7 +96,7 @@ class HostPool:
                 if host is None or host.agent_id != agent_id:
                     for stale_id in host.offers if host else ():
                         self._host_of_offer.pop(stale_id, None)
-                    host = _HostOffers(hostname, agent_id, labels_of(hostname, offer.get("attributes", ())))
+                    host = HostOffers(hostname, agent_id, labels_of(hostname, offer.get("attributes", ())))
                     self._hosts[hostname] = host
                 host.offers[offer["id"]["value"]] = offer
                 self._host_of_offer[offer["id"]["value"]] = hostname
@@ -267,12 +199,12 @@ class HostPool:
             self._expire(now_s)
             # A job, and its gang, has one placement at a time: an older lease is one whose answer got lost.
             self._free(self._lease_of_job.pop((job_id, for_gang), ""))
-            picked: dict[Hostname, _HostOffers] = {}
+            picked: dict[Hostname, HostOffers] = {}
             rejected: Counter[str] = Counter()
             is_short = False
             for shape, count in wanted:
                 is_short |= not self._pick(shape, count, picked, rejected)
-            leased = tuple(_leased(host, host.hostname in self._closed) for host in picked.values())
+            leased = tuple(leased_host(host, host.hostname in self._closed) for host in picked.values())
             lease = HostLease(str(uuid.uuid4()), leased, dict(rejected))
             for host in picked.values():
                 host.lease_id = lease.lease_id
@@ -285,7 +217,7 @@ class HostPool:
                     self._waiting_for_leases.add((job_id, for_gang))
             return lease
 
-    def _pick(self, shape: PodShape, count: int, picked: dict[Hostname, _HostOffers], rejected: Counter[str]) -> bool:
+    def _pick(self, shape: PodShape, count: int, picked: dict[Hostname, HostOffers], rejected: Counter[str]) -> bool:
         """Add hosts until ``count`` pods fit; returns whether they do. Every host that fails a rule is counted."""
         missing = count
         for hostname, host in self._in_order():
@@ -297,21 +229,21 @@ class HostPool:
             if shape.revocable and hostname in self._closed:
                 rejected["closed to revocable pods after it was hot"] += 1
                 continue
-            if reason := self._kept_back(host) or _unfit(host, shape):
+            if reason := self._kept_back(host) or unfit(host, shape):
                 rejected[reason] += 1
                 continue
             picked[hostname] = host
-            missing -= 1 if shape.strategy is Strategy.SPREAD_JOB else _room(host, shape)
+            missing -= 1 if shape.strategy is Strategy.SPREAD_JOB else room_for(host, shape)
         return missing <= 0
 
-    def _in_order(self) -> Iterable[tuple[Hostname, _HostOffers]]:
+    def _in_order(self) -> Iterable[tuple[Hostname, HostOffers]]:
         """Hosts that will go soon come last: what they get has to leave them again."""
         if not self._maintained:
             return self._hosts.items()
         stays = [(name, host) for name, host in self._hosts.items() if name not in self._maintained]
         return chain(stays, [(name, host) for name, host in self._hosts.items() if name in self._maintained])
 
-    def _kept_back(self, host: _HostOffers) -> str:
+    def _kept_back(self, host: HostOffers) -> str:
         if self._is_away(host.hostname):
             return "in maintenance"
         start_ns = host.unavailable_from_ns
@@ -363,50 +295,3 @@ class HostPool:
         for lease_id in [k for k, (deadline_s, _) in self._leases.items() if deadline_s <= now_s]:
             self._free(lease_id)
         self._lease_of_job = {job: lease for job, lease in self._lease_of_job.items() if lease in self._leases}
-
-
-def _start_ns(unavailability: Json) -> int:
-    return max(int(unavailability["start"]["nanoseconds"]), 1)
-
-
-def _leased(host: _HostOffers, is_closed: bool) -> LeasedHost:
-    revocable = Resources() if is_closed else host.revocable
-    return LeasedHost(host.hostname, host.free, revocable, host.ports, tuple(sorted(host.labels.items())))
-
-
-def _offered(host: _HostOffers, shape: PodShape) -> Resources:
-    """What this kind of pod may use: revocable pods take revocable cpu and ordinary memory, disk and gpu."""
-    if not shape.revocable:
-        return host.free
-    return Resources(host.revocable.cpu_milli, host.free.memory_mib, host.free.disk_mib, host.free.gpu_milli)
-
-
-def _unfit(host: _HostOffers, shape: PodShape) -> str:
-    if not host.offers:
-        return "nothing on offer"
-    if not needed(shape.resources).fits_in(_offered(host, shape)):
-        return _lack(_offered(host, shape), shape)
-    if shape.port_count and sum(end - begin + 1 for begin, end in host.ports) < shape.port_count:
-        return "not enough ports"
-    if not accepts(host.labels, shape.constraint):
-        if shape.constraint is None or matches(shape.constraint, host.labels):
-            return f"kept for pods that ask for {EXCLUSIVE_LABEL}"
-        return f"{describe(shape.constraint)} not met"
-    return ""
-
-
-def _lack(offered: Resources, shape: PodShape) -> str:
-    """The first kind that is short. What is free differs from host to host, so that it is not told: reasons count."""
-    kinds = zip(RESOURCE_KINDS, needed(shape.resources), offered, strict=True)
-    kind, wanted = next((kind, wanted) for kind, wanted, have in kinds if wanted > have)
-    amount = f"{wanted / 1000:g}" if kind in ("cpu", "gpu") else f"{wanted} MiB"
-    return f"less than {amount} {'revocable ' if shape.revocable and kind == 'cpu' else ''}{kind} free"
-
-
-def _room(host: _HostOffers, shape: PodShape) -> int:
-    """How many pods of the shape fit; at least one, as it has been found fit."""
-    offered = _offered(host, shape)
-    rooms = [have // need for have, need in zip(offered, needed(shape.resources), strict=True) if need > 0]
-    if shape.port_count:
-        rooms.append(sum(end - begin + 1 for begin, end in host.ports) // shape.port_count)
-    return min(rooms, default=1_000_000)

@@ -18,12 +18,13 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.ports import Lifecycles
-from services.hostmgr.hosts import Claim, HostPool
+from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos import operator
-from services.hostmgr.mesos.codec import TaskTemplate, agents_of, pod_status
+from services.hostmgr.mesos.codec import TaskTemplate, accept_call, agents_of, pod_status
 from services.hostmgr.mesos.driver import Disconnected, Driver, local_address
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
+from services.hostmgr.offers import Claim
 from services.hostmgr.reconcile import InFlight, Look, ReconcileSchedule
 from services.hostmgr.statuses import StatusCommitter
 from services.hostmgr.templates import TemplateCache
@@ -234,7 +235,7 @@ class HostManagerCore:
                     continue
                 tasks.append(template.task_info(pod, claim.agent_id, resources))
                 pods.append(pod_id)
-            calls.append(_accept_call(claim.offer_ids, tasks))
+            calls.append(accept_call(claim.offer_ids, tasks))
             pods_of_call.append(pods)
         for placement, pods, refusal in zip(placements, pods_of_call, self._send_accepts(calls), strict=True):
             if refusal:
@@ -358,7 +359,7 @@ class HostManagerCore:
                 offer_ids.append(self._unused_offers.popleft())
         if offer_ids:
             try:
-                self.driver.send_all([_accept_call(offer_ids, [])])
+                self.driver.send_all([accept_call(offer_ids, [])])
             except (Disconnected, OSError):
                 self._unused_offers.extend(offer_ids)
                 raise
@@ -387,14 +388,3 @@ class HostManagerCore:
         for refusal in self.driver.send_all([{"type": "RECONCILE", "reconcile": {"tasks": tasks}}]):
             if refusal:
                 raise refusal
-
-
-def _accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:
-    """What the launch leaves of the offers comes back with the next allocation (refuse_seconds 0). Without tasks
-    the offers are given back the same way."""
-    offers = [{"value": offer_id} for offer_id in offer_ids]
-    filters = {"refuse_seconds": 0}
-    if not tasks:
-        return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": filters}}
-    launch = {"type": "LAUNCH", "launch": {"task_infos": tasks}}
-    return {"type": "ACCEPT", "accept": {"offer_ids": offers, "operations": [launch], "filters": filters}}

@@ -32,10 +32,11 @@ from peloton.scheduling.qos import (
     is_due,
     observe,
 )
-from services.hostmgr.hosts import Agent, HostPool
+from services.hostmgr.hosts import HostPool
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos import operator
 from services.hostmgr.mesos.resources import needed
+from services.hostmgr.offers import Agent
 from services.hostmgr.usage import HostUse, look
 from services.storage.gateway import Gateway
 

@@ -8,31 +8,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATES
-from peloton.errors import NotFound
 from peloton.lifecycle import deadline
 from peloton.lifecycle.job import admit_count, has_started, is_ending, roll_up
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
 from peloton.model.pod import ON_HOST, TERMINAL, PodState, Termination, TerminationReason
-from services.storage.codec import counts_to_text, job_record
+from services.storage.codec import counts_to_text
 from services.storage.engine import lock_job
-from services.storage.gangs import GangWork, apply_gang_work, find_gang_work
+from services.storage.gangs import apply_gang_work
 from services.storage.goals import STOP_MESSAGE, kill_pods
+from services.storage.looking import Kind, Look, any_kind, controller_state, count_pods, earlier, look
 from services.storage.store import (
-    DELETED,
-    ENDS,
-    INITIALIZED,
-    KILLED,
     STAYS,
-    TERMINAL_NUMBERS,
     Store,
     among,
     change_pods,
@@ -40,57 +35,12 @@ from services.storage.store import (
 )
 from services.storage.store import killed_before_launch as killed_values
 from services.storage.tables import JOB, POD
-from services.storage.update_rows import active_update
 from services.storage.watch import note_job
 
-SETTLE_PODS_MAX = 1_000
-"""Pods that one settle changes."""
 LOOKS_MAX = 5
 """Looks before a settle gives up for now."""
 _NS = 1_000_000_000
 _RUNNING = next(n for n, s in POD_STATES.items() if s is PodState.RUNNING)
-_SECOND_DUE, _SECOND_LATER = 1, 2
-
-
-class Kind(NamedTuple):
-    """Pods alike in all that settling looks at."""
-
-    state: PodState
-    killed: bool  # its goal is KILLED or DELETED: it is to end
-    deleted: bool  # its goal is DELETED: nothing is to be left of it
-    newer: bool  # a newer run is wanted
-    again: int  # 0: no further run; 1: due; 2: later
-    in_gang: bool  # of several
-    stale: bool  # it is to have another configuration
-
-
-@dataclass(slots=True)
-class Look:
-    """One moment of a job that has not ended."""
-
-    job: JobRecord
-    kinds: Counter[Kind]
-    oldest_start_ns: int  # of RUNNING pods that are not to end; 0 = none
-    first_start_ns: int
-    last_end_ns: int
-    next_due_ns: int  # of later runs; 0 = none
-    run_seconds: float
-    controller: PodState | None
-    due: list[int]
-    throttled: list[int]
-    unqueued_kills: list[int]
-    gone: list[int]  # nothing is to be left of them
-    unmarked_kills: list[int]  # of a job that is to be KILLED, missed by an interrupted call
-    overdue: list[int]
-    gang: GangWork | None = None
-    first_run: int = 0  # of instance 0
-    more: bool = False
-    update_id: str = ""  # of the update that is under way
-
-    @property
-    def has_work(self) -> bool:
-        kills = self.unqueued_kills or self.gone or self.unmarked_kills
-        return any((self.due, self.throttled, kills, self.overdue, self.gang))
 
 
 class Settling(Store):
@@ -112,142 +62,6 @@ class Settling(Store):
             if attempt == LOOKS_MAX:
                 return replace(progress(seen, seen.job, now_ns), settle_again=True)
         raise AssertionError("unreachable")
-
-
-# -- looking -------------------------------------------------------------------------------------------------------
-
-
-def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
-    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
-    if row is None:
-        raise NotFound(f"job {job_id} not found")
-    job = job_record(row)
-    if job.state in JOB_TERMINAL:
-        counts = {state.value: count for state, count in job.pod_counts.items()}
-        is_unwanted = job.goal is JobState.DELETED
-        return JobProgress(job.state, counts, is_unwanted=is_unwanted, update_id=active_update(conn, job))
-    seen = _count(conn, job, now_ns)
-    seen.update_id = active_update(conn, job)
-    if job.has_controller:
-        seen.controller = _controller(conn, job_id)
-    _find_work(conn, seen, now_ns)
-    return seen
-
-
-def _count(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
-    """The one pass over all pods: kinds are counted by a number that packs what they are made of."""
-    again = sa.case(
-        (POD.c.next_run == int(NextRun.NONE), 0), (POD.c.due_ns <= now_ns, _SECOND_DUE), else_=_SECOND_LATER
-    )
-    packed = (
-        POD.c.state * 256
-        + _flag(POD.c.desired_config_version != POD.c.config_version) * 128
-        + _flag(POD.c.goal == DELETED) * 64
-        + _flag(ENDS) * 32
-        + _flag(POD.c.desired_run_id > POD.c.run_id) * 16
-        + again * 4
-        + _flag(POD.c.instance_id < (job.gang_size if job.gang_size > 1 else 0))
-    )
-    first_run = sa.case((POD.c.instance_id == 0, POD.c.run_id), else_=0).label("first_run")
-    columns = (POD.c.started_ns, POD.c.completed_ns, POD.c.due_ns, POD.c.run_seconds)
-    pods = sa.select(packed.label("kind"), first_run, *columns).where(POD.c.job_id == job.job_id).subquery()
-    started = sa.func.nullif(pods.c.started_ns, 0)
-    query = sa.select(
-        pods.c.kind,
-        sa.func.count(),
-        sa.func.min(started),
-        sa.func.max(pods.c.completed_ns),
-        sa.func.min(pods.c.due_ns),
-        sa.func.sum(pods.c.run_seconds),
-        sa.func.max(pods.c.first_run),
-    ).group_by(pods.c.kind)
-    seen = Look(job, Counter(), 0, 0, 0, 0, 0.0, None, [], [], [], [], [], [])
-    for number, count, first_start, last_end, first_due, seconds, run in conn.execute(query):
-        kind = _unpacked(number)
-        seen.first_run = max(seen.first_run, run)
-        seen.kinds[kind] += count
-        seen.run_seconds += seconds
-        seen.last_end_ns = max(seen.last_end_ns, last_end)
-        seen.first_start_ns = _earlier(seen.first_start_ns, first_start or 0)
-        if kind.state is PodState.RUNNING and not kind.killed:
-            seen.oldest_start_ns = _earlier(seen.oldest_start_ns, first_start or 0)
-        if kind.again == _SECOND_LATER:
-            seen.next_due_ns = _earlier(seen.next_due_ns, first_due)
-    return seen
-
-
-def _flag(condition: sa.ColumnElement[bool]) -> sa.Case[int]:
-    return sa.case((condition, 1), else_=0)
-
-
-def _unpacked(number: int) -> Kind:
-    return Kind(
-        POD_STATES[number // 256],
-        bool(number & 32),
-        bool(number & 64),
-        bool(number & 16),
-        number // 4 % 4,
-        bool(number & 1),
-        bool(number & 128),
-    )
-
-
-def _earlier(a_ns: int, b_ns: int) -> int:
-    return min(a_ns, b_ns) if a_ns and b_ns else a_ns or b_ns
-
-
-def _controller(conn: sa.Connection, job_id: str) -> PodState | None:
-    query = sa.select(POD.c.state).where(POD.c.job_id == job_id, POD.c.instance_id == 0)
-    number = conn.execute(query).scalar()
-    return None if number is None else POD_STATES[number]
-
-
-def _find_work(conn: sa.Connection, seen: Look, now_ns: int) -> None:
-    """Instances that this settle changes. Queries only for what the count says is there."""
-    job, room = seen.job, SETTLE_PODS_MAX
-    cutoff = deadline.cutoff_ns(job, now_ns)
-    overdue = cutoff is not None and 0 < seen.oldest_start_ns < cutoff
-    later = sa.and_(POD.c.next_run != 0, POD.c.due_ns > now_ns, POD.c.message != THROTTLED_MESSAGE)
-    alive = POD.c.state.not_in(TERMINAL_NUMBERS)
-    tasks: list[tuple[bool, list[int], sa.ColumnElement[bool]]] = [
-        (_any(seen, lambda k: k.again == _SECOND_DUE), seen.due, sa.and_(POD.c.next_run != 0, POD.c.due_ns <= now_ns)),
-        (
-            _any(seen, lambda k: k.state is PodState.INITIALIZED and k.killed and not k.deleted),
-            seen.unqueued_kills,
-            sa.and_(POD.c.state == INITIALIZED, POD.c.goal == KILLED),
-        ),
-        (
-            _any(seen, lambda k: k.deleted and (k.state in TERMINAL or k.state is PodState.INITIALIZED)),
-            seen.gone,
-            sa.and_(POD.c.goal == DELETED, sa.or_(~alive, POD.c.state == INITIALIZED)),
-        ),
-        (
-            is_ending(job) and _any(seen, lambda k: k.state not in TERMINAL and not k.killed),
-            seen.unmarked_kills,
-            sa.and_(alive, STAYS),
-        ),
-        (overdue, seen.overdue, sa.and_(POD.c.state == _RUNNING, STAYS, POD.c.started_ns < (cutoff or 0))),
-        (_any(seen, lambda k: k.again == _SECOND_LATER), seen.throttled, later),
-    ]
-    for needed, found, condition in tasks:
-        if not needed:
-            continue
-        query = sa.select(POD.c.instance_id).where(POD.c.job_id == job.job_id, condition)
-        found += conn.execute(query.order_by(POD.c.instance_id).limit(room + 1)).scalars()
-        if len(found) > room:
-            found.pop()
-            seen.more = True
-        room -= len(found)
-    if overdue and job.gang_size > 1:
-        seen.more = True  # the others of a gang end with those that are overdue, in the next settle
-    seen.gang = find_gang_work(conn, job, max(room, 1))
-    if seen.gang is not None:
-        seen.more |= seen.gang.more
-        seen.due = [instance for instance in seen.due if instance not in set(seen.gang.ending)]
-
-
-def _any(seen: Look, holds: Any) -> bool:
-    return any(holds(kind) for kind in seen.kinds)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -298,23 +112,23 @@ def _changes(seen: Look, now_ns: int) -> Iterator[tuple[list[int], dict[str, Any
 
 
 def _recount(conn: sa.Connection, seen: Look, now_ns: int) -> None:
-    fresh = _count(conn, seen.job, now_ns)
+    fresh = count_pods(conn, seen.job, now_ns)
     seen.kinds = fresh.kinds
     seen.oldest_start_ns = fresh.oldest_start_ns
-    seen.first_start_ns = _earlier(seen.first_start_ns, fresh.first_start_ns)
+    seen.first_start_ns = earlier(seen.first_start_ns, fresh.first_start_ns)
     seen.last_end_ns = max(seen.last_end_ns, fresh.last_end_ns)
     seen.next_due_ns = fresh.next_due_ns
     seen.run_seconds = fresh.run_seconds
     seen.first_run = fresh.first_run
     if seen.job.has_controller:
-        seen.controller = _controller(conn, seen.job.job_id)
+        seen.controller = controller_state(conn, seen.job.job_id)
 
 
 def _rolled_up(seen: Look, now_ns: int) -> JobRecord:
     job = seen.job
     counts: Counter[PodState] = Counter()
     resting: Counter[PodState] = Counter()
-    gang_failed = job.goal is not JobState.KILLED and _any(seen, _is_failed_member)
+    gang_failed = job.goal is not JobState.KILLED and any_kind(seen, _is_failed_member)
     for kind, count in seen.kinds.items():
         counts[kind.state] += count
         if gang_failed and kind.in_gang and kind.state is PodState.KILLED:
@@ -322,7 +136,7 @@ def _rolled_up(seen: Look, now_ns: int) -> JobRecord:
         else:
             resting[PodState.INITIALIZED if kind.again else kind.state] += count
     state = roll_up(job, resting, seen.controller)
-    unmarked = is_ending(job) and _any(seen, lambda k: k.state not in TERMINAL and not k.killed)
+    unmarked = is_ending(job) and any_kind(seen, lambda k: k.state not in TERMINAL and not k.killed)
     started_ns = job.started_ns
     if not started_ns and has_started(counts):
         started_ns = seen.first_start_ns or now_ns
@@ -386,7 +200,7 @@ def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
         settle_again=seen.more,
         update_id=seen.update_id,
         deadline_s=_wait_s(seen, now_ns),
-        gang_run=seen.first_run if _any(seen, _is_on_its_way) else 0,
+        gang_run=seen.first_run if any_kind(seen, _is_on_its_way) else 0,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -13,8 +13,8 @@ from peloton.model.ids import JobId, PodId, parse_job_id
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
-from services.hostmgr.hosts import Agent, labels_of
 from services.hostmgr.mesos.resources import OfferedResources
+from services.hostmgr.offers import Agent, labels_of
 
 Json = dict[str, Any]
 
@@ -174,3 +174,14 @@ def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
     else:
         check |= {"type": "COMMAND", "command": {"shell": True, "value": config.commandCheck.command}}
     return check
+
+
+def accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:
+    """What the launch leaves of the offers comes back with the next allocation (refuse_seconds 0). Without tasks
+    the offers are given back the same way."""
+    offers = [{"value": offer_id} for offer_id in offer_ids]
+    filters = {"refuse_seconds": 0}
+    if not tasks:
+        return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": filters}}
+    launch = {"type": "LAUNCH", "launch": {"task_infos": tasks}}
+    return {"type": "ACCEPT", "accept": {"offer_ids": offers, "operations": [launch], "filters": filters}}

@@ -13,7 +13,8 @@ from peloton.model.job import JobType
 from peloton.model.maintenance import HostMaintenance, Resident
 from peloton.model.resources import Resources
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
-from services.hostmgr.hosts import UNAVAILABILITY_NOTICE_NS, Agent, HostPool
+from services.hostmgr.hosts import UNAVAILABILITY_NOTICE_NS, HostPool
+from services.hostmgr.offers import Agent
 from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, offer, pool_with, shape
 

@@ -1,0 +1,127 @@
+"""One host: the agent that is registered for it, what Mesos offers of it, and which pods fit there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, describe, matches
+from peloton.model.host import LeasedHost
+from peloton.model.ids import Hostname
+from peloton.model.pod import PodShape
+from peloton.model.resources import RESOURCE_KINDS, Resources
+from services.hostmgr.mesos.resources import Json, OfferedResources, needed
+
+
+@dataclass(slots=True)
+class Agent:
+    """A registered Mesos agent: totals and address, whatever is on offer."""
+
+    agent_id: str
+    hostname: Hostname
+    address: str  # ip:port of its own HTTP endpoints
+    capacity: Resources
+    revocable: Resources
+    labels: dict[str, str]
+    process: str = "slave(1)"  # its name at the address
+    revocable_held: Resources = field(default_factory=Resources)
+
+    @property
+    def ip(self) -> str:
+        return self.address.rpartition(":")[0]
+
+
+@dataclass(slots=True)
+class HostOffers:
+    hostname: Hostname
+    agent_id: str
+    labels: dict[str, str]
+    offers: dict[str, Json] = field(default_factory=dict)  # offer id -> offer
+    lease_id: str = ""
+    free: Resources = field(default_factory=Resources)
+    revocable: Resources = field(default_factory=Resources)
+    ports: tuple[tuple[int, int], ...] = ()
+    unavailable_from_ns: int = 0  # as Mesos's schedule of maintenance says; 0 = not
+
+    def recount(self) -> None:
+        pot = self.pot()
+        starts = [_start_ns(offer["unavailability"]) for offer in self.offers.values() if "unavailability" in offer]
+        self.unavailable_from_ns = min(starts, default=0)
+        self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
+
+    def pot(self) -> OfferedResources:
+        pot = OfferedResources()
+        for offer in self.offers.values():
+            pot.add(offer["resources"])
+        return pot
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a launch takes from a leased host: all of its offers."""
+
+    hostname: Hostname
+    agent_id: str
+    offer_ids: tuple[str, ...]
+    pot: OfferedResources
+
+
+def labels_of(hostname: str, attributes: Iterable[Json]) -> dict[str, str]:
+    """Host labels: ``hostname``, and every attribute as text (a set's items are joined by commas)."""
+    labels = {"hostname": hostname}
+    for attribute in attributes:
+        name, kind = attribute["name"], attribute["type"]
+        if kind == "TEXT":
+            labels[name] = attribute["text"]["value"]
+        elif kind == "SCALAR":
+            labels[name] = f"{attribute['scalar']['value']:.6f}"
+        elif kind == "SET":
+            labels[name] = ",".join(attribute["set"].get("item", []))
+    return labels
+
+
+def _start_ns(unavailability: Json) -> int:
+    return max(int(unavailability["start"]["nanoseconds"]), 1)
+
+
+def leased_host(host: HostOffers, is_closed: bool) -> LeasedHost:
+    revocable = Resources() if is_closed else host.revocable
+    return LeasedHost(host.hostname, host.free, revocable, host.ports, tuple(sorted(host.labels.items())))
+
+
+def _offered(host: HostOffers, shape: PodShape) -> Resources:
+    """What this kind of pod may use: revocable pods take revocable cpu and ordinary memory, disk and gpu."""
+    if not shape.revocable:
+        return host.free
+    return Resources(host.revocable.cpu_milli, host.free.memory_mib, host.free.disk_mib, host.free.gpu_milli)
+
+
+def unfit(host: HostOffers, shape: PodShape) -> str:
+    if not host.offers:
+        return "nothing on offer"
+    if not needed(shape.resources).fits_in(_offered(host, shape)):
+        return _lack(_offered(host, shape), shape)
+    if shape.port_count and sum(end - begin + 1 for begin, end in host.ports) < shape.port_count:
+        return "not enough ports"
+    if not accepts(host.labels, shape.constraint):
+        if shape.constraint is None or matches(shape.constraint, host.labels):
+            return f"kept for pods that ask for {EXCLUSIVE_LABEL}"
+        return f"{describe(shape.constraint)} not met"
+    return ""
+
+
+def _lack(offered: Resources, shape: PodShape) -> str:
+    """The first kind that is short. What is free differs from host to host, so that it is not told: reasons count."""
+    kinds = zip(RESOURCE_KINDS, needed(shape.resources), offered, strict=True)
+    kind, wanted = next((kind, wanted) for kind, wanted, have in kinds if wanted > have)
+    amount = f"{wanted / 1000:g}" if kind in ("cpu", "gpu") else f"{wanted} MiB"
+    return f"less than {amount} {'revocable ' if shape.revocable and kind == 'cpu' else ''}{kind} free"
+
+
+def room_for(host: HostOffers, shape: PodShape) -> int:
+    """How many pods of the shape fit; at least one, as it has been found fit."""
+    offered = _offered(host, shape)
+    rooms = [have // need for have, need in zip(offered, needed(shape.resources), strict=True) if need > 0]
+    if shape.port_count:
+        rooms.append(sum(end - begin + 1 for begin, end in host.ports) // shape.port_count)
+    return min(rooms, default=1_000_000)
