@@ -16,6 +16,7 @@ from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import ALLOCATED, ON_HOST, PodState, TerminationReason
 from services.storage.codec import job_record, stored_text
 from services.storage.configs import read_facts
+from services.storage.disruptions import ask
 from services.storage.engine import lock_job, pod_keys
 from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange, RevocablePodRow
 from services.storage.store import (
@@ -81,7 +82,7 @@ class Evictions(Store):
     def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:
         """READY pods are PENDING again, in their old place; pods on hosts become PREEMPTING and want a new run, or,
         with killOnPreempt, their end; what one member of a gang asks for is for all. Pods that end anyway are passed
-        over.
+        over, and so are those of a service that its SLA keeps.
 
         Of a gang that has been launched in part, READY members wait for the others: they are INITIALIZED once more.
         """
@@ -149,7 +150,7 @@ def _revocable_pods(conn: sa.Connection, pod_ids: Sequence[PodId]) -> list[Revoc
 def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], now_ns: int) -> EvictionResult:
     result = EvictionResult(job_id)
     row = lock_job(conn, job_id)
-    if row is None or job_record(row).state in JOB_TERMINAL:
+    if row is None or (job := job_record(row)).state in JOB_TERMINAL:
         return result
     for order in orders:
         scope = in_range(job_id, order.start, order.count)
@@ -164,9 +165,12 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         words = {"message": stored_text(order.message), "reason": order.reason}
         if waiting:
             _send_back(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
+        why, message = TerminationReason.PREEMPTED_RESOURCES, EVICTION_MESSAGE + order.message
+        granted = ask(conn, job, frozenset(i for i, _ in on_hosts), why, message, True, now_ns).granted
+        on_hosts = [(instance, version) for instance, version in on_hosts if instance in granted]
         if on_hosts:
-            words["message"] = stored_text(EVICTION_MESSAGE + order.message)
-            _send_away(conn, job_id, order.is_gang, on_hosts, words, now_ns, TerminationReason.PREEMPTED_RESOURCES)
+            words["message"] = stored_text(message)
+            _send_away(conn, job_id, order.is_gang, on_hosts, words, now_ns, why)
             result.leaving += as_ranges(instance for instance, _ in on_hosts)
     return result
 

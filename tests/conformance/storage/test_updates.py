@@ -10,7 +10,7 @@ from peloton.model.ids import EntityVersion, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
-from services.storage.gateway import Gateway
+from services.storage.gateway import EvictionOrder, Gateway
 from tests.conformance.storage.builders import NOW, K, R, a_job, pod, pods, report, runs_of, settle_all, states
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
 
@@ -338,3 +338,12 @@ def test_watchers_see_services_only(gateway: Gateway) -> None:
     assert [(newest + 1, job_id, 0)] == gateway.watch_log(newest, 10)
     gateway.prune_watch_log(newest)
     assert (newest + 1, newest + 1) == gateway.watch_bounds()
+
+
+def test_preemption_asks_the_sla(gateway: Gateway) -> None:
+    """Of two evicted instances of a service of which one may be away, one leaves."""
+    job_id = a_service(gateway, 3, maximumUnavailableInstances=1)
+    (result,) = gateway.evict([EvictionOrder(job_id, 0, 2, False, "for job x")])
+    assert [(0, 1)] == result.leaving
+    assert [PodState.PREEMPTING, R, R] == states(gateway, job_id)
+    assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in gateway.disruptions(job_id)]

@@ -100,7 +100,7 @@ async def test_strict_updates_reach_the_job(v1: Any, gateway: Gateway) -> None:
 async def test_replace(v1: Any, gateway: Gateway, wakes: RecordedWakes, service: str) -> None:
     """A new spec is a new configuration and a new update; the version says so."""
     update_spec = stateless_pb2.UpdateSpec(
-        batch_size=1, rollback_on_failure=True, max_tolerable_instance_failures=2, in_place=True, start_pods=True
+        batch_size=1, rollback_on_failure=True, max_tolerable_instance_failures=2, start_pods=True
     )
     request = svc.ReplaceJobRequest(
         job_id=ID, version=version(service), spec=spec(image="web:2"), update_spec=update_spec
@@ -111,7 +111,7 @@ async def test_replace(v1: Any, gateway: Gateway, wakes: RecordedWakes, service:
     assert current(gateway) == (
         UpdateType.UPDATE,
         UpdateState.INITIALIZED,
-        UpdateSpec(1, True, 0, 2, False, True, True),
+        UpdateSpec(1, True, 0, 2, False, False, True),
     )
     assert wakes.changed == [JOB]
     assert stateless_pb2.JobSpec.FromString(gateway.job_spec(JOB)).default_spec.containers[0].image == "web:2"
@@ -156,7 +156,7 @@ async def test_patch_of_a_job_of_v0(v1: Any, jobs: Any, gateway: Gateway) -> Non
 
 async def test_restart(v1: Any, gateway: Gateway, wakes: RecordedWakes, service: str) -> None:
     """Named instances, cut to those that exist; none named are all."""
-    restart = stateless_pb2.RestartSpec(batch_size=1, ranges=ranges((1, 100)), in_place=True)
+    restart = stateless_pb2.RestartSpec(batch_size=1, ranges=ranges((1, 100)))
     response = await v1.RestartJob(svc.RestartJobRequest(job_id=ID, version=version(service), restart_spec=restart))
     job = gateway.job(JOB)
 
@@ -164,7 +164,7 @@ async def test_restart(v1: Any, gateway: Gateway, wakes: RecordedWakes, service:
     update = gateway.update(job.update_id)
     assert update is not None
     assert (response.version.value, update.type) == ("2-1-2", UpdateType.RESTART)
-    assert (update.updated, update.spec) == (frozenset({1, 2}), UpdateSpec(batch_size=1, in_place=True))
+    assert (update.updated, update.spec) == (frozenset({1, 2}), UpdateSpec(batch_size=1))
     assert wakes.changed == [JOB]
 
 
