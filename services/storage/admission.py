@@ -13,9 +13,10 @@ from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.lifecycle.job import is_ending, scheduled_count
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
-from peloton.model.pod import ALLOCATED, PodState
+from peloton.model.pod import ALLOCATED, PodState, ShapeRange
 from peloton.model.respool import PoolSpec
 from services.storage.codec import job_record, pack, pool_from_text, pool_to_text, unpack
+from services.storage.configs import shape_runs
 from services.storage.engine import lock_job, lock_jobs
 from services.storage.evictions import is_evicted, runs_of
 from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
@@ -51,6 +52,21 @@ class Admission(Store):
         they wait for each other. The maximum is kept here, so that asking twice never queues too much.
         """
         return self.db.read(partial(_queueable, job_id=job_id, limit=limit))
+
+    def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]:
+        """Shapes of the INITIALIZED pods among ``start .. start+count-1``, each of the configuration that it is to run:
+        while an update rolls, pods of one job differ in that."""
+
+        def work(conn: sa.Connection) -> list[ShapeRange]:
+            waits = sa.and_(in_range(job_id, start, count), POD.c.state == INITIALIZED)
+            runs = conn.execute(runs_of(POD.c.job_id == job_id, waits, sa.literal(0)).order_by("start")).all()
+            return [
+                shape
+                for _, first, length, version, _ in runs
+                for shape in shape_runs(conn, job_id, version, first, length)
+            ]
+
+        return self.db.read(work)
 
     def mark_pending(
         self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int

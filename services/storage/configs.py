@@ -67,10 +67,10 @@ class Configs(Store):
         """Instances ``start .. start+count-1`` as runs of one shape. [] when the version is unknown."""
         if count <= 0:
             return []
-        return self.db.read(lambda conn: list(_shape_runs(conn, job_id, version, start, count)))
+        return self.db.read(lambda conn: list(shape_runs(conn, job_id, version, start, count)))
 
 
-def _shape_runs(conn: sa.Connection, job_id: str, version: int, start: int, count: int) -> Iterator[ShapeRange]:
+def shape_runs(conn: sa.Connection, job_id: str, version: int, start: int, count: int) -> Iterator[ShapeRange]:
     default, overridden = read_facts(conn, job_id, version, (start, start + count - 1))
     if default is None:
         return

@@ -347,3 +347,16 @@ def test_preemption_asks_the_sla(gateway: Gateway) -> None:
     assert [(0, 1)] == result.leaving
     assert [PodState.PREEMPTING, R, R] == states(gateway, job_id)
     assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in gateway.disruptions(job_id)]
+
+
+def test_each_pod_waits_with_the_shape_of_its_own_configuration(gateway: Gateway) -> None:
+    """While an update rolls, pods of one job differ in what they ask for."""
+    job_id = a_service(gateway, 3)
+    config = service_config(3, "v2")
+    config.defaultConfig.resource.cpuLimit = 3
+    update(gateway, job_id, config, ONE_BY_ONE)
+    turn(gateway, job_id, starts=False)
+    report(gateway, job_id, [2], PodState.FAILED)
+    settle_all(gateway, job_id, NOW + 3_600 * 10**9)
+    shapes = gateway.waiting_shapes(job_id, 0, 3)
+    assert [(0, 1, 3_000), (2, 1, 1_500)] == [(s.start, s.count, s.shape.resources.cpu_milli) for s in shapes]
