@@ -101,10 +101,18 @@ class Cluster:
         return {p.instance_id for p in pods(self.gateway, self.job_id) if not p.started_ns and p.prev_run_id == 0}
 
     def config(self, count):  # type: ignore[no-untyped-def]
-        return service_config(count, f"v{self.command}", maximumUnavailableInstances=MAXIMUM)
+        return service_config(count, f"v{self.command}", maximumUnavailableInstances=MAXIMUM, strictUpdates=self.strict)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    phases=[
+        __import__("hypothesis").Phase.explicit,
+        __import__("hypothesis").Phase.reuse,
+        __import__("hypothesis").Phase.generate,
+    ],
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(moves=st.lists(Move, max_size=25), strict=st.booleans())
 def test_whatever_happens(sqlite_template, moves, strict) -> None:  # type: ignore[no-untyped-def]
     """Steps never take down more than the batch, grants never more than the SLA; in the end, when nobody meddles any
@@ -119,7 +127,7 @@ def test_whatever_happens(sqlite_template, moves, strict) -> None:  # type: igno
 
 
 def live(gateway: Gateway, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
-    cluster = Cluster(gateway, a_service(gateway, 6, maximumUnavailableInstances=MAXIMUM), strict)
+    cluster = Cluster(gateway, a_service(gateway, 6, maximumUnavailableInstances=MAXIMUM, strictUpdates=strict), strict)
     for move in moves:
         cluster.move(*move)
     gateway.steer_update(cluster.job_id, None, UpdateAct.ABORT, None, NOW)
