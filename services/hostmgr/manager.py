@@ -171,6 +171,7 @@ class HostManagerCore:
         pods that Mesos does not take after the commit are stored as LOST and get a new run."""
         if self._unsaved_framework_id:
             raise Unavailable("the framework id is not stored yet: a successor could not find what is launched now")
+        self._check_unlocked("Launch", "launch")
         job = self._gateway.job(job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
@@ -262,10 +263,15 @@ class HostManagerCore:
 
     def kill_running(self, job_id: JobId) -> int:
         """Raises Unavailable while Mesos is away: the pods are marked, and the next call or the next subscription
-        tells Mesos."""
+        tells Mesos. The same while an administrator has locked kills."""
+        self._check_unlocked("Kill", "kill")
         kills = self._gateway.mark_killing(job_id, KILL_BATCH)
         self._kill(kills)
         return len(kills)
+
+    def _check_unlocked(self, component: str, act: str) -> None:
+        if component in self._gateway.lockdowns():
+            raise Unavailable(f"{act} op is locked")
 
     def _kill(self, kills: Sequence[Kill]) -> None:
         calls = [

@@ -327,8 +327,9 @@ class AdmissionLoop:
 
     async def _prune_round(self) -> None:
         await asyncio.sleep(self.settings.prune_period_s)
-        upto = self.state.log_cursor
-        await asyncio.get_running_loop().run_in_executor(self._storage, self._records.prune_status_log, upto)
+        upto, loop = self.state.log_cursor, asyncio.get_running_loop()
+        await loop.run_in_executor(self._storage, self._records.prune_status_log, upto)
+        await loop.run_in_executor(self._storage, self._records.trim_watch_log)
 
     def _read_log(self) -> list[LogRow]:
         """Everything that is in the log now."""

@@ -31,10 +31,10 @@ from services.storage.store import (
     Store,
     as_ranges,
     change_pods,
-    chunks,
     in_range,
     killed_before_launch,
     numbers,
+    pod_spans,
 )
 from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD, RESPOOL, STATUS_LOG
 
@@ -95,10 +95,7 @@ class Admission(Store):
         """PENDING and READY pods leave their queue: those that are to end do, those that are to have another
         configuration are INITIALIZED with it. Returns ``(start, count, state they were in)``."""
         killed: list[tuple[int, int, PodState]] = []
-        job = self.db.read(lambda conn: conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none())
-        if job is None:
-            return killed
-        for span in chunks([(0, job.instance_count)]):
+        for span in self.db.read(lambda conn: pod_spans(conn, job_id)):
             killed += self.db.write(partial(_kill_queued, job_id=job_id, span=span, now_ns=now_ns))
         return killed
 

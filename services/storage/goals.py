@@ -30,6 +30,7 @@ from services.storage.store import (
     in_range,
     killed_before_launch,
     new_run,
+    pod_spans,
     terminated,
 )
 from services.storage.tables import JOB, POD
@@ -49,7 +50,7 @@ class Goals(Store):
             return job
         pod_goal = PodState.KILLED if goal is JobState.KILLED else default_pod_goal(job.type)
         message = STOP_MESSAGE if goal is JobState.KILLED else START_MESSAGE
-        for start, count in chunks([(0, job.instance_count)]):
+        for start, count in self.db.read(lambda conn: pod_spans(conn, job_id)):
             steer = partial(steer_pods, job=job, span=(start, count), goal=pod_goal, now_ns=now_ns, message=message)
             self.db.write(steer)
         return job

@@ -11,8 +11,8 @@ from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import PodState
 from services.storage.goals import START_MESSAGE, STOP_MESSAGE, steer_pods, write_steering
-from services.storage.store import Store, chunks
-from services.storage.tables import LOCKDOWN, POD
+from services.storage.store import Store, pod_spans
+from services.storage.tables import LOCKDOWN
 from services.storage.update_rows import read_update
 from services.storage.updates import locked
 from services.storage.watch import note_job
@@ -56,13 +56,11 @@ class Services(Store):
             return job
 
         job = self.db.write(work)
-        last = sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)
-        count = self.db.read(lambda conn: conn.execute(last).scalar())
         pod_goal = PodState.RUNNING if goal is JobState.RUNNING else PodState.KILLED
         message = START_MESSAGE if goal is JobState.RUNNING else STOP_MESSAGE
-        for start, size in chunks([(0, 0 if count is None else count + 1)]):
+        for span in self.db.read(lambda conn: pod_spans(conn, job_id)):
             self.db.write(
-                lambda conn, span=(start, size): steer_pods(conn, job, span, pod_goal, now_ns, message)  # type: ignore[misc]
+                lambda conn, span=span: steer_pods(conn, job, span, pod_goal, now_ns, message)  # type: ignore[misc]
             )
         return job
 

@@ -84,6 +84,13 @@ def as_ranges(instance_ids: Iterable[int]) -> list[tuple[int, int]]:
     return ranges
 
 
+def pod_spans(conn: sa.Connection, job_id: str) -> list[tuple[int, int]]:
+    """``(start, count)`` of at most CHUNK_PODS that cover all pods of a job; a service that shrinks has pods beyond its
+    count for a while."""
+    last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
+    return [] if last is None else list(chunks([(0, last + 1)]))
+
+
 # -- writing pods --------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,8 @@ from services.storage.tables import COUNTER, JOB, POD, WATCH_LOG
 
 WATCH_SEQ = "watch_log"
 THE_JOB = -1
+CHANGES_KEPT = 1_000_000
+"""Watchers that were away resume for so long."""
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
 
 Change = tuple[int, JobId, int]
@@ -37,6 +39,10 @@ class Watch:
             return newest + 1 if oldest is None else oldest, newest
 
         return self.db.read(work)
+
+    def trim_watch_log(self) -> None:
+        """Forget what is older than the last CHANGES_KEPT changes."""
+        self.prune_watch_log(self.watch_bounds()[1] - CHANGES_KEPT)
 
     def prune_watch_log(self, upto_seq: int) -> None:
         self.db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from peloton.api.v0.task import task_pb2
+from peloton.errors import Unavailable
 from peloton.model.host import LaunchResult
+from peloton.model.job import JobState
 from peloton.model.pod import AllOf, HostLabel, PodShape, PodState
 from peloton.model.resources import Resources
 from services.minicluster.hosts import HostSpec
@@ -212,3 +215,22 @@ def test_pods_that_ask_for_nothing_are_placed_where_something_is(make: Callable[
     assert LaunchResult(2) == world.launch(world.place(job))
     assert {"free"} == {pod.host for pod in world.pods(job)}
     assert 0 == queue(world.gateway, job)
+
+
+def test_locked_acts_wait(world: World) -> None:
+    """While an administrator has locked them, nothing is launched and nothing killed; then both go on."""
+    batch = world.place(world.job())
+    world.gateway.set_lockdown("Launch", True)
+    with pytest.raises(Unavailable, match="launch op is locked"):
+        world.launch(batch)
+    world.gateway.set_lockdown("Launch", False)
+    assert LaunchResult(1) == world.launch(batch)
+    world.wait_states(batch.job_id, {"RUNNING": 1})
+
+    world.gateway.set_job_goal(batch.job_id, JobState.KILLED, time.time_ns())
+    world.gateway.set_lockdown("Kill", True)
+    with pytest.raises(Unavailable, match="kill op is locked"):
+        world.core.kill_running(batch.job_id)
+    world.gateway.set_lockdown("Kill", False)
+    assert 1 == world.core.kill_running(batch.job_id)
+    world.wait_states(batch.job_id, {"KILLED": 1})

@@ -104,15 +104,7 @@ class Cluster:
         return service_config(count, f"v{self.command}", maximumUnavailableInstances=MAXIMUM, strictUpdates=self.strict)
 
 
-@settings(
-    phases=[
-        __import__("hypothesis").Phase.explicit,
-        __import__("hypothesis").Phase.reuse,
-        __import__("hypothesis").Phase.generate,
-    ],
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(moves=st.lists(Move, max_size=25), strict=st.booleans())
 def test_whatever_happens(sqlite_template, moves, strict) -> None:  # type: ignore[no-untyped-def]
     """Steps never take down more than the batch, grants never more than the SLA; in the end, when nobody meddles any
