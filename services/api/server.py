@@ -98,11 +98,13 @@ async def start(
     hosts = hosts or RemoteHosts(channels)
     wake = Wake(starter, lifecycles)
     server = grpc.aio.server(interceptors=[ErrorsToStatus()], options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
-    add_under_all_names(server, JobManager(gateway, calls, hosts, wake), JOB_MANAGER)
+    jobs = JobManager(gateway, calls, hosts, wake)
+    add_under_all_names(server, jobs, JOB_MANAGER)
     add_under_all_names(server, TaskManager(gateway, calls, hosts, wake), TASK_MANAGER)
     add_under_all_names(server, VolumeService(), (VOLUME_SERVICE,))
     roles = {**dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR), HOST_SERVICE: HOSTMGR}
-    server.add_generic_rpc_handlers((ForwardedServices(roles, channels),))
+    checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
+    server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks),))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     reflection.enable_server_reflection((*SERVED, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
