@@ -11,8 +11,9 @@ left. One that does not fit may evict
 
 Candidates are taken in the order of their pool's policy until the waiting gangs fit; in the end they are given back in
 the reverse order as far as these still fit. A gang that would not fit anyway evicts nobody, so that without anybody
-waiting for just these resources nothing is evicted. Gangs leave whole. Who waits in a queue of the pool that is visited
-earlier, and may not evict anybody itself, will be there first when room is made: it is made for both, or not at all.
+waiting for just these resources nothing is evicted. Gangs leave whole. Who waits in a queue that is visited earlier, of
+this pool or a victim's, and may evict nobody itself, will be there first when room is made: it is made for both, or
+not at all.
 
 It does not go back and forth: admission keeps within entitlements, which depend on what pools hold and want together,
 so a pool that was brought down to its entitlement cannot take back what it gave; and in a pool only a higher priority
@@ -38,6 +39,7 @@ from peloton.scheduling.admission import (
     Usage,
     gangs_that_fit,
 )
+from peloton.scheduling.ahead import Ahead, Came
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, Grounds, HeldRun, PreemptionPolicy
 from peloton.scheduling.reason import Rule
@@ -79,7 +81,6 @@ def preempt(
     selection = _Selection(Ledger(tree, entitlement, usage), held, due, pod_limit)
     seen = 0
     for row in sorted(waiting):
-        selection.ahead = []
         for kind in QueueKind:
             passed_over = 0
             runs = waiting[row].get(kind, ())
@@ -93,7 +94,7 @@ def preempt(
                 elif is_hopeless:
                     break
                 elif (served := selection.serve(row, run)) < run.gang_count:
-                    selection.ahead.append(_Line(runs, at, run.gang_count - served))
+                    selection.ahead.stand(row, runs, at, run.gang_count - served)
                     break  # it waits, and blocks its queue
     return selection.evictions()
 
@@ -111,15 +112,6 @@ class _Pick:
     grounds: Grounds
 
 
-@dataclass(slots=True, eq=False)
-class _Line:
-    """What is left of a queue of which some waits."""
-
-    runs: Sequence[GangRun]
-    at: int  # the first that waits
-    left: int  # gangs of it
-
-
 Shortage = tuple[Bound, int, int]
 """Bound, kind, and how much of it is lacking."""
 
@@ -127,7 +119,7 @@ Shortage = tuple[Bound, int, int]
 class _Selection:
     def __init__(self, ledger: Ledger, held: Sequence[HeldRun], due: Set[int], pod_limit: int) -> None:
         self.ledger = ledger
-        self.ahead: list[_Line] = []  # of the queues of the pool at hand that were visited already
+        self.ahead = Ahead(ledger)
         self._pods_left = pod_limit
         self._picks: list[_Pick] = []
         self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # what must hold in the end, and in which kinds
@@ -195,44 +187,22 @@ class _Selection:
         """Evict until ``count`` gangs fit beside those that will be there first; None, and nothing changed, when they
         cannot."""
         picks: list[_Pick] = []
-        first: list[tuple[GangRun, int]] = []
-        before = [(line.at, line.left) for line in self.ahead]
+        first: list[Came] = []
         while True:
             self._inside(row, run, count, bounds, picks)
             if _shortages(bounds, run, count):
                 self._between(row, run, count, bounds, picks)
             if _shortages(bounds, run, count) or _pods(picks) > self._pods_left:
+                self.ahead.undo(first)
                 self._undo(picks)
-                for other, gangs in first:
-                    self.ledger.take(row, other, -gangs)
-                for line, (at, left) in zip(self.ahead, before, strict=True):
-                    line.at, line.left = at, left
                 return None
-            came = self._let_in(row)
+            came = self.ahead.let_in({row, *(pick.candidate.held.pool for pick in picks)})
             if not came:
                 break
             first += came
-        for other, _ in first:
-            self._keep(other, self.ledger.bounds(row, other))
+        for one in first:
+            self._keep(one.run, self.ledger.bounds(one.line.row, one.run))
         return picks
-
-    def _let_in(self, row: int) -> list[tuple[GangRun, int]]:
-        """Count those of the queues visited earlier as admitted that fit now; returns them."""
-        came: list[tuple[GangRun, int]] = []
-        for line in self.ahead:
-            while line.at < len(line.runs):
-                run = line.runs[line.at]
-                is_hopeless = self.ledger.is_hopeless(row, run)
-                count = 0 if is_hopeless else gangs_that_fit(run, self.ledger.bounds(row, run), line.left)
-                if count:
-                    self.ledger.take(row, run, count)
-                    came.append((run, count))
-                    line.left -= count
-                if line.left and not is_hopeless:
-                    break
-                line.at += 1
-                line.left = line.runs[line.at].gang_count if line.at < len(line.runs) else 0
-        return came
 
     def _inside(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
         mine = self._own_columns(row)
