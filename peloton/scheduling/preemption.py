@@ -11,9 +11,8 @@ left. One that does not fit may evict
 
 Candidates are taken in the order of their pool's policy until the waiting gangs fit; in the end they are given back in
 the reverse order as far as these still fit. A gang that would not fit anyway evicts nobody, so that without anybody
-waiting for just these resources nothing is evicted. Gangs leave whole. Who waits in a queue that is visited earlier, of
-this pool or a victim's, and may evict nobody itself, will be there first when room is made: it is made for both, or
-not at all.
+waiting for just these resources nothing is evicted. Gangs leave whole. Who waits in a queue that is visited earlier
+will be there first if it fits when somebody has left: room is made for both, or not at all.
 
 It does not go back and forth: admission keeps within entitlements, which depend on what pools hold and want together,
 so a pool that was brought down to its entitlement cannot take back what it gave; and in a pool only a higher priority
@@ -196,7 +195,7 @@ class _Selection:
                 self.ahead.undo(first)
                 self._undo(picks)
                 return None
-            came = self.ahead.let_in({row, *(pick.candidate.held.pool for pick in picks)})
+            came = self.ahead.let_in()
             if not came:
                 break
             first += came
