@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import click
 
 from cli.command import Entry, Root, global_options
+from cli.output import show_anything
 from cli.settings import Settings
 
 ENTRIES = {
@@ -80,6 +82,7 @@ peloton = Root(
 
 
 def main() -> None:
+    show_anything(sys.stdout, sys.stderr)
     peloton(prog_name="peloton")
 
 

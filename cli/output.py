@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterable, Sequence
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +29,25 @@ STATE_STYLES = {
     "DRAINED": "magenta",
     "DOWN": "red",
 }
+
+
+ALIKE = {"█": "#", "▓": "=", "│": "|", "┆": ":", "·": ".", "…": "."}
+
+
+def alike(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding lacks is shown by something like it, or by ``?``."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(ALIKE.get(character, "?") for character in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("alike", alike)
+
+
+def show_anything(*streams: object) -> None:
+    """Characters that a terminal does not have do not end a command."""
+    for stream in streams:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="alike")
 
 
 def as_json(message: Message) -> str:

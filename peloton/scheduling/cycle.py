@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from peloton.scheduling.admission import Admission, GangRun, Queues, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
-from peloton.scheduling.eviction import Eviction, HeldRun
-from peloton.scheduling.preemption import held_by, preempt
+from peloton.scheduling.eviction import Eviction, HeldRun, held_by
+from peloton.scheduling.preemption import preempt
 from peloton.scheduling.reason import Reason
 from peloton.scheduling.tree import Ints, PoolTree
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from peloton.scheduling.admission import GangRun
+import numpy as np
+
+from peloton.scheduling.admission import GangRun, Usage
 from peloton.scheduling.reason import Rule, shown_amount
 
 
@@ -91,3 +94,18 @@ class Eviction:
     run: GangRun
     is_launched: bool
     grounds: Grounds
+
+
+def held_by(evictions: Sequence[Eviction], others: Usage) -> Usage:
+    """What the evicted hold, and ``others`` beside them."""
+    held = Usage(
+        *(column.copy() for column in (others.non_slack, others.slack, others.non_preemptible, others.controller))
+    )
+    for one in evictions:
+        amounts = np.multiply(one.run.need, one.run.gang_count)
+        if one.run.revocable:
+            held.slack[one.pool] += amounts
+            continue
+        held.non_slack[one.pool] += amounts
+        held.controller[one.pool] += amounts * one.run.controller
+    return held

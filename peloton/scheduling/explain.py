@@ -175,11 +175,13 @@ def _is_below(tree: PoolTree, row: int, above: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """An amount above a pool's reservation, or what it leaves of it."""
+    """An amount above a pool's reservation, or what it leaves of it. ``wanted_back``: what of it a lender waits for,
+    and is entitled to."""
 
     kind: str
     pool_path: str
     amount: int
+    wanted_back: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +194,12 @@ class Loans:
     borrowers: tuple[Loan, ...] = ()
 
 
-def loans(now: Snapshot, row: int) -> Loans:
+def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
     """What a pool holds above its reservation and who leaves theirs, and the reverse. STATIC ones are not lent."""
     tree = now.tree
     above = physical(now) - tree.reservation  # [P,R]
     above[np.logical_and(tree.static, above < 0)] = 0
+    demand = tree.roll_up(now.demand)  # of slack nobody is entitled to anything back
     rest = others(tree, row)
     found: dict[str, list[Loan]] = {"borrowed": [], "lenders": [], "lent": [], "borrowers": []}
     for kind, name in enumerate(RESOURCE_KINDS):
@@ -206,5 +209,8 @@ def loans(now: Snapshot, row: int) -> Loans:
             continue  # nobody at the other end
         found["borrowed" if mine > 0 else "lent"].append(Loan(name, tree.paths[row], abs(mine)))
         sort = "lenders" if mine > 0 else "borrowers"
-        found[sort] += [Loan(name, tree.paths[at], -amount) for amount, at in theirs[:HOLDERS_MAX]]
+        is_over = mine > 0 and physical(now)[row, kind] > plan.entitlement.total[row, kind]
+        for amount, at in theirs[:HOLDERS_MAX]:
+            wanted = min(int(demand[at, kind]), -amount) if is_over else 0
+            found[sort].append(Loan(name, tree.paths[at], -amount, wanted))
     return Loans(**{sort: tuple(entries) for sort, entries in found.items()})

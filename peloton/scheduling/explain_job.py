@@ -76,10 +76,11 @@ def _not_queued(job: JobRecord, fresh: int, scheduled: int) -> Apart:
 
 
 def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> str:
-    """Who it is, where, and how many of its pods are in which state."""
+    """Who it is, where (no path: its pool is gone), and how many of its pods are in which state."""
     shown = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts.get(state)) or "no instances yet"
     verb = "is" if job.is_active else "ended"
-    return f"Job {job.job_id} ({job.name}) {verb} {job.state} in pool {pool_path}: {shown}"
+    where = f"pool {pool_path}" if pool_path else "a pool that is gone"
+    return f"Job {job.job_id} ({job.name}) {verb} {job.state} in {where}: {shown}"
 
 
 def story(

@@ -11,7 +11,8 @@ left. One that does not fit may evict
 
 Candidates are taken in the order of their pool's policy until the waiting gangs fit; in the end they are given back in
 the reverse order as far as these still fit. A gang that would not fit anyway evicts nobody, so that without anybody
-waiting for just these resources nothing is evicted. Gangs leave whole.
+waiting for just these resources nothing is evicted. Gangs leave whole. Who waits in a queue that is visited earlier
+will be there first if it fits when somebody has left: room is made for both, or not at all.
 
 It does not go back and forth: admission keeps within entitlements, which depend on what pools hold and want together,
 so a pool that was brought down to its entitlement cannot take back what it gave; and in a pool only a higher priority
@@ -37,6 +38,7 @@ from peloton.scheduling.admission import (
     Usage,
     gangs_that_fit,
 )
+from peloton.scheduling.ahead import Ahead, Came
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, Grounds, HeldRun, PreemptionPolicy
 from peloton.scheduling.reason import Rule
@@ -80,14 +82,18 @@ def preempt(
     for row in sorted(waiting):
         for kind in QueueKind:
             passed_over = 0
-            for run in waiting[row].get(kind, ()):
+            runs = waiting[row].get(kind, ())
+            for at, run in enumerate(runs):
                 seen += 1
                 if seen > WAITING_RUNS_MAX:
                     return selection.evictions()
                 is_hopeless = selection.ledger.is_hopeless(row, run)
                 if is_hopeless and passed_over < PASSED_OVER_MAX:
                     passed_over += 1
-                elif is_hopeless or selection.serve(row, run) < run.gang_count:
+                elif is_hopeless:
+                    break
+                elif (served := selection.serve(row, run)) < run.gang_count:
+                    selection.ahead.stand(row, runs, at, run.gang_count - served)
                     break  # it waits, and blocks its queue
     return selection.evictions()
 
@@ -112,6 +118,7 @@ Shortage = tuple[Bound, int, int]
 class _Selection:
     def __init__(self, ledger: Ledger, held: Sequence[HeldRun], due: Set[int], pod_limit: int) -> None:
         self.ledger = ledger
+        self.ahead = Ahead(ledger)
         self._pods_left = pod_limit
         self._picks: list[_Pick] = []
         self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # what must hold in the end, and in which kinds
@@ -144,6 +151,9 @@ class _Selection:
         if count == 0:
             return
         self.ledger.take(row, run, count)
+        self._keep(run, bounds)
+
+    def _keep(self, run: GangRun, bounds: Sequence[Bound]) -> None:
         for bound in bounds:
             kinds = self._kept.setdefault(id(bound.used), {}).setdefault(id(bound.allowed), (bound, set()))[1]
             kinds |= {k for k, amount in enumerate(run.need) if amount and not (bound.skip_cpu and k == CPU)}
@@ -173,16 +183,24 @@ class _Selection:
         return _policy(self.ledger.tree, one).may_evict(waiting, held)
 
     def _make_room(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound]) -> list[_Pick] | None:
-        """Evict until ``count`` gangs fit; None, and nothing changed, when they cannot."""
+        """Evict until ``count`` gangs fit beside those that will be there first; None, and nothing changed, when they
+        cannot."""
         picks: list[_Pick] = []
-        self._inside(row, run, count, bounds, picks)
-        short = _shortages(bounds, run, count)
-        if short:
-            self._between(row, run, count, bounds, picks)
-            short = _shortages(bounds, run, count)
-        if short or _pods(picks) > self._pods_left:
-            self._undo(picks)
-            return None
+        first: list[Came] = []
+        while True:
+            self._inside(row, run, count, bounds, picks)
+            if _shortages(bounds, run, count):
+                self._between(row, run, count, bounds, picks)
+            if _shortages(bounds, run, count) or _pods(picks) > self._pods_left:
+                self.ahead.undo(first)
+                self._undo(picks)
+                return None
+            came = self.ahead.let_in()
+            if not came:
+                break
+            first += came
+        for one in first:
+            self._keep(one.run, self.ledger.bounds(one.line.row, one.run))
         return picks
 
     def _inside(self, row: int, run: GangRun, count: int, bounds: Sequence[Bound], picks: list[_Pick]) -> None:
@@ -343,18 +361,3 @@ def _eviction(pick: _Pick, kept: int) -> Eviction:
     held = pick.candidate.held
     run = replace(held.run, start=held.run.start + kept * held.run.gang_size, gang_count=pick.count)
     return Eviction(held.pool, run, held.is_launched, pick.grounds)
-
-
-def held_by(evictions: Sequence[Eviction], others: Usage) -> Usage:
-    """What the evicted hold, and ``others`` beside them."""
-    held = Usage(
-        *(column.copy() for column in (others.non_slack, others.slack, others.non_preemptible, others.controller))
-    )
-    for one in evictions:
-        amounts = np.multiply(one.run.need, one.run.gang_count)
-        if one.run.revocable:
-            held.slack[one.pool] += amounts
-            continue
-        held.non_slack[one.pool] += amounts
-        held.controller[one.pool] += amounts * one.run.controller
-    return held

@@ -1,13 +1,13 @@
 """Passes whole gRPC services through to the leader of another role, byte for byte.
 
-Nothing is decoded: whatever the other side answers, status and metadata included, reaches the caller, and fields that
-this process does not know survive.
+Nothing is decoded, except by checks: whatever the other side answers, status and metadata included, reaches the caller,
+and fields that this process does not know survive.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import grpc
@@ -25,18 +25,28 @@ HOSTMGR = "hostmgr"
 _HOP_KEYS = frozenset({"te", "content-type", "user-agent", "host", "connection"})
 
 
+Check = Callable[[bytes], Awaitable[None]]
+"""Looks at a request before it is passed on; raises what is wrong with it."""
+
+
 class ForwardedServices(grpc.GenericRpcHandler):
     """Handler for every unary method of the services in ``roles``: service name -> role whose leader serves it.
 
     ``served_as``: services whose messages are those of another one, under whose name the other side serves them.
+    ``checks``: full name of a method -> what its requests must pass here.
     """
 
     def __init__(
-        self, roles: Mapping[str, str], channels: LeaderChannels, served_as: Mapping[str, str] | None = None
+        self,
+        roles: Mapping[str, str],
+        channels: LeaderChannels,
+        served_as: Mapping[str, str] | None = None,
+        checks: Mapping[str, Check] | None = None,
     ) -> None:
         self._roles = dict(roles)
         self._channels = channels
         self._served_as = dict(served_as or {})
+        self._checks = dict(checks or {})
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         method = handler_call_details.method
@@ -46,7 +56,11 @@ class ForwardedServices(grpc.GenericRpcHandler):
             return None
         method = f"/{self._served_as.get(service, service)}/{name}"
 
+        check = self._checks.get(method)
+
         async def forward(request: bytes, context: Any) -> bytes:
+            if check is not None:
+                await check(request)
             return await self._forward(role, method, request, context)
 
         handler: Any = grpc.unary_unary_rpc_method_handler(forward)  # no (de)serialisers: bytes in, bytes out

@@ -9,6 +9,7 @@ from typing import Any
 from peloton.api import convert
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
+from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.errors import AlreadyExists, InvalidArgument, PelotonError, ResourceExhausted
@@ -69,6 +70,15 @@ class JobManager(RollingJobs):
             return response
         await self._wake.start(job_id)
         return response
+
+    async def check_plan(self, request: bytes) -> None:
+        """What ``Create`` would refuse is not planned either, and for the same reasons."""
+        planned = explain_pb2.JobPlanRequest.FromString(request)
+        if planned.HasField("config"):
+            config = planned.config
+            refusal = await self._refusal(config) or await self._calls.run(secret_fault, config, False)
+            if refusal:
+                raise InvalidArgument(refusal)
 
     async def _refusal(self, config: job_pb2.JobConfig, first_instance: int = 0) -> str:
         """Why the config cannot be stored, or ""."""

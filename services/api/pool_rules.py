@@ -36,7 +36,7 @@ class PoolBounds:
     path: str = ""
 
 
-def pool_fault(respool_id: str, pools: Iterable[PoolSpec]) -> str:
+def pool_fault(respool_id: str, pools: Sequence[PoolSpec]) -> str:
     """Why a job cannot be submitted to the pool, or ""."""
     if not respool_id:
         return "resource pool ID is null"
@@ -45,23 +45,16 @@ def pool_fault(respool_id: str, pools: Iterable[PoolSpec]) -> str:
     is_known = False
     for pool in pools:
         if pool.parent_id == respool_id and pool.respool_id != respool_id:
-            return "cannot submit jobs to a non leaf resource pool"
+            path = _path_text(_upwards(respool_id, pools))
+            return f"cannot submit jobs to a non leaf resource pool: {path} has child pools"
         is_known = is_known or pool.respool_id == respool_id
     return "" if is_known else "resource pool not found"
 
 
 def pool_bounds(respool_id: str, pools: Sequence[PoolSpec], capacity: Resources | None) -> PoolBounds:
     """Limits along the path of a pool. The root's limit is the cluster's ``capacity``; None: not known, no bound."""
-    by_id = {pool.respool_id: pool for pool in pools}
-    path: list[PoolSpec] = []  # from the pool upwards, without the root
-    pool = next((p for p in pools if p.respool_id == respool_id), None)
-    while pool is not None and not pool.is_root and len(path) < _DEPTH_MAX:
-        path.append(pool)
-        pool = by_id.get(pool.parent_id)
-    candidates = [
-        (tuple(r.limit for r in pool.resources), "/" + "/".join(p.name for p in reversed(path[depth:])))
-        for depth, pool in enumerate(path)
-    ]
+    path = _upwards(respool_id, pools)
+    candidates = [(tuple(r.limit for r in pool.resources), _path_text(path[depth:])) for depth, pool in enumerate(path)]
     if capacity is not None:
         candidates.append((tuple(capacity), "/"))
     limits: list[int] = []
@@ -76,6 +69,21 @@ def pool_bounds(respool_id: str, pools: Sequence[PoolSpec], capacity: Resources 
     if not path:
         return PoolBounds(tuple(limits), tuple(paths))
     return PoolBounds(tuple(limits), tuple(paths), tuple(r.reservation for r in path[0].resources), candidates[0][1])
+
+
+def _upwards(respool_id: str, pools: Iterable[PoolSpec]) -> list[PoolSpec]:
+    """The pool and those above it, without the root."""
+    by_id: dict[str, PoolSpec] = {pool.respool_id: pool for pool in pools}
+    path: list[PoolSpec] = []
+    pool = by_id.get(respool_id)
+    while pool is not None and not pool.is_root and len(path) < _DEPTH_MAX:
+        path.append(pool)
+        pool = by_id.get(pool.parent_id)
+    return path
+
+
+def _path_text(upwards: Sequence[PoolSpec]) -> str:
+    return "/" + "/".join(pool.name for pool in reversed(upwards))
 
 
 def pod_faults(

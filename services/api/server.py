@@ -158,8 +158,9 @@ async def start(
         options=list(OPTIONS),
         maximum_concurrent_rpcs=RPCS_MAX,
     )
+    jobs = JobManager(gateway, calls, hosts, wake)
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
-        (JobManager(gateway, calls, hosts, wake), JOB_MANAGER),
+        (jobs, JOB_MANAGER),
         (TaskManager(gateway, calls, hosts, wake), TASK_MANAGER),
         (UpdateService(gateway, calls, specs, wake), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),
@@ -172,7 +173,9 @@ async def start(
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)
     roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR) | dict.fromkeys(HOSTMGR_SERVICES, HOSTMGR)
-    server.add_generic_rpc_handlers((ForwardedServices(roles, channels, {HOST_SERVICE_V1: HOST_SERVICE}),))
+    checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
+    forwarded = ForwardedServices(roles, channels, {HOST_SERVICE_V1: HOST_SERVICE}, checks)
+    server.add_generic_rpc_handlers((forwarded,))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     reflection.enable_server_reflection((*SERVED, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -29,6 +29,22 @@ AGENT_TIMEOUT_S = 5.0
 PORTS_TRIED = 50
 OWN_PORTS = range(20_000, 31_000)
 """Below the ports of outgoing connections, and beside those that hosts offer to pods."""
+
+
+QUICKER = {
+    "PELOTON_LEADER_TTL_S": "3",
+    "PELOTON_PREEMPTION_PERIOD_S": "1",
+    "PELOTON_PREEMPTION_ROUNDS": "3",
+    "PELOTON_AGENTS_PERIOD_S": "2",
+    "PELOTON_QOS_PERIOD_S": "2",
+    "PELOTON_QOS_CLOSED_S": "10",
+}
+"""Defaults of a cluster that somebody watches."""
+
+
+def own_defaults(environment: Mapping[str, str]) -> dict[str, str]:
+    """Those that the environment does not set: what the user says there holds."""
+    return {name: value for name, value in QUICKER.items() if name not in environment}
 
 
 @dataclass(frozen=True)
@@ -134,13 +150,8 @@ class LocalCluster:
             "PELOTON_TEMPORAL": f"127.0.0.1:{self.temporal_port}",
             "PELOTON_MESOS": self.mesos,
             "PELOTON_PORT": str(self.port),
-            "PELOTON_LEADER_TTL_S": "3",
-            "PELOTON_PREEMPTION_PERIOD_S": "1",
-            "PELOTON_PREEMPTION_ROUNDS": "3",
-            "PELOTON_AGENTS_PERIOD_S": "2",
-            "PELOTON_QOS_PERIOD_S": "2",
-            "PELOTON_QOS_CLOSED_S": "10",
             "PYTHONUNBUFFERED": "1",
+            **own_defaults(os.environ),
             **self.settings.environment,
         }
         python = [sys.executable, "-m"]

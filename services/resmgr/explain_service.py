@@ -91,7 +91,7 @@ class ExplainService:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
             besides = list(apart(job, counts, state.unplaced(job_id), gang))
-        path = self._loop.state.path_of(job.respool_id)
+        path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
@@ -117,7 +117,7 @@ class ExplainService:
             raise NotFound(f"resource pool {path} not found") from None
         now, plan = self._look(state)
         found = list(islice(_heads(state, now, plan, row), HEADS_MAX))
-        owed = loans(now, row)
+        owed = loans(now, plan, row)
         answer = pb.PoolWhyResponse(
             pool=wire.PoolNodes(now, plan).node(row),
             queues=[head for head, _ in found],
@@ -126,7 +126,7 @@ class ExplainService:
             lent=wire.loan_list(owed.lent),
             borrowers=wire.loan_list(owed.borrowers),
         )
-        answer.text = "\n".join(pool_lines(answer, [list(wait_lines(*wait)) for _, wait in found]))
+        answer.text = "\n".join(pool_lines(answer, [list(wait_lines(*wait)) for _, wait in found], self._loop.settings))
         return answer
 
     @_refusing

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from peloton.api.v0.explain import explain_pb2 as pb
+from services.resmgr.loop import LoopSettings
 
 LINES_MAX = 50
 """Lines of one sort."""
 
 
-def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]]) -> Iterator[str]:
+def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules: LoopSettings) -> Iterator[str]:
     """``heads``: the lines of each of ``answer.queues``."""
     pool = answer.pool
     yield f"Pool {pool.path}: {_count(pool.queuedInstances, 'instance')} in queues"
@@ -31,6 +32,7 @@ def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]]) -> It
     if not answer.queues:
         yield "  nothing waits"
     yield from _loans("borrows", answer.borrowed, "left unused by", answer.lenders)
+    yield from _wanted_back(answer, rules)
     yield from _loans("lends", answer.lent, "held above their reservations by", answer.borrowers)
 
 
@@ -40,6 +42,18 @@ def _loans(verb: str, mine: Iterable[pb.Loan], words: str, theirs: Sequence[pb.L
             f"{other.poolPath} ({_shown(other.kind, other.amount)})" for other in theirs if other.kind == loan.kind
         )
         yield f"  {verb} {loan.kind} {_shown(loan.kind, loan.amount)}, {words} {others}"
+
+
+def _wanted_back(answer: pb.PoolWhyResponse, rules: LoopSettings) -> Iterator[str]:
+    """Which lenders wait for what they lent, and when they get it."""
+    how = f"it comes back as instances in {answer.pool.path} end, for preemption is off"
+    if rules.preempts:
+        rounds, within_s = rules.sustained_over_count, rules.sustained_over_count * rules.preemption_period_s
+        how = f"instances in {answer.pool.path} may be evicted within {rounds} rounds of preemption ({within_s:g} s)"
+    for lender in answer.lenders:
+        if lender.wantedBack:
+            wanted = _shown(lender.kind, lender.wantedBack)
+            yield f"  {lender.poolPath} wants {lender.kind} {wanted} of that back: {how}"
 
 
 def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:

@@ -109,7 +109,15 @@ def apart_reason(one: Apart) -> pb.Reason:
 
 
 def loan_list(loans: Iterable[Loan]) -> list[pb.Loan]:
-    return [pb.Loan(kind=one.kind, poolPath=one.pool_path, amount=amount(one.kind, one.amount)) for one in loans]
+    return [
+        pb.Loan(
+            kind=one.kind,
+            poolPath=one.pool_path,
+            amount=amount(one.kind, one.amount),
+            wantedBack=amount(one.kind, one.wanted_back),
+        )
+        for one in loans
+    ]
 
 
 class PoolNodes:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.scheduling.admission import Admitted
+from peloton.scheduling.admission import Admitted, QueueKind
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.state import ResmgrState
@@ -40,12 +41,16 @@ class PoolGauges:
         return read
 
     def _queue_lengths(self, _: CallbackOptions) -> Iterable[Observation]:
+        """Empty queues too, or a dashboard would go on to show what was in them last."""
         state = self._state()
-        for pool_id, row in list(state.tree.row.items()):
+        tree = state.tree
+        for pool_id, row in list(tree.row.items()):
+            if not tree.is_leaf[row] or pool_id == ROOT_POOL_ID:
+                continue
             queues = state.waiting.pools.get(pool_id, {})
-            for kind, queue in list(queues.items()):
-                pods = sum(run.pod_count for run in list(queue))
-                yield Observation(pods, {"pool": state.tree.paths[row], "queue": kind.name.lower()})
+            for kind in QueueKind:
+                pods = sum(run.pod_count for run in list(queues.get(kind, ())))
+                yield Observation(pods, {"pool": tree.paths[row], "queue": kind.name.lower()})
 
 
 class AdmissionMeter:

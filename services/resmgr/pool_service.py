@@ -251,5 +251,5 @@ class _View:
         resources = []
         for kind in pools.WIRE_KINDS if amounts else ():
             amount = pools.wire_amount(kind, amounts[kind])
-            resources.append(pb.ResourceConfig(kind=kind, reservation=amount, limit=amount))
+            resources.append(pb.ResourceConfig(kind=kind, reservation=amount, limit=amount, share=1))
         return pb.ResourcePoolConfig(name="root", policy=pb.PriorityFIFO, resources=resources)

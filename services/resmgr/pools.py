@@ -24,6 +24,9 @@ UNITS = {"cpu": 1000, "gpu": 1000, "memory": 1, "disk": 1}
 SHARE_UNITS = 1000
 _SHARE_MAX = 2**40
 
+NAME_MAX = 255
+"""Characters of a pool's name."""
+
 NOT_FOUND = "resource pool not found"
 
 
@@ -104,7 +107,8 @@ def check_config(
         raise InvalidArgument(f"resource pool parent ID: {parent_id} not found")
     if pool_id in configs and configs[pool_id].parent_id != parent_id:
         actual = configs[pool_id].parent_id
-        raise InvalidArgument(f"parent override not allowed, actual {actual}, override {parent_id}")
+        paths = f"{state.path_of(actual)} is the parent, not {state.path_of(parent_id)}"
+        raise InvalidArgument(f"parent override not allowed, actual {actual}, override {parent_id} ({paths})")
     spec = pool_spec(pool_id, config)
     _check_limits(state, spec)
     siblings = [p for p in configs.values() if p.parent_id == parent_id and p.respool_id != pool_id]
@@ -114,6 +118,7 @@ def check_config(
     if config.controllerLimit.maxPercent > 100:
         raise InvalidArgument("controller limit, max percent cannot be more than 100")
     _check_name(config.name)
+    _check_amounts(config)
     _check_parent_is_idle(state, pool_id, parent_id)
     _check_children(spec, [p for p in configs.values() if p.parent_id == pool_id])
     _check_queued(state, spec)
@@ -124,7 +129,9 @@ def _check_values(config: pb.ResourcePoolConfig) -> None:
     for resource in config.resources:
         kind = resource.kind
         if kind not in WIRE_KINDS:
-            raise InvalidArgument(f"resource pool config has unknown resource type {kind}")
+            raise InvalidArgument(
+                f"resource pool config has unknown resource type {kind} (there are {', '.join(WIRE_KINDS)})"
+            )
         if kind in seen:
             raise InvalidArgument(f"resource pool config has multiple configurations for resource type {kind}")
         seen.add(kind)
@@ -140,8 +147,20 @@ def _check_values(config: pb.ResourcePoolConfig) -> None:
 
 def _check_name(name: str) -> None:
     """Ours: such a pool could not be found by its path."""
+    if len(name) > NAME_MAX:
+        raise InvalidArgument(f"resource pool name has {len(name)} characters, at most {NAME_MAX} are allowed")
     if not name or "/" in name:
         raise InvalidArgument(f"resource pool name {name!r} must not be empty or contain '/'")
+
+
+def _check_amounts(config: pb.ResourcePoolConfig) -> None:
+    """Ours: so little would be stored as nothing."""
+    for resource in config.resources:
+        least = 1 / UNITS[resource.kind]
+        for name, value in (("reservation", resource.reservation), ("limit", resource.limit)):
+            if 0 < value < least:
+                amount = f"{name} {number(value)} is less than {number(least)}, the smallest amount"
+                raise InvalidArgument(f"resource {resource.kind}, {amount}")
 
 
 def _bounds_of(state: ResmgrState, pool_id: RespoolId) -> dict[str, tuple[int, int]]:
@@ -167,7 +186,10 @@ def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
         limit = parent[r.kind][1]
         if r.limit > limit:
             mine, theirs = _amount(r.kind, r.limit), _amount(r.kind, limit)
-            raise InvalidArgument(f"resource {r.kind}, limit {mine} exceeds parent limit {theirs}")
+            above = state.path_of(spec.parent_id)
+            raise InvalidArgument(
+                f"resource {r.kind}, limit {mine} exceeds parent limit {theirs} (the parent is {above})"
+            )
 
 
 def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolSpec]) -> None:
@@ -177,9 +199,10 @@ def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolS
         total = r.reservation + sum(sibling.resources[kind].reservation for sibling in siblings)
         if total > parent[r.kind][0]:
             mine, theirs = _amount(r.kind, total), _amount(r.kind, parent[r.kind][0])
+            rest = _amount(r.kind, total - r.reservation)
             raise InvalidArgument(
                 f"Aggregated child reservation {mine} of kind `{r.kind}` exceed parent `{spec.parent_id}` "
-                f"reservations {theirs}"
+                f"reservations {theirs} (the parent is {state.path_of(spec.parent_id)}, its other children have {rest})"
             )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from peloton.model.respool import PoolSpec
 from peloton.scheduling.admission import Admission, GangRun
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
-from peloton.scheduling.reason import Reason, Rule
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
 from services.resmgr.audit import faults
@@ -32,28 +30,9 @@ from services.storage.gateway import EvictionResult
 
 UNPLACED_JOBS_MAX = 10_000
 """Jobs whose last placement failure is remembered; the oldest are forgotten."""
-EXPLAINED_RUNS_MAX = 20
-"""Waiting runs of one job that ``explain`` lists."""
 
 LogRow = tuple[int, JobId, int, int, PodState]
 """seq, job, instance, run, state: a row of the status log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Pods of a job in the queue, and why they are still there."""
-
-    start: int
-    pod_count: int
-    gang_size: int
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    waiting: tuple[Waiting, ...] = ()
-    unplaced_count: int = 0
-    unplaced_reason: str = ""
 
 
 class ResmgrState:
@@ -100,10 +79,10 @@ class ResmgrState:
     def check_queue(self, job: JobRecord) -> None:
         """Raises unless gangs of this job may be queued in its pool."""
         row = self.tree.row.get(job.respool_id)
-        if row is None or job.respool_id == ROOT_POOL_ID:
-            raise NotFound(f"resource pool {job.respool_id} of job {job.job_id} not found")
-        if not self.tree.is_leaf[row]:
-            raise InvalidArgument(f"resource pool {self.tree.paths[row]} of job {job.job_id} is not a leaf")
+        if row is None:
+            raise NotFound(f"resource pool {job.respool_id} not found")
+        if job.respool_id == ROOT_POOL_ID or not self.tree.is_leaf[row]:
+            raise InvalidArgument(f"resource pool {self.tree.paths[row]} takes no jobs: it is not a leaf")
 
     def ledger(self, job: JobRecord) -> JobLedger:
         """The job's ledger, made on first sight."""
@@ -341,30 +320,6 @@ class ResmgrState:
         self.entitlement, self.admission = plan.entitlement, plan.admission
 
     # -- questions --------------------------------------------------------------------------------------------------
-
-    def explain(self, job_id: JobId) -> Explanation:
-        """Why pods of the job are not on hosts yet; at most EXPLAINED_RUNS_MAX runs."""
-        count, text = self._unplaced.get(job_id, (0, ""))
-        ledger = self.jobs.get(job_id)
-        if ledger is None:
-            return Explanation((), count, text)
-        found: list[Waiting] = []
-        path = self.path_of(ledger.pool_id)
-        for kind, queue in self.waiting.of_pool(ledger.pool_id):
-            head = self.admission.heads.get((self.tree.row.get(ledger.pool_id, -1), kind))
-            is_first = True
-            for run in queue:
-                reason = self.admission.passed_over.get((run.job_id, run.start))
-                if reason is None:
-                    ahead = head[0].job_id if head else queue[0].job_id
-                    behind = Reason(Rule.HEAD_OF_LINE, path, job_id=ahead)
-                    reason = (head[1] if head else Reason(Rule.NO_CYCLE, path)) if is_first else behind
-                    is_first = False
-                if run.job_id == job_id:
-                    found.append(Waiting(run.start, run.pod_count, run.gang_size, reason))
-                    if len(found) == EXPLAINED_RUNS_MAX:
-                        return Explanation(tuple(found), count, text)
-        return Explanation(tuple(found), count, text)
 
     def unplaced(self, job_id: JobId) -> tuple[int, str]:
         """How many pods of the job placement last left without a host, and why; ``(0, "")`` when it left none."""

@@ -35,11 +35,12 @@ def capacity(cluster: Cluster) -> dict[str, float]:
     return {each.kind: each.limit for each in root.amounts}
 
 
-def run(cluster: Cluster, *words: object) -> str:
+def run(cluster: Cluster, *words: object, exit_code: int = 0) -> str:
+    """What it prints; of a refusal the error."""
     result = CliRunner().invoke(peloton, ["-a", cluster.local.address, *map(str, words)], prog_name="peloton")
     print(result.output)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    assert result.exit_code == exit_code, result.output
+    return result.stderr if exit_code else result.stdout
 
 
 def reason(cluster: Cluster, job_id: str) -> Any:
@@ -79,17 +80,17 @@ def test_a_full_pool(cluster: Cluster) -> None:
 
 
 def test_a_gang_too_big(cluster: Cluster, tmp_path: Path) -> None:
-    """A gang larger than its pool may ever have is told so before it is created."""
+    """A gang larger than its pool may ever have is refused by a plan as by the API."""
     cluster.pool("gangs", cpu=2)
     config = {"name": "gang", "instancecount": 4, "sla": {"preemptible": True, "minimumrunninginstances": 4}}
     resource = {"cpulimit": 1, "memlimitmb": 16, "disklimitmb": 1}
     path = tmp_path / "gang.yaml"
-    path.write_text(yaml.safe_dump({**config, "defaultconfig": {"resource": resource}}))
+    path.write_text(yaml.safe_dump({**config, "defaultconfig": {"resource": resource, "command": {"value": "true"}}}))
 
-    plan = run(cluster, "job", "plan", "/gangs", path)
+    plan, job = (run(cluster, "job", what, "/gangs", path, exit_code=1) for what in ("plan", "create"))
 
-    assert plan.splitlines()[0] == "In pool /gangs 0 of 4 instances would be admitted now."
-    assert "gang of 4: cpu 4 wanted, more than the pool limit of /gangs: 2" in plan
+    refusal = "the gang of instances 0-3 asks cpu 4, limit of resource pool /gangs is 2"
+    assert (plan, job) == (f"{refusal} (INVALID_ARGUMENT)\n", f"Invalid job config: {refusal}\n")
 
 
 def test_no_host_has_two_gpus(cluster: Cluster) -> None:

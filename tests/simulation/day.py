@@ -20,7 +20,9 @@ from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.pod import TERMINAL, PodState, PodStatus
+from peloton.scheduling.explain import waits
 from peloton.scheduling.placement import place
+from services.resmgr.dry_run import look
 from services.resmgr.pools import check_config, pool_spec
 from tests.simulation import invariants
 from tests.simulation.description import HOUR_S, RUN_MAX_S, RUN_SIGMA, JobPlan, Size, draw_hosts, draw_jobs, draw_pools
@@ -172,10 +174,12 @@ class Day:
 
     def _left(self) -> str:
         """Jobs that have not ended, and why a few of them wait."""
-        lines = [f"{len(self.records.jobs)} jobs have not ended"]
+        state, lines = self.resmgr.state, [f"{len(self.records.jobs)} jobs have not ended"]
+        now, plan = look(state, self._now_ns())
         for job in list(self.records.jobs.values())[:STUCK_SHOWN_MAX]:
-            found = self.resmgr.state.explain(job.record.job_id)
-            reasons = {str(waiting.reason): None for waiting in found.waiting} | {found.unplaced_reason: None}
+            row, unplaced = state.tree.row[job.record.respool_id], state.unplaced(job.record.job_id)[1]
+            mine = (str(wait.reason) for wait in waits(now, plan, row) if wait.run.job_id == job.record.job_id)
+            reasons = dict.fromkeys([*mine, unplaced])
             counts = {state.value: count for state, count in job.counts().items()}
             lines.append(f"  {job.record.job_id} {job.record.name} {counts}: {'; '.join(filter(None, reasons))}")
         return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.errors import InvalidArgument
+from services.local.cluster import own_defaults
 from services.settings import Settings, load
 
 
@@ -33,3 +34,11 @@ def test_the_advertised_host_is_the_one_listened_on_unless_set() -> None:
     """In a container they differ."""
     assert "127.0.0.1" == load({}).advertised
     assert "api-1" == load({"PELOTON_ADVERTISE": "api-1", "PELOTON_HOST": "0.0.0.0"}).advertised
+
+
+def test_the_local_cluster_is_quicker_unless_the_user_says_otherwise() -> None:
+    """Its own defaults give way to what the environment sets, one by one."""
+    own = own_defaults({"PELOTON_PREEMPTION_PERIOD_S": "60"})
+
+    assert "PELOTON_PREEMPTION_PERIOD_S" not in own
+    assert load(own).preemption_rounds == 3

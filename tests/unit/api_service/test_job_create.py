@@ -9,6 +9,7 @@ import grpc.aio
 import pytest
 
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
@@ -100,7 +101,7 @@ POOLS = {
     "root": ("root", "cannot submit jobs to the `root` resource pool"),
     "unknown": (UNKNOWN.value, "resource pool not found"),
     "not a UUID": ("/eng/maps", "resource pool not found"),
-    "inner": (INNER, "cannot submit jobs to a non leaf resource pool"),
+    "inner": (INNER, "cannot submit jobs to a non leaf resource pool: /eng has child pools"),
 }
 
 
@@ -187,3 +188,22 @@ async def test_create_with_many_overrides(jobs: Any, config: Config, gateway: Ga
 
     assert response.jobInfo.config.instanceConfig[1_999].command.value == "work 1999"
     assert len(response.jobInfo.config.instanceConfig) == 2_000
+
+
+# -- JobPlan, which is passed on
+
+
+async def test_a_plan_is_refused_like_the_job(jobs: Any, channel: grpc.aio.Channel, config: Config) -> None:
+    """What could not be created is not planned, in the same words; what could goes on to the resource manager."""
+    too_big = config(13)
+    too_big.sla.minimumRunningInstances = 13
+    plan: Any = explain_pb2_grpc.ExplainServiceStub(channel)
+
+    told = (await jobs.Create(job_pb2.CreateRequest(config=too_big))).error.invalidConfig.message
+    planned = await refused(plan.JobPlan(explain_pb2.JobPlanRequest(config=too_big)))
+    sound = await refused(plan.JobPlan(explain_pb2.JobPlanRequest(config=config(12))))
+
+    assert told.startswith("the gang of instances 0-12 asks cpu 13, limit of resource pool /eng/maps is 12")
+    assert planned == (grpc.StatusCode.INVALID_ARGUMENT, told)
+    assert sound[0] is grpc.StatusCode.UNAVAILABLE
+    assert sound[1].startswith("no leader of role resmgr is known")

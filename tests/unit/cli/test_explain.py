@@ -229,3 +229,19 @@ def test_an_interrupt_while_the_screen_starts(
         watch_bars(SimpleNamespace(client=client), 1)  # type: ignore[arg-type]
 
     assert capsys.readouterr().out.endswith("\x1b[?25h\x1b[?1049l")
+
+
+def test_a_terminal_with_few_characters(api: FakeApi) -> None:
+    """Bars are drawn with what an ASCII terminal has, and what it lacks in a name is a question mark."""
+    answer = tree()
+    answer.pools.add(path="/größe", depth=1)
+    api.answers["explain.PoolTree"] = [answer]
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "cli.main", "-a", api.address, "respool", "tree"]
+    done = subprocess.run(command, stdout=theirs, stderr=theirs, env=environment, check=False)
+    os.close(theirs)
+    output = os.read(ours, 65_536).decode("ascii")
+    os.close(ours)
+
+    assert (done.returncode, "#" * 5 + "=" in output, "gr??e" in output) == (0, True, True)

@@ -15,6 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig, ResourcePoolPath
 from peloton.model.ids import JobId
+from services.resmgr.loop import LoopSettings
 from services.resmgr.server import ResmgrServer, serve
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import FAST, World
@@ -40,8 +41,8 @@ class Asked(NamedTuple):
 
 
 @asynccontextmanager
-async def asking(world: World) -> AsyncIterator[Asked]:
-    server = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
+async def asking(world: World, settings: LoopSettings = FAST) -> AsyncIterator[Asked]:
+    server = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", settings)
     try:
         await until(lambda: server.loop.state.capacity is not None)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

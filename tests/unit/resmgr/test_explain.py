@@ -12,7 +12,7 @@ from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
-from tests.unit.resmgr.world import World
+from tests.unit.resmgr.world import World, fast
 
 
 async def test_a_waiting_job(world: World) -> None:
@@ -134,6 +134,48 @@ async def test_a_pool(world: World) -> None:
     assert "lends cpu 4, held above their reservations by /eng/maps (4)" in answer.text
     assert [one.poolPath for one in inner.queues] == ["/eng/search"]
     assert caught.value.details() == "resource pool /none not found"
+
+
+@pytest.mark.parametrize(
+    ("preempts", "how"),
+    [
+        (True, "instances in /b may be evicted within 5 rounds of preemption (300 s)"),
+        (False, "it comes back as instances in /b end, for preemption is off"),
+    ],
+)
+async def test_a_pool_that_borrows_what_its_owner_wants(world: World, preempts: bool, how: str) -> None:
+    """It is told how much is wanted back by whom, and when that comes."""
+    world.hosts.answer = (Resources.of_capacity(12, 1000, 1000), Resources())
+    owner, borrower = world.pool("a", 6, 12), world.pool("b", 6, 12)
+
+    async with asking(world, fast(preempts=preempts)) as asked:
+        await asked.queue(world.job(borrower, 12))
+        alone = await asked.why_pool("/b")
+        await asked.queue(world.job(owner, 12))
+        answer = await asked.why_pool("/b")
+
+    assert "  borrows cpu 6, left unused by /a (6)" in alone.text.splitlines()
+    assert "back" not in alone.text
+    assert [(one.poolPath, one.amount, one.wantedBack) for one in answer.lenders] == [("/a", 6, 6)]
+    assert answer.text.splitlines()[-1] == f"  /a wants cpu 6 of that back: {how}"
+
+
+async def test_a_job_whose_pool_is_gone(world: World) -> None:
+    """It ended in a pool that is gone, not in a pool called by its id."""
+    job = world.job(world.pool("p", 10, 10), 1)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        await until(lambda: PodState.READY in world.states(job))
+        world.finish(job, [0])
+        world.settle(job)
+        asked.server.loop.state.drop_pool(asked.server.loop.state.tree.ids[1])
+        answer = await asked.why(job)
+
+    assert (answer.text, answer.poolPath) == (
+        f"Job {job} (job) ended SUCCEEDED in a pool that is gone: 1 SUCCEEDED",
+        "",
+    )
 
 
 async def test_the_tree(world: World) -> None:

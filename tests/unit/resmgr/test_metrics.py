@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from peloton.model.ids import JobId
 from peloton.model.resources import Resources
-from peloton.scheduling.admission import GangRun
+from peloton.scheduling.admission import GangRun, QueueKind
 from peloton.scheduling.cycle import plan_cycle
 from peloton.scheduling.eviction import Eviction, Grounds
 from peloton.scheduling.reason import Rule
@@ -21,7 +21,7 @@ from tests.unit.resmgr.world import World
 
 
 def test_gauges(world: World) -> None:
-    """Every quantity is there, inner pools are the sums of their leaves, and queues count pods."""
+    """Every quantity is there, inner pools are the sums of their leaves, and queues count pods, empty ones too."""
     parent = world.pool("eng", 10, 50)
     job = world.job(world.pool("maps", 5, 50, parent), 7)
     ranges = world.gateway.queueable(job, 10)
@@ -35,7 +35,11 @@ def test_gauges(world: World) -> None:
 
     assert set(amounts) == {"allocation", "demand", "entitlement", "reservation", "limit"}
     assert np.array_equal(amounts["demand"][:, 0], [7000, 7000, 7000])
-    assert [(o.value, dict(o.attributes or {})) for o in queue] == [(7, {"pool": "/eng/maps", "queue": "ordinary"})]
+    assert {str((o.attributes or {})["queue"]): o.value for o in queue} == {
+        **{kind.name.lower(): 0 for kind in QueueKind},
+        "ordinary": 7,
+    }
+    assert {(o.attributes or {})["pool"] for o in queue} == {"/eng/maps"}
 
 
 def test_admitted_pods_and_their_wait(world: World) -> None:

@@ -55,7 +55,7 @@ async def test_a_plan_of_a_new_pool(world: World) -> None:
     ]
     assert (caught.value.code(), caught.value.details()) == (
         grpc.StatusCode.INVALID_ARGUMENT,
-        "resource cpu, limit 1000 exceeds parent limit 100",
+        "resource cpu, limit 1000 exceeds parent limit 100 (the parent is /)",
     )
 
 
@@ -126,9 +126,12 @@ async def test_plans_of_jobs_that_have_no_place(world: World) -> None:
         for config in (job_config(ROOT_POOL_ID, 1, 1), job_config(pool, 0, 1)):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await asked.stub.JobPlan(pb.JobPlanRequest(config=config))
-            texts.append((caught.value.details() or "").partition(" of job")[0])
+            texts.append(caught.value.details())
 
-    assert texts == ["resource pool root", "instanceCount is 0, want 1 to 100000"]
+    assert texts == [
+        "resource pool / takes no jobs: it is not a leaf",
+        "instanceCount is 0, want 1 to 100000",
+    ]
 
 
 # -- who would be evicted -------------------------------------------------------------------------------------------

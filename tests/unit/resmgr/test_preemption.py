@@ -81,7 +81,7 @@ async def test_admitted_pods_go_back_in_their_place(world: World) -> None:
 
         assert world.states(borrower) == {READY: [0, 1, 2, 3, 4], PENDING: [5, 6, 7, 8, 9]}
         loop.state.validate()
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))  # memory follows the commit
 
 
 async def test_one_deficit_evicts_once_even_after_a_crash(world: World) -> None:

@@ -95,7 +95,7 @@ async def test_missing_kinds_are_filled_in(manager: Manager) -> None:
 
 
 async def test_root_is_the_cluster(manager: Manager) -> None:
-    """Without an id the root is returned: its reservation and limit are the capacity of the cluster."""
+    """Without an id the root is returned: its reservation and limit are the capacity of the cluster, its share 1."""
     eng = await create(manager, "eng", 10, 50)
 
     answer = await get(manager, children=True)
@@ -104,11 +104,11 @@ async def test_root_is_the_cluster(manager: Manager) -> None:
     assert (root.id.value, root.path.value, root.parent.value) == (ROOT_POOL_ID, "/", "")
     assert [child.value for child in root.children] == [eng]
     assert [child.path.value for child in answer.childPools] == ["/eng"]
-    assert [(r.kind, r.reservation, r.limit) for r in root.config.resources] == [
-        ("cpu", 100, 100),
-        ("gpu", 0, 0),
-        ("memory", 100_000, 100_000),
-        ("disk", 100_000, 100_000),
+    assert [(r.kind, r.reservation, r.limit, r.share) for r in root.config.resources] == [
+        ("cpu", 100, 100, 1),
+        ("gpu", 0, 0, 1),
+        ("memory", 100_000, 100_000, 1),
+        ("disk", 100_000, 100_000, 1),
     ]
 
 
@@ -168,7 +168,10 @@ R = pb.ResourceConfig
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (_with(R(kind="fpga")), "resource pool config has unknown resource type fpga"),
+        (
+            _with(R(kind="fpga")),
+            "resource pool config has unknown resource type fpga (there are cpu, gpu, memory, disk)",
+        ),
         (
             _with(R(kind="cpu"), R(kind="cpu")),
             "resource pool config has multiple configurations for resource type cpu",
@@ -180,10 +183,11 @@ R = pb.ResourceConfig
         (_with(R(kind="gpu", share=-0.5)), "resource pool config resource values can not be negative gpu: Share -0.5"),
         (_with(R(kind="cpu", reservation=20, limit=10.5)), "resource cpu, reservation 20 exceeds limit 10.5"),
         (_config(parent="nope"), "resource pool parent ID: nope not found"),
-        (_with(R(kind="cpu", limit=101)), "resource cpu, limit 101 exceeds parent limit 100"),
+        (_with(R(kind="cpu", limit=101)), "resource cpu, limit 101 exceeds parent limit 100 (the parent is /)"),
         (
             _with(R(kind="cpu", reservation=95, limit=96)),
-            "Aggregated child reservation 105 of kind `cpu` exceed parent `root` reservations 100",
+            "Aggregated child reservation 105 of kind `cpu` exceed parent `root` reservations 100 "
+            "(the parent is /, its other children have 10)",
         ),
         (
             _config(controllerLimit=pb.ControllerLimit(maxPercent=101)),
@@ -191,10 +195,13 @@ R = pb.ResourceConfig
         ),
         (pool_config("first", 0, 1), "resource pool:first already exists"),
         (pool_config("a/b", 0, 1), "resource pool name 'a/b' must not be empty or contain '/'"),
+        (pool_config("a" * 256, 0, 1), "resource pool name has 256 characters, at most 255 are allowed"),
+        (pool_config("p", 0.00001, 1), "resource cpu, reservation 1e-05 is less than 0.001, the smallest amount"),
+        (_with(R(kind="memory", limit=0.5)), "resource memory, limit 0.5 is less than 1, the smallest amount"),
     ],
 )
 async def test_refused_configurations(manager: Manager, config: pb.ResourcePoolConfig, message: str) -> None:
-    """Each rule refuses in the original's words (the last two rows: ours for what it let pass), and nothing is made."""
+    """Each rule refuses in the original's words (the last rows: ours for what it let pass), and nothing is made."""
     await create(manager, "first", 10, 50)
 
     assert await refusal(manager, config) == message
@@ -226,7 +233,8 @@ async def test_update(manager: Manager) -> None:
 
     assert message(await update(manager, eng, pool_config("eng", 50, 80))) == ""
     assert message(await update(manager, eng, pool_config("eng", 61, 80))) == (
-        "Aggregated child reservation 101 of kind `cpu` exceed parent `root` reservations 100"
+        "Aggregated child reservation 101 of kind `cpu` exceed parent `root` reservations 100 (the parent is /, its "
+        "other children have 40)"
     )
     assert message(await update(manager, eng, pool_config("eng", 20, 80))) == (
         "resource cpu, reservation 20 is less than 30 of the child pools"
@@ -235,7 +243,7 @@ async def test_update(manager: Manager) -> None:
         "resource cpu, limit 60 is less than 70 of child maps"
     )
     assert message(await update(manager, maps, pool_config("maps", 30, 70, ops))) == (
-        f"parent override not allowed, actual {eng}, override {ops}"
+        f"parent override not allowed, actual {eng}, override {ops} (/eng is the parent, not /ops)"
     )
     assert message(await update(manager, maps, pool_config("maps", 30, 70, maps))) == (
         f"resource pool ID: {maps} and parent ID: {maps} cannot be same"
@@ -311,8 +319,7 @@ async def test_client(world: World, server: ResmgrServer) -> None:
     try:
         assert await asyncio.to_thread(client.enqueue, job, 2) == 2
         await asyncio.to_thread(client.note_unplaced, job, 1, "no host offered")
-        explanation = server.loop.state.explain(job)
-        assert (explanation.unplaced_count, explanation.unplaced_reason) == (1, "no host offered")
+        assert server.loop.state.unplaced(job) == (1, "no host offered")
         with pytest.raises(InvalidArgument, match="invalid pod id 'x'"):
             await asyncio.to_thread(client.evict, [("x", "")])  # type: ignore[attr-defined]
         with pytest.raises(InvalidArgument, match="1001 pods are to be evicted, at most 1000 at a time"):

@@ -247,7 +247,7 @@ def test_loans() -> None:
     ).holds("/b", "8")
     now = snapshot(cluster)
 
-    lender, borrower = (loans(now, cluster.tree.row[pool_id(path)]) for path in ("/a", "/b"))
+    lender, borrower = (loans(now, plan_cycle(now), cluster.tree.row[pool_id(path)]) for path in ("/a", "/b"))
 
     assert [(one.pool_path, one.amount) for one in (*lender.lent, *lender.borrowers)] == [("/a", 5000), ("/b", 3000)]
     assert [(one.pool_path, one.amount) for one in (*borrower.borrowed, *borrower.lenders)] == [
@@ -255,6 +255,17 @@ def test_loans() -> None:
         ("/a", 5000),
     ]
     assert (lender.borrowed, borrower.lent) == ((), ())
+
+
+@pytest.mark.parametrize(("capacity", "wanted"), [("10", 2000), ("15", 0)])
+def test_wanted_back(capacity: str, wanted: int) -> None:
+    """A lender wants back what waits in its queue, unless there is enough for both."""
+    cluster = Cluster(pool("/a", "5", "10"), pool("/b", "5", "10"), capacity=capacity).holds("/b", "8").holds("/a", "2")
+    now = snapshot(cluster.queue("/a", run("w", "2", seq=1)))
+
+    (lender,) = loans(now, plan_cycle(now), cluster.tree.row[pool_id("/b")]).lenders
+
+    assert (lender.pool_path, lender.amount, lender.wanted_back) == ("/a", 3000, wanted)
 
 
 JOB = JobRecord(

@@ -30,7 +30,7 @@ SUBMISSIONS = {
     "no pool": ("", "resource pool ID is null"),
     "root": ("root", "cannot submit jobs to the `root` resource pool"),
     "unknown": ("sales", "resource pool not found"),
-    "inner": ("eng", "cannot submit jobs to a non leaf resource pool"),
+    "inner": ("eng", "cannot submit jobs to a non leaf resource pool: /eng has child pools"),
 }
 
 

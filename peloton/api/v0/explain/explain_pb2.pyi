@@ -429,19 +429,23 @@ class Loan(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     POOLPATH_FIELD_NUMBER: _builtins.int
     AMOUNT_FIELD_NUMBER: _builtins.int
+    WANTEDBACK_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     poolPath: _builtins.str
     amount: _builtins.float
+    wantedBack: _builtins.float
+    """Of a lender: what of it waits in its queues, while the borrower holds more than its entitlement."""
     def __init__(
         self,
         *,
         kind: _builtins.str = ...,
         poolPath: _builtins.str = ...,
         amount: _builtins.float = ...,
+        wantedBack: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "kind", b"kind", "poolPath", b"poolPath"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "kind", b"kind", "poolPath", b"poolPath", "wantedBack", b"wantedBack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
