@@ -54,7 +54,7 @@ CREATIONS: dict[str, tuple[svc.CreateJobRequest, grpc.StatusCode, str]] = {
         svc.CreateJobRequest(spec=spec_in(INNER)),
         Status.INVALID_ARGUMENT,
         "failed to validate resource pool: "
-        + CHAIN("invalid-argument", "cannot submit jobs to a non leaf resource pool"),
+        + CHAIN("invalid-argument", "cannot submit jobs to a non leaf resource pool: /eng has child pools"),
     ),
     "two containers": (
         svc.CreateJobRequest(spec=spec_with(lambda s: s.default_spec.containers.add())),
