@@ -177,7 +177,7 @@ def test_pause_resume_abort(gateway: Gateway) -> None:
     job = update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE)
     job = gateway.steer_update(job_id, job.entity_version, UpdateAct.PAUSE, "note", NOW)
     progress = gateway.advance_update(job_id, NOW)
-    assert (0, "somebody to resume it") == (progress.begun_count, progress.waiting_for)
+    assert (0, "somebody to resume it") == (progress.current_count, progress.waiting_for)
     job = gateway.steer_update(job_id, job.entity_version, UpdateAct.RESUME, None, NOW)
     turn(gateway, job_id)
     job = gateway.steer_update(job_id, job.entity_version, UpdateAct.ABORT, "", NOW)
@@ -192,7 +192,7 @@ def test_start_paused(gateway: Gateway) -> None:
     """Nothing begins before somebody resumes it."""
     job_id = a_service(gateway, 2)
     job = update(gateway, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
-    assert not turn(gateway, job_id).begun_count
+    assert not turn(gateway, job_id).current_count
     gateway.steer_update(job_id, None, UpdateAct.RESUME, None, NOW)
     roll(gateway, job_id)
     assert ({0: 2, 1: 2}, 2) == (versions(gateway, job_id), job.config_version)
