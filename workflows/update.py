@@ -10,8 +10,8 @@ do no harm.
 The job's workflow starts it, and passes its wake-ups on. It ends when the job has no update that is under way; the next
 one has the same id, so that there is one rollout of a job at a time.
 
-History: 10 events to start and end, 5 for each wake-up, 3 more for a step that changed pods. Beyond the bound it
-continues as new.
+History: 8 events to start and end, 7 for each wake-up, 5 more each time the job is told: at the start and the end, of
+each batch, of a pause. Beyond the bound it continues as new.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class UpdateLife:
     """Exactly what continue-as-new carries."""
 
     shown: str = ""  # update and state
+    told: str = ""  # the milestone that the job was told of
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class UpdateWorkflow:
             RecordsActivities.advance_update, self.job_id, **RECORDS_CALL
         )
         self.show()
-        if self.progress.begun_count or self.progress.is_finished:
+        if self.progress.milestone != self.life.told:
             self.pause_s = 0.0
             await self.tell_the_job()
         return self.progress
@@ -103,6 +104,7 @@ class UpdateWorkflow:
         job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
         with suppress(ApplicationError):  # it has ended: nobody is left to be told
             await job.signal("changed")
+        self.life = replace(self.life, told=self.progress.milestone)
 
     async def wait_for_change(self) -> None:
         if self.changed_noted:

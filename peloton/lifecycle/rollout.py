@@ -23,6 +23,7 @@ from peloton.model.update import (
     NONE,
     UPDATE_TERMINAL,
     Instances,
+    UpdateProgress,
     UpdateRecord,
     UpdateState,
     UpdateType,
@@ -187,6 +188,21 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
         current=NONE,
         done=NONE,
         failed=NONE,
+    )
+
+
+def progress_of(update: UpdateRecord, step: Step | None = None) -> UpdateProgress:
+    """After ``step``; nobody tells when an update goes on that has nothing in flight."""
+    return UpdateProgress(
+        update_id=update.update_id,
+        state=update.state,
+        type=update.type,
+        total_count=update.total_count,
+        done_count=len(update.done),
+        failed_count=len(update.failed),
+        current_count=len(update.current),
+        waiting_for="" if step is None else step.waiting_for,
+        look_again=step is not None and update.is_active and not update.current,
     )
 
 

@@ -115,13 +115,19 @@ class UpdateProgress:
     done_count: int = 0
     failed_count: int = 0
     current_count: int = 0
-    begun_count: int = 0  # instances that this step put in flight
     waiting_for: str = ""
     look_again: bool = False  # nobody will tell when what it waits for has changed
 
     @property
     def is_finished(self) -> bool:
         return self.state in UPDATE_TERMINAL
+
+    @property
+    def milestone(self) -> str:
+        """Another one after each step that put instances in flight or changed the state, also when its answer was
+        lost: a repeated step tells the same."""
+        begun_count = self.done_count + self.failed_count + self.current_count
+        return f"{self.update_id} {self.state} {begun_count}"
 
 
 @dataclass(frozen=True, slots=True)

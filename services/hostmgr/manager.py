@@ -206,6 +206,7 @@ class HostManagerCore:
             )
             for p in placements
             for pod in p.pods
+            if pod.instance_id in templates  # else it has been deleted
         ]
         taken = self._gateway.mark_launched(job.job_id, rows, time.time_ns()) if rows else set()
         return taken, self._accept(job.job_id, placements, claims, templates, taken)

@@ -25,15 +25,23 @@ class TemplateCache:
         self._templates: OrderedDict[tuple[JobId, int, bytes], TaskTemplate] = OrderedDict()
 
     def of_job(self, job: JobRecord, instance_ids: Sequence[int]) -> dict[int, TaskTemplate]:
-        """Templates by instance; instances with equal configs share one."""
-        configs = self._gateway.task_configs(job.job_id, job.config_version, instance_ids)
+        """Templates by instance, each of the configuration that its pod is to run: in the middle of a rollout a pod
+        that failed comes back as what it was. Instances with equal configs share one."""
+        by_version = self._gateway.instances_by_version(job.job_id, instance_ids)
+        templates: dict[int, TaskTemplate] = {}
+        for version, mine in by_version.items():
+            templates |= self._of_version(job, version, mine)
+        return templates
+
+    def _of_version(self, job: JobRecord, version: int, instance_ids: Sequence[int]) -> dict[int, TaskTemplate]:
+        configs = self._gateway.task_configs(job.job_id, version, instance_ids)
         serialised: dict[int, bytes] = {}
         templates: dict[int, TaskTemplate] = {}
         for instance_id, config in configs.items():
             # Instances without an override share one message object: serialise it once.
             text = serialised.setdefault(id(config), b"") or config.SerializeToString(deterministic=True)
             serialised[id(config)] = text
-            key = (job.job_id, job.config_version, text)
+            key = (job.job_id, version, text)
             with self._lock:
                 template = self._templates.get(key)
                 if template is None:

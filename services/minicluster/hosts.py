@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-DEFAULT_PORTS = ((31000, 32000),)
+DEFAULT_PORTS = range(31000, 32001)
+"""Dealt among the hosts that name none: their pods are processes of one machine, and no two may get the same port."""
 MAX_HOSTS = 200_000
 PORT_MAX = 65535
 
@@ -33,7 +34,7 @@ class HostSpec:
     mem: float = 2048.0
     disk: float = 20000.0
     gpus: int = 0
-    ports: tuple[tuple[int, int], ...] = DEFAULT_PORTS
+    ports: tuple[tuple[int, int], ...] = ((DEFAULT_PORTS.start, DEFAULT_PORTS.stop - 1),)
     attributes: Mapping[str, str | float] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False)
     # None: as much as the slack that is measured.
     revocable_cpus: float | None = None
@@ -41,7 +42,24 @@ class HostSpec:
 
 def default_hosts() -> tuple[HostSpec, ...]:
     """The three hosts of the original minicluster."""
-    return tuple(HostSpec(name=f"peloton-mesos-agent{index}") for index in range(3))
+    hosts = [HostSpec(name=f"peloton-mesos-agent{index}") for index in range(3)]
+    return tuple(replace(host, ports=ports) for host, ports in zip(hosts, dealt_ports(3), strict=True))
+
+
+def dealt_ports(count: int, taken: Iterable[tuple[int, int]] = ()) -> list[tuple[tuple[int, int], ...]]:
+    """The default ports without those ``taken``, as equal shares of neighbours for so many hosts; more hosts than ports
+    leave some without any."""
+    named = {port for begin, end in taken for port in range(begin, end + 1)}
+    free = [port for port in DEFAULT_PORTS if port not in named]
+    share = len(free) // max(count, 1) or 1
+    return [_ranges(free[index * share : (index + 1) * share]) for index in range(count)]
+
+
+def _ranges(ports: list[int]) -> tuple[tuple[int, int], ...]:
+    """Of rising ports."""
+    starts = [port for before, port in pairwise([0, *ports]) if port != before + 1]
+    ends = [port for port, after in pairwise([*ports, 0]) if after != port + 1]
+    return tuple(zip(starts, ends, strict=True))
 
 
 def simulated_hosts(count: int) -> tuple[HostSpec, ...]:
@@ -65,13 +83,17 @@ def load_hosts(path: str | Path) -> tuple[HostSpec, ...]:
         raise HostFileError(f"{path}: expected a list of at least one host, got {_kind(rows)}")
     if len(rows) > MAX_HOSTS:
         raise HostFileError(f"{path}: {len(rows)} hosts are more than the allowed {MAX_HOSTS}")
-    hosts = tuple(_host(path, index, row) for index, row in enumerate(rows))
+    hosts = [_host(path, index, row) for index, row in enumerate(rows)]
     seen: dict[str, int] = {}
     for index, host in enumerate(hosts):
         if host.name in seen:
             raise HostFileError(f"{path}: host {host.name!r}: name is used by entries {seen[host.name]} and {index}")
         seen[host.name] = index
-    return hosts
+    without = [index for index, row in enumerate(rows) if "ports" not in row]
+    taken = [ports for index, host in enumerate(hosts) if index not in without for ports in host.ports]
+    for index, ports in zip(without, dealt_ports(len(without), taken), strict=True):
+        hosts[index] = replace(hosts[index], ports=ports)
+    return tuple(hosts)
 
 
 def _host(path: str | Path, index: int, row: object) -> HostSpec:

@@ -19,7 +19,7 @@ from services.storage.admission import STATUS_SEQ
 from services.storage.codec import job_record, pod_record, ports_to_text, stored_text
 from services.storage.configs import read_facts
 from services.storage.engine import lock_job, lock_jobs, pod_keys, take_numbers
-from services.storage.store import ENDS, KILLING, READY, STAYS, Store, add_events, among, change_pods, numbers
+from services.storage.store import ENDS, KILLING, LAUNCHABLE, Store, add_events, among, change_pods, numbers
 from services.storage.tables import FRAMEWORK, HOST, POD, STATUS_LOG
 
 LAUNCH_MESSAGE = "Add hostname and ports"
@@ -90,9 +90,7 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
         return set()
     away = set(conn.execute(sa.select(HOST.c.hostname).where(HOST.c.drained_from_ns > 0)).scalars())
     asked = {row[0]: row for row in rows if row[2] not in away}
-    query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(
-        among(conn, job_id, list(asked)), POD.c.state == READY, STAYS
-    )
+    query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(among(conn, job_id, list(asked)), LAUNCHABLE)
     taken = {instance for instance, run in conn.execute(query) if asked[instance][1] == run}
     members = {instance for instance in taken if instance < job_record(row).gang_size}
     if len(members) < job_record(row).gang_size:

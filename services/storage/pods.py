@@ -10,7 +10,7 @@ from peloton.api.convert import POD_STATES
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodEvent, PodRecord, PodState
 from services.storage.codec import pod_event, pod_record
-from services.storage.store import ON_HOST_NUMBERS, Store, numbers
+from services.storage.store import ON_HOST_NUMBERS, Store, among, numbers
 from services.storage.tables import FINISHED_STATES, JOB, POD, POD_EVENT
 
 PAGE_PODS = 5_000
@@ -42,6 +42,18 @@ class Pods(Store):
         for version, state, count in self.db.read(lambda conn: list(conn.execute(query))):
             counts.setdefault(version, {})[POD_STATES[state]] = count
         return counts
+
+    def instances_by_version(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, list[int]]:
+        """Configuration -> which of these instances are to run it."""
+
+        def work(conn: sa.Connection) -> dict[int, list[int]]:
+            query = sa.select(POD.c.config_version, POD.c.instance_id).where(among(conn, job_id, instance_ids))
+            found: dict[int, list[int]] = {}
+            for version, instance in conn.execute(query.order_by(POD.c.instance_id)):
+                found.setdefault(version, []).append(instance)
+            return found
+
+        return self.db.read(work) if instance_ids else {}
 
     def failed_pods(self, job_id: JobId, limit: int) -> list[PodRecord]:
         """The first pods that ended FAILED or LOST, by instance."""

@@ -14,7 +14,7 @@ from peloton.model.pod import AllOf, PodShape
 from peloton.model.resources import Resources
 from services.storage.codec import InstanceFacts, job_record
 from services.storage.configs import read_facts
-from services.storage.store import READY, STAYS, Store
+from services.storage.store import LAUNCHABLE, Store
 from services.storage.tables import JOB, POD
 
 
@@ -59,7 +59,7 @@ def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[
     """``(instance, run, config version)`` from instance ``first`` on."""
     query = (
         sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version)
-        .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, POD.c.state == READY, STAYS)
+        .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, LAUNCHABLE)
         .order_by(POD.c.instance_id)
         .limit(limit)
     )

@@ -67,11 +67,11 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     if job is None or update is None:
         return UpdateProgress()
     if not update.is_active:
-        return _progress(update)
+        return rollout.progress_of(update)
     if job.goal is JobState.DELETED:
         after = rollout.aborted(update)
         write_update(conn, update, after, now_ns)
-        return _progress(after)
+        return rollout.progress_of(after)
     pods = instances.pods_of(conn, job_id)
     before = update
     if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE:
@@ -85,7 +85,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         step = rollout.next_step(turned, pods, sla_maximum)
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
-    return _progress(step.update, step)
+    return rollout.progress_of(step.update, step)
 
 
 def _begun(
@@ -262,22 +262,3 @@ def _renew(
     change_pods(conn, scope, sa.and_(unchanged, POD.c.state == INITIALIZED), {**now, **fresh_health}, now_ns)
     # In a queue, which they leave for the new configuration; one that is the same they simply take.
     change_pods(conn, scope, unchanged, adopts if fresh else now, now_ns)
-
-
-# -- progress ------------------------------------------------------------------------------------------------------
-
-
-def _progress(update: UpdateRecord, step: rollout.Step | None = None) -> UpdateProgress:
-    begun = 0 if step is None else len(step.add) + len(step.change) + len(step.remove)
-    return UpdateProgress(
-        update_id=update.update_id,
-        state=update.state,
-        type=update.type,
-        total_count=update.total_count,
-        done_count=len(update.done),
-        failed_count=len(update.failed),
-        current_count=len(update.current),
-        begun_count=begun,
-        waiting_for="" if step is None else step.waiting_for,
-        look_again=step is not None and update.is_active and not update.current,
-    )

@@ -36,6 +36,8 @@ DELETED = POD_STATE_NUMBERS[PodState.DELETED]
 ENDS = POD.c.goal.in_((KILLED, DELETED))
 """Of a pod: it is to end, and to stay so."""
 STAYS = POD.c.goal.not_in((KILLED, DELETED))
+LAUNCHABLE = sa.and_(POD.c.state == READY, STAYS, POD.c.desired_config_version == POD.c.config_version)
+"""Who is to have another configuration leaves the queue for it: launched, nobody would end it again."""
 
 
 class Store:

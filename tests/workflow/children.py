@@ -48,6 +48,7 @@ class Children:
             self.clock, self._child_kinds[kind], activities, signal=self._signal, workflow_id=workflow_id
         )
         child.calls, child.faults, child.attempts, child.on_call = self.calls, self.faults, self.attempts, self.on_call
+        child.children[self.workflow_id] = self
         self.children[workflow_id] = child
         self.past_children.append(child)
         return child

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from peloton.lifecycle.gang import Member
 from peloton.lifecycle.pod import Applied, apply_status
@@ -18,6 +18,9 @@ from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import ALLOCATED, ON_HOST, PodRecord, PodState, PodStatus
 from peloton.ports import Lifecycles
+
+if TYPE_CHECKING:
+    from tests.workflow.rolled import RolledService
 
 
 class Clock(Protocol):
@@ -82,6 +85,7 @@ class Cluster:
         self.lock = threading.RLock()
         self.lifecycles: Lifecycles | None = None
         self.jobs: dict[JobId, Job] = {}
+        self.rolled: dict[JobId, RolledService] = {}  # jobs that are services beside
         self.hosts = {Hostname(f"host{i}"): HostSlots(slots) for i in range(hosts)}
         self.waiting_for_hosts: set[JobId] = set()
         self.launched: dict[PodId, Hostname] = {}

@@ -34,6 +34,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState
 from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodShape, PodState
 from peloton.model.resources import Resources
+from peloton.model.update import UpdateProgress
 from tests.workflow.cluster import Cluster, Job
 
 SHAPE = PodShape(Resources(cpu_milli=1_000))
@@ -133,7 +134,12 @@ class FakeRecords(_Port):
             settle_again=again,
             deadline_s=deadline.wait_s(job.record, min(running, default=0), now_ns),
             gang_run=job.gang[0].run_id if any(_is_on_its_way(job.member(p)) for p in job.gang) else 0,
+            update_id=self.cluster.rolled[job_id].active_update_id if job_id in self.cluster.rolled else "",
         )
+
+    @_call
+    def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
+        return self.cluster.rolled[job_id].advance(now_ns)
 
     def _change_pods(self, job: Job, now_ns: int) -> bool:
         """New runs, ends of pods that no queue knows, and deadlines; returns whether more is left to do."""

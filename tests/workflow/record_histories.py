@@ -3,8 +3,8 @@
 With a prefix only the recipes are done whose names begin with it, and only their files are replaced.
 
 Each recipe's docstring says what the history shows. A file is one run of one workflow; a job that continued as new
-has several, and the launches of its gang come after them. Record again when a workflow is meant to behave differently
-for jobs that already run, which is only right while there are none; otherwise add recipes.
+has several, and the launches of its gang and its rollouts come after them. Record again when a workflow is meant to
+behave differently for jobs that already run, which is only right while there are none; otherwise add recipes.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ import gzip
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
+from peloton.lifecycle import rollout
 from peloton.model.ids import JobId, PodId, job_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.workflow import maintenance_stories
 from tests.workflow.conftest import TEMPORAL
-from tests.workflow.server import histories_of, launches_in, server_story, wait_until
+from tests.workflow.server import children_in, histories_of, server_story, wait_until
 from workflows.policies import Policies
 
 FOLDER = Path(__file__).parent / "histories"
@@ -129,6 +131,57 @@ async def gang_given_up(client: Client) -> JobId:
     return job
 
 
+async def update_in_batches(client: Client) -> JobId:
+    """Six instances, two at a time: the job starts the rollout, tells it of changes, and is told of each batch."""
+    async with server_story(client, run_s=60.0) as story:
+        job = await story.submit(1)
+        service = story.service(job, 6)
+        service.roll_out(2)
+        await story.rolled_out(job, "update1")
+        story.cluster.kill(job)
+        await story.result(job)
+        assert (service.versions, service.away_most) == ([2] * 6, 2)
+    return job
+
+
+async def update_steered(client: Client) -> JobId:
+    """Paused, resumed, overwritten by a newer one, which fails and is rolled back; then another rollout."""
+    async with server_story(client, run_s=60.0) as story:
+        job = await story.submit(1)
+        service = story.service(job, 6)
+        service.broken_versions = {3}
+        service.roll_out(1, start_paused=True)
+        service.steer(rollout.paused)
+        await wait_until(lambda: len(service.looks_ns) >= 1, "a look at the paused update")
+        service.steer(rollout.resumed)
+        await wait_until(lambda: service.versions.count(2) >= 1, "an instance of the new version")
+        service.roll_out(3, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
+        await story.rolled_out(job, "update2")
+        service.roll_out()
+        await story.rolled_out(job, "update3")
+        story.cluster.kill(job)
+        await story.result(job)
+    return job
+
+
+async def update_with_failing_steps(client: Client) -> JobId:
+    """The SLA refuses the first step, calls fail before and after they acted; several runs by continue-as-new."""
+    async with server_story(client, run_s=60.0) as story:
+        job = await story.submit(1, policies=replace(story.policies, history_events_max=60))
+        service = story.service(job, 9, sla_maximum=1)
+        service.lose(8)
+        service.roll_out(1, instances=range(8))
+        await wait_until(lambda: len(service.looks_ns) >= 2, "a second look")
+        service.find(8)
+        story.cluster.outages.update(advance_update=1)
+        await wait_until(lambda: service.versions.count(2) >= 2, "two instances of the new version")
+        story.cluster.lost_replies.update(advance_update=1)
+        await story.rolled_out(job, "update1")
+        story.cluster.kill(job)
+        await story.result(job)
+    return job
+
+
 RECIPES: tuple[Recipe, ...] = (
     *maintenance_stories.RECIPES,
     job_succeeded,
@@ -140,6 +193,9 @@ RECIPES: tuple[Recipe, ...] = (
     job_unknown,
     gang_launched,
     gang_given_up,
+    update_in_batches,
+    update_steered,
+    update_with_failing_steps,
 )
 
 
@@ -163,8 +219,8 @@ async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
             made = await recipe(environment.client)
             workflow_id = made if made.startswith("maintenance/") else job_workflow_id(made)
             runs = await histories_of(environment.client, workflow_id)
-            launches = [gang for run in runs for gang in await launches_in(environment.client, run)]
-            for number, history in enumerate([*runs, *launches], 1):
+            children = [child for run in runs for child in await children_in(environment.client, run)]
+            for number, history in enumerate([*runs, *children], 1):
                 recorded[f"{recipe.__name__}-{number}.json.gz"] = scrubbed(history.to_json_dict())
     return recorded
 

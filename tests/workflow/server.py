@@ -12,13 +12,14 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
-from peloton.model.ids import JobId, job_workflow_id, new_job_id
+from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, SlaSpec
 from services.temporal import JobWaker, start_job
 from services.worker.sandbox import workflow_runner
 from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
+from tests.workflow.rolled import RolledService
 from tests.workflow.stories import ports_on
 from workflows.gang import GangWorkflow
 from workflows.job import JobResult, JobWorkflow
@@ -61,7 +62,10 @@ async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory
     """Of all runs, the first one first. Follows the chain instead of the visibility store, which lags behind."""
     handle = client.get_workflow_handle(workflow_id)
     described = await handle.describe()
-    run_id: str | None = described.raw_description.workflow_execution_info.first_run_id
+    return await _runs_from(client, workflow_id, described.raw_description.workflow_execution_info.first_run_id)
+
+
+async def _runs_from(client: Client, workflow_id: str, run_id: str) -> list[WorkflowHistory]:
     found = []
     while run_id:
         history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
@@ -71,14 +75,13 @@ async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory
     return found
 
 
-async def launches_in(client: Client, history: WorkflowHistory) -> list[WorkflowHistory]:
-    """Of the gangs that one run of a job started."""
+async def children_in(client: Client, history: WorkflowHistory) -> list[WorkflowHistory]:
+    """Of the launches and rollouts that one run of a job started, each with all its runs."""
     found = []
     for event in history.events:
         if event.HasField("child_workflow_execution_started_event_attributes"):
             execution = event.child_workflow_execution_started_event_attributes.workflow_execution
-            handle = client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id)
-            found.append(await handle.fetch_history())
+            found += await _runs_from(client, execution.workflow_id, execution.run_id)
     return found
 
 
@@ -128,13 +131,27 @@ class ServerStory:
     async def pods(self, job_id: JobId, state: str, count: int) -> None:
         await wait_until(lambda: self.cluster.counts(job_id).get(state, 0) >= count, f"{count} pods {state}")
 
+    def service(self, job_id: JobId, instances: int, **rolled: Any) -> RolledService:
+        """The job is one, too, whose updates the job's workflow rolls out."""
+        service = RolledService(self.cluster.clock, job_id, instances, away_s=0.1, **rolled)
+        service.tell = lambda: self.cluster.tell(job_id)
+        self.cluster.rolled[job_id] = service
+        return service
+
+    async def rolled_out(self, job_id: JobId, update_id: str) -> None:
+        """The update has ended, and so has its workflow."""
+        service = self.cluster.rolled[job_id]
+        await wait_until(lambda: service.is_over(update_id), f"the end of {update_id}")
+        async with asyncio.timeout(PATIENCE_S):
+            await self.client.get_workflow_handle(update_workflow_id(job_id)).result()
+
     async def replay_all(self) -> None:
         """Every history that this story made replays."""
         for workflow_id in self.started:
             for history in await histories_of(self.client, workflow_id):
                 await replayer().replay_workflow(history)
-                for gang in await launches_in(self.client, history):
-                    await replayer().replay_workflow(gang)
+                for child in await children_in(self.client, history):
+                    await replayer().replay_workflow(child)
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.job import SlaSpec
 from services.worker.worker import WorkerPorts, activities_on
 from tests.workflow.clock import VirtualClock
@@ -15,6 +15,7 @@ from tests.workflow.virtual import LOCAL_S, Virtual
 from workflows.gang import GangResult, GangWorkflow
 from workflows.job import JobInput, JobWorkflow
 from workflows.policies import Policies
+from workflows.update import UpdateWorkflow
 
 JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
@@ -34,7 +35,13 @@ class Story:
         self.cluster = Cluster(self.clock, **cluster)
         activities = activities_on(ports_on(self.cluster), self.clock.now_ns)
         self.workflow = Virtual(
-            self.clock, JobWorkflow, activities, signal="changed", local_s=local_s, children=[GangWorkflow]
+            self.clock,
+            JobWorkflow,
+            activities,
+            signal="changed",
+            local_s=local_s,
+            children=[GangWorkflow, UpdateWorkflow],
+            workflow_id=job_workflow_id(JOB),
         )
         self.cluster.lifecycles = self.workflow
 

@@ -11,7 +11,20 @@ from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
 from services.storage.gateway import EvictionOrder, Gateway
-from tests.conformance.storage.builders import NOW, K, R, a_job, pod, pods, report, runs_of, settle_all, states
+from tests.conformance.storage.builders import (
+    NOW,
+    K,
+    R,
+    a_job,
+    admit,
+    pod,
+    pods,
+    ready_pods,
+    report,
+    runs_of,
+    settle_all,
+    states,
+)
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
 
 ONE_BY_ONE = UpdateSpec(batch_size=1)
@@ -177,7 +190,7 @@ def test_pause_resume_abort(gateway: Gateway) -> None:
     job = update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE)
     job = gateway.steer_update(job_id, job.entity_version, UpdateAct.PAUSE, "note", NOW)
     progress = gateway.advance_update(job_id, NOW)
-    assert (0, "somebody to resume it") == (progress.begun_count, progress.waiting_for)
+    assert (0, "somebody to resume it") == (progress.current_count, progress.waiting_for)
     job = gateway.steer_update(job_id, job.entity_version, UpdateAct.RESUME, None, NOW)
     turn(gateway, job_id)
     job = gateway.steer_update(job_id, job.entity_version, UpdateAct.ABORT, "", NOW)
@@ -188,11 +201,27 @@ def test_pause_resume_abort(gateway: Gateway) -> None:
     assert {0: 2, 1: 1, 2: 1} == versions(gateway, job_id)
 
 
+def test_a_pod_that_was_placed_is_not_launched_with_an_old_version(gateway: Gateway) -> None:
+    """An update that comes between placement and launch: the pod leaves the queue, and launches as the new version."""
+    job_id = a_service(gateway, 1)
+    update(gateway, job_id, service_config(1, "v2"))
+    turn(gateway, job_id, starts=False)
+    admit(gateway, job_id)
+    (placed,) = ready_pods(gateway, job_id)
+    update(gateway, job_id, service_config(1, "v3"))
+    gateway.advance_update(job_id, NOW)
+
+    assert gateway.mark_launched(job_id, [(*placed, "host1", "agent", {})], NOW) == set()
+    assert ready_pods(gateway, job_id) == []
+    roll(gateway, job_id)
+    assert ([R], {0: 3}) == (states(gateway, job_id), versions(gateway, job_id))
+
+
 def test_start_paused(gateway: Gateway) -> None:
     """Nothing begins before somebody resumes it."""
     job_id = a_service(gateway, 2)
     job = update(gateway, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
-    assert not turn(gateway, job_id).begun_count
+    assert not turn(gateway, job_id).current_count
     gateway.steer_update(job_id, None, UpdateAct.RESUME, None, NOW)
     roll(gateway, job_id)
     assert ({0: 2, 1: 2}, 2) == (versions(gateway, job_id), job.config_version)

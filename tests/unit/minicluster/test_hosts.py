@@ -5,8 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from services.minicluster.hosts import HostFileError, HostSpec, default_hosts, load_hosts, simulated_hosts
+from services.minicluster.hosts import (
+    DEFAULT_PORTS,
+    HostFileError,
+    HostSpec,
+    dealt_ports,
+    default_hosts,
+    load_hosts,
+    simulated_hosts,
+)
 
 
 def test_default_hosts_are_the_three_of_the_original() -> None:
@@ -15,6 +25,39 @@ def test_default_hosts_are_the_three_of_the_original() -> None:
 
     assert ["peloton-mesos-agent0", "peloton-mesos-agent1", "peloton-mesos-agent2"] == [host.name for host in hosts]
     assert {(4.0, 2048.0, 20000.0, None)} == {(host.cpus, host.mem, host.disk, host.revocable_cpus) for host in hosts}
+
+
+def test_default_ports_are_dealt_out() -> None:
+    """Pods of all hosts are processes of one machine: no port belongs to two hosts."""
+    assert [host.ports for host in default_hosts()] == [((31000, 31332),), ((31333, 31665),), ((31666, 31998),)]
+
+
+def test_ports_that_hosts_name_stay_theirs(tmp_path: Path) -> None:
+    """Those that name none share what the others leave of 31000 to 32000."""
+    path = tmp_path / "hosts.yaml"
+    path.write_text("- {name: a}\n- {name: b, ports: [31100-31199, 40000]}\n- {name: c}\n- {name: d, ports: []}\n")
+
+    ports = {host.name: host.ports for host in load_hosts(path)}
+
+    assert ports == {
+        "a": ((31000, 31099), (31200, 31549)),
+        "b": ((31100, 31199), (40000, 40000)),
+        "c": ((31550, 31999),),
+        "d": (),
+    }
+
+
+@given(st.integers(1, 1_500), st.lists(st.integers(30_900, 32_100).map(lambda port: (port, port + 50)), max_size=9))
+def test_dealt_ports_are_disjoint(count: int, taken: list[tuple[int, int]]) -> None:
+    """However many hosts and whatever is taken: nobody shares, and all have equally many while there are enough."""
+    dealt = dealt_ports(count, taken)
+
+    shares = [{port for begin, end in ranges for port in range(begin, end + 1)} for ranges in dealt]
+    named = {port for begin, end in taken for port in range(begin, end + 1)}
+    free = set(DEFAULT_PORTS) - named
+    assert sum(map(len, shares)) == len(set().union(*shares))
+    assert set().union(*shares) <= free
+    assert {len(share) for share in shares} == ({len(free) // count} if count <= len(free) else {0, 1} if free else {0})
 
 
 def test_simulated_hosts_are_numbered() -> None:

@@ -1,0 +1,189 @@
+"""A service told of by the v1alpha API, with the few sentences that its stories are told in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.json_format import ParseDict
+
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.pod import pod_pb2
+from tests.e2e.local import PATIENCE_S, Cluster
+
+SLEEP = "sleep 1000"
+ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}
+SAMPLE_S = 0.02
+
+
+@dataclass
+class Seen:
+    """What was looked at while something went on."""
+
+    away_most: int = 0
+    looks: int = 0
+
+
+class Service:
+    """Created with ``create``; each change is decided on the version that was read just before."""
+
+    def __init__(self, cluster: Cluster, pool_id: str, count: int, command: str = SLEEP, **fields: Any) -> None:
+        self.cluster, self.client = cluster, cluster.client
+        self.fields = {"name": "service", "respoolId": {"value": pool_id}, **fields}
+        self.count, self.command = count, command
+        self.liveness: dict[str, Any] = self.fields.pop("livenessCheck", {})
+        self.id = ""
+
+    def spec(self) -> stateless_pb2.JobSpec:
+        container = {
+            "resource": {"cpuLimit": 0.1, "memLimitMb": 16, "diskLimitMb": 1},
+            "entrypoint": {"value": self.command},
+            "livenessCheck": self.liveness,
+        }
+        fields = {
+            **self.fields,
+            "instanceCount": self.count,
+            "sla": {"preemptible": True, **self.fields.get("sla", {})},
+            "defaultSpec": {"containers": [container]},
+        }
+        return ParseDict(fields, stateless_pb2.JobSpec())
+
+    # What its owner does.
+
+    def create(self, **create_spec: Any) -> Service:
+        request = svc.CreateJobRequest(spec=self.spec(), create_spec=stateless_pb2.CreateSpec(**create_spec))
+        self.id = self.client.services.CreateJob(request).job_id.value
+        return self
+
+    def replace(self, command: str = "", count: int = 0, version: str = "", **update_spec: Any) -> None:
+        self.command, self.count = command or self.command, count or self.count
+        update = stateless_pb2.UpdateSpec(**update_spec)
+        request = svc.ReplaceJobRequest(spec=self.spec(), update_spec=update, **self._at(version))
+        self.client.services.ReplaceJob(request)
+
+    def restart(self, *ranges: tuple[int, int], batch_size: int = 0) -> None:
+        wires = [pod_pb2.InstanceIDRange(**{"from": start, "to": end}) for start, end in ranges]
+        spec = stateless_pb2.RestartSpec(batch_size=batch_size, ranges=wires)
+        self.client.services.RestartJob(svc.RestartJobRequest(restart_spec=spec, **self._at()))
+
+    def pause(self) -> None:
+        self.client.services.PauseJobWorkflow(svc.PauseJobWorkflowRequest(**self._at()))
+
+    def resume(self) -> None:
+        self.client.services.ResumeJobWorkflow(svc.ResumeJobWorkflowRequest(**self._at()))
+
+    def abort(self) -> None:
+        self.client.services.AbortJobWorkflow(svc.AbortJobWorkflowRequest(**self._at()))
+
+    def stop(self) -> None:
+        self.client.services.StopJob(svc.StopJobRequest(**self._at()))
+
+    def start(self) -> None:
+        self.client.services.StartJob(svc.StartJobRequest(**self._at()))
+
+    def delete(self, force: bool = False) -> None:
+        self.client.services.DeleteJob(svc.DeleteJobRequest(force=force, **self._at()))
+
+    def _at(self, version: str = "") -> dict[str, Any]:
+        seen = peloton_pb2.EntityVersion(value=version or self.version)
+        return {"job_id": peloton_pb2.JobID(value=self.id), "version": seen}
+
+    # What can be seen of it.
+
+    def get(self) -> svc.GetJobResponse:
+        return self.client.services.GetJob(svc.GetJobRequest(job_id=peloton_pb2.JobID(value=self.id)))
+
+    @property
+    def status(self) -> stateless_pb2.JobStatus:
+        return self.get().job_info.status
+
+    @property
+    def version(self) -> str:
+        return str(self.status.version.value)
+
+    @property
+    def config(self) -> int:
+        """The version of its configuration."""
+        return int(self.version.partition("-")[0])
+
+    @property
+    def state(self) -> str:
+        return stateless_pb2.JobState.Name(self.status.state).removeprefix("JOB_STATE_")
+
+    @property
+    def update(self) -> stateless_pb2.WorkflowStatus:
+        return self.status.workflow_status
+
+    @property
+    def update_state(self) -> str:
+        return stateless_pb2.WorkflowState.Name(self.update.state).removeprefix("WORKFLOW_STATE_")
+
+    def pods(self) -> dict[int, pod_pb2.PodStatus]:
+        """By instance; empty for a service that is gone."""
+        request = svc.ListPodsRequest(job_id=peloton_pb2.JobID(value=self.id))
+        found = [pod for answer in self.client.services.ListPods(request) for pod in answer.pods]
+        return {int(pod.pod_name.value.rpartition("-")[2]): pod.status for pod in found}
+
+    def versions(self) -> list[int]:
+        """Of the configuration that each instance runs."""
+        return [int(pod.version.value.partition("-")[0]) for _, pod in sorted(self.pods().items())]
+
+    def runs(self) -> dict[int, int]:
+        return {i: int(pod.pod_id.value.rpartition("-")[2]) for i, pod in self.pods().items()}
+
+    def states(self) -> dict[int, str]:
+        name = pod_pb2.PodState.Name
+        return {i: name(pod.state).removeprefix("POD_STATE_") for i, pod in self.pods().items()}
+
+    def away(self) -> int:
+        """Instances that do not run."""
+        return self.count - list(self.states().values()).count("RUNNING")
+
+    # Waiting and watching.
+
+    def wait(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+        self.cluster.wait(condition, what, patience_s)
+
+    def wait_update(self, *states: str) -> Service:
+        """For the latest update to reach one of ``states``."""
+        self.wait(lambda: self.update_state in states, f"update {' or '.join(states)}")
+        return self
+
+    def wait_running(self) -> Service:
+        self.wait(lambda: self.states() == dict.fromkeys(range(self.count), "RUNNING"), f"{self.count} pods running")
+        return self
+
+    @contextmanager
+    def sampled(self) -> Iterator[Seen]:
+        """Looks at its pods all the time until the block ends; an API that is away tells nothing."""
+        seen, over, errors = Seen(), threading.Event(), list[Exception]()
+
+        def look() -> None:
+            while not over.wait(SAMPLE_S):
+                try:
+                    seen.away_most = max(seen.away_most, self.away())
+                    seen.looks += 1
+                except grpc.RpcError:
+                    continue
+                except Exception as error:
+                    errors.append(error)
+                    return
+
+        thread = threading.Thread(target=look, name="sampler")
+        thread.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            thread.join()
+        assert not errors, errors
+
+
+def hosts_of(service: Service) -> Sequence[str]:
+    return sorted({pod.host for pod in service.pods().values() if pod.host})

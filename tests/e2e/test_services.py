@@ -1,0 +1,329 @@
+"""Services from end to end by the v1alpha API: rolled out, steered, stopped, watched, and healed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.maintenance import maintenance_pb2
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.watch import watch_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+from tests.e2e.local import Cluster, temporary
+from tests.e2e.service import SLEEP, Service, hosts_of
+
+pytestmark = pytest.mark.xdist_group("services")
+NEWER, NEWEST, FAILS = "sleep 1001", "sleep 1002", "exit 1"
+HEALTH = {"enabled": True, "type": "HEALTH_CHECK_TYPE_COMMAND", "initialIntervalSecs": 1, "intervalSecs": 1,
+          "timeoutSecs": 5, "maxConsecutiveFailures": 3, "commandCheck": {"command": "true"}}  # fmt: skip
+"""Without a check an instance is done as soon as it runs, and one that fails right after is seen too late."""
+Make = Callable[..., Service]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(temporary(tmp_path_factory.mktemp("services"))) as running:
+        yield running
+
+
+@pytest.fixture
+def make(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Make]:
+    """``make(6)``: a service of so many instances that run; it is deleted at the end."""
+    made = list[Service]()
+    pool = cluster.pool(request.node.name.replace("[", "-").replace("]", ""))
+
+    def new(count: int, command: str = SLEEP, **fields: object) -> Service:
+        made.append(Service(cluster, pool, count, command, **fields).create())
+        return made[-1].wait_running().wait_update("SUCCEEDED")
+
+    yield new
+    for service in made:
+        if service.pods():
+            service.delete(force=True)
+            service.wait(lambda service=service: not service.pods(), "the end of its pods")  # type: ignore[misc]
+
+
+def test_it_is_created_by_an_update(cluster: Cluster) -> None:
+    """Instances are added batch by batch; the service is at version 1-1-1 and runs."""
+    service = Service(cluster, cluster.pool("created"), 5).create(batch_size=2)
+    service.wait_update("SUCCEEDED")
+
+    assert (service.version, service.state, service.versions()) == ("1-1-1", "RUNNING", [1] * 5)
+    assert service.update.num_instances_completed == 5
+    service.delete(force=True)
+
+
+def test_a_rollout_in_batches(make: Make) -> None:
+    """Never more than the batch is away, and all instances end on the new version with one new run each."""
+    service = make(6)
+
+    with service.sampled() as seen:
+        service.replace(NEWER, batch_size=2)
+        service.wait_update("SUCCEEDED")
+
+    assert (service.versions(), service.runs()) == ([2] * 6, dict.fromkeys(range(6), 2))
+    assert (seen.looks > 10, seen.away_most) == (True, 2)
+
+
+def test_a_version_that_fails_is_rolled_back(make: Make) -> None:
+    """One failed instance is one too many: the others were never touched, and all run what ran before."""
+    service = make(4, livenessCheck=HEALTH)
+
+    with service.sampled() as seen:
+        service.replace(
+            FAILS, batch_size=1, rollback_on_failure=True, max_instance_retries=1, max_tolerable_instance_failures=1
+        )
+        service.wait_update("ROLLED_BACK")
+
+    service.wait_running()
+    assert (service.config, service.versions(), seen.away_most) == (3, [3] * 4, 1)
+    assert service.get().job_info.spec.default_spec.containers[0].entrypoint.value == SLEEP
+    assert service.runs() == {0: 3, 1: 1, 2: 1, 3: 1}
+
+
+def test_a_version_that_fails_without_rollback(make: Make) -> None:
+    """The update fails where it is; the instances that it did not reach run on."""
+    service = make(3, livenessCheck=HEALTH)
+    service.replace(FAILS, batch_size=1, max_instance_retries=1, max_tolerable_instance_failures=1)
+
+    service.wait_update("FAILED")
+
+    assert service.versions() == [2, 1, 1]
+    assert list(service.states().values())[1:] == ["RUNNING"] * 2
+
+
+def test_pause_and_resume(make: Make) -> None:
+    """A paused update begins nothing; resumed it goes on to its end."""
+    service = make(3)
+    service.replace(NEWER, batch_size=1, start_paused=True)
+    assert service.update_state == "PAUSED"
+
+    service.resume()
+    service.wait(lambda: 2 in service.versions(), "an instance of the new version")
+    service.pause()
+    service.wait(lambda: not service.update.instances_current, "the end of what is in flight")
+    done = service.versions()
+    assert (service.update_state, service.away()) == ("PAUSED", 0)
+    assert done.count(1) == service.update.num_instances_remaining > 0
+    service.resume()
+
+    service.wait_update("SUCCEEDED")
+    assert service.versions() == [2] * 3
+
+
+def test_abort(make: Make) -> None:
+    """Instances stay where they are: some run the new version, some the old one, and none goes on."""
+    service = make(4)
+    service.replace(NEWER, batch_size=1)
+    service.wait(lambda: 2 in service.versions(), "an instance of the new version")
+
+    service.abort()
+
+    service.wait_running()
+    assert service.update_state == "ABORTED"
+    assert set(service.versions()) == {1, 2}
+
+
+def test_a_newer_update_overwrites(make: Make) -> None:
+    """The older one is aborted, and all instances end on the newest version."""
+    service = make(4)
+    service.replace(NEWER, batch_size=1)
+    service.wait(lambda: 2 in service.versions(), "an instance of the new version")
+
+    service.replace(NEWEST, batch_size=2)
+
+    service.wait_update("SUCCEEDED")
+    assert service.versions() == [3] * 4
+
+
+def test_restart_of_a_range(make: Make) -> None:
+    """Exactly the instances named get a new run, one at a time."""
+    service = make(5)
+
+    with service.sampled() as seen:
+        service.restart((1, 3), batch_size=1)
+        service.wait_update("SUCCEEDED")
+
+    assert service.runs() == {0: 1, 1: 2, 2: 2, 3: 1, 4: 1}
+    assert seen.away_most == 1
+
+
+def test_stop_start_delete(make: Make) -> None:
+    """Stopped, nothing of it runs; started, all of it does; deleted, nothing is left."""
+    service = make(3)
+
+    service.stop()
+    service.wait(lambda: set(service.states().values()) == {"KILLED"}, "all pods killed")
+    service.wait(lambda: service.state == "KILLED", "the service killed")
+    service.start()
+    service.wait_running()
+    service.stop()
+    service.wait(lambda: service.state == "KILLED", "the service killed")
+    service.delete()
+
+    service.wait(lambda: not service.pods(), "no pods")
+    service.wait(lambda: is_gone(service), "the end of the service")
+
+
+def is_gone(service: Service) -> bool:
+    try:
+        service.get()
+    except grpc.RpcError as error:
+        return error.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+    return False
+
+
+def test_grow_and_shrink(make: Make) -> None:
+    """Instances are added and removed; those that stay are not touched."""
+    service = make(2)
+
+    service.replace(count=5, batch_size=2)
+    service.wait_update("SUCCEEDED")
+    assert service.runs() == dict.fromkeys(range(5), 1)
+    service.replace(count=3, batch_size=1)
+    service.wait_update("SUCCEEDED")
+
+    assert service.runs() == dict.fromkeys(range(3), 1)
+    assert service.versions() == [3] * 3
+
+
+def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None:
+    """It counts as a failure and is followed by another run, after a while; the other instance is not touched."""
+    service = make(2, f'echo $$ > {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000')
+    service.wait(lambda: bool((tmp_path / "0").exists() and (tmp_path / "0").read_text()), "the process's own word")
+
+    os.kill(int((tmp_path / "0").read_text()), signal.SIGKILL)
+
+    service.wait(lambda: service.runs() == {0: 2, 1: 1}, "the next run")
+    service.wait_running()
+    assert {i: pod.failure_count for i, pod in service.pods().items()} == {0: 1, 1: 0}
+
+
+def test_a_process_that_is_killed_during_a_rollout_comes_back_as_it_was(make: Make, tmp_path: Path) -> None:
+    """An update that is paused has begun nothing: whoever fails meanwhile runs the old command again."""
+    command = f'echo $$ {{}} >> {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000'
+    service, told = make(1, command.format("old")), tmp_path / "0"
+    service.wait(lambda: told.exists() and "old\n" in told.read_text(), "the process's own word")
+    service.replace(command.format("new"), start_paused=True)
+
+    os.kill(int(told.read_text().split()[0]), signal.SIGKILL)
+
+    service.wait(lambda: service.runs() == {0: 2}, "the next run")
+    service.wait_running()
+    service.wait(lambda: told.read_text().count("\n") == 2, "the word of the next run")
+    assert (told.read_text().split()[3], service.versions()) == ("old", [1])
+
+
+def test_a_wrong_version_is_refused(make: Make) -> None:
+    """Who decided on an older version is told so, and nothing has changed."""
+    service = make(2)
+    before = service.get()
+
+    for version in ("1-1-2", "2-1-1", "nonsense"):
+        with pytest.raises(grpc.RpcError) as refused:
+            service.replace(NEWER, version=version)
+        assert refused.value.code() is grpc.StatusCode.ABORTED  # type: ignore[attr-defined]
+        assert "unexpected entity version" in str(refused.value.details())  # type: ignore[attr-defined]
+
+    assert service.get() == before
+
+
+def test_a_watch_sees_every_change(cluster: Cluster, make: Make) -> None:
+    """Revisions rise; the last word on each instance is the truth; a watch that was cut off resumes by revision."""
+    service = make(3)
+    watcher = Watcher(cluster, service).start()
+
+    service.replace(NEWER, batch_size=1)
+    service.wait(watcher.knows_a_pod_of(2), "word of an instance of the new version")
+    watcher.stop()
+    service.wait_update("SUCCEEDED")
+    resumed = Watcher(cluster, service, watcher.revisions[-1]).start()
+    service.wait(lambda: resumed.versions() | {0: 2} == dict.fromkeys(range(3), 2), "word of all instances")
+    resumed.stop()
+
+    both = [*watcher.revisions, *resumed.revisions]
+    assert sorted(set(both)) == both
+    last = {**watcher.last, **resumed.last}
+    assert {i: pod.state for i, pod in last.items()} == {i: pod.state for i, pod in service.pods().items()}
+    assert {i: pod.pod_id.value for i, pod in last.items()} == {i: p.pod_id.value for i, p in service.pods().items()}
+
+
+class Watcher:
+    """Takes in what a watch of a service's pods tells, in a thread."""
+
+    def __init__(self, cluster: Cluster, service: Service, after: int = 0) -> None:
+        wanted = watch_pb2.PodFilter(job_id=peloton_pb2.JobID(value=service.id))
+        self.stream = cluster.client.watches.Watch(watch_svc_pb2.WatchRequest(start_revision=after, pod_filter=wanted))
+        self.revisions, self.last = list[int](), dict[int, object]()
+        self.joined = threading.Event()
+        self.end: grpc.StatusCode | None = None
+        self.thread = threading.Thread(target=self._read, name="watcher")
+
+    def _read(self) -> None:
+        try:
+            for answer in self.stream:
+                self.joined.set()
+                for pod in answer.pods:
+                    self.last[int(pod.pod_name.value.rpartition("-")[2])] = pod.status
+                    self.revisions.append(answer.revision)
+        except grpc.RpcError as error:
+            self.end = error.code()  # type: ignore[attr-defined]
+
+    def start(self) -> Watcher:
+        self.thread.start()
+        assert self.joined.wait(20)
+        return self
+
+    def stop(self) -> None:
+        self.stream.cancel()
+        self.thread.join()
+        assert self.end is grpc.StatusCode.CANCELLED
+
+    def versions(self) -> dict[int, int]:
+        return {i: int(pod.version.value.partition("-")[0]) for i, pod in self.last.items()}  # type: ignore[attr-defined]
+
+    def knows_a_pod_of(self, version: int) -> Callable[[], bool]:
+        return lambda: version in self.versions().values()
+
+
+@pytest.mark.parametrize("victim", ["worker", "api", "resmgr", "hostmgr", "temporal"])
+def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Make) -> None:
+    """Killed in the middle: all instances end on the new version with one new run each, and never was more than the
+    batch away."""
+    service = make(8)
+
+    with service.sampled() as seen:
+        service.replace(NEWER, batch_size=2)
+        service.wait(lambda: service.versions().count(2) >= 3, "the middle of the rollout")
+        cluster.kill(victim)
+        service.wait_update("SUCCEEDED")
+
+    assert (service.versions(), service.runs()) == ([2] * 8, dict.fromkeys(range(8), 2))
+    assert seen.away_most == 2
+
+
+def test_maintenance_keeps_to_the_sla(cluster: Cluster, make: Make) -> None:
+    """At most one instance may be unavailable, and never is another one: the host goes DOWN, its pods run elsewhere."""
+    service = make(6, sla={"maximumUnavailableInstances": 1})
+    host, maintenance = hosts_of(service)[0], cluster.client.maintenance
+
+    with service.sampled() as seen:
+        maintenance.Start(maintenance_pb2.StartRequest(hostnames=[host]))
+        service.wait(lambda: maintained(cluster).get(host) == host_pb2.HOST_STATE_DOWN, f"{host} DOWN")
+        service.wait_running()
+
+    assert (host in hosts_of(service), seen.away_most) == (False, 1)
+    maintenance.Complete(maintenance_pb2.CompleteRequest(hostnames=[host]))
+    service.wait(lambda: not maintained(cluster), "the end of the maintenance")
+
+
+def maintained(cluster: Cluster) -> dict[str, int]:
+    hosts = cluster.client.maintenance.Query(maintenance_pb2.QueryRequest()).hosts
+    return {host.hostname: host.state for host in hosts}

@@ -1,0 +1,130 @@
+"""A service whose update is rolled out, and the step of its workflow on it. Decisions are ``peloton.lifecycle``'s."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from peloton.lifecycle import rollout, sla
+from peloton.model.ids import JobId
+from peloton.model.pod import HealthState, PodRecord, PodState
+from peloton.model.update import UpdateProgress, UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from tests.workflow.cluster import Clock
+
+
+class RolledService:
+    """Instances that run; each one that a step changes is away for ``away_s``, and then runs what it was brought to."""
+
+    def __init__(
+        self, clock: Clock, job_id: JobId, instances: int, *, away_s: float = 2.0, sla_maximum: int = 0
+    ) -> None:
+        self.clock, self.job_id = clock, job_id
+        self.away_s, self.sla_maximum = away_s, sla_maximum
+        self.lock = threading.RLock()
+        self.tell: Callable[[], None] = lambda: None
+        self.on_end: Callable[[], None] = lambda: None  # done once, right after the step that ends an update
+        self.update: UpdateRecord | None = None
+        self.update_count = 0
+        self.broken_versions: set[int] = set()  # whose pods fail
+        self.looks_ns: list[int] = []
+        self.away_most = 0
+        running = PodRecord(
+            job_id, 0, 1, PodState.RUNNING, PodState.RUNNING, 1, 1, desired_run_id=1, health=HealthState.DISABLED
+        )
+        self.pods = {i: replace(running, instance_id=i) for i in range(instances)}
+
+    # What people and hosts do.
+
+    def roll_out(self, batch_size: int = 0, instances: Iterable[int] = (), **spec: object) -> None:
+        """Of these instances, or of all. A newer update ends the older one."""
+        with self.lock:
+            self.update_count += 1
+            self.update = UpdateRecord(
+                f"update{self.update_count}",
+                self.job_id,
+                UpdateType.UPDATE,
+                UpdateSpec(batch_size, **spec),  # type: ignore[arg-type]
+                UpdateState.INITIALIZED,
+                config_version=self.newest + 1,
+                prev_config_version=self.newest,
+                updated=frozenset(instances or self.pods),
+            )
+        self.tell()
+
+    def steer(self, act: Callable[[UpdateRecord], UpdateRecord]) -> None:
+        with self.lock:
+            assert self.update is not None
+            self.update = act(self.update)
+        self.tell()
+
+    def lose(self, instance: int) -> None:
+        self.pods[instance] = replace(self.pods[instance], state=PodState.LOST)
+
+    def find(self, instance: int) -> None:
+        """Nobody tells."""
+        self.pods[instance] = replace(self.pods[instance], state=PodState.RUNNING)
+
+    @property
+    def newest(self) -> int:
+        return max(self.update.config_version if self.update else 1, *(p.config_version for p in self.pods.values()))
+
+    @property
+    def versions(self) -> list[int]:
+        return [pod.config_version for _, pod in sorted(self.pods.items())]
+
+    @property
+    def active_update_id(self) -> str:
+        with self.lock:
+            return self.update.update_id if self.update is not None and self.update.is_active else ""
+
+    def is_over(self, update_id: str) -> bool:
+        with self.lock:
+            update = self.update
+            return update is not None and update.update_id == update_id and not update.is_active
+
+    # ports.JobRecords
+
+    def advance(self, now_ns: int) -> UpdateProgress:
+        with self.lock:
+            self.looks_ns.append(now_ns)
+            if self.update is None:
+                return UpdateProgress()
+            was_active = self.update.is_active
+            step = rollout.next_step(self.update, self.pods, self.sla_maximum)
+            if step.rolls_back:
+                step = rollout.next_step(self._turned_back(step.update), self.pods, self.sla_maximum)
+            self.update = step.update
+            for i in step.change:
+                self._change(i, step.update.config_version)
+            self.away_most = max(self.away_most, len(sla.missing_of(self.pods)))
+            answer = rollout.progress_of(step.update, step)
+            if was_active and answer.is_finished:
+                tell, self.on_end = self.on_end, lambda: None
+                tell()
+            return answer
+
+    def _turned_back(self, update: UpdateRecord) -> UpdateRecord:
+        version = update.config_version + 1
+        touched = frozenset(i for i, pod in self.pods.items() if pod.desired_config_version == update.config_version)
+        return rollout.reversed_update(update, version, rollout.Difference(updated=touched))
+
+    def _change(self, instance: int, version: int) -> None:
+        pod = self.pods[instance]
+        self.pods[instance] = replace(pod, desired_config_version=version, desired_run_id=pod.run_id + 1)
+        self.clock.after(self.away_s, lambda: self._came_back(instance, version))
+
+    def _came_back(self, instance: int, version: int) -> None:
+        with self.lock:
+            pod = self.pods[instance]
+            if pod.desired_config_version != version:
+                return
+            fails = version in self.broken_versions
+            self.pods[instance] = replace(
+                pod,
+                run_id=pod.desired_run_id,
+                config_version=version,
+                state=PodState.FAILED if fails else PodState.RUNNING,
+                failure_count=int(fails),
+            )
+        self.tell()

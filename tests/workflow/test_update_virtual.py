@@ -1,0 +1,225 @@
+"""Stories of a service's rollout in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from activities.records import RecordsActivities
+from peloton.lifecycle import rollout
+from peloton.model.ids import job_workflow_id, update_workflow_id
+from tests.workflow import stories
+from tests.workflow.cluster import Cluster
+from tests.workflow.fakes import FakeRecords
+from tests.workflow.rolled import RolledService
+from tests.workflow.stories import JOB
+from tests.workflow.virtual import Fault, Virtual, VirtualClock
+from workflows.policies import Policies
+from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
+
+SLACK_S = 10.0
+STEP = "advance_update"
+
+
+class Story:
+    """One service, the workflow of its update, one clock; what the job is told is counted."""
+
+    def __init__(self, instances: int = 6, *, sla_maximum: int = 0, away_s: float = 2.0) -> None:
+        self.clock = VirtualClock()
+        cluster = Cluster(self.clock)
+        self.service = RolledService(self.clock, JOB, instances, sla_maximum=sla_maximum, away_s=away_s)
+        cluster.rolled[JOB] = self.service
+        step = RecordsActivities(FakeRecords(cluster), self.clock.now_ns).advance_update
+        workflow_id = update_workflow_id(JOB)
+        self.workflow = Virtual(self.clock, UpdateWorkflow, [step], signal="changed", workflow_id=workflow_id)
+        self.told_s: list[float] = []
+        job = SimpleNamespace(ended=False, signal_now=lambda: self.told_s.append(self.clock.elapsed_s))
+        self.workflow.children[job_workflow_id(JOB)] = job  # type: ignore[assignment]
+        self.service.tell = lambda: self.workflow.jobs_changed([])
+
+    def roll_out(self, batch_size: int = 0, policies: Policies | None = None, **spec: object) -> Story:
+        tell, self.service.tell = self.service.tell, lambda: None
+        self.service.roll_out(batch_size, **spec)
+        self.service.tell = tell
+        self.workflow.start(UpdateInput(JOB, policies or Policies()))
+        return self
+
+    def until(self, fact: Callable[[], bool]) -> Story:
+        self.workflow.run(until=fact)
+        assert not self.workflow.ended
+        return self
+
+    def end(self) -> UpdateResult:
+        result: UpdateResult = self.workflow.run()
+        assert self.workflow.failure is None, self.workflow.failure
+        return result
+
+    @property
+    def status(self) -> dict[str, str]:
+        return dict(self.workflow.query("status"))
+
+
+def test_batches() -> None:
+    """Three batches of two, one after the other: the job is told of each and of the end, and the Web UI shows it."""
+    story = Story(6).roll_out(2)
+
+    assert story.end() == UpdateResult("update1", "SUCCEEDED", 6, 0)
+    assert (story.service.versions, story.service.away_most) == ([2] * 6, 2)
+    assert len(story.told_s) == 3 + 1
+    assert story.workflow.shown_states == ["ROLLING_FORWARD", "SUCCEEDED"]
+    assert story.workflow.current_details == "**UPDATE SUCCEEDED**: 6 of 6 instances done"
+
+
+def test_it_tells_what_it_waits_for() -> None:
+    """In flight are as many as the batch has; a paused one waits for a person."""
+    story = Story(6).roll_out(2)
+    story.until(lambda: story.service.versions.count(2) == 2 and len(story.told_s) == 2)
+    assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "2 instances in flight"}
+
+    story.service.steer(rollout.paused)
+    story.until(lambda: story.status["state"] == "PAUSED")
+    assert story.status["waiting_for"] == "somebody to resume it"
+    story.service.steer(rollout.resumed)
+
+    assert story.end().done_count == 6
+
+
+def test_abort() -> None:
+    """It ends at once, and what it had not begun stays as it was."""
+    story = Story(6).roll_out(2)
+    story.until(lambda: len(story.told_s) == 2)
+
+    story.service.steer(rollout.aborted)
+
+    assert story.end().state == "ABORTED"
+    assert story.service.versions.count(1) >= 2
+
+
+def test_a_failing_version_is_rolled_back() -> None:
+    """The instance that failed is brought back; the others are never touched."""
+    story = Story(4)
+    story.service.broken_versions = {2}
+    story.roll_out(1, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
+
+    assert story.end().state == "ROLLED_BACK"
+    assert story.service.versions == [3, 1, 1, 1]
+    assert story.workflow.shown_states == ["ROLLING_FORWARD", "ROLLING_BACKWARD", "ROLLED_BACK"]
+
+
+def test_a_step_that_the_sla_refuses_looks_again() -> None:
+    """With pauses that double up to a bound, as nobody tells when it may go on; then it goes on as usual."""
+    story = Story(3, sla_maximum=1)
+    story.service.lose(2)
+    story.roll_out(1, instances=[0, 1])
+    story.until(lambda: len(story.service.looks_ns) == 8)
+
+    pauses_s = [round((later - earlier) / 1e9) for earlier, later in pairwise(story.service.looks_ns)]
+    assert pauses_s == [2, 4, 8, 16, 30, 30, 30]
+    assert story.status["waiting_for"] == "1 of at most 1 instances are unavailable already"
+    story.service.find(2)
+
+    assert story.end().state == "SUCCEEDED"
+    assert (story.service.versions, story.service.away_most) == ([2, 2, 1], 1)
+
+
+def test_lost_signals_cost_time_only() -> None:
+    """Without any signal each batch is seen at the next look."""
+    story = Story(6)
+    story.workflow.signals_lost = True
+
+    assert story.roll_out(2, Policies(look_again_s=20.0)).end().state == "SUCCEEDED"
+    assert story.clock.elapsed_s < 3 * 20 + SLACK_S
+
+
+def test_signals_that_come_twice() -> None:
+    """Nothing is begun twice."""
+    story = Story(6)
+    story.workflow.signal_copies = 3
+
+    assert story.roll_out(2).end().done_count == 6
+    assert (story.service.away_most, len(story.told_s)) == (2, 4)
+
+
+def test_an_update_that_comes_while_it_ends() -> None:
+    """Its signal meets the last step of the one before: the same workflow rolls it out."""
+    story = Story(4)
+
+    def another() -> None:
+        story.service.roll_out(2)
+        story.workflow.signal_now()
+
+    story.service.on_end = another
+
+    assert story.roll_out(2).end() == UpdateResult("update2", "SUCCEEDED", 4, 0)
+    assert story.service.versions == [3] * 4
+
+
+def test_a_newer_update_takes_over() -> None:
+    """Half-way through the older one; all end on the newest version."""
+    story = Story(6).roll_out(2)
+    story.until(lambda: len(story.told_s) == 2)
+
+    story.service.roll_out(3)
+
+    assert story.end() == UpdateResult("update2", "SUCCEEDED", 6, 0)
+    assert story.service.versions == [3] * 6
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 0])
+def test_history_budget(batch_size: int) -> None:
+    """What the docstring of the workflow promises: 8 events, 7 for each wake-up, 5 each time the job is told."""
+    story = Story(12).roll_out(batch_size)
+    story.end()
+
+    assert story.workflow.events == 8 + 7 * story.workflow.wakes + 5 * len(story.told_s)
+
+
+def test_a_long_rollout_continues_as_new() -> None:
+    """Each run is short; what was shown and told is not shown and told again."""
+    story = Story(40).roll_out(1, Policies(history_events_max=100))
+
+    assert story.end().done_count == 40
+    assert len(story.workflow.runs) > 3
+    assert max(run.events for run in story.workflow.runs) < 120
+    assert story.workflow.shown_states == ["ROLLING_FORWARD", "SUCCEEDED"]
+    assert len(story.told_s) == 40 + 1
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_every_call_fails_once(fault: Fault) -> None:
+    """Whichever step fails, before or after it acted, no instance is begun twice, the job is told as often, and it
+    takes little longer."""
+    usual = Story(6).roll_out(2)
+    usual.end()
+
+    for index in range(len(usual.workflow.calls)):
+        story = Story(6)
+        story.workflow.faults[index] = fault
+        assert story.roll_out(2).end() == UpdateResult("update1", "SUCCEEDED", 6, 0), f"call {index}"
+        assert (story.service.away_most, len(story.told_s)) == (2, 4), f"call {index}"
+        assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
+
+
+def test_the_job_starts_its_rollouts() -> None:
+    """It starts the workflow when it sees an update, tells a running one of changes, and starts another for the next
+    update after its end."""
+    story = stories.Story(hosts=1, run_s=10_000)
+    service = RolledService(story.clock, JOB, 4)
+    story.cluster.rolled[JOB] = service
+    service.tell = lambda: story.cluster.tell(JOB)
+    story.submit(2).run_until_pods("RUNNING", 2)
+
+    for number in (1, 2):
+        service.roll_out(2)
+        story.workflow.run(until=lambda number=number: len(story.gangs) == number and story.gangs[-1].ended)  # type: ignore[misc]
+
+    assert [update.result for update in story.gangs] == [
+        UpdateResult("update1", "SUCCEEDED", 4, 0),
+        UpdateResult("update2", "SUCCEEDED", 4, 0),
+    ]
+    assert {update.workflow_id for update in story.gangs} == {update_workflow_id(JOB)}
+    story.cluster.kill(JOB)
+    assert story.run()[0] == "KILLED"
