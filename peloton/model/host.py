@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import PodShape
+from peloton.model.pod import Label, PodShape
 from peloton.model.resources import Resources
 
 
@@ -40,6 +40,7 @@ class LeasedHost:
     revocable: Resources
     ports: tuple[tuple[int, int], ...] = ()  # inclusive ranges
     labels: tuple[tuple[str, str], ...] = ()
+    pod_labels: tuple[tuple[Label, int], ...] = ()  # of those that the wanted pods name -> pods there
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class ReadyGang:
 
     shape: PodShape
     pods: tuple[tuple[int, int], ...]
+    labels: tuple[Label, ...] = ()  # of the pods, as far as constraints of their job name them
 
 
 @dataclass(frozen=True, slots=True)

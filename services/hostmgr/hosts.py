@@ -14,13 +14,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from itertools import chain
 
+from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import Host, HostLease, HostState
-from peloton.model.ids import Hostname, JobId
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.offers import Agent, Claim, HostOffers, labels_of, leased_host, room_for, unfit
+from services.hostmgr.pod_labels import PodLabelIndex
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = "leased to another placement"
@@ -48,6 +50,7 @@ class HostPool:
         self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
         self._maintained: dict[Hostname, HostMaintenance] = {}
         self.inverse_offers: deque[Json] = deque(maxlen=INVERSE_OFFERS_MAX)
+        self.pod_labels = PodLabelIndex()
         self._launching: Counter[str] = Counter()  # host -> launches that may still commit pods on it
 
     # What is in maintenance.
@@ -107,6 +110,13 @@ class HostPool:
         waiting, self._waiting = self._waiting, set()
         self._waiting_for_leases.clear()
         return {job for job, _ in waiting}
+
+    def pods_ended(self, pod_ids: Sequence[PodId]) -> set[JobId]:
+        """Returns the jobs that may find hosts now because pods with labels are gone."""
+        if not self.pod_labels.remove(pod_ids):
+            return set()
+        with self._lock:
+            return self._all_who_wait()
 
     def remove_offer(self, offer_id: str) -> None:
         with self._lock:
@@ -204,7 +214,11 @@ class HostPool:
             is_short = False
             for shape, count in wanted:
                 is_short |= not self._pick(shape, count, picked, rejected)
-            leased = tuple(leased_host(host, host.hostname in self._closed) for host in picked.values())
+            named = frozenset().union(*(pod_labels_named(shape.constraint) for shape, _ in wanted))
+            leased = tuple(
+                leased_host(host, host.hostname in self._closed, self.pod_labels.on_host(host.hostname, named))
+                for host in picked.values()
+            )
             lease = HostLease(str(uuid.uuid4()), leased, dict(rejected))
             for host in picked.values():
                 host.lease_id = lease.lease_id
@@ -220,6 +234,8 @@ class HostPool:
     def _pick(self, shape: PodShape, count: int, picked: dict[Hostname, HostOffers], rejected: Counter[str]) -> bool:
         """Add hosts until ``count`` pods fit; returns whether they do. Every host that fails a rule is counted."""
         missing = count
+        named = pod_labels_named(shape.constraint)
+        is_one_each = bool(named) or shape.strategy is Strategy.SPREAD_JOB
         for hostname, host in self._in_order():
             if missing <= 0 or len(picked) >= HOSTS_PER_LEASE_MAX:
                 break
@@ -229,11 +245,12 @@ class HostPool:
             if shape.revocable and hostname in self._closed:
                 rejected["closed to revocable pods after it was hot"] += 1
                 continue
-            if reason := self._kept_back(host) or unfit(host, shape):
+            pods = self.pod_labels.on_host(hostname, named) if named else ()
+            if reason := self._kept_back(host) or unfit(host, shape, pods):
                 rejected[reason] += 1
                 continue
             picked[hostname] = host
-            missing -= 1 if shape.strategy is Strategy.SPREAD_JOB else room_for(host, shape)
+            missing -= 1 if is_one_each else room_for(host, shape)
         return missing <= 0
 
     def _in_order(self) -> Iterable[tuple[Hostname, HostOffers]]:

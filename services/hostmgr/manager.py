@@ -84,6 +84,8 @@ class HostManagerCore:
         }
         if known := self._gateway.framework_id(settings.cluster):
             framework["id"] = {"value": known}
+        for pods in self._gateway.labelled_pods():
+            self.pool.pod_labels.add(pods)
         self._driver = Driver(self, framework, settings.master)
         self._statuses.start()
         self._driver.start()
@@ -207,6 +209,11 @@ class HostManagerCore:
             for pod in p.pods
         ]
         taken = self._gateway.mark_launched(job.job_id, rows, time.time_ns()) if rows else set()
+        self.pool.pod_labels.add(
+            (PodId(job.job_id, instance, run), host, templates[instance].labels)
+            for instance, run, host, _, _ in rows
+            if instance in taken
+        )
         return taken, self._accept(job.job_id, placements, claims, templates, taken)
 
     def _accept(
@@ -305,7 +312,8 @@ class HostManagerCore:
         outcome = self._gateway.apply_status(
             [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._settings.cluster
         )
-        self._lifecycles.jobs_changed(outcome.changed_jobs)
+        waiting = self.pool.pods_ended(outcome.ended)
+        self._lifecycles.jobs_changed([*outcome.changed_jobs, *waiting])
         return list(outcome.orphans)
 
     def _acknowledge(self, statuses: list[Json]) -> None:

@@ -81,6 +81,7 @@ def lease_to_wire(lease: HostLease) -> pb.AcquireHostsResponse:
             revocable=resources_to_wire(h.revocable),
             ports=[pb.PortRange(begin=begin, end=end) for begin, end in h.ports],
             labels=dict(h.labels),
+            pod_labels=[pb.PodLabelCount(key=k, value=v, pod_count=count) for (k, v), count in h.pod_labels],
         )
         for h in lease.hosts
     ]
@@ -95,6 +96,7 @@ def lease_from_wire(wire: pb.AcquireHostsResponse) -> HostLease:
             resources_from_wire(h.revocable),
             tuple((r.begin, r.end) for r in h.ports),
             tuple(sorted(h.labels.items())),
+            tuple(((c.key, c.value), c.pod_count) for c in h.pod_labels),
         )
         for h in wire.hosts
     )

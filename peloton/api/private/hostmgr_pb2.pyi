@@ -193,6 +193,7 @@ class LeasedHost(_message.Message):
     REVOCABLE_FIELD_NUMBER: _builtins.int
     PORTS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    POD_LABELS_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     @_builtins.property
     def free(self) -> Global___Resources: ...
@@ -202,6 +203,10 @@ class LeasedHost(_message.Message):
     def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___PortRange]: ...
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def pod_labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___PodLabelCount]:
+        """of the labels that the wanted pods name"""
+
     def __init__(
         self,
         *,
@@ -210,14 +215,40 @@ class LeasedHost(_message.Message):
         revocable: Global___Resources | None = ...,
         ports: _abc.Iterable[Global___PortRange] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        pod_labels: _abc.Iterable[Global___PodLabelCount] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "hostname", b"hostname", "labels", b"labels", "ports", b"ports", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "ports", b"ports", "revocable", b"revocable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeasedHost: _TypeAlias = LeasedHost  # noqa: Y015
+
+@_typing.final
+class PodLabelCount(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    POD_COUNT_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    pod_count: _builtins.int
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        pod_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "pod_count", b"pod_count", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodLabelCount: _TypeAlias = PodLabelCount  # noqa: Y015
 
 @_typing.final
 class AcquireHostsRequest(_message.Message):

@@ -90,6 +90,7 @@ class TaskTemplate:
             config.resource.gpuLimit,
         )
         self.revocable = config.revocable or job.sla.revocable
+        self.labels = tuple((label.key, label.value) for label in config.labels)
         self.port_names = [(p.name, p.envName) for p in config.ports if p.value == 0]
         self._static_ports = [(p.name, p.envName, p.value) for p in config.ports if p.value]
         self._command = _dict(config.command) if config.HasField("command") else {}
