@@ -10,7 +10,7 @@ and its ordinary memory, disk and gpu. What a batch places is taken from the hos
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from peloton.lifecycle.constraints import (
     pod_labels_named,
 )
 from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang
-from peloton.model.ids import JobId
+from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.packing import PortDealer, pack, port_count, room_for, spread
@@ -40,14 +40,34 @@ _REFUSAL = re.compile(r"(?:\(|; )(\d+) hosts?: (.+?)(?=; \d+ hosts?: |\)(?:; |$)
 def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
     """Place what fits. Equal arguments give equal placements."""
     hosts = _Hosts(lease.hosts)
-    reasons: list[str] = []
-    unplaced = 0
+    gangs, waiting = _put_back(hosts, gangs, dict(lease.awaited))
+    unplaced = len(waiting)
+    reasons = [_explain_waiting(waiting)] if waiting else []
     for shape, labels, pods, is_gang in _batches(gangs):
         left = len(pods) - hosts.put(shape, labels, pods, is_gang)
         if left:
             unplaced += left
             reasons.append(_explain(hosts, shape, labels, left, is_gang, lease))
     return PlacementBatch(job_id, lease.lease_id, hosts.placements(), unplaced, _join(reasons))
+
+
+def _put_back(
+    hosts: _Hosts, gangs: Sequence[ReadyGang], awaited: Mapping[int, Hostname]
+) -> tuple[list[ReadyGang], list[Hostname]]:
+    """Pods that come back go to their hosts before others choose. -> who is left to go anywhere, and the hosts of those
+    that rather wait for theirs."""
+    left: list[ReadyGang] = []
+    waiting: list[Hostname] = []
+    for gang in gangs:
+        if not gang.desired_host or len(gang.pods) > 1:
+            left.append(gang)
+        elif not hosts.put_on(Hostname(gang.desired_host), gang):
+            host = awaited.get(gang.pods[0][0])
+            if host is None:
+                left.append(gang)
+            else:
+                waiting.append(host)
+    return left, waiting
 
 
 class FirstFitPlacer:
@@ -92,6 +112,7 @@ class _Hosts:
         for at, host in enumerate(hosts):
             for label, count in host.pod_labels:
                 self._carriers.setdefault(label, np.zeros(len(hosts), np.int64))[at] = count
+        self._at = {host.hostname: at for at, host in enumerate(hosts)}
         self._placed: dict[int, list[PlacedPod]] = {}
         self._dealers: dict[int, PortDealer] = {}
 
@@ -109,6 +130,16 @@ class _Hosts:
             pod = PlacedPod(instance_id, run_id, self._deal_ports(host, shape.port_count))
             self._placed.setdefault(host, []).append(pod)
         return len(chosen)
+
+    def put_on(self, hostname: Hostname, gang: ReadyGang) -> bool:
+        """Place the only pod of a gang on this host, if it fits there."""
+        at = self._at.get(hostname)
+        if at is None or not self.room(gang.shape, gang.labels)[at]:
+            return False
+        self._take(gang.shape, gang.labels, np.array([at]))
+        pod = PlacedPod(*gang.pods[0], self._deal_ports(at, gang.shape.port_count))
+        self._placed.setdefault(at, []).append(pod)
+        return True
 
     def room(self, shape: PodShape, labels: _Labels) -> Ints:
         """[H] how many more pods of this shape each host takes."""
@@ -261,6 +292,12 @@ def _explain(hosts: _Hosts, shape: PodShape, labels: _Labels, left: int, is_gang
     found.texts += [f"{count} host{'s' if count > 1 else ''}: {rule}" for rule, count in sorted(lease.rejected.items())]
     what = f"gang of {left}" if is_gang else f"{left} pod{'s' if left > 1 else ''}"
     return f"{what} without a host ({'; '.join(found.texts) or 'no host offered'})"
+
+
+def _explain_waiting(hosts: Sequence[Hostname]) -> str:
+    places, pods = len(set(hosts)), len(hosts)
+    rule = "no room yet for a pod that comes back and waits for it"
+    return f"{pods} pod{'s' if pods > 1 else ''} without a host ({places} host{'s' if places > 1 else ''}: {rule})"
 
 
 def refusing_hosts(reason: str) -> tuple[tuple[int, str], ...]:

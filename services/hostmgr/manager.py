@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from peloton.errors import NotFound, Unavailable
-from peloton.model.host import HostLease, LaunchResult, Placement
+from peloton.model.host import Desired, HostLease, LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.ports import Lifecycles
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos import operator
-from services.hostmgr.mesos.codec import TaskTemplate, accept_call, agents_of, pod_status
+from services.hostmgr.mesos.codec import TaskTemplate, accept_call, agents_of, kill_call, pod_status
 from services.hostmgr.mesos.driver import Disconnected, Driver, local_address
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
@@ -162,8 +162,14 @@ class HostManagerCore:
 
     # Leases and launches.
 
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
-        return self.pool.acquire(job_id, gangs, time.monotonic(), for_gang)
+    def acquire_hosts(
+        self,
+        job_id: JobId,
+        gangs: Sequence[tuple[PodShape, int]],
+        for_gang: bool = False,
+        desired: Sequence[Desired] = (),
+    ) -> HostLease:
+        return self.pool.acquire(job_id, gangs, time.monotonic(), for_gang, desired)
 
     def release(self, lease_id: str) -> None:
         self._lifecycles.jobs_changed(self.pool.release(lease_id))
@@ -209,11 +215,8 @@ class HostManagerCore:
             for pod in p.pods
         ]
         taken = self._gateway.mark_launched(job.job_id, rows, time.time_ns()) if rows else set()
-        self.pool.pod_labels.add(
-            (PodId(job.job_id, instance, run), host, templates[instance].labels)
-            for instance, run, host, _, _ in rows
-            if instance in taken
-        )
+        launched = [(i, run, host, templates[i].labels) for i, run, host, _, _ in rows if i in taken]
+        self.pool.pods_launched(job.job_id, launched)
         return taken, self._accept(job.job_id, placements, claims, templates, taken)
 
     def _accept(
@@ -271,17 +274,12 @@ class HostManagerCore:
         """Raises Unavailable while Mesos is away: the pods are marked, and the next call or the next subscription
         tells Mesos."""
         kills = self._gateway.mark_killing(job_id, KILL_BATCH)
+        self.pool.hold(self._gateway.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
         self._kill(kills)
         return len(kills)
 
     def _kill(self, kills: Sequence[Kill]) -> None:
-        calls = [
-            {
-                "type": "KILL",
-                "kill": {"task_id": {"value": str(pod_id)}, **({"agent_id": {"value": agent}} if agent else {})},
-            }
-            for pod_id, _, agent, _ in kills
-        ]
+        calls = [kill_call(pod_id, agent) for pod_id, _, agent, _ in kills]
         if not calls:
             return
         try:
@@ -338,6 +336,7 @@ class HostManagerCore:
                 self._attempt("framework id", self._save_framework_id)
                 self._attempt("offers", self._return_offers)
                 self._attempt("agents", self._refresh_agents)
+                self._attempt("held room", self._review_holds)
                 look = self._reconciling.take(time.monotonic())
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
@@ -374,6 +373,9 @@ class HostManagerCore:
 
     def _refresh_agents(self) -> None:
         self.pool.set_agents(agents_of(operator.call(self.driver.master, {"type": "GET_AGENTS"})))
+
+    def _review_holds(self) -> None:
+        self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()))
 
     def _reconcile(self, look: Look) -> None:
         """Ask Mesos about the pods that storage believes on hosts, and tell it again what must end. A look at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, conjuncts, describe, matches
 from peloton.model.host import LeasedHost
@@ -48,6 +48,13 @@ class HostOffers:
         starts = [_start_ns(offer["unavailability"]) for offer in self.offers.values() if "unavailability" in offer]
         self.unavailable_from_ns = min(starts, default=0)
         self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
+
+    def without(self, held: Resources) -> HostOffers:
+        """As it looks when this much of it is not to be had."""
+        if not any(held):
+            return self
+        free = Resources(*(max(have - kept, 0) for have, kept in zip(self.free, held, strict=True)))
+        return replace(self, free=free)
 
     def pot(self) -> OfferedResources:
         pot = OfferedResources()

@@ -18,6 +18,9 @@ from services.storage.configs import read_facts
 from services.storage.store import READY, STAYS, Store
 from services.storage.tables import JOB, POD
 
+_Pod = tuple[int, int, int, str]
+"""Instance, run, config version, desired host."""
+
 
 class Ready(Store):
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
@@ -38,8 +41,8 @@ def _ready_gangs(conn: sa.Connection, job_id: str, limit: int) -> list[ReadyGang
     facts = _facts(conn, job_id, pods) if pods else {}
     named = _named(facts)
     return [
-        ReadyGang(facts[instance].shape, ((instance, run),), _labels(facts[instance], named))
-        for instance, run, _ in pods
+        ReadyGang(facts[instance].shape, ((instance, run),), _labels(facts[instance], named), host)
+        for instance, run, _, host in pods
     ]
 
 
@@ -51,10 +54,10 @@ def _ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
     if len(pods) < job.gang_size:
         return None
     facts = _facts(conn, job_id, pods)
-    shape = reduce(enough_for_both, (facts[instance].shape for instance, _, _ in pods))
+    shape = reduce(enough_for_both, (facts[instance].shape for instance, *_ in pods))
     named = _named(facts)
     labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each carried them all
-    return ReadyGang(shape, tuple((instance, run) for instance, run, _ in pods), tuple(sorted(labels)))
+    return ReadyGang(shape, tuple((instance, run) for instance, run, *_ in pods), tuple(sorted(labels)))
 
 
 def _named(facts: Mapping[int, InstanceFacts]) -> frozenset[Label]:
@@ -72,22 +75,22 @@ def _job(conn: sa.Connection, job_id: str) -> JobRecord | None:
     return None if row is None else job_record(row)
 
 
-def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[tuple[int, int, int]]:
-    """``(instance, run, config version)`` from instance ``first`` on."""
+def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
+    """From instance ``first`` on."""
     query = (
-        sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version)
+        sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host)
         .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, POD.c.state == READY, STAYS)
         .order_by(POD.c.instance_id)
         .limit(limit)
     )
-    return [(instance, run, version) for instance, run, version in conn.execute(query)]
+    return [(instance, run, version, host) for instance, run, version, host in conn.execute(query)]
 
 
-def _facts(conn: sa.Connection, job_id: str, pods: Sequence[tuple[int, int, int]]) -> Mapping[int, InstanceFacts]:
+def _facts(conn: sa.Connection, job_id: str, pods: Sequence[_Pod]) -> Mapping[int, InstanceFacts]:
     span = (pods[0][0], pods[-1][0])
     facts: dict[int, tuple[InstanceFacts | None, dict[int, InstanceFacts]]] = {}
     found: dict[int, InstanceFacts] = {}
-    for instance, _, version in pods:
+    for instance, _, version, _ in pods:
         if version not in facts:
             facts[version] = read_facts(conn, job_id, version, span)
         default, overridden = facts[version]

@@ -177,6 +177,12 @@ def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
     return check
 
 
+def kill_call(pod_id: PodId, agent_id: str) -> Json:
+    """Mesos finds the agent itself when none is named."""
+    agent: Json = {"agent_id": {"value": agent_id}} if agent_id else {}
+    return {"type": "KILL", "kill": {"task_id": {"value": str(pod_id)}, **agent}}
+
+
 def accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:
     """What the launch leaves of the offers comes back with the next allocation (refuse_seconds 0). Without tasks
     the offers are given back the same way."""

@@ -1,13 +1,16 @@
-"""What placement is told of pods: their labels."""
+"""What placement is told of pods: their labels, and where they come back to."""
 
 from __future__ import annotations
 
 import pytest
 
 from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobState
+from peloton.model.update import UpdateSpec
 from services.storage import pods as pods_module
 from services.storage.gateway import Gateway
-from tests.conformance.storage.builders import NOW, K, a_config, admit, create, launch, report
+from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, report
+from tests.conformance.storage.services import a_service, service_config, turn, update
 
 WEB, EU = ("app", "web"), ("zone", "eu")
 
@@ -50,3 +53,39 @@ def test_ready_pods_carry_the_labels_that_are_counted(gateway: Gateway) -> None:
     """Those that a constraint of their job names; without one, none."""
     assert [((WEB),)] * 2 == [gang.labels for gang in gateway.ready_gangs(labelled_job(gateway, 2, True), 10)]
     assert [()] * 2 == [gang.labels for gang in gateway.ready_gangs(labelled_job(gateway, 2), 10)]
+
+
+def test_pods_come_back_to_a_host(gateway: Gateway) -> None:
+    """While an update in place replaces them: what their next run needs is held, and placement learns the host; the
+    first RUNNING ends it."""
+    job_id = a_service(gateway, 2)
+    home = pod(gateway, job_id, 0).host
+    bigger = service_config(2, "v2")
+    bigger.defaultConfig.resource.cpuLimit = 2.5
+    update(gateway, job_id, bigger, UpdateSpec(batch_size=1, in_place=True))
+    turn(gateway, job_id, starts=False)
+    [back] = gateway.coming_back(job_id, [0, 1])
+    admit(gateway, job_id)
+
+    assert (0, home, 2_500, 30) == (back.instance_id, back.hostname, back.resources.cpu_milli, back.grace_s)
+    assert [home] == [gang.desired_host for gang in gateway.ready_gangs(job_id, 10)]
+    launch(gateway, job_id)
+    assert home == pod(gateway, job_id, 0).desired_host
+    report(gateway, job_id, [0], R)
+    assert "" == pod(gateway, job_id, 0).desired_host
+
+
+@pytest.mark.parametrize("how", ["stopped", "failed", "lost"])
+def test_pods_that_do_not_come_back(gateway: Gateway, how: str) -> None:
+    """One that is stopped wants no host; one that failed or was lost takes any."""
+    job_id = a_service(gateway, 1)
+    update(gateway, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
+    gateway.advance_update(job_id, NOW)
+    assert "" != pod(gateway, job_id, 0).desired_host
+
+    if how == "stopped":
+        gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    else:
+        report(gateway, job_id, [0], F if how == "failed" else L)
+
+    assert ("", []) == (pod(gateway, job_id, 0).desired_host, gateway.coming_back(job_id, [0]))

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from peloton.lifecycle.constraints import evaluate
 from peloton.model.host import LeasedHost, ReadyGang
+from peloton.model.ids import Hostname
 from peloton.model.pod import PodLabel, PodShape
-from peloton.scheduling.placement import place
+from peloton.scheduling.placement import place, refusing_hosts
 from tests.unit.scheduling.test_placement import JOB, host, lease, shape, singles, where
 
 WEB, DB = ("app", "web"), ("app", "db")
@@ -69,3 +70,22 @@ def test_no_host_gets_more_than_n(there: list[int], wanted: int, limit: int) -> 
     for i, count in enumerate(there):
         steps = [evaluate(rule, {}, {"app": {"web": count + step}}) for step in range(placed[f"h{i}"])]
         assert all(steps)
+
+
+def test_pods_come_back_to_their_hosts() -> None:
+    """Before others choose: the first host is left to the pod that was there."""
+    back = ReadyGang(shape(3), ((5, 2),), desired_host="h1")
+    batch = place(JOB, [*singles(shape(3), 1), back], lease(host("h1"), host("h2")))
+
+    assert {"h1": [5], "h2": [0]} == where(batch)
+
+
+def test_a_pod_waits_for_its_host_or_goes_elsewhere() -> None:
+    """It waits where the lease says so, and counts with a reason; else any host will do."""
+    back = ReadyGang(shape(3), ((5, 2),), desired_host="h1")
+    offered = lease(host("h1", cpu=1), host("h2"))
+    waiting = place(JOB, [back], replace(offered, awaited=((5, Hostname("h1")),)))
+
+    assert ((), 1) == (waiting.placements, waiting.unplaced_count)
+    assert ((1, "no room yet for a pod that comes back and waits for it"),) == refusing_hosts(waiting.reason)
+    assert {"h2": [5]} == where(place(JOB, [back], offered))
