@@ -9,8 +9,8 @@ from temporalio import activity
 
 from activities.errors import translated
 from peloton.errors import PelotonError
-from peloton.model.host import PlacementBatch, ReadyGang
-from peloton.model.ids import JobId
+from peloton.model.host import Desired, PlacementBatch, ReadyGang
+from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
 
@@ -43,7 +43,10 @@ class PlacementActivities:
         wanted: Counter[PodShape] = Counter()
         for gang in gangs:
             wanted[gang.shape] += len(gang.pods)
-        lease = self._hosts.acquire_hosts(job, list(wanted.items()), for_gang)
+        desired = [
+            Desired(gang.pods[0][0], Hostname(gang.desired_host), gang.shape) for gang in gangs if gang.desired_host
+        ]
+        lease = self._hosts.acquire_hosts(job, list(wanted.items()), for_gang, desired)
         try:
             batch = self._placer.place(job, gangs, lease)
         except Exception:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from peloton.model.host import HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
+from peloton.model.host import Desired, HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord
 from peloton.model.maintenance import HostMaintenance
@@ -78,9 +78,16 @@ class Evictor(Protocol):
 
 
 class HostManager(Protocol):
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
+    def acquire_hosts(
+        self,
+        job_id: JobId,
+        gangs: Sequence[tuple[PodShape, int]],
+        for_gang: bool = False,
+        desired: Sequence[Desired] = (),
+    ) -> HostLease:
         """Lease hosts that can take some of ``(shape, pod count)``. With none free the lease is empty, and
-        the job's workflow is told when that changes. A job has two leases at most, one of them for its gang."""
+        the job's workflow is told when that changes. A job has two leases at most, one of them for its gang.
+        ``desired``: of the wanted pods those that come back to a host."""
         ...
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel
 
 Labels = Mapping[str, str | Mapping[str, int]]
 """Label key -> its value, or -> how often each value occurs."""
@@ -75,6 +75,18 @@ def leaves(constraint: Constraint | None) -> Iterator[HostLabel | PodLabel]:
             yield from leaves(part)
     elif constraint is not None:
         yield constraint
+
+
+def pod_labels_named(constraint: Constraint | None) -> frozenset[Label]:
+    """Labels of pods that the constraint counts."""
+    return frozenset((leaf.key, leaf.value) for leaf in leaves(constraint) if isinstance(leaf, PodLabel))
+
+
+def conjuncts(constraint: Constraint | None) -> tuple[Constraint, ...]:
+    """Parts that must all hold, so that a reason can name the one that did not."""
+    if constraint is None:
+        return ()
+    return constraint.constraints if isinstance(constraint, AllOf) else (constraint,)
 
 
 def mentions(constraint: Constraint | None, key: str) -> bool:

@@ -141,6 +141,7 @@ def _alive(pod: PodRecord, status: PodStatus) -> PodRecord:
         pod,
         state=status.state,
         host=pod.host or status.host,
+        desired_host="" if first_running else pod.desired_host,
         agent_id=pod.agent_id or status.agent_id,
         message=status.message,
         reason=status.reason if health is not pod.health else "",
@@ -157,6 +158,7 @@ def _ended(pod: PodRecord, status: PodStatus, job_type: JobType) -> Applied:
     termination = pod.termination
     if state is PodState.FAILED:
         termination = parse_termination(status.message)
+    is_lost_or_failed = state in (PodState.FAILED, PodState.LOST)  # its host is not to be trusted with it again
     used_s = (status.time_ns - pod.started_ns) / _NS if pod.started_ns else 0.0
     ended = replace(
         pod,
@@ -170,6 +172,7 @@ def _ended(pod: PodRecord, status: PodStatus, job_type: JobType) -> Applied:
         revision=pod.revision + 1,
         run_seconds=pod.run_seconds + (max(used_s, 0.0) if job_type is JobType.BATCH else 0.0),
         termination=termination,
+        desired_host="" if is_lost_or_failed else pod.desired_host,
     )
     return Applied(ended, ended=True, launch_lost=state is PodState.LOST and pod.state is PodState.LAUNCHED)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import PodShape
+from peloton.model.pod import Label, PodShape
 from peloton.model.resources import Resources
 
 
@@ -40,6 +40,7 @@ class LeasedHost:
     revocable: Resources
     ports: tuple[tuple[int, int], ...] = ()  # inclusive ranges
     labels: tuple[tuple[str, str], ...] = ()
+    pod_labels: tuple[tuple[Label, int], ...] = ()  # of those that the wanted pods name -> pods there
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class HostLease:
     lease_id: str
     hosts: tuple[LeasedHost, ...]
     rejected: dict[str, int] = field(default_factory=dict)  # rule -> hosts that failed it
+    awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their host, should there be none
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,28 @@ class ReadyGang:
 
     shape: PodShape
     pods: tuple[tuple[int, int], ...]
+    labels: tuple[Label, ...] = ()  # of the pods, as far as constraints of their job name them
+    desired_host: str = ""  # of a pod that stands alone: where it comes back to
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """A wanted pod that is to come back to a host."""
+
+    instance_id: int
+    hostname: Hostname
+    shape: PodShape
+
+
+@dataclass(frozen=True, slots=True)
+class ComingBack:
+    """A pod that leaves a host to come back to it, with what it will need there."""
+
+    job_id: JobId
+    instance_id: int
+    hostname: Hostname
+    resources: Resources
+    grace_s: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ class AnyOf:
 
 
 Constraint = HostLabel | PodLabel | AllOf | AnyOf
+Label = tuple[str, str]
+"""Key, value."""
 
 
 @dataclass(frozen=True, slots=True)

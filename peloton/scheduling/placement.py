@@ -4,22 +4,30 @@ Gangs first, whole or not at all; then single pods, all of one shape at once. Ho
 (PACK_HOST), or levelled out over the pods of this batch (SPREAD_JOB). Revocable pods take the revocable cpu of a host
 and its ordinary memory, disk and gpu. What a batch places is taken from the hosts before the next shape looks at them.
 
-``PodLabel`` constraints count pods of this batch. A pod shape has no labels of its own: a pod is taken to carry the
-labels that its own constraint names, which is what "at most n of my kind on a host" means.
+``PodLabel`` constraints count the pods that were on a host at the lease, and those that this batch puts there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from peloton.lifecycle.constraints import COMPARE, EXCLUSIVE_LABEL, HOSTNAME_LABEL, describe, leaves, mentions
+from peloton.lifecycle.constraints import (
+    COMPARE,
+    EXCLUSIVE_LABEL,
+    HOSTNAME_LABEL,
+    conjuncts,
+    describe,
+    leaves,
+    mentions,
+    pod_labels_named,
+)
 from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang
-from peloton.model.ids import JobId
-from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.packing import PortDealer, pack, port_count, room_for, spread
 from peloton.scheduling.tree import CPU, Flags, Ints
@@ -32,14 +40,34 @@ _REFUSAL = re.compile(r"(?:\(|; )(\d+) hosts?: (.+?)(?=; \d+ hosts?: |\)(?:; |$)
 def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
     """Place what fits. Equal arguments give equal placements."""
     hosts = _Hosts(lease.hosts)
-    reasons: list[str] = []
-    unplaced = 0
-    for shape, pods, is_gang in _batches(gangs):
-        left = len(pods) - hosts.put(shape, pods, is_gang)
+    gangs, waiting = _put_back(hosts, gangs, dict(lease.awaited))
+    unplaced = len(waiting)
+    reasons = [_explain_waiting(waiting)] if waiting else []
+    for shape, labels, pods, is_gang in _batches(gangs):
+        left = len(pods) - hosts.put(shape, labels, pods, is_gang)
         if left:
             unplaced += left
-            reasons.append(_explain(hosts, shape, left, is_gang, lease))
+            reasons.append(_explain(hosts, shape, labels, left, is_gang, lease))
     return PlacementBatch(job_id, lease.lease_id, hosts.placements(), unplaced, _join(reasons))
+
+
+def _put_back(
+    hosts: _Hosts, gangs: Sequence[ReadyGang], awaited: Mapping[int, Hostname]
+) -> tuple[list[ReadyGang], list[Hostname]]:
+    """Pods that come back go to their hosts before others choose. -> who is left to go anywhere, and the hosts of those
+    that rather wait for theirs."""
+    left: list[ReadyGang] = []
+    waiting: list[Hostname] = []
+    for gang in gangs:
+        if not gang.desired_host or len(gang.pods) > 1:
+            left.append(gang)
+        elif not hosts.put_on(Hostname(gang.desired_host), gang):
+            host = awaited.get(gang.pods[0][0])
+            if host is None:
+                left.append(gang)
+            else:
+                waiting.append(host)
+    return left, waiting
 
 
 class FirstFitPlacer:
@@ -49,19 +77,24 @@ class FirstFitPlacer:
         return place(job_id, gangs, lease)
 
 
-def _batches(gangs: Sequence[ReadyGang]) -> Iterator[tuple[PodShape, list[tuple[int, int]], bool]]:
-    """Gangs one by one, then single pods by shape in order of first appearance."""
-    singles: dict[PodShape, list[tuple[int, int]]] = {}
-    last: tuple[PodShape, list[tuple[int, int]]] | None = None
+_Labels = tuple[Label, ...]
+_Batch = tuple[PodShape, _Labels, list[tuple[int, int]], bool]
+
+
+def _batches(gangs: Sequence[ReadyGang]) -> Iterator[_Batch]:
+    """Gangs one by one, then single pods by shape and labels in order of first appearance."""
+    singles: dict[tuple[PodShape, _Labels], list[tuple[int, int]]] = {}
+    last: tuple[PodShape, _Labels, list[tuple[int, int]]] | None = None
     for gang in gangs:
         if len(gang.pods) > 1:
-            yield gang.shape, list(gang.pods), True
+            yield gang.shape, gang.labels, list(gang.pods), True
         else:
-            if last is None or last[0] is not gang.shape:  # hashing a shape costs more than placing it
-                last = (gang.shape, singles.setdefault(gang.shape, []))
-            last[1].extend(gang.pods)
-    for shape, pods in singles.items():
-        yield shape, pods, False
+            # Hashing a shape costs more than placing it.
+            if last is None or last[0] is not gang.shape or last[1] != gang.labels:
+                last = (gang.shape, gang.labels, singles.setdefault((gang.shape, gang.labels), []))
+            last[2].extend(gang.pods)
+    for (shape, labels), pods in singles.items():
+        yield shape, labels, pods, False
 
 
 class _Hosts:
@@ -75,31 +108,45 @@ class _Hosts:
         self.pods_held = np.zeros(len(hosts), np.int64)
         self._exclusive = np.array([any(k == EXCLUSIVE_LABEL for k, _ in host.labels) for host in hosts], np.bool_)
         self._label_counts: dict[tuple[str, str], Ints] = {}
-        self._carriers: dict[tuple[str, str], Ints] = {}  # pod label -> [H] pods of this batch that carry it
+        self._carriers: dict[Label, Ints] = {}  # pod label -> [H] pods that carry it
+        for at, host in enumerate(hosts):
+            for label, count in host.pod_labels:
+                self._carriers.setdefault(label, np.zeros(len(hosts), np.int64))[at] = count
+        self._at = {host.hostname: at for at, host in enumerate(hosts)}
         self._placed: dict[int, list[PlacedPod]] = {}
         self._dealers: dict[int, PortDealer] = {}
 
-    def put(self, shape: PodShape, pods: Sequence[tuple[int, int]], is_gang: bool) -> int:
+    def put(self, shape: PodShape, labels: _Labels, pods: Sequence[tuple[int, int]], is_gang: bool) -> int:
         """Place pods of one shape; returns how many, for a gang all or none."""
-        room = self.room(shape)
+        room = self.room(shape, labels)
         if shape.strategy is Strategy.SPREAD_JOB:
             chosen = spread(room, self.pods_held, len(pods))
         else:
             chosen = pack(room, len(pods))
         if is_gang and len(chosen) < len(pods):
             return 0
-        self._take(shape, chosen)
+        self._take(shape, labels, chosen)
         for (instance_id, run_id), host in zip(pods, chosen.tolist(), strict=False):
             pod = PlacedPod(instance_id, run_id, self._deal_ports(host, shape.port_count))
             self._placed.setdefault(host, []).append(pod)
         return len(chosen)
 
-    def room(self, shape: PodShape) -> Ints:
+    def put_on(self, hostname: Hostname, gang: ReadyGang) -> bool:
+        """Place the only pod of a gang on this host, if it fits there."""
+        at = self._at.get(hostname)
+        if at is None or not self.room(gang.shape, gang.labels)[at]:
+            return False
+        self._take(gang.shape, gang.labels, np.array([at]))
+        pod = PlacedPod(*gang.pods[0], self._deal_ports(at, gang.shape.port_count))
+        self._placed.setdefault(at, []).append(pod)
+        return True
+
+    def room(self, shape: PodShape, labels: _Labels) -> Ints:
         """[H] how many more pods of this shape each host takes."""
         room = room_for(self._free_for(shape), _need(shape), self.ports_free, shape.port_count)
         room[~self.is_allowed(shape)] = 0
-        if shape.constraint is not None and _has_pod_label(shape.constraint):
-            np.minimum(room, self._room_by_pods(shape.constraint, int(room.max(initial=0))), out=room)
+        if shape.constraint is not None and pod_labels_named(shape.constraint):
+            np.minimum(room, self._room_by_pods(shape.constraint, labels, int(room.max(initial=0))), out=room)
         return room
 
     def placements(self) -> tuple[Placement, ...]:
@@ -112,7 +159,7 @@ class _Hosts:
         free[:, CPU] = self.revocable_cpu
         return free
 
-    def _take(self, shape: PodShape, chosen: Ints) -> None:
+    def _take(self, shape: PodShape, labels: _Labels, chosen: Ints) -> None:
         taken = np.bincount(chosen, minlength=len(self.hosts))
         used = taken[:, None] * _need(shape)
         if shape.revocable:
@@ -121,7 +168,7 @@ class _Hosts:
         self.free -= used
         self.ports_free -= taken * shape.port_count
         self.pods_held += taken
-        for label in {(leaf.key, leaf.value) for leaf in leaves(shape.constraint) if isinstance(leaf, PodLabel)}:
+        for label in labels:
             self._carriers[label] = self._pods_with(label) + taken
 
     def _deal_ports(self, host: int, count: int) -> tuple[int, ...]:
@@ -132,7 +179,7 @@ class _Hosts:
             dealer = self._dealers[host] = PortDealer(self.hosts[host].ports)
         return dealer.deal(count)
 
-    def _pods_with(self, label: tuple[str, str]) -> Ints:
+    def _pods_with(self, label: Label) -> Ints:
         return self._carriers.get(label, np.zeros(len(self.hosts), np.int64))
 
     def _labels(self, key: str, value: str) -> Ints:
@@ -150,7 +197,7 @@ class _Hosts:
         """[H] host labels and exclusiveness; what pods are there does not matter here."""
         allowed = ~self.is_kept(shape.constraint)
         if shape.constraint is not None:
-            allowed &= self.verdict(shape.constraint, None) >= 0
+            allowed &= self.verdict(shape.constraint, (), None) >= 0
         return allowed
 
     def is_kept(self, constraint: Constraint | None) -> Flags:
@@ -159,8 +206,8 @@ class _Hosts:
             return np.zeros(len(self.hosts), np.bool_)
         return self._exclusive
 
-    def _room_by_pods(self, constraint: Constraint, at_most: int) -> Ints:
-        """[H] how many pods may follow each other before the constraint refuses the next, each one counting itself.
+    def _room_by_pods(self, constraint: Constraint, labels: _Labels, at_most: int) -> Ints:
+        """[H] how many pods with these labels may follow each other before the constraint refuses the next.
 
         Beyond the largest count named in the constraint the verdict no longer changes.
         """
@@ -169,13 +216,14 @@ class _Hosts:
         room = np.zeros(len(self.hosts), np.int64)
         is_open = np.ones(len(self.hosts), np.bool_)
         for step in range(steps):
-            is_open &= self.verdict(constraint, step) >= 0
+            is_open &= self.verdict(constraint, labels, step) >= 0
             room += is_open
         room[is_open] = at_most
         return room
 
-    def verdict(self, constraint: Constraint, more_pods: int | None) -> Ints:
-        """[H] 1 match, -1 mismatch, 0 no say, as ``constraints.evaluate``, were ``more_pods`` more pods there.
+    def verdict(self, constraint: Constraint, labels: _Labels, more_pods: int | None) -> Ints:
+        """[H] 1 match, -1 mismatch, 0 no say, as ``constraints.evaluate``, were ``more_pods`` more with these labels
+        there.
 
         None: pods are not looked at.
         """
@@ -185,11 +233,12 @@ class _Hosts:
             case PodLabel(key, value, condition, count):
                 if more_pods is None:
                     return np.zeros(len(self.hosts), np.int64)
-                return _signs(COMPARE[condition], self._pods_with((key, value)) + more_pods, count)
+                more = more_pods if (key, value) in labels else 0
+                return _signs(COMPARE[condition], self._pods_with((key, value)) + more, count)
             case AllOf(parts) | AnyOf(parts):
                 if not parts:
                     return np.zeros(len(self.hosts), np.int64)
-                verdicts = np.stack([self.verdict(part, more_pods) for part in parts])
+                verdicts = np.stack([self.verdict(part, labels, more_pods) for part in parts])
                 decisive = -1 if isinstance(constraint, AllOf) else 1
                 is_decided = (verdicts == decisive).any(axis=0)
                 return np.where(is_decided, decisive, -decisive * (verdicts == -decisive).any(axis=0))
@@ -202,10 +251,6 @@ def _signs(compare: object, counts: Ints, bound: int) -> Ints:
 
 def _need(shape: PodShape) -> Ints:
     return np.array(tuple(shape.resources), np.int64)
-
-
-def _has_pod_label(constraint: Constraint) -> bool:
-    return any(isinstance(leaf, PodLabel) for leaf in leaves(constraint))
 
 
 @dataclass(slots=True)
@@ -223,12 +268,12 @@ class _Refusals:
             self.open = self.open & ~refused
 
 
-def _explain(hosts: _Hosts, shape: PodShape, left: int, is_gang: bool, lease: HostLease) -> str:
+def _explain(hosts: _Hosts, shape: PodShape, labels: _Labels, left: int, is_gang: bool, lease: HostLease) -> str:
     """Each host counts under the first rule that it fails, after this batch took its part."""
     found = _Refusals(np.ones(len(hosts.hosts), np.bool_), [])
     found.add(hosts.is_kept(shape.constraint), f"kept for pods that ask for {EXCLUSIVE_LABEL}")
-    for part in _conjuncts(shape.constraint):
-        found.add(hosts.verdict(part, None) < 0, describe(part))
+    for part in conjuncts(shape.constraint):
+        found.add(hosts.verdict(part, (), None) < 0, describe(part))
     free = hosts._free_for(shape)
     for kind, (name, amount) in enumerate(zip(RESOURCE_KINDS, shape.resources, strict=True)):
         short = free[:, kind] < amount
@@ -240,25 +285,24 @@ def _explain(hosts: _Hosts, shape: PodShape, left: int, is_gang: bool, lease: Ho
     if (found.open & short).any():
         most = int(hosts.ports_free[found.open & short].max())
         found.add(short, f"{shape.port_count} ports wanted, at most {most} free")
-    for part in _conjuncts(shape.constraint):
-        found.add(hosts.verdict(part, 0) < 0, describe(part))
-    room = int(np.minimum(hosts.room(shape), left)[found.open].sum())
+    for part in conjuncts(shape.constraint):
+        found.add(hosts.verdict(part, (), 0) < 0, describe(part))
+    room = int(np.minimum(hosts.room(shape, labels), left)[found.open].sum())
     found.add(found.open, f"room for {room} of the gang's {left} pods")
     found.texts += [f"{count} host{'s' if count > 1 else ''}: {rule}" for rule, count in sorted(lease.rejected.items())]
     what = f"gang of {left}" if is_gang else f"{left} pod{'s' if left > 1 else ''}"
     return f"{what} without a host ({'; '.join(found.texts) or 'no host offered'})"
 
 
+def _explain_waiting(hosts: Sequence[Hostname]) -> str:
+    places, pods = len(set(hosts)), len(hosts)
+    rule = "no room yet for a pod that comes back and waits for it"
+    return f"{pods} pod{'s' if pods > 1 else ''} without a host ({places} host{'s' if places > 1 else ''}: {rule})"
+
+
 def refusing_hosts(reason: str) -> tuple[tuple[int, str], ...]:
     """The ``(hosts, rule)`` that the reason of a ``PlacementBatch`` names, in its order."""
     return tuple((int(count), rule) for count, rule in _REFUSAL.findall(reason))
-
-
-def _conjuncts(constraint: Constraint | None) -> tuple[Constraint, ...]:
-    """Parts that must all hold, so that a reason can name the one that did not."""
-    if constraint is None:
-        return ()
-    return constraint.constraints if isinstance(constraint, AllOf) else (constraint,)
 
 
 def _display(kind: str, amount: int) -> str:

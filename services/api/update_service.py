@@ -10,7 +10,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
-from peloton.errors import InvalidArgument, NotFound, Unavailable, Unimplemented
+from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import JobId, parse_job_id
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.update import UpdateAct, UpdateRecord, UpdateSpec, UpdateType
@@ -48,8 +48,6 @@ class UpdateService:
         check_immutable(job, config)
         if job.type is not JobType.SERVICE:
             raise InvalidArgument("job must be of type service")
-        if asked.inPlace:
-            raise Unimplemented("in-place update is not supported yet")
         if fault := secret_fault(config, has_secrets=False):
             raise InvalidArgument(fault)
         await self._specs.check(config)
@@ -65,6 +63,7 @@ class UpdateService:
             max_instance_attempts=asked.maxInstanceAttempts,
             max_failure_instances=asked.maxFailureInstances,
             start_paused=asked.startPaused,
+            in_place=asked.inPlace,
             start_pods=asked.startTasks,
         )
         update_id = await self._roll_out(job_id, seen, update, config, b"", opaque)

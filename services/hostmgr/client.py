@@ -8,7 +8,7 @@ import grpc
 
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
-from peloton.model.host import HostLease, LaunchResult, Placement
+from peloton.model.host import Desired, HostLease, LaunchResult, Placement
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
@@ -26,8 +26,19 @@ class HostManagerClient:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
         self._channel = channel
 
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
-        request = pb.AcquireHostsRequest(job_id=job_id, wanted=messages.wanted_to_wire(gangs), for_gang=for_gang)
+    def acquire_hosts(
+        self,
+        job_id: JobId,
+        gangs: Sequence[tuple[PodShape, int]],
+        for_gang: bool = False,
+        desired: Sequence[Desired] = (),
+    ) -> HostLease:
+        request = pb.AcquireHostsRequest(
+            job_id=job_id,
+            wanted=messages.wanted_to_wire(gangs),
+            for_gang=for_gang,
+            desired=messages.desired_to_wire(desired, [shape for shape, _ in gangs]),
+        )
         with raising(NAME):
             return messages.lease_from_wire(self._stub().AcquireHosts(request, timeout=CALL_TIMEOUT_S))
 

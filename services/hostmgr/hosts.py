@@ -14,13 +14,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from itertools import chain
 
-from peloton.model.host import Host, HostLease, HostState
-from peloton.model.ids import Hostname, JobId
+from peloton.lifecycle.constraints import pod_labels_named
+from peloton.model.host import ComingBack, Desired, Host, HostLease, HostState
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
-from peloton.model.pod import PodShape, Strategy
+from peloton.model.pod import Label, PodShape, Strategy
 from peloton.model.resources import Resources
+from services.hostmgr.holds import Holds, PodKey
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.offers import Agent, Claim, HostOffers, labels_of, leased_host, room_for, unfit
+from services.hostmgr.pod_labels import PodLabelIndex
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = "leased to another placement"
@@ -48,6 +51,8 @@ class HostPool:
         self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
         self._maintained: dict[Hostname, HostMaintenance] = {}
         self.inverse_offers: deque[Json] = deque(maxlen=INVERSE_OFFERS_MAX)
+        self.pod_labels = PodLabelIndex()
+        self._holds = Holds()
         self._launching: Counter[str] = Counter()  # host -> launches that may still commit pods on it
 
     # What is in maintenance.
@@ -107,6 +112,38 @@ class HostPool:
         waiting, self._waiting = self._waiting, set()
         self._waiting_for_leases.clear()
         return {job for job, _ in waiting}
+
+    def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
+        """``(instance, run, host, labels)``: as a launch committed them; what was held for them is no longer."""
+        self.pod_labels.add((PodId(job_id, instance, run), host, labels) for instance, run, host, labels in pods)
+        with self._lock:
+            self._holds.drop((job_id, instance) for instance, *_ in pods)
+
+    def pods_ended(self, pod_ids: Sequence[PodId]) -> set[JobId]:
+        """Returns the jobs that may find hosts now because pods with labels are gone."""
+        if not self.pod_labels.remove(pod_ids):
+            return set()
+        with self._lock:
+            return self._all_who_wait()
+
+    def hold(self, pods: Sequence[ComingBack], now_s: float) -> None:
+        """Keep room for pods before they are told to leave their hosts."""
+        with self._lock:
+            self._holds.add(pods, now_s)
+
+    def review_holds(
+        self, coming_back: Callable[[JobId, Sequence[int]], Sequence[ComingBack]], now_s: float
+    ) -> set[JobId]:
+        """Give up what is held for too long, or for pods that no longer come; returns the jobs that may find hosts."""
+        with self._lock:
+            held = self._holds.by_job()
+        gone = []
+        for job_id, instances in held.items():
+            still = {pod.instance_id for pod in coming_back(job_id, instances)}
+            gone += [(job_id, instance) for instance in instances if instance not in still]
+        with self._lock:
+            dropped = self._holds.drop(gone) | self._holds.expire(now_s)
+            return self._all_who_wait() if dropped else set()
 
     def remove_offer(self, offer_id: str) -> None:
         with self._lock:
@@ -191,22 +228,35 @@ class HostPool:
     # Leases.
 
     def acquire(
-        self, job_id: JobId, wanted: Sequence[tuple[PodShape, int]], now_s: float, for_gang: bool = False
+        self,
+        job_id: JobId,
+        wanted: Sequence[tuple[PodShape, int]],
+        now_s: float,
+        for_gang: bool = False,
+        desired: Sequence[Desired] = (),
     ) -> HostLease:
-        """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX. When that is not all of
-        them, the job is told once more hosts come in."""
+        """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, first those to which pods come
+        back. When that is not all of them, the job is told once more hosts come in."""
         with self._lock:
             self._expire(now_s)
             # A job, and its gang, has one placement at a time: an older lease is one whose answer got lost.
             self._free(self._lease_of_job.pop((job_id, for_gang), ""))
             picked: dict[Hostname, HostOffers] = {}
             rejected: Counter[str] = Counter()
-            is_short = False
+            self._holds.expire(now_s)
+            mine = frozenset((job_id, pod.instance_id) for pod in desired)
+            settled, awaited = self._pick_desired(job_id, desired, mine, picked, rejected)
+            is_short = bool(awaited)
             for shape, count in wanted:
-                is_short |= not self._pick(shape, count, picked, rejected)
-            leased = tuple(leased_host(host, host.hostname in self._closed) for host in picked.values())
-            lease = HostLease(str(uuid.uuid4()), leased, dict(rejected))
-            for host in picked.values():
+                is_short |= not self._pick(shape, count - settled[shape], mine, picked, rejected)
+            named = frozenset().union(*(pod_labels_named(shape.constraint) for shape, _ in wanted))
+            leased = tuple(
+                leased_host(host, host.hostname in self._closed, self.pod_labels.on_host(host.hostname, named))
+                for host in picked.values()
+            )
+            lease = HostLease(str(uuid.uuid4()), leased, dict(rejected), awaited)
+            for hostname in picked:
+                host = self._hosts[hostname]
                 host.lease_id = lease.lease_id
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
@@ -217,23 +267,74 @@ class HostPool:
                     self._waiting_for_leases.add((job_id, for_gang))
             return lease
 
-    def _pick(self, shape: PodShape, count: int, picked: dict[Hostname, HostOffers], rejected: Counter[str]) -> bool:
+    def _pick_desired(
+        self,
+        job_id: JobId,
+        desired: Sequence[Desired],
+        mine: frozenset[PodKey],
+        picked: dict[Hostname, HostOffers],
+        rejected: Counter[str],
+    ) -> tuple[Counter[PodShape], tuple[tuple[int, Hostname], ...]]:
+        """Add the hosts to which pods come back. Pods that need no other host, and those that wait for room on theirs:
+        as long as it is held for them and the host is there."""
+        settled: Counter[PodShape] = Counter()
+        awaited: list[tuple[int, Hostname]] = []
+        for pod in desired[:HOSTS_PER_LEASE_MAX]:
+            host = self._hosts.get(pod.hostname)
+            is_here = host is not None or pod.hostname in self._agents
+            if not is_here or self._is_away(pod.hostname):
+                continue
+            is_held = self._holds.is_held(pod.hostname, (job_id, pod.instance_id))
+            if is_held:
+                awaited.append((pod.instance_id, pod.hostname))
+            if host is not None and host.lease_id:
+                rejected[LEASED] += 1
+            elif host is not None and not self._misfit(host, pod.shape, mine):
+                picked[pod.hostname] = self._as_seen(host, mine)
+                settled[pod.shape] += 1
+                continue
+            settled[pod.shape] += is_held
+        return settled, tuple(awaited)
+
+    def _as_seen(self, host: HostOffers, mine: frozenset[PodKey]) -> HostOffers:
+        """The host without the room that is held for others."""
+        return host.without(self._holds.held(host.hostname, mine))
+
+    def _misfit(self, host: HostOffers, shape: PodShape, mine: frozenset[PodKey]) -> str:
+        """Why the host does not take the pod, leases aside."""
+        if shape.revocable and host.hostname in self._closed:
+            return "closed to revocable pods after it was hot"
+        named = pod_labels_named(shape.constraint)
+        pods = self.pod_labels.on_host(host.hostname, named) if named else ()
+        if reason := self._kept_back(host):
+            return reason
+        seen = self._as_seen(host, mine)
+        if (reason := unfit(seen, shape, pods)) and seen is not host and not unfit(host, shape, pods):
+            return "room held for pods that come back"
+        return reason
+
+    def _pick(
+        self,
+        shape: PodShape,
+        count: int,
+        mine: frozenset[PodKey],
+        picked: dict[Hostname, HostOffers],
+        rejected: Counter[str],
+    ) -> bool:
         """Add hosts until ``count`` pods fit; returns whether they do. Every host that fails a rule is counted."""
         missing = count
+        is_one_each = bool(pod_labels_named(shape.constraint)) or shape.strategy is Strategy.SPREAD_JOB
         for hostname, host in self._in_order():
             if missing <= 0 or len(picked) >= HOSTS_PER_LEASE_MAX:
                 break
             if host.lease_id:
                 rejected[LEASED] += 1
                 continue
-            if shape.revocable and hostname in self._closed:
-                rejected["closed to revocable pods after it was hot"] += 1
-                continue
-            if reason := self._kept_back(host) or unfit(host, shape):
+            if reason := self._misfit(host, shape, mine):
                 rejected[reason] += 1
                 continue
-            picked[hostname] = host
-            missing -= 1 if shape.strategy is Strategy.SPREAD_JOB else room_for(host, shape)
+            picked[hostname] = self._as_seen(host, mine)
+            missing -= 1 if is_one_each else room_for(picked[hostname], shape)
         return missing <= 0
 
     def _in_order(self) -> Iterable[tuple[Hostname, HostOffers]]:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from peloton.errors import NotFound, Unavailable
-from peloton.model.host import HostLease, LaunchResult, Placement
+from peloton.model.host import Desired, HostLease, LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.ports import Lifecycles
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos import operator
-from services.hostmgr.mesos.codec import TaskTemplate, accept_call, agents_of, pod_status
+from services.hostmgr.mesos.codec import TaskTemplate, accept_call, agents_of, kill_call, pod_status
 from services.hostmgr.mesos.driver import Disconnected, Driver, local_address
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
@@ -84,6 +84,8 @@ class HostManagerCore:
         }
         if known := self._gateway.framework_id(settings.cluster):
             framework["id"] = {"value": known}
+        for pods in self._gateway.labelled_pods():
+            self.pool.pod_labels.add(pods)
         self._driver = Driver(self, framework, settings.master)
         self._statuses.start()
         self._driver.start()
@@ -160,8 +162,14 @@ class HostManagerCore:
 
     # Leases and launches.
 
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
-        return self.pool.acquire(job_id, gangs, time.monotonic(), for_gang)
+    def acquire_hosts(
+        self,
+        job_id: JobId,
+        gangs: Sequence[tuple[PodShape, int]],
+        for_gang: bool = False,
+        desired: Sequence[Desired] = (),
+    ) -> HostLease:
+        return self.pool.acquire(job_id, gangs, time.monotonic(), for_gang, desired)
 
     def release(self, lease_id: str) -> None:
         self._lifecycles.jobs_changed(self.pool.release(lease_id))
@@ -209,6 +217,8 @@ class HostManagerCore:
             if pod.instance_id in templates  # else it has been deleted
         ]
         taken = self._gateway.mark_launched(job.job_id, rows, time.time_ns()) if rows else set()
+        launched = [(i, run, host, templates[i].labels) for i, run, host, _, _ in rows if i in taken]
+        self.pool.pods_launched(job.job_id, launched)
         return taken, self._accept(job.job_id, placements, claims, templates, taken)
 
     def _accept(
@@ -267,6 +277,7 @@ class HostManagerCore:
         tells Mesos. The same while an administrator has locked kills."""
         self._check_unlocked("Kill", "kill")
         kills = self._gateway.mark_killing(job_id, KILL_BATCH)
+        self.pool.hold(self._gateway.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
         self._kill(kills)
         return len(kills)
 
@@ -275,13 +286,7 @@ class HostManagerCore:
             raise Unavailable(f"{act} op is locked")
 
     def _kill(self, kills: Sequence[Kill]) -> None:
-        calls = [
-            {
-                "type": "KILL",
-                "kill": {"task_id": {"value": str(pod_id)}, **({"agent_id": {"value": agent}} if agent else {})},
-            }
-            for pod_id, _, agent, _ in kills
-        ]
+        calls = [kill_call(pod_id, agent) for pod_id, _, agent, _ in kills]
         if not calls:
             return
         try:
@@ -312,7 +317,8 @@ class HostManagerCore:
         outcome = self._gateway.apply_status(
             [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._settings.cluster
         )
-        self._lifecycles.jobs_changed(outcome.changed_jobs)
+        waiting = self.pool.pods_ended(outcome.ended)
+        self._lifecycles.jobs_changed([*outcome.changed_jobs, *waiting])
         return list(outcome.orphans)
 
     def _acknowledge(self, statuses: list[Json]) -> None:
@@ -337,6 +343,7 @@ class HostManagerCore:
                 self._attempt("framework id", self._save_framework_id)
                 self._attempt("offers", self._return_offers)
                 self._attempt("agents", self._refresh_agents)
+                self._attempt("held room", self._review_holds)
                 look = self._reconciling.take(time.monotonic())
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
@@ -373,6 +380,9 @@ class HostManagerCore:
 
     def _refresh_agents(self) -> None:
         self.pool.set_agents(agents_of(operator.call(self.driver.master, {"type": "GET_AGENTS"})))
+
+    def _review_holds(self) -> None:
+        self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()))
 
     def _reconcile(self, look: Look) -> None:
         """Ask Mesos about the pods that storage believes on hosts, and tell it again what must end. A look at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from peloton.api.private import hostmgr_pb2 as pb
-from peloton.model.host import HostLease, LaunchResult, LeasedHost, PlacedPod, Placement
+from peloton.model.host import Desired, HostLease, LaunchResult, LeasedHost, PlacedPod, Placement
 from peloton.model.ids import Hostname
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.resources import Resources
@@ -73,6 +73,16 @@ def wanted_from_wire(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
     ]
 
 
+def desired_to_wire(desired: Iterable[Desired], shapes: Sequence[PodShape]) -> list[pb.Desired]:
+    return [
+        pb.Desired(instance_id=d.instance_id, hostname=d.hostname, wanted_index=shapes.index(d.shape)) for d in desired
+    ]
+
+
+def desired_from_wire(desired: Iterable[pb.Desired], shapes: Sequence[PodShape]) -> list[Desired]:
+    return [Desired(d.instance_id, Hostname(d.hostname), shapes[d.wanted_index]) for d in desired]
+
+
 def lease_to_wire(lease: HostLease) -> pb.AcquireHostsResponse:
     hosts = [
         pb.LeasedHost(
@@ -81,10 +91,12 @@ def lease_to_wire(lease: HostLease) -> pb.AcquireHostsResponse:
             revocable=resources_to_wire(h.revocable),
             ports=[pb.PortRange(begin=begin, end=end) for begin, end in h.ports],
             labels=dict(h.labels),
+            pod_labels=[pb.PodLabelCount(key=k, value=v, pod_count=count) for (k, v), count in h.pod_labels],
         )
         for h in lease.hosts
     ]
-    return pb.AcquireHostsResponse(lease_id=lease.lease_id, hosts=hosts, rejected=lease.rejected)
+    awaited = dict(lease.awaited)
+    return pb.AcquireHostsResponse(lease_id=lease.lease_id, hosts=hosts, rejected=lease.rejected, awaited=awaited)
 
 
 def lease_from_wire(wire: pb.AcquireHostsResponse) -> HostLease:
@@ -95,10 +107,12 @@ def lease_from_wire(wire: pb.AcquireHostsResponse) -> HostLease:
             resources_from_wire(h.revocable),
             tuple((r.begin, r.end) for r in h.ports),
             tuple(sorted(h.labels.items())),
+            tuple(((c.key, c.value), c.pod_count) for c in h.pod_labels),
         )
         for h in wire.hosts
     )
-    return HostLease(wire.lease_id, hosts, dict(wire.rejected))
+    awaited = tuple((instance, Hostname(host)) for instance, host in sorted(wire.awaited.items()))
+    return HostLease(wire.lease_id, hosts, dict(wire.rejected), awaited)
 
 
 def placements_to_wire(placements: Sequence[Placement]) -> list[pb.Placement]:

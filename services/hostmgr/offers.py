@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, describe, matches
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, conjuncts, describe, matches
 from peloton.model.host import LeasedHost
 from peloton.model.ids import Hostname
-from peloton.model.pod import PodShape
+from peloton.model.pod import Label, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from services.hostmgr.mesos.resources import Json, OfferedResources, needed
 
@@ -49,6 +49,13 @@ class HostOffers:
         self.unavailable_from_ns = min(starts, default=0)
         self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
 
+    def without(self, held: Resources) -> HostOffers:
+        """As it looks when this much of it is not to be had."""
+        if not any(held):
+            return self
+        free = Resources(*(max(have - kept, 0) for have, kept in zip(self.free, held, strict=True)))
+        return replace(self, free=free)
+
     def pot(self) -> OfferedResources:
         pot = OfferedResources()
         for offer in self.offers.values():
@@ -84,9 +91,13 @@ def _start_ns(unavailability: Json) -> int:
     return max(int(unavailability["start"]["nanoseconds"]), 1)
 
 
-def leased_host(host: HostOffers, is_closed: bool) -> LeasedHost:
+PodCounts = tuple[tuple[Label, int], ...]
+"""Labels of pods on a host -> how many pods carry them."""
+
+
+def leased_host(host: HostOffers, is_closed: bool, pods: PodCounts = ()) -> LeasedHost:
     revocable = Resources() if is_closed else host.revocable
-    return LeasedHost(host.hostname, host.free, revocable, host.ports, tuple(sorted(host.labels.items())))
+    return LeasedHost(host.hostname, host.free, revocable, host.ports, tuple(sorted(host.labels.items())), pods)
 
 
 def _offered(host: HostOffers, shape: PodShape) -> Resources:
@@ -96,17 +107,18 @@ def _offered(host: HostOffers, shape: PodShape) -> Resources:
     return Resources(host.revocable.cpu_milli, host.free.memory_mib, host.free.disk_mib, host.free.gpu_milli)
 
 
-def unfit(host: HostOffers, shape: PodShape) -> str:
+def unfit(host: HostOffers, shape: PodShape, pods: PodCounts = ()) -> str:
+    """The first rule that keeps the pod off the host; empty: it fits. ``pods``: of the labels that it names."""
     if not host.offers:
         return "nothing on offer"
     if not needed(shape.resources).fits_in(_offered(host, shape)):
         return _lack(_offered(host, shape), shape)
     if shape.port_count and sum(end - begin + 1 for begin, end in host.ports) < shape.port_count:
         return "not enough ports"
-    if not accepts(host.labels, shape.constraint):
-        if shape.constraint is None or matches(shape.constraint, host.labels):
-            return f"kept for pods that ask for {EXCLUSIVE_LABEL}"
-        return f"{describe(shape.constraint)} not met"
+    counts = {key: {v: n for (k, v), n in pods if k == key} for (key, _), _ in pods}
+    if not accepts(host.labels, shape.constraint, counts):
+        broken = [rule for rule in conjuncts(shape.constraint) if not matches(rule, host.labels, counts)]
+        return f"{describe(broken[0])} not met" if broken else f"kept for pods that ask for {EXCLUSIVE_LABEL}"
     return ""
 
 

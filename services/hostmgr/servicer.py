@@ -32,7 +32,9 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @answering
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
         wanted = messages.wanted_from_wire(request.wanted)
-        return messages.lease_to_wire(self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang))
+        desired = messages.desired_from_wire(request.desired, [shape for shape, _ in wanted])
+        lease = self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang, desired)
+        return messages.lease_to_wire(lease)
 
     @answering
     def ReleaseHosts(self, request: pb.ReleaseHostsRequest, context: grpc.ServicerContext) -> pb.ReleaseHostsResponse:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import zstandard
 
 from peloton.api import convert
+from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, SlaSpec
 from peloton.model.pod import (
@@ -21,6 +22,7 @@ from peloton.model.pod import (
     Constraint,
     HealthState,
     HostLabel,
+    Label,
     PodEvent,
     PodLabel,
     PodRecord,
@@ -70,6 +72,7 @@ class InstanceFacts:
     health: HealthState  # what a run starts with
     grace_s: int
     kill_on_preempt: bool = False  # an eviction is its end
+    labels: tuple[Label, ...] = ()
 
 
 def facts_to_text(facts: InstanceFacts) -> str:
@@ -88,6 +91,7 @@ def facts_to_text(facts: InstanceFacts) -> str:
             shape.strategy.value,
             _constraint_to_json(shape.constraint),
             int(facts.kill_on_preempt),
+            facts.labels,
         ],
         separators=(",", ":"),
     )
@@ -96,9 +100,10 @@ def facts_to_text(facts: InstanceFacts) -> str:
 @lru_cache(maxsize=4096)
 def facts_from_text(text: str) -> InstanceFacts:
     """Cached: instances of one shape share the value."""
-    name, max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule, *kills = (
-        json.loads(text)  # old rows lack the last one
+    name, max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule, *more = (
+        json.loads(text)  # old rows lack the last ones
     )
+    kills = bool(more[0]) if more else False
     shape = PodShape(
         resources=Resources(*amounts),
         port_count=ports,
@@ -108,7 +113,9 @@ def facts_from_text(text: str) -> InstanceFacts:
         strategy=Strategy(strategy),
         constraint=_constraint_from_json(rule),
     )
-    return InstanceFacts(name, shape, max_failures, convert.HEALTH_STATES[health], grace_s, any(kills))
+    # Of an old pod that counts labelled pods it was taken for granted that it carries what it counts.
+    labels = [tuple(label) for label in more[1]] if len(more) > 1 else sorted(pod_labels_named(shape.constraint))
+    return InstanceFacts(name, shape, max_failures, convert.HEALTH_STATES[health], grace_s, kills, tuple(labels))
 
 
 def _constraint_to_json(constraint: Constraint | None) -> list[Any] | None:

@@ -203,6 +203,7 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
         health=HealthState.HEALTH_UNKNOWN if task.healthCheck.enabled else HealthState.DISABLED,
         grace_s=task.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S,
         kill_on_preempt=task.preemptionPolicy.killOnPreempt,
+        labels=tuple((label.key, label.value) for label in task.labels),
     )
 
 

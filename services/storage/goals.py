@@ -21,6 +21,7 @@ from services.storage.store import (
     INITIALIZED,
     KILLED,
     KILLING,
+    NO_DESIRED_HOST,
     NO_NEXT_RUN,
     NO_TERMINATION,
     TERMINAL_NUMBERS,
@@ -206,10 +207,10 @@ def kill_pods(
     reason: str = "",
 ) -> None:
     """Goal KILLED for pods whose goal is another: at once for those that no queue knows, kept for those that ended."""
-    reached = terminated(why.reason if why else TerminationReason.KILLED_ON_REQUEST)
+    reached = {**terminated(why.reason if why else TerminationReason.KILLED_ON_REQUEST), **NO_DESIRED_HOST}
     unqueued = POD.c.state == INITIALIZED
     ended = POD.c.state.in_(TERMINAL_NUMBERS)
-    change_pods(conn, scope, sa.and_(condition, ended), {"goal": KILLED, **NO_NEXT_RUN}, now_ns)
+    change_pods(conn, scope, sa.and_(condition, ended), {"goal": KILLED, **NO_NEXT_RUN, **NO_DESIRED_HOST}, now_ns)
     change_pods(
         conn, scope, sa.and_(condition, unqueued), {**killed_before_launch(now_ns), **reached, "goal": KILLED}, now_ns
     )

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
 from peloton.lifecycle.pod import Applied, Orphan, apply_status
 from peloton.lifecycle.retry import REST, Ending, after_end
-from peloton.model.ids import JobId, PodId
+from peloton.model.host import ComingBack
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import ON_HOST, PodRecord, PodState, PodStatus
 from services.storage.admission import STATUS_SEQ
@@ -70,6 +71,10 @@ class Hosts(Store):
         ``again`` also returns those that are KILLING already.
         """
         return self.db.write(partial(_mark_killing, job_id=job_id, limit=limit, again=again, now_ns=self.clock_ns()))
+
+    def coming_back(self, job_id: JobId, instance_ids: Sequence[int]) -> list[ComingBack]:
+        """Of these pods those that are to have their next run where they are or were."""
+        return self.db.read(partial(_coming_back, job_id=job_id, chosen=instance_ids)) if instance_ids else []
 
     def framework_id(self, cluster: str) -> str | None:
         query = sa.select(FRAMEWORK.c.framework_id).where(FRAMEWORK.c.cluster == cluster)
@@ -176,6 +181,7 @@ def _decide(job: JobRecord | None, pod: PodRecord | None, status: PodStatus, out
 _STATUS_COLUMNS = (
     "state",
     "host",
+    "desired_host",
     "agent_id",
     "message",
     "reason",
@@ -213,6 +219,7 @@ def _status_values(change: _Change) -> dict[str, Any]:
         "key_instance": pod.instance_id,
         "new_state": POD_STATE_NUMBERS[pod.state],
         "new_host": pod.host,
+        "new_desired_host": pod.desired_host,
         "new_agent_id": pod.agent_id,
         "new_message": stored_text(pod.message),
         "new_reason": stored_text(pod.reason),
@@ -246,6 +253,28 @@ def _log_ended(conn: sa.Connection, outcome: StatusOutcome, pods: dict[tuple[str
         for seq, pod in enumerate(outcome.ended, first)
     ]
     conn.execute(STATUS_LOG.insert(), rows)
+
+
+# -- pods that come back --------------------------------------------------------------------------------------------
+
+
+def _coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> list[ComingBack]:
+    query = sa.select(POD.c.instance_id, POD.c.desired_host, POD.c.desired_config_version).where(
+        among(conn, job_id, chosen), STAYS, POD.c.desired_host != ""
+    )
+    pods = list(conn.execute(query.order_by(POD.c.instance_id)))
+    if not pods:
+        return []
+    span = (pods[0].instance_id, pods[-1].instance_id)
+    facts = {version: read_facts(conn, job_id, version, span) for version in {p.desired_config_version for p in pods}}
+    found = []
+    for pod in pods:
+        default, overridden = facts[pod.desired_config_version]
+        own = overridden.get(pod.instance_id, default)
+        assert own is not None, f"job {job_id} has no configuration {pod.desired_config_version}"
+        host = Hostname(pod.desired_host)
+        found.append(ComingBack(JobId(job_id), pod.instance_id, host, own.shape.resources, own.grace_s))
+    return found
 
 
 # -- kill ----------------------------------------------------------------------------------------------------------

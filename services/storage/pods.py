@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
 from peloton.model.ids import JobId, PodId
-from peloton.model.pod import PodEvent, PodRecord, PodState
+from peloton.model.pod import Label, PodEvent, PodRecord, PodState
 from services.storage.codec import pod_event, pod_record
+from services.storage.configs import read_facts
 from services.storage.store import ON_HOST_NUMBERS, Store, among, numbers
 from services.storage.tables import FINISHED_STATES, JOB, POD, POD_EVENT
 
 PAGE_PODS = 5_000
 _FAILED = numbers({PodState.FAILED, PodState.LOST})
+_LIVING_JOBS = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
 
 
 class Pods(Store):
@@ -86,9 +89,8 @@ class Pods(Store):
 
     def pods_on_hosts(self) -> Iterator[Sequence[tuple[PodId, str, str, PodState]]]:
         """Pages of ``(pod id, host, agent id, state)`` of all pods that a host may know, for reconciliation."""
-        query = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
         page: list[tuple[PodId, str, str, PodState]] = []
-        for job_id in self.db.read(lambda conn: list(conn.execute(query).scalars())):
+        for job_id in self.db.read(lambda conn: list(conn.execute(_LIVING_JOBS).scalars())):
             start = 0
             while True:
                 found = self._on_hosts(job_id, start)
@@ -101,6 +103,15 @@ class Pods(Store):
                 start = found[-1][0].instance_id + 1
         if page:
             yield page
+
+    def labelled_pods(self) -> Iterator[list[tuple[PodId, str, tuple[Label, ...]]]]:
+        """``(pod id, host, labels)`` of pods on hosts that carry labels, job by job, at most PAGE_PODS at a time."""
+        for job_id in self.db.read(lambda conn: list(conn.execute(_LIVING_JOBS).scalars())):
+            start: int | None = 0
+            while start is not None:
+                found, start = self.db.read(partial(_labelled, job_id=job_id, start=start))
+                if found:
+                    yield found
 
     def _on_hosts(self, job_id: str, start: int) -> list[tuple[PodId, str, str, PodState]]:
         query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.agent_id, POD.c.state).where(
@@ -124,3 +135,24 @@ class Pods(Store):
             ]
 
         return self.db.read(work)
+
+
+def _labelled(
+    conn: sa.Connection, job_id: str, start: int
+) -> tuple[list[tuple[PodId, str, tuple[Label, ...]]], int | None]:
+    """A page of a job's labelled pods on hosts, and the instance where the next one begins."""
+    query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version).where(
+        POD.c.job_id == job_id, POD.c.instance_id >= start, POD.c.state.in_(ON_HOST_NUMBERS)
+    )
+    pods = list(conn.execute(query.order_by(POD.c.instance_id).limit(PAGE_PODS)))
+    if not pods:
+        return [], None
+    span = (pods[0].instance_id, pods[-1].instance_id)
+    facts = {version: read_facts(conn, job_id, version, span) for version in {pod.config_version for pod in pods}}
+    found = []
+    for pod in pods:
+        default, overridden = facts[pod.config_version]
+        own = overridden.get(pod.instance_id, default)
+        if own is not None and own.labels:
+            found.append((PodId(JobId(job_id), pod.instance_id, pod.run_id), pod.host, own.labels))
+    return found, span[1] + 1 if len(pods) == PAGE_PODS else None

@@ -7,15 +7,19 @@ from functools import partial, reduce
 
 import sqlalchemy as sa
 
+from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
-from peloton.model.pod import AllOf, PodShape
+from peloton.model.pod import AllOf, Label, PodShape
 from peloton.model.resources import Resources
 from services.storage.codec import InstanceFacts, job_record
 from services.storage.configs import read_facts
 from services.storage.store import LAUNCHABLE, Store
 from services.storage.tables import JOB, POD
+
+_Pod = tuple[int, int, int, str]
+"""Instance, run, config version, desired host."""
 
 
 class Ready(Store):
@@ -34,8 +38,12 @@ def _ready_gangs(conn: sa.Connection, job_id: str, limit: int) -> list[ReadyGang
         return []
     first = job.gang_size if job.gang_size > 1 else 0
     pods = _ready(conn, job, first, limit)
-    shapes = _shapes(conn, job_id, pods) if pods else {}
-    return [ReadyGang(shapes[instance], ((instance, run),)) for instance, run, _ in pods]
+    facts = _facts(conn, job_id, pods) if pods else {}
+    named = _named(facts)
+    return [
+        ReadyGang(facts[instance].shape, ((instance, run),), _labels(facts[instance], named), host)
+        for instance, run, _, host in pods
+    ]
 
 
 def _ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
@@ -45,9 +53,21 @@ def _ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
     pods = [pod for pod in _ready(conn, job, 0, job.gang_size) if pod[0] < job.gang_size]
     if len(pods) < job.gang_size:
         return None
-    shapes = _shapes(conn, job_id, pods)
-    shape = reduce(enough_for_both, (shapes[instance] for instance, _, _ in pods))
-    return ReadyGang(shape, tuple((instance, run) for instance, run, _ in pods))
+    facts = _facts(conn, job_id, pods)
+    shape = reduce(enough_for_both, (facts[instance].shape for instance, *_ in pods))
+    named = _named(facts)
+    labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each carried them all
+    return ReadyGang(shape, tuple((instance, run) for instance, run, *_ in pods), tuple(sorted(labels)))
+
+
+def _named(facts: Mapping[int, InstanceFacts]) -> frozenset[Label]:
+    """Labels that constraints of these pods name; no others matter among them."""
+    rules = dict.fromkeys(own.shape.constraint for own in facts.values())
+    return frozenset().union(*map(pod_labels_named, rules))
+
+
+def _labels(facts: InstanceFacts, named: frozenset[Label]) -> tuple[Label, ...]:
+    return tuple(sorted(named.intersection(facts.labels))) if named else ()
 
 
 def _job(conn: sa.Connection, job_id: str) -> JobRecord | None:
@@ -55,29 +75,29 @@ def _job(conn: sa.Connection, job_id: str) -> JobRecord | None:
     return None if row is None else job_record(row)
 
 
-def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[tuple[int, int, int]]:
-    """``(instance, run, config version)`` from instance ``first`` on."""
+def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
+    """From instance ``first`` on."""
     query = (
-        sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version)
+        sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host)
         .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, LAUNCHABLE)
         .order_by(POD.c.instance_id)
         .limit(limit)
     )
-    return [(instance, run, version) for instance, run, version in conn.execute(query)]
+    return [(instance, run, version, host) for instance, run, version, host in conn.execute(query)]
 
 
-def _shapes(conn: sa.Connection, job_id: str, pods: Sequence[tuple[int, int, int]]) -> Mapping[int, PodShape]:
+def _facts(conn: sa.Connection, job_id: str, pods: Sequence[_Pod]) -> Mapping[int, InstanceFacts]:
     span = (pods[0][0], pods[-1][0])
     facts: dict[int, tuple[InstanceFacts | None, dict[int, InstanceFacts]]] = {}
-    shapes: dict[int, PodShape] = {}
-    for instance, _, version in pods:
+    found: dict[int, InstanceFacts] = {}
+    for instance, _, version, _ in pods:
         if version not in facts:
             facts[version] = read_facts(conn, job_id, version, span)
         default, overridden = facts[version]
         own = overridden.get(instance, default)
         assert own is not None, f"job {job_id} has no configuration {version}"
-        shapes[instance] = own.shape
-    return shapes
+        found[instance] = own
+    return found
 
 
 def enough_for_both(a: PodShape, b: PodShape) -> PodShape:

@@ -27,6 +27,7 @@ from services.storage.store import (
     INITIALIZED,
     KILLED,
     KILLING,
+    NO_DESIRED_HOST,
     NO_NEXT_RUN,
     NO_TERMINATION,
     ON_HOST_NUMBERS,
@@ -186,6 +187,8 @@ def _replace(
         _revive(conn, job, chosen, now_ns)
     if update.spec.in_place:
         _stay_on_hosts(conn, job.job_id, chosen)
+    else:
+        conn.execute(sa.update(POD).where(scope).values(**NO_DESIRED_HOST))
     _renew(conn, scope, update.config_version, message, TerminationReason.KILLED_FOR_UPDATE, now_ns, fresh=True)
 
 
@@ -219,7 +222,7 @@ def _stop(
 ) -> None:
     scope = among(conn, job.job_id, chosen)
     same = {"config_version": update.config_version, "desired_config_version": update.config_version}
-    values = {**same, "goal": KILLED, "message": message, **NO_NEXT_RUN}
+    values = {**same, "goal": KILLED, "message": message, **NO_NEXT_RUN, **NO_DESIRED_HOST}
     reason = terminated(TerminationReason.KILLED_ON_REQUEST)
     change_pods(conn, scope, sa.and_(STAYS, ~_ENDED), {**values, **reason}, now_ns)
     change_pods(conn, scope, POD.c.desired_config_version != update.config_version, values, now_ns)

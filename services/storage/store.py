@@ -155,6 +155,9 @@ NO_TERMINATION: dict[str, Any] = {"termination": 0, "exit_code": 0, "signal": ""
 NO_NEXT_RUN: dict[str, Any] = {"next_run": int(NextRun.NONE), "due_ns": 0}
 
 
+NO_DESIRED_HOST: dict[str, Any] = {"desired_host": ""}
+
+
 def terminated(reason: TerminationReason) -> dict[str, Any]:
     return {"termination": TERMINATION_NUMBERS[reason], "exit_code": 0, "signal": ""}
 

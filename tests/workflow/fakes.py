@@ -29,7 +29,16 @@ from peloton.lifecycle.gang import (
 )
 from peloton.lifecycle.job import admit_count, roll_up
 from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, NextRun
-from peloton.model.host import HostLease, LaunchResult, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang
+from peloton.model.host import (
+    Desired,
+    HostLease,
+    LaunchResult,
+    LeasedHost,
+    PlacedPod,
+    Placement,
+    PlacementBatch,
+    ReadyGang,
+)
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState
 from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodShape, PodState
@@ -262,7 +271,13 @@ class FakeResourceManager(_Port):
 
 class FakeHostManager(_Port):
     @_call
-    def acquire_hosts(self, job_id: JobId, gangs: Sequence[tuple[PodShape, int]], for_gang: bool = False) -> HostLease:
+    def acquire_hosts(
+        self,
+        job_id: JobId,
+        gangs: Sequence[tuple[PodShape, int]],
+        for_gang: bool = False,
+        desired: Sequence[Desired] = (),
+    ) -> HostLease:
         missing = sum(count for _, count in gangs)
         self.cluster.leases_made += 1
         lease_id, hosts, busy = f"lease{self.cluster.leases_made}", [], 0

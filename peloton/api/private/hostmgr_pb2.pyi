@@ -193,6 +193,7 @@ class LeasedHost(_message.Message):
     REVOCABLE_FIELD_NUMBER: _builtins.int
     PORTS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    POD_LABELS_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     @_builtins.property
     def free(self) -> Global___Resources: ...
@@ -202,6 +203,10 @@ class LeasedHost(_message.Message):
     def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___PortRange]: ...
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def pod_labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___PodLabelCount]:
+        """of the labels that the wanted pods name"""
+
     def __init__(
         self,
         *,
@@ -210,14 +215,40 @@ class LeasedHost(_message.Message):
         revocable: Global___Resources | None = ...,
         ports: _abc.Iterable[Global___PortRange] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        pod_labels: _abc.Iterable[Global___PodLabelCount] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "hostname", b"hostname", "labels", b"labels", "ports", b"ports", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "ports", b"ports", "revocable", b"revocable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeasedHost: _TypeAlias = LeasedHost  # noqa: Y015
+
+@_typing.final
+class PodLabelCount(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    POD_COUNT_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    pod_count: _builtins.int
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        pod_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "pod_count", b"pod_count", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodLabelCount: _TypeAlias = PodLabelCount  # noqa: Y015
 
 @_typing.final
 class AcquireHostsRequest(_message.Message):
@@ -226,25 +257,56 @@ class AcquireHostsRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
     FOR_GANG_FIELD_NUMBER: _builtins.int
+    DESIRED_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     for_gang: _builtins.bool
     """A job's gang is placed apart from its other pods, and has a lease of its own."""
     @_builtins.property
     def wanted(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wanted]: ...
+    @_builtins.property
+    def desired(self) -> _containers.RepeatedCompositeFieldContainer[Global___Desired]: ...
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         wanted: _abc.Iterable[Global___Wanted] | None = ...,
         for_gang: _builtins.bool = ...,
+        desired: _abc.Iterable[Global___Desired] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_gang", b"for_gang", "job_id", b"job_id", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["desired", b"desired", "for_gang", b"for_gang", "job_id", b"job_id", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AcquireHostsRequest: _TypeAlias = AcquireHostsRequest  # noqa: Y015
+
+@_typing.final
+class Desired(_message.Message):
+    """A wanted pod that comes back to a host."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    HOSTNAME_FIELD_NUMBER: _builtins.int
+    WANTED_INDEX_FIELD_NUMBER: _builtins.int
+    instance_id: _builtins.int
+    hostname: _builtins.str
+    wanted_index: _builtins.int
+    def __init__(
+        self,
+        *,
+        instance_id: _builtins.int = ...,
+        hostname: _builtins.str = ...,
+        wanted_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hostname", b"hostname", "instance_id", b"instance_id", "wanted_index", b"wanted_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Desired: _TypeAlias = Desired  # noqa: Y015
 
 @_typing.final
 class AcquireHostsResponse(_message.Message):
@@ -270,9 +332,30 @@ class AcquireHostsResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class AwaitedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     LEASE_ID_FIELD_NUMBER: _builtins.int
     HOSTS_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
+    AWAITED_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.str
     @_builtins.property
     def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeasedHost]: ...
@@ -280,16 +363,21 @@ class AcquireHostsResponse(_message.Message):
     def rejected(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """rule -> hosts that failed it"""
 
+    @_builtins.property
+    def awaited(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """instance -> the host where it waits for room, should there be none"""
+
     def __init__(
         self,
         *,
         lease_id: _builtins.str = ...,
         hosts: _abc.Iterable[Global___LeasedHost] | None = ...,
         rejected: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        awaited: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts", "lease_id", b"lease_id", "rejected", b"rejected"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "hosts", b"hosts", "lease_id", b"lease_id", "rejected", b"rejected"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

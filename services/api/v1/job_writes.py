@@ -15,7 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Unimplemented
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobRecord, JobState
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
@@ -114,9 +114,9 @@ class JobWrites:
             check_immutable(job, config)
         check_wanted(context)
         asked = request.update_spec
-        refuse_in_place(asked.in_place)
         update = UpdateSpec(
             batch_size=asked.batch_size,
+            in_place=asked.in_place,
             rollback_on_failure=asked.rollback_on_failure,
             max_instance_attempts=asked.max_instance_retries,
             max_failure_instances=asked.max_tolerable_instance_failures,
@@ -131,10 +131,9 @@ class JobWrites:
     async def _restart(self, request: svc.RestartJobRequest, context: Any) -> svc.RestartJobResponse:
         job = await self._job_to_update(request.job_id)
         asked = request.restart_spec
-        refuse_in_place(asked.in_place)
         spans = clipped(asked.ranges, job.instance_count) if asked.ranges else []
         instances = [i for start, count in spans for i in range(start, start + count)]
-        update = UpdateSpec(batch_size=asked.batch_size)
+        update = UpdateSpec(batch_size=asked.batch_size, in_place=asked.in_place)
         check_wanted(context)
         version = await self._update(job, request, UpdateType.RESTART, update, None, b"", instances)
         return svc.RestartJobResponse(version=version)
@@ -260,8 +259,3 @@ def current_spec(records: Gateway, job: JobRecord) -> stateless_pb2.JobSpec:
     if config is None:
         raise NotFound(f"config of job:{job.job_id} not found")
     return job_spec(config)
-
-
-def refuse_in_place(asked: bool) -> None:
-    if asked:
-        raise Unimplemented("in-place update is not supported yet")

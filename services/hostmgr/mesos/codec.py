@@ -90,6 +90,7 @@ class TaskTemplate:
             config.resource.gpuLimit,
         )
         self.revocable = config.revocable or job.sla.revocable
+        self.labels = tuple((label.key, label.value) for label in config.labels)
         self.port_names = [(p.name, p.envName) for p in config.ports if p.value == 0]
         self._static_ports = [(p.name, p.envName, p.value) for p in config.ports if p.value]
         self._command = _dict(config.command) if config.HasField("command") else {}
@@ -174,6 +175,12 @@ def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
     else:
         check |= {"type": "COMMAND", "command": {"shell": True, "value": config.commandCheck.command}}
     return check
+
+
+def kill_call(pod_id: PodId, agent_id: str) -> Json:
+    """Mesos finds the agent itself when none is named."""
+    agent: Json = {"agent_id": {"value": agent_id}} if agent_id else {}
+    return {"type": "KILL", "kill": {"task_id": {"value": str(pod_id)}, **agent}}
 
 
 def accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:

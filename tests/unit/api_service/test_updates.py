@@ -69,12 +69,13 @@ async def test_create(updates: Any, gateway: Gateway, wakes: RecordedWakes, serv
         maxInstanceAttempts=3,
         maxFailureInstances=1,
         startPaused=True,
+        inPlace=True,
         startTasks=True,
     )
     wire = await create_update(updates, changed(), updateConfig=wanted, opaque_data=peloton_pb2.OpaqueData(data="x"))
     update, config = stored(gateway, wire), gateway.job_config(JOB)
 
-    assert update.spec == UpdateSpec(2, True, 3, 1, True, False, True)
+    assert update.spec == UpdateSpec(2, True, 3, 1, True, True, True)
     assert (update.state, update.opaque_data, update.config_version) == (UpdateState.PAUSED, "x", 2)
     assert config is not None
     assert (config.changeLog.version, config.defaultConfig.command.value) == (2, "serve --fast")
@@ -205,12 +206,6 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
         request(config_with(lambda c: setattr(c.respoolID, "value", "other"))),
         Status.INVALID_ARGUMENT,
         "resource pool identifier is immutable",
-    ),
-    "in place": (
-        "CreateUpdate",
-        request(changed(), updateConfig=update_pb2.UpdateConfig(inPlace=True)),
-        Status.UNIMPLEMENTED,
-        "in-place update is not supported yet",
     ),
     "another version": (
         "CreateUpdate",

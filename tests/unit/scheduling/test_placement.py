@@ -7,6 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import HostLease, LeasedHost, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
@@ -35,12 +36,17 @@ def shape(cpu: float = 1, memory: float = 10, constraint: Constraint | None = No
     return PodShape(Resources.of(cpu, memory), constraint=constraint, **more)  # type: ignore[arg-type]
 
 
+def kind(of: PodShape) -> tuple[tuple[str, str], ...]:
+    """Pods that carry the labels that they count: at most n of their kind on a host."""
+    return tuple(sorted(pod_labels_named(of.constraint)))
+
+
 def singles(of: PodShape, count: int, start: int = 0) -> list[ReadyGang]:
-    return [ReadyGang(of, ((start + i, 1),)) for i in range(count)]
+    return [ReadyGang(of, ((start + i, 1),), kind(of)) for i in range(count)]
 
 
 def gang(of: PodShape, size: int, start: int = 0) -> ReadyGang:
-    return ReadyGang(of, tuple((start + i, 1) for i in range(size)))
+    return ReadyGang(of, tuple((start + i, 1) for i in range(size)), kind(of))
 
 
 def lease(*hosts: LeasedHost, **rejected: int) -> HostLease:

@@ -1,0 +1,62 @@
+"""Room on hosts that is kept for pods that come back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from peloton.model.host import ComingBack
+from peloton.model.ids import Hostname, JobId
+from peloton.model.resources import Resources
+
+HOLD_S = 180.0
+"""How long room is held, from when its pod is gone at the latest."""
+HOLDS_MAX = 10_000
+"""More pods than these come back without a promise."""
+PodKey = tuple[JobId, int]
+
+
+class Holds:
+    """Under the lock of ``HostPool``. A successor of the host manager knows of none: its pods go back if there is
+    room."""
+
+    def __init__(self) -> None:
+        self._holds: dict[PodKey, tuple[float, ComingBack]] = {}  # -> until when
+        self._on_host: dict[Hostname, dict[PodKey, Resources]] = {}
+
+    def add(self, pods: Iterable[ComingBack], now_s: float) -> None:
+        for pod in pods:
+            key = (pod.job_id, pod.instance_id)
+            self.drop([key])
+            if len(self._holds) < HOLDS_MAX:
+                self._holds[key] = (now_s + pod.grace_s + HOLD_S, pod)
+                self._on_host.setdefault(pod.hostname, {})[key] = pod.resources
+
+    def drop(self, keys: Iterable[PodKey]) -> bool:
+        """Returns whether there was any."""
+        found = False
+        for key in keys:
+            if key in self._holds:
+                _, pod = self._holds.pop(key)
+                on_host = self._on_host[pod.hostname]
+                del on_host[key]
+                if not on_host:
+                    del self._on_host[pod.hostname]
+                found = True
+        return found
+
+    def expire(self, now_s: float) -> bool:
+        return self.drop([key for key, (until_s, _) in self._holds.items() if until_s <= now_s])
+
+    def is_held(self, hostname: Hostname, key: PodKey) -> bool:
+        return key in self._on_host.get(hostname, {})
+
+    def held(self, hostname: Hostname, apart_from: frozenset[PodKey]) -> Resources:
+        """What is not free there for a placement of ``apart_from``."""
+        on_host: Mapping[PodKey, Resources] = self._on_host.get(hostname, {})
+        return sum((held for key, held in on_host.items() if key not in apart_from), Resources())
+
+    def by_job(self) -> dict[JobId, list[int]]:
+        jobs: dict[JobId, list[int]] = {}
+        for job_id, instance in self._holds:
+            jobs.setdefault(job_id, []).append(instance)
+        return jobs

@@ -1,0 +1,91 @@
+"""What placement is told of pods: their labels, and where they come back to."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.model.ids import JobId, PodId
+from peloton.model.job import JobState
+from peloton.model.update import UpdateSpec
+from services.storage import pods as pods_module
+from services.storage.gateway import Gateway
+from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, report
+from tests.conformance.storage.services import a_service, service_config, turn, update
+
+WEB, EU = ("app", "web"), ("zone", "eu")
+
+
+def labelled_job(gateway: Gateway, count: int, constraint: bool = False) -> JobId:
+    """Admitted; instance 1 has a zone of its own besides."""
+    config = a_config(count)
+    config.defaultConfig.ClearField("labels")
+    config.defaultConfig.labels.add(key=WEB[0], value=WEB[1])
+    if constraint:
+        rule = config.defaultConfig.constraint
+        rule.type, rule.labelConstraint.kind, rule.labelConstraint.condition = 1, 1, 1
+        rule.labelConstraint.label.key, rule.labelConstraint.label.value = WEB
+        rule.labelConstraint.requirement = 1
+    config.instanceConfig[1].labels.add(key=WEB[0], value=WEB[1])
+    config.instanceConfig[1].labels.add(key=EU[0], value=EU[1])
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    gateway.settle(job_id, NOW)
+    admit(gateway, job_id)
+    return job_id
+
+
+def test_labelled_pods_on_hosts(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every run on a host, with the labels of its own configuration; ended ones are not among them."""
+    monkeypatch.setattr(pods_module, "PAGE_PODS", 2)
+    job_id = labelled_job(gateway, 5)
+    hosts = {i: gateway.pod(job_id, i).host for i in sorted(launch(gateway, job_id))}  # type: ignore[union-attr]
+    report(gateway, job_id, [4], K)
+
+    found = {pod: (host, labels) for page in gateway.labelled_pods() for pod, host, labels in page}
+
+    mine = {i: (WEB, EU) if i == 1 else (WEB,) for i in range(4)}
+    assert {PodId(job_id, i, 1): (hosts[i], labels) for i, labels in mine.items()} == {
+        pod: (host, tuple(dict.fromkeys(labels))) for pod, (host, labels) in found.items()
+    }
+
+
+def test_ready_pods_carry_the_labels_that_are_counted(gateway: Gateway) -> None:
+    """Those that a constraint of their job names; without one, none."""
+    assert [((WEB),)] * 2 == [gang.labels for gang in gateway.ready_gangs(labelled_job(gateway, 2, True), 10)]
+    assert [()] * 2 == [gang.labels for gang in gateway.ready_gangs(labelled_job(gateway, 2), 10)]
+
+
+def test_pods_come_back_to_a_host(gateway: Gateway) -> None:
+    """While an update in place replaces them: what their next run needs is held, and placement learns the host; the
+    first RUNNING ends it."""
+    job_id = a_service(gateway, 2)
+    home = pod(gateway, job_id, 0).host
+    bigger = service_config(2, "v2")
+    bigger.defaultConfig.resource.cpuLimit = 2.5
+    update(gateway, job_id, bigger, UpdateSpec(batch_size=1, in_place=True))
+    turn(gateway, job_id, starts=False)
+    [back] = gateway.coming_back(job_id, [0, 1])
+    admit(gateway, job_id)
+
+    assert (0, home, 2_500, 30) == (back.instance_id, back.hostname, back.resources.cpu_milli, back.grace_s)
+    assert [home] == [gang.desired_host for gang in gateway.ready_gangs(job_id, 10)]
+    launch(gateway, job_id)
+    assert home == pod(gateway, job_id, 0).desired_host
+    report(gateway, job_id, [0], R)
+    assert "" == pod(gateway, job_id, 0).desired_host
+
+
+@pytest.mark.parametrize("how", ["stopped", "failed", "lost"])
+def test_pods_that_do_not_come_back(gateway: Gateway, how: str) -> None:
+    """One that is stopped wants no host; one that failed or was lost takes any."""
+    job_id = a_service(gateway, 1)
+    update(gateway, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
+    gateway.advance_update(job_id, NOW)
+    assert "" != pod(gateway, job_id, 0).desired_host
+
+    if how == "stopped":
+        gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    else:
+        report(gateway, job_id, [0], F if how == "failed" else L)
+
+    assert ("", []) == (pod(gateway, job_id, 0).desired_host, gateway.coming_back(job_id, [0]))

@@ -1,0 +1,111 @@
+"""Placement of services against a whole cluster: one pod per host by label, and updates in place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cli.main import peloton
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.update import update_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
+from tests.e2e.local import Cluster, shell, temporary
+
+HOSTS = [{"name": f"h{n}", "cpus": 4, "mem": 2048, "disk": 4096} for n in range(3)]
+WEB = {"key": "service", "value": "web"}
+ONE_PER_HOST = {
+    "type": "LABEL_CONSTRAINT",
+    "labelConstraint": {"kind": "TASK", "condition": "CONDITION_LESS_THAN", "label": WEB, "requirement": 1},
+}
+
+pytestmark = pytest.mark.xdist_group("batch")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("service-placement")
+    hosts = folder / "hosts.yaml"
+    hosts.write_text(yaml.safe_dump(HOSTS))
+    with Cluster(temporary(Path(folder / "data"), hosts_file=hosts)) as found:
+        found.wait(lambda: found.capacity() == 12, "all hosts")
+        yield found
+
+
+def service(cluster: Cluster, pool: str, count: int, **task: Any) -> str:
+    config = shell("sleep 1000", **task)
+    return cluster.submit(pool, type="SERVICE", instanceCount=count, defaultConfig=config)
+
+
+def homes(cluster: Cluster, job: str) -> dict[int, str]:
+    return {i: task.runtime.host for i, task in cluster.tasks(job).items()}
+
+
+def why(cluster: Cluster, job: str) -> dict[str, Any]:
+    """Why pods of the job found no host."""
+    result = CliRunner().invoke(peloton, ["-a", cluster.local.address, "--json", "job", "why", job])
+    assert result.exit_code == 0, result.output
+    reasons: list[dict[str, Any]] = json.loads(result.stdout).get("reasons", [])
+    return next((reason for reason in reasons if reason["rule"] == "RULE_NO_HOST"), {})
+
+
+def stop(cluster: Cluster, *jobs: str) -> None:
+    for job in jobs:
+        current = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job})).jobInfo
+        cluster.client.jobs.Stop(
+            job_pb2.StopRequest(id={"value": job}, resourceVersion=current.config.changeLog.version)
+        )
+        cluster.wait(lambda job=job: set(cluster.counts(job)) == {"KILLED"}, "all stopped")  # type: ignore[misc]
+
+
+def test_one_pod_per_host(cluster: Cluster) -> None:
+    """Three instances on three hosts; a fourth waits and is told the rule with the hosts that fail it, also one of
+    another job with the same label, until a host has none any more."""
+    pool = cluster.pool("labels")
+    first = service(cluster, pool, 2, labels=[WEB], constraint=ONE_PER_HOST)
+    second = service(cluster, pool, 2, labels=[WEB], constraint=ONE_PER_HOST)
+    cluster.wait(lambda: running(cluster, first) + running(cluster, second) == 3, "three running")
+    full, waiter = sorted((first, second), key=lambda job: -running(cluster, job))
+
+    expected = [{"hostCount": 3, "rule": "pods with service=web < 1 not met"}]
+    cluster.wait(lambda: why(cluster, waiter).get("refusingHosts") == expected, "the rule with its hosts")
+    taken = [host for job in (first, second) for host in homes(cluster, job).values() if host]
+    assert ["h0", "h1", "h2"] == sorted(taken)
+
+    cluster.stop_part("hostmgr", now=True)  # the next one knows them from storage
+    cluster.start_part("hostmgr")
+    stop(cluster, full)
+    cluster.wait(lambda: running(cluster, waiter) == 2, "the fourth running")
+    assert 2 == len(set(homes(cluster, waiter).values()))
+    stop(cluster, waiter)
+
+
+def running(cluster: Cluster, job: str) -> int:
+    return cluster.counts(job).get("RUNNING", 0)
+
+
+def test_an_update_in_place_while_others_want_the_room(cluster: Cluster) -> None:
+    """Each instance takes three of four cpus of a host; a batch pod that needs two waits for the first that goes and
+    does not get what it leaves."""
+    web = service(cluster, cluster.pool("web", own_cpu=9), 3, cpu=3)
+    cluster.wait(lambda: running(cluster, web) == 3, "the service running")
+    before = homes(cluster, web)
+    batch = cluster.submit(cluster.pool("batch"), instanceCount=1, defaultConfig=shell("sleep 1000", cpu=2))
+    cluster.wait(lambda: bool(why(cluster, batch)), "the batch pod admitted without a host")
+
+    config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": web})).jobInfo.config
+    config.defaultConfig.command.value = "sleep 2000"
+    asked = update_pb2.UpdateConfig(batchSize=1, inPlace=True)
+    request = update_svc_pb2.CreateUpdateRequest(jobId={"value": web}, jobConfig=config, updateConfig=asked)
+    cluster.client.updates.CreateUpdate(request)
+
+    cluster.wait(lambda: running(cluster, web) == 3 and set(cluster.run_ids(web).values()) == {2}, "all updated")
+    assert before == homes(cluster, web)
+    assert 0 == running(cluster, batch)
+    stop(cluster, web)
+    cluster.wait(lambda: running(cluster, batch) == 1, "the batch pod running")

@@ -1,0 +1,117 @@
+"""Room that is held for pods that come back to their hosts."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.model.host import ComingBack, Desired, HostLease
+from peloton.model.ids import Hostname, JobId
+from peloton.model.resources import Resources
+from services.hostmgr import holds as holds_module
+from services.hostmgr.holds import HOLD_S
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
+from services.hostmgr.offers import Agent
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, offer, pool_with, shape
+
+H1 = Hostname("h1")
+BIG, SMALL = shape(3), shape(2)
+GRACE_S = 30
+END_S = GRACE_S + HOLD_S
+
+
+def back(instance: int = 0, job: JobId = JOB) -> ComingBack:
+    return ComingBack(job, instance, H1, Resources.of(3, 32), GRACE_S)
+
+
+def held(*hosts: str) -> HostPool:
+    """h1 has room for the pod that comes back to it, and one cpu more."""
+    pool = pool_with(*map(offer, hosts))
+    pool.set_agents(
+        [Agent(f"{name}-S", Hostname(name), "127.0.0.1:5051", Resources(), Resources(), {}) for name in hosts]
+    )
+    pool.hold([back()], 0.0)
+    return pool
+
+
+def come_back(pool: HostPool, now_s: float = 1.0, instance: int = 0) -> HostLease:
+    return pool.acquire(JOB, [(BIG, 1)], now_s, desired=[Desired(instance, H1, BIG)])
+
+
+def test_others_do_not_see_what_is_held() -> None:
+    """Neither other jobs nor other pods of the same; what is left over they may have."""
+    pool = held("h1")
+    lease = pool.acquire(OTHER, [(SMALL, 1)], 1.0)
+
+    assert ((), {"room held for pods that come back": 1}) == (lease.hosts, lease.rejected)
+    assert [] == leased(pool, SMALL, 1)
+    assert () == come_back(pool, instance=7).hosts
+    [host] = pool.acquire(OTHER, [(shape(1), 1)], 1.0).hosts
+    assert 1_000 == host.free.cpu_milli
+
+
+def test_who_comes_back_gets_its_host_first() -> None:
+    """With all that is free there, though another host comes before it; no second host is leased."""
+    lease = come_back(held("h0", "h1"))
+
+    assert [(H1, 4_000)] == [(host.hostname, host.free.cpu_milli) for host in lease.hosts]
+
+
+def test_who_comes_back_waits_while_its_room_is_held() -> None:
+    """Also when its host has no offers yet; it is told when there are some, and goes elsewhere after the hold."""
+    pool = held("h0", "h1")
+    pool.remove_offer("h1-O1")
+    lease = come_back(pool)
+    assert ((), ((0, H1),)) == (lease.hosts, lease.awaited)
+    assert lease == lease_from_wire(lease_to_wire(lease))
+    assert {JOB} == pool.add_offers([offer("h2")])
+
+    late = come_back(pool, END_S)
+
+    assert (["h0"], ()) == ([host.hostname for host in late.hosts], late.awaited)
+
+
+def test_nobody_waits_for_a_host_that_is_gone() -> None:
+    """Neither registered nor offered."""
+    pool = held("h0", "h1")
+    pool.remove_offer("h1-O1")
+    pool.set_agents([])
+
+    assert (["h0"], ()) == ([host.hostname for host in come_back(pool).hosts], come_back(pool).awaited)
+
+
+def test_a_launch_ends_the_hold() -> None:
+    """Wherever the pod went."""
+    pool = held("h1")
+    pool.pods_launched(JOB, [(0, 2, "h9", ())])
+
+    assert ["h1"] == leased(pool, shape(4), 1)
+
+
+def test_holds_are_given_up() -> None:
+    """When the pod no longer comes, or after their time: who waits is told."""
+    pool = held("h1")
+    pool.hold([back(1, OTHER)], 0.0)
+    assert [] == leased(pool, shape(4), 1)
+
+    assert set() == pool.review_holds(lambda job, instances: [back(i, job) for i in instances], 1.0)
+    assert {JOB} == pool.review_holds(lambda job, instances: [back(1, OTHER)] if job == OTHER else [], 1.0)
+    assert [] == leased(pool, shape(4), 1)
+    assert {JOB} == pool.review_holds(lambda job, instances: [back(1, OTHER)], END_S)
+    assert ["h1"] == leased(pool, shape(4), 1)
+
+
+def test_holds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More pods come back without a promise; a pod that is held anew takes no second place."""
+    monkeypatch.setattr(holds_module, "HOLDS_MAX", 1)
+    pool = held("h1")
+    pool.hold([back(), back(1)], 0.0)
+
+    assert (((0, H1),), ()) == (come_back(pool).awaited, come_back(pool, instance=1).awaited)
+
+
+def test_desired_hosts_cross_the_wire() -> None:
+    """Each with the shape of its pod."""
+    desired = [Desired(3, H1, SMALL), Desired(0, Hostname("h2"), BIG)]
+
+    assert desired == desired_from_wire(desired_to_wire(desired, [BIG, SMALL]), [BIG, SMALL])

@@ -1,0 +1,59 @@
+"""What the host manager knows of labels of pods on hosts, and what it leases by it."""
+
+from __future__ import annotations
+
+from peloton.model.ids import PodId
+from peloton.model.pod import AllOf, HostLabel, PodLabel
+from services.hostmgr.messages import lease_from_wire, lease_to_wire
+from services.hostmgr.pod_labels import PodLabelIndex
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, offer, pool_with, shape
+
+WEB, EU = ("app", "web"), ("zone", "eu")
+ONE_EACH = shape(0.1, constraint=PodLabel(*WEB))
+
+
+def test_pods_are_counted_until_they_end() -> None:
+    """By label and host; the end of an older run changes nothing, a new run replaces the one before it."""
+    index = PodLabelIndex()
+    index.add([(PodId(JOB, 0, 1), "h1", (WEB, EU)), (PodId(JOB, 1, 1), "h1", (WEB,)), (PodId(JOB, 2, 1), "h1", ())])
+    assert ((WEB, 2), (EU, 1)) == index.on_host("h1", {EU, WEB})
+
+    index.add([(PodId(JOB, 0, 2), "h2", (WEB, EU))])
+    assert not index.remove([PodId(JOB, 0, 1), PodId(JOB, 2, 1)])
+    assert (((WEB, 1),), ((WEB, 1),)) == (index.on_host("h1", {EU, WEB}), index.on_host("h2", {WEB}))
+
+    assert index.remove([PodId(JOB, 0, 2), PodId(JOB, 1, 1)])
+    assert ((), ()) == (index.on_host("h1", {EU, WEB}), index.on_host("h2", {EU, WEB}))
+
+
+def test_a_lease_leaves_hosts_out_by_the_pods_there() -> None:
+    """Also those of another job; the reason names the rule that failed, not those beside it."""
+    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+    pool.pod_labels.add([(PodId(OTHER, i, 1), f"h{i}", (WEB,)) for i in (1, 3)])
+    rule = AllOf((HostLabel("rack", "a"), PodLabel(*WEB)))
+
+    lease = pool.acquire(JOB, [(shape(constraint=rule), 2)], 0.0)
+
+    assert (["h2"], {"pods with app=web < 1 not met": 2}) == ([h.hostname for h in lease.hosts], lease.rejected)
+
+
+def test_a_lease_has_a_host_for_each_pod_that_counts_pods() -> None:
+    """Twenty would fit on one host by their size; the counts of the labels they name come with the lease."""
+    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+    pool.pod_labels.add([(PodId(OTHER, 0, 1), "h1", (WEB, EU))])
+
+    lease = pool.acquire(JOB, [(shape(0.1, constraint=PodLabel(*WEB, "<", 2)), 3)], 0.0)
+
+    assert [((WEB, 1),), (), ()] == [host.pod_labels for host in lease.hosts]
+    assert lease == lease_from_wire(lease_to_wire(lease))
+
+
+def test_who_waits_is_told_when_labelled_pods_end() -> None:
+    """No new offer need come of it: offers may have come before the end was known."""
+    pool = pool_with(offer("h1"))
+    pool.pod_labels.add([(PodId(OTHER, 0, 1), "h1", (WEB,))])
+    assert () == pool.acquire(JOB, [(ONE_EACH, 1)], 0.0).hosts
+
+    assert set() == pool.pods_ended([PodId(OTHER, 7, 1)])
+    assert {JOB} == pool.pods_ended([PodId(OTHER, 0, 1)])
+    assert ["h1"] == [host.hostname for host in pool.acquire(JOB, [(ONE_EACH, 1)], 1.0).hosts]

@@ -1,0 +1,91 @@
+"""Placement beside other pods: constraints on their labels count those that are there and those of the batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.lifecycle.constraints import evaluate
+from peloton.model.host import LeasedHost, ReadyGang
+from peloton.model.ids import Hostname
+from peloton.model.pod import PodLabel, PodShape
+from peloton.scheduling.placement import place, refusing_hosts
+from tests.unit.scheduling.test_placement import JOB, host, lease, shape, singles, where
+
+WEB, DB = ("app", "web"), ("app", "db")
+
+
+def beside(name: str, **pods: int) -> LeasedHost:
+    return replace(host(name, cpu=100), pod_labels=tuple((("app", app), count) for app, count in pods.items()))
+
+
+def unlabelled(of: PodShape, count: int) -> list[ReadyGang]:
+    return [ReadyGang(of, ((i, 1),)) for i in range(count)]
+
+
+def test_pods_that_are_there_count() -> None:
+    """One per host by label: where another job's pod with the label runs nothing goes, and the reason counts hosts."""
+    batch = place(JOB, singles(shape(constraint=PodLabel(*WEB)), 2), lease(beside("h1", web=1), beside("h2")))
+
+    assert {"h2": [0]} == where(batch)
+    assert "1 pod without a host (2 hosts: pods with app=web < 1)" == batch.reason
+
+
+def test_pods_keep_away_from_others_and_not_from_each_other() -> None:
+    """Pods that do not carry the label themselves share a host."""
+    batch = place(JOB, unlabelled(shape(constraint=PodLabel(*DB)), 3), lease(beside("h1", db=1), beside("h2")))
+
+    assert {"h2": [0, 1, 2]} == where(batch)
+
+
+def test_pods_go_where_others_are() -> None:
+    """More than none with the label: only beside them."""
+    batch = place(JOB, unlabelled(shape(constraint=PodLabel(*DB, ">", 0)), 2), lease(beside("h1"), beside("h2", db=1)))
+
+    assert {"h2": [0, 1]} == where(batch)
+
+
+def test_labels_of_pods_without_a_constraint_count() -> None:
+    """The first pod carries the label and asks for nothing; the second keeps away from it."""
+    one = ReadyGang(shape(), ((0, 1),), (WEB,))
+    other = ReadyGang(shape(constraint=PodLabel(*WEB)), ((1, 1),), (WEB,))
+
+    assert {"h1": [0], "h2": [1]} == where(place(JOB, [one, other], lease(beside("h1"), beside("h2"))))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(0, 12), st.integers(1, 4))
+def test_no_host_gets_more_than_n(there: list[int], wanted: int, limit: int) -> None:
+    """N per host holds within a batch beside what is there, no room is left while a pod waits, and the evaluator
+    agrees with every step."""
+    rule = PodLabel(*WEB, "<", limit)
+    hosts = [beside(f"h{i}", web=count) for i, count in enumerate(there)]
+    batch = place(JOB, singles(shape(constraint=rule), wanted), lease(*hosts))
+
+    placed = Counter({name: len(pods) for name, pods in where(batch).items()})
+    room = sum(max(limit - count, 0) for count in there)
+    assert min(wanted, room) == placed.total()
+    for i, count in enumerate(there):
+        steps = [evaluate(rule, {}, {"app": {"web": count + step}}) for step in range(placed[f"h{i}"])]
+        assert all(steps)
+
+
+def test_pods_come_back_to_their_hosts() -> None:
+    """Before others choose: the first host is left to the pod that was there."""
+    back = ReadyGang(shape(3), ((5, 2),), desired_host="h1")
+    batch = place(JOB, [*singles(shape(3), 1), back], lease(host("h1"), host("h2")))
+
+    assert {"h1": [5], "h2": [0]} == where(batch)
+
+
+def test_a_pod_waits_for_its_host_or_goes_elsewhere() -> None:
+    """It waits where the lease says so, and counts with a reason; else any host will do."""
+    back = ReadyGang(shape(3), ((5, 2),), desired_host="h1")
+    offered = lease(host("h1", cpu=1), host("h2"))
+    waiting = place(JOB, [back], replace(offered, awaited=((5, Hostname("h1")),)))
+
+    assert ((), 1) == (waiting.placements, waiting.unplaced_count)
+    assert ((1, "no room yet for a pod that comes back and waits for it"),) == refusing_hosts(waiting.reason)
+    assert {"h2": [5]} == where(place(JOB, [back], offered))
