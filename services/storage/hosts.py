@@ -20,7 +20,7 @@ from services.storage.admission import STATUS_SEQ
 from services.storage.codec import job_record, pod_record, ports_to_text, stored_text
 from services.storage.configs import read_facts
 from services.storage.engine import lock_job, lock_jobs, pod_keys, take_numbers
-from services.storage.store import ENDS, KILLING, LAUNCHABLE, Store, add_events, among, change_pods, numbers
+from services.storage.store import ENDS, KILLING, LAUNCHABLE, STAYS, Store, add_events, among, change_pods, numbers
 from services.storage.tables import FRAMEWORK, HOST, POD, STATUS_LOG
 
 LAUNCH_MESSAGE = "Add hostname and ports"
