@@ -36,7 +36,7 @@ def throughput_10k() -> dict[str, Any]:
             "pods_per_second": round(pods / seconds, 1),
             "history_events": asyncio.run(_history_events(cluster, job)),
             "peak_memory_mib": _peak_memory_mib(cluster),
-            "cpu_seconds": _cpu_seconds(cluster),
+            "cpu_seconds": cpu_seconds(cluster),
             "job_get_p50_ms": round(answers_s[len(answers_s) // 2] * 1000, 1),
             "job_get_p99_ms": round(answers_s[int(len(answers_s) * 0.99)] * 1000, 1),
         }
@@ -87,7 +87,7 @@ def _peak_memory_mib(cluster: Cluster) -> dict[str, int]:
     return found
 
 
-def _cpu_seconds(cluster: Cluster) -> dict[str, float]:
+def cpu_seconds(cluster: Cluster) -> dict[str, float]:
     used = {}
     for name, part in cluster.local.parts.items():
         assert part.process is not None

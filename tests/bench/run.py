@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.bench import cluster, resmgr, scheduling
 from tests.bench.drain import drain_50
+from tests.bench.rollout import roll_100x90, roll_9000
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": cluster.throughput_10k,
@@ -21,6 +22,8 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "churn": resmgr.churn,
     "many-shapes": resmgr.many_shapes,
     "drain-50": drain_50,
+    "roll-9000": roll_9000,
+    "roll-100x90": roll_100x90,
 }
 
 

@@ -1,0 +1,80 @@
+"""Rollouts of services on a whole local cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.model.ids import update_workflow_id
+from services.local.cluster import LocalSettings
+from tests.bench.cluster import cpu_seconds
+from tests.e2e.local import Cluster
+from tests.e2e.service import Service
+
+HOSTS = 1_000
+PATIENCE_S = 600.0
+LOOK_S = 1.0  # between looks at all services: who asks more often is a load of its own
+SUCCEEDED = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
+OLD, NEW = "sleep 100000", "sleep 100001"
+
+
+def roll_9000() -> dict[str, Any]:
+    """A service of 9,000 instances on 1,000 simulated hosts: created, and replaced all at once."""
+    return _rolled(services=1, instances=9_000, batch=0)
+
+
+def roll_100x90() -> dict[str, Any]:
+    """100 services of 90 instances, replaced side by side ten instances at a time."""
+    return _rolled(services=100, instances=90, batch=10)
+
+
+def _rolled(services: int, instances: int, batch: int) -> dict[str, Any]:
+    with Cluster(LocalSettings(port=0, simulate=HOSTS)) as cluster:
+        pool = cluster.pool("bench")
+        started_s = time.monotonic()
+        made = [Service(cluster, pool, instances, OLD).create() for _ in range(services)]
+        _wait(made, SUCCEEDED)
+        created_s = time.monotonic() - started_s
+        started_s = time.monotonic()
+        for service in made:
+            service.replace(NEW, batch_size=batch)
+        asked_s = time.monotonic() - started_s
+        away_most = _wait(made, SUCCEEDED)
+        seconds = time.monotonic() - started_s
+        return {
+            "services": services,
+            "instances": instances,
+            "hosts": HOSTS,
+            "batch": batch,
+            "create_seconds": round(created_s, 2),
+            "ask_seconds": round(asked_s, 2),
+            "seconds": round(seconds, 2),
+            "instances_per_second": round(services * instances / seconds, 1),
+            "unavailable_most_per_service": away_most,
+            "history_events_per_service": max(asyncio.run(_history_events(cluster, s.id)) for s in made[-3:]),
+            "cpu_seconds": cpu_seconds(cluster),
+        }
+
+
+def _wait(services: list[Service], state: int) -> int:
+    """Until the updates of all have ended so; returns the greatest number of instances of one seen not to run."""
+    deadline_s, away_most, open_ = time.monotonic() + PATIENCE_S, 0, list(services)
+    while open_:
+        assert time.monotonic() < deadline_s, f"{len(open_)} updates have not ended after {PATIENCE_S:.0f} s"
+        for service in list(open_):
+            status = service.status
+            away_most = max(away_most, service.count - status.pod_stats["RUNNING"])
+            if status.workflow_status.state == state:
+                open_.remove(service)
+        time.sleep(LOOK_S)
+    return away_most
+
+
+async def _history_events(cluster: Cluster, job_id: str) -> int:
+    """Of the last run of the update's workflow."""
+    from temporalio.client import Client
+
+    client = await Client.connect(f"127.0.0.1:{cluster.local.temporal_port}")
+    return (await client.get_workflow_handle(update_workflow_id(job_id)).describe()).history_length
