@@ -41,6 +41,7 @@ class LeasedHost:
     ports: tuple[tuple[int, int], ...] = ()  # inclusive ranges
     labels: tuple[tuple[str, str], ...] = ()
     pod_labels: tuple[tuple[Label, int], ...] = ()  # of those that the wanted pods name -> pods there
+    capacity: Resources = field(default_factory=Resources)
 
 
 @dataclass(frozen=True, slots=True)

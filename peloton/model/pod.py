@@ -74,6 +74,7 @@ class Strategy(StrEnum):
 
     PACK_HOST = "PACK_HOST"
     SPREAD_JOB = "SPREAD_JOB"
+    EMPTIEST_HOST = "EMPTIEST_HOST"  # what services get that ask for nothing else
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 RESOURCE_KINDS = ("cpu", "memory", "disk", "gpu")
@@ -58,3 +58,9 @@ def _ceil(value: float) -> int:
 
 def _floor(value: float) -> int:
     return math.floor(value + _NOISE)
+
+
+def free_share(free: Iterable[int], total: Iterable[int], need: Iterable[int]) -> int:
+    """Of the kinds that are needed the smallest free share, in millionths. A total that is not known counts as free."""
+    amounts = zip(free, total, need, strict=True)
+    return min((have * 10**6 // whole for have, whole, wanted in amounts if wanted > 0 and whole > 0), default=10**6)

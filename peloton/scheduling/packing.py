@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
+from peloton.model.resources import free_share
 from peloton.scheduling.tree import Ints
 
 
@@ -47,6 +49,28 @@ def spread(room: Ints, held: Ints, count: int) -> Ints:
     hosts = np.repeat(np.arange(len(room)), taken)
     nth = np.arange(len(hosts)) - np.repeat(np.cumsum(taken) - taken, taken)
     return hosts[np.lexsort((hosts, np.repeat(held, taken) + nth))]
+
+
+def emptiest(room: Ints, free: Ints, need: Ints, total: Ints, count: int) -> Ints:
+    """Each pod goes to the host with the largest free share when its turn comes, first host among equals.
+
+    ``free`` and ``total`` are ``[H,R]``. -> host of each pod in that order, shorter than ``count`` when room is.
+    """
+    needs, totals = need.tolist(), total.tolist()
+    amounts, rooms = free.tolist(), room.tolist()
+    heap = [(-free_share(amounts[host], totals[host], needs), host) for host in np.flatnonzero(room).tolist()]
+    heapify(heap)
+    hosts: list[int] = []
+    while heap and len(hosts) < count:
+        host = heap[0][1]
+        hosts.append(host)
+        rooms[host] -= 1
+        amounts[host] = [have - taken for have, taken in zip(amounts[host], needs, strict=True)]
+        if rooms[host]:
+            heapreplace(heap, (-free_share(amounts[host], totals[host], needs), host))
+        else:
+            heappop(heap)
+    return np.array(hosts, np.int64)
 
 
 def _to_level(room: Ints, held: Ints, level: int) -> Ints:

@@ -1,8 +1,9 @@
 """Which admitted pod goes to which leased host.
 
 Gangs first, whole or not at all; then single pods, all of one shape at once. Hosts are filled in the order of the lease
-(PACK_HOST), or levelled out over the pods of this batch (SPREAD_JOB). Revocable pods take the revocable cpu of a host
-and its ordinary memory, disk and gpu. What a batch places is taken from the hosts before the next shape looks at them.
+(PACK_HOST), levelled out over the pods of this batch (SPREAD_JOB), or taken by the largest free share (EMPTIEST_HOST).
+Revocable pods take the revocable cpu of a host and its ordinary memory, disk and gpu. What a batch places is taken from
+the hosts before the next shape looks at them.
 
 ``PodLabel`` constraints count the pods that were on a host at the lease, and those that this batch puts there.
 """
@@ -29,7 +30,7 @@ from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, Plac
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.packing import PortDealer, pack, port_count, room_for, spread
+from peloton.scheduling.packing import PortDealer, emptiest, pack, port_count, room_for, spread
 from peloton.scheduling.tree import CPU, Flags, Ints
 
 REASON_SHAPES_MAX = 3
@@ -103,6 +104,7 @@ class _Hosts:
     def __init__(self, hosts: Sequence[LeasedHost]) -> None:
         self.hosts = hosts
         self.free = np.array([tuple(host.free) for host in hosts], np.int64).reshape(len(hosts), len(RESOURCE_KINDS))
+        self._capacity = np.array([tuple(host.capacity) for host in hosts], np.int64).reshape(self.free.shape)
         self.revocable_cpu = np.array([host.revocable.cpu_milli for host in hosts], np.int64)
         self.ports_free = np.array([port_count(host.ports) for host in hosts], np.int64)
         self.pods_held = np.zeros(len(hosts), np.int64)
@@ -121,6 +123,8 @@ class _Hosts:
         room = self.room(shape, labels)
         if shape.strategy is Strategy.SPREAD_JOB:
             chosen = spread(room, self.pods_held, len(pods))
+        elif shape.strategy is Strategy.EMPTIEST_HOST:
+            chosen = emptiest(room, self._free_for(shape), _need(shape), self._capacity, len(pods))
         else:
             chosen = pack(room, len(pods))
         if is_gang and len(chosen) < len(pods):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from peloton.model.host import ComingBack
 from peloton.model.ids import Hostname, JobId
@@ -13,6 +13,8 @@ HOLD_S = 180.0
 HOLDS_MAX = 10_000
 """More pods than these come back without a promise."""
 PodKey = tuple[JobId, int]
+ComingBackOf = Callable[[JobId, Sequence[int]], Sequence[ComingBack]]
+"""Of these instances of a job those that still come back."""
 
 
 class Holds:

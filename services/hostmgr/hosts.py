@@ -15,14 +15,24 @@ from contextlib import contextmanager
 from itertools import chain
 
 from peloton.lifecycle.constraints import pod_labels_named
-from peloton.model.host import ComingBack, Desired, Host, HostLease, HostState
+from peloton.model.host import ComingBack, Desired, Host, HostLease
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape, Strategy
-from peloton.model.resources import Resources
-from services.hostmgr.holds import Holds, PodKey
+from peloton.model.resources import Resources, free_share
+from services.hostmgr.holds import ComingBackOf, Holds, PodKey
 from services.hostmgr.mesos.resources import Json
-from services.hostmgr.offers import Agent, Claim, HostOffers, labels_of, leased_host, room_for, unfit
+from services.hostmgr.offers import (
+    Agent,
+    Claim,
+    HostOffers,
+    gone_host,
+    labels_of,
+    leased_host,
+    registered_host,
+    room_for,
+    unfit,
+)
 from services.hostmgr.pod_labels import PodLabelIndex
 
 HOSTS_PER_LEASE_MAX = 1_000
@@ -131,9 +141,7 @@ class HostPool:
         with self._lock:
             self._holds.add(pods, now_s)
 
-    def review_holds(
-        self, coming_back: Callable[[JobId, Sequence[int]], Sequence[ComingBack]], now_s: float
-    ) -> set[JobId]:
+    def review_holds(self, coming_back: ComingBackOf, now_s: float) -> set[JobId]:
         """Give up what is held for too long, or for pods that no longer come; returns the jobs that may find hosts."""
         with self._lock:
             held = self._holds.by_job()
@@ -205,25 +213,15 @@ class HostPool:
     def hosts(self) -> list[Host]:
         """Registered agents, and those in maintenance that are not."""
         with self._lock:
-            gone = [self._gone(host) for name, host in self._maintained.items() if name not in self._agents]
+            gone = [gone_host(host) for name, host in self._maintained.items() if name not in self._agents]
             return sorted([*map(self._host, self._agents.values()), *gone], key=lambda host: host.hostname)
 
     def _host(self, agent: Agent) -> Host:
-        maintained = self._maintained.get(agent.hostname)
-        return Host(
-            agent.hostname,
-            maintained.state if maintained else HostState.UP,
-            agent.capacity,
-            agent.revocable,
-            self._hosts[agent.hostname].free if agent.hostname in self._hosts else Resources(),
-            tuple(sorted(agent.labels.items())),
-            agent.ip,
-            maintained.goal if maintained else HostState.UP,
-        )
+        free = self._hosts[agent.hostname].free if agent.hostname in self._hosts else Resources()
+        return registered_host(agent, self._maintained.get(agent.hostname), free)
 
-    def _gone(self, host: HostMaintenance) -> Host:
-        nothing = Resources()
-        return Host(host.hostname, host.state, nothing, nothing, nothing, ip=host.ip, goal=host.goal)
+    def _capacity_of(self, hostname: Hostname) -> Resources:
+        return self._agents[hostname].capacity if hostname in self._agents else Resources()
 
     # Leases.
 
@@ -251,13 +249,12 @@ class HostPool:
                 is_short |= not self._pick(shape, count - settled[shape], mine, picked, rejected)
             named = frozenset().union(*(pod_labels_named(shape.constraint) for shape, _ in wanted))
             leased = tuple(
-                leased_host(host, host.hostname in self._closed, self.pod_labels.on_host(host.hostname, named))
-                for host in picked.values()
+                leased_host(host, name in self._closed, self.pod_labels.on_host(name, named), self._capacity_of(name))
+                for name, host in picked.items()
             )
             lease = HostLease(str(uuid.uuid4()), leased, dict(rejected), awaited)
             for hostname in picked:
-                host = self._hosts[hostname]
-                host.lease_id = lease.lease_id
+                self._hosts[hostname].lease_id = lease.lease_id
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
                 self._lease_of_job[job_id, for_gang] = lease.lease_id
@@ -281,8 +278,7 @@ class HostPool:
         awaited: list[tuple[int, Hostname]] = []
         for pod in desired[:HOSTS_PER_LEASE_MAX]:
             host = self._hosts.get(pod.hostname)
-            is_here = host is not None or pod.hostname in self._agents
-            if not is_here or self._is_away(pod.hostname):
+            if (host is None and pod.hostname not in self._agents) or self._is_away(pod.hostname):
                 continue
             is_held = self._holds.is_held(pod.hostname, (job_id, pod.instance_id))
             if is_held:
@@ -304,8 +300,7 @@ class HostPool:
         """Why the host does not take the pod, leases aside."""
         if shape.revocable and host.hostname in self._closed:
             return "closed to revocable pods after it was hot"
-        named = pod_labels_named(shape.constraint)
-        pods = self.pod_labels.on_host(host.hostname, named) if named else ()
+        pods = self.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint))
         if reason := self._kept_back(host):
             return reason
         seen = self._as_seen(host, mine)
@@ -323,8 +318,8 @@ class HostPool:
     ) -> bool:
         """Add hosts until ``count`` pods fit; returns whether they do. Every host that fails a rule is counted."""
         missing = count
-        is_one_each = bool(pod_labels_named(shape.constraint)) or shape.strategy is Strategy.SPREAD_JOB
-        for hostname, host in self._in_order():
+        is_one_each = bool(pod_labels_named(shape.constraint)) or shape.strategy is not Strategy.PACK_HOST
+        for hostname, host in self._in_order(shape):
             if missing <= 0 or len(picked) >= HOSTS_PER_LEASE_MAX:
                 break
             if host.lease_id:
@@ -337,12 +332,18 @@ class HostPool:
             missing -= 1 if is_one_each else room_for(picked[hostname], shape)
         return missing <= 0
 
-    def _in_order(self) -> Iterable[tuple[Hostname, HostOffers]]:
+    def _in_order(self, shape: PodShape) -> Iterable[tuple[Hostname, HostOffers]]:
         """Hosts that will go soon come last: what they get has to leave them again."""
+        if shape.strategy is Strategy.EMPTIEST_HOST:
+            return sorted(self._hosts.items(), key=lambda item: self._fullness(item[1], shape))
         if not self._maintained:
             return self._hosts.items()
         stays = [(name, host) for name, host in self._hosts.items() if name not in self._maintained]
         return chain(stays, [(name, host) for name, host in self._hosts.items() if name in self._maintained])
+
+    def _fullness(self, host: HostOffers, shape: PodShape) -> tuple[bool, int, Hostname]:
+        share = free_share(host.free, self._capacity_of(host.hostname), shape.resources)
+        return host.hostname in self._maintained, -share, host.hostname
 
     def _kept_back(self, host: HostOffers) -> str:
         if self._is_away(host.hostname):

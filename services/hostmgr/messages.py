@@ -52,9 +52,16 @@ def wanted_to_wire(gangs: Iterable[tuple[PodShape, int]]) -> list[pb.Wanted]:
             constraint=constraint_to_wire(shape.constraint) if shape.constraint else None,
             pod_count=count,
             spread=shape.strategy is Strategy.SPREAD_JOB,
+            emptiest_first=shape.strategy is Strategy.EMPTIEST_HOST,
         )
         for shape, count in gangs
     ]
+
+
+def _strategy(wanted: pb.Wanted) -> Strategy:
+    if wanted.emptiest_first:
+        return Strategy.EMPTIEST_HOST
+    return Strategy.SPREAD_JOB if wanted.spread else Strategy.PACK_HOST
 
 
 def wanted_from_wire(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
@@ -64,7 +71,7 @@ def wanted_from_wire(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
                 resources_from_wire(w.resources),
                 w.port_count,
                 w.revocable,
-                strategy=Strategy.SPREAD_JOB if w.spread else Strategy.PACK_HOST,
+                strategy=_strategy(w),
                 constraint=constraint_from_wire(w.constraint) if w.HasField("constraint") else None,
             ),
             w.pod_count,
@@ -92,6 +99,7 @@ def lease_to_wire(lease: HostLease) -> pb.AcquireHostsResponse:
             ports=[pb.PortRange(begin=begin, end=end) for begin, end in h.ports],
             labels=dict(h.labels),
             pod_labels=[pb.PodLabelCount(key=k, value=v, pod_count=count) for (k, v), count in h.pod_labels],
+            capacity=resources_to_wire(h.capacity),
         )
         for h in lease.hosts
     ]
@@ -108,6 +116,7 @@ def lease_from_wire(wire: pb.AcquireHostsResponse) -> HostLease:
             tuple((r.begin, r.end) for r in h.ports),
             tuple(sorted(h.labels.items())),
             tuple(((c.key, c.value), c.pod_count) for c in h.pod_labels),
+            resources_from_wire(h.capacity),
         )
         for h in wire.hosts
     )

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, conjuncts, describe, matches
-from peloton.model.host import LeasedHost
+from peloton.model.host import Host, HostState, LeasedHost
 from peloton.model.ids import Hostname
+from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from services.hostmgr.mesos.resources import Json, OfferedResources, needed
@@ -95,9 +96,21 @@ PodCounts = tuple[tuple[Label, int], ...]
 """Labels of pods on a host -> how many pods carry them."""
 
 
-def leased_host(host: HostOffers, is_closed: bool, pods: PodCounts = ()) -> LeasedHost:
+def leased_host(host: HostOffers, is_closed: bool, pods: PodCounts, capacity: Resources) -> LeasedHost:
     revocable = Resources() if is_closed else host.revocable
-    return LeasedHost(host.hostname, host.free, revocable, host.ports, tuple(sorted(host.labels.items())), pods)
+    labels = tuple(sorted(host.labels.items()))
+    return LeasedHost(host.hostname, host.free, revocable, host.ports, labels, pods, capacity)
+
+
+def registered_host(agent: Agent, maintained: HostMaintenance | None, free: Resources) -> Host:
+    state, goal = (maintained.state, maintained.goal) if maintained else (HostState.UP, HostState.UP)
+    labels = tuple(sorted(agent.labels.items()))
+    return Host(agent.hostname, state, agent.capacity, agent.revocable, free, labels, agent.ip, goal)
+
+
+def gone_host(host: HostMaintenance) -> Host:
+    nothing = Resources()
+    return Host(host.hostname, host.state, nothing, nothing, nothing, ip=host.ip, goal=host.goal)
 
 
 def _offered(host: HostOffers, shape: PodShape) -> Resources:

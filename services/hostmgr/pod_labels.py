@@ -51,6 +51,8 @@ class PodLabelIndex:
 
     def on_host(self, hostname: str, labels: Collection[Label]) -> tuple[tuple[Label, int], ...]:
         """Of these labels those that pods on the host carry, with the number of pods."""
+        if not labels:
+            return ()
         with self._lock:
             known = [(label, self._counts[label][hostname]) for label in sorted(labels) if label in self._counts]
         return tuple((label, count) for label, count in known if count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +15,7 @@ from peloton.api.merge import effective_task_config
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
-from peloton.model.pod import HealthState, ShapeRange
+from peloton.model.pod import HealthState, ShapeRange, Strategy
 from services.storage.codec import InstanceFacts, facts_from_text, facts_to_text, pack, unpack
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
@@ -196,9 +197,12 @@ def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now
 
 
 def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> InstanceFacts:
+    shape = convert.pod_shape(task, config.sla, config.placementStrategy)
+    if config.type == job_pb2.SERVICE and config.placementStrategy == job_pb2.PLACEMENT_STRATEGY_INVALID:
+        shape = replace(shape, strategy=Strategy.EMPTIEST_HOST)
     return InstanceFacts(
         name=task.name,
-        shape=convert.pod_shape(task, config.sla, config.placementStrategy),
+        shape=shape,
         max_failures=min(task.restartPolicy.maxFailures, MAX_FAILURES_MAX),
         health=HealthState.HEALTH_UNKNOWN if task.healthCheck.enabled else HealthState.DISABLED,
         grace_s=task.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S,

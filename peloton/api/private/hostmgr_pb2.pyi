@@ -115,10 +115,12 @@ class Wanted(_message.Message):
     CONSTRAINT_FIELD_NUMBER: _builtins.int
     POD_COUNT_FIELD_NUMBER: _builtins.int
     SPREAD_FIELD_NUMBER: _builtins.int
+    EMPTIEST_FIRST_FIELD_NUMBER: _builtins.int
     port_count: _builtins.int
     revocable: _builtins.bool
     pod_count: _builtins.int
     spread: _builtins.bool
+    emptiest_first: _builtins.bool
     @_builtins.property
     def resources(self) -> Global___Resources: ...
     @_builtins.property
@@ -132,10 +134,11 @@ class Wanted(_message.Message):
         constraint: Global___Constraint | None = ...,
         pod_count: _builtins.int = ...,
         spread: _builtins.bool = ...,
+        emptiest_first: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "pod_count", b"pod_count", "port_count", b"port_count", "resources", b"resources", "revocable", b"revocable", "spread", b"spread"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "emptiest_first", b"emptiest_first", "pod_count", b"pod_count", "port_count", b"port_count", "resources", b"resources", "revocable", b"revocable", "spread", b"spread"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -194,6 +197,7 @@ class LeasedHost(_message.Message):
     PORTS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     POD_LABELS_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     @_builtins.property
     def free(self) -> Global___Resources: ...
@@ -207,6 +211,8 @@ class LeasedHost(_message.Message):
     def pod_labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___PodLabelCount]:
         """of the labels that the wanted pods name"""
 
+    @_builtins.property
+    def capacity(self) -> Global___Resources: ...
     def __init__(
         self,
         *,
@@ -216,10 +222,11 @@ class LeasedHost(_message.Message):
         ports: _abc.Iterable[Global___PortRange] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         pod_labels: _abc.Iterable[Global___PodLabelCount] | None = ...,
+        capacity: Global___Resources | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "revocable", b"revocable"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "ports", b"ports", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "ports", b"ports", "revocable", b"revocable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

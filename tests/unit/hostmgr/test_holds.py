@@ -6,6 +6,7 @@ import pytest
 
 from peloton.model.host import ComingBack, Desired, HostLease
 from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import Strategy
 from peloton.model.resources import Resources
 from services.hostmgr import holds as holds_module
 from services.hostmgr.holds import HOLD_S
@@ -115,3 +116,16 @@ def test_desired_hosts_cross_the_wire() -> None:
     desired = [Desired(3, H1, SMALL), Desired(0, Hostname("h2"), BIG)]
 
     assert desired == desired_from_wire(desired_to_wire(desired, [BIG, SMALL]), [BIG, SMALL])
+
+
+def test_emptiest_hosts_are_leased_first() -> None:
+    """As many as there are pods, by the share of the agent that is free, by name among equals."""
+    pool = pool_with(offer("h2", cpus=2), offer("h1", cpus=4), offer("h0", cpus=4))
+    pool.set_agents(
+        [
+            Agent(f"{name}-S", Hostname(name), "127.0.0.1:5051", Resources.of(cpus, 2048), Resources(), {})
+            for name, cpus in (("h0", 8), ("h1", 8), ("h2", 2))
+        ]
+    )
+
+    assert ["h2", "h0"] == leased(pool, shape(0.1, strategy=Strategy.EMPTIEST_HOST), 2)

@@ -1,4 +1,4 @@
-"""Placement beside other pods: constraints on their labels count those that are there and those of the batch."""
+"""Placement beside other pods by their labels, back on a host, and on the emptiest one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from peloton.lifecycle.constraints import evaluate
 from peloton.model.host import LeasedHost, ReadyGang
 from peloton.model.ids import Hostname
-from peloton.model.pod import PodLabel, PodShape
+from peloton.model.pod import PodLabel, PodShape, Strategy
+from peloton.model.resources import Resources
 from peloton.scheduling.placement import place, refusing_hosts
 from tests.unit.scheduling.test_placement import JOB, host, lease, shape, singles, where
 
@@ -89,3 +90,33 @@ def test_a_pod_waits_for_its_host_or_goes_elsewhere() -> None:
     assert ((), 1) == (waiting.placements, waiting.unplaced_count)
     assert ((1, "no room yet for a pod that comes back and waits for it"),) == refusing_hosts(waiting.reason)
     assert {"h2": [5]} == where(place(JOB, [back], offered))
+
+
+def test_the_emptiest_host_comes_first() -> None:
+    """By the share that is free, not the amount, pod after pod; the first host among equals; memory counts when it is
+    the scarcer."""
+    empties = shape(1, 10, strategy=Strategy.EMPTIEST_HOST)
+    big = replace(host("big", cpu=20), capacity=Resources.of(64, 1000))
+    small = replace(host("small", cpu=3), capacity=Resources.of(4, 1000))
+    hungry = replace(host("hungry", cpu=8, memory=100), capacity=Resources.of(8, 1000))
+
+    assert {"big": [2], "small": [0, 1]} == where(place(JOB, singles(empties, 3), lease(hungry, big, small)))
+    assert {"h1": [0, 2], "h2": [1]} == where(place(JOB, singles(empties, 3), lease(*map(known, ("h1", "h2")))))
+
+
+def known(name: str) -> LeasedHost:
+    return replace(host(name), capacity=Resources.of(4, 1000))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(4, 8)), max_size=5), st.integers(0, 20))
+def test_emptiest_first_leaves_no_pod_out(hosts: list[tuple[int, int]], count: int) -> None:
+    """As many as fit are placed, and no pod went to a host while another with room had a larger share free."""
+    offered = [replace(host(f"h{i}", cpu=f), capacity=Resources.of(t, 1000)) for i, (f, t) in enumerate(hosts)]
+    batch = place(JOB, singles(shape(1, 0, strategy=Strategy.EMPTIEST_HOST), count), lease(*offered))
+
+    free = [f for f, _ in hosts]
+    order = sorted((instance, int(name[1:])) for name, instances in where(batch).items() for instance in instances)
+    assert min(count, sum(free)) == len(order)
+    for _, at in order:
+        assert free[at] * 10**6 // hosts[at][1] == max(f * 10**6 // t for f, (_, t) in zip(free, hosts, strict=True))
+        free[at] -= 1
