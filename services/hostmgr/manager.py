@@ -21,7 +21,7 @@ from peloton.ports import Lifecycles
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos import operator
 from services.hostmgr.mesos.codec import TaskTemplate, accept_call, agents_of, kill_call, pod_status
-from services.hostmgr.mesos.driver import Disconnected, Driver, local_address
+from services.hostmgr.mesos.driver import Callbacks, Disconnected, Driver, local_address
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
 from services.hostmgr.offers import Claim
@@ -48,7 +48,7 @@ class HostManagerSettings:
     agents_period_s: float = 10.0
 
 
-class HostManagerCore:
+class HostManagerCore(Callbacks):
     """Implements ``ports.HostManager`` in process; the servicer puts it on the wire."""
 
     def __init__(self, settings: HostManagerSettings, gateway: Gateway, lifecycles: Lifecycles) -> None:
@@ -138,17 +138,8 @@ class HostManagerCore:
     def executorLost(self, driver: Driver, executor_id: Json, agent_id: Json, status: int) -> None:
         log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
 
-    def processHeartBeat(self, driver: Driver) -> None:
-        """The driver watches the stream itself."""
-
     def inverseOffers(self, driver: Driver, offers: list[Json]) -> None:
         self.pool.inverse_offers.extend(offers)  # whoever keeps the hosts in maintenance answers
-
-    def inverseOfferRescinded(self, driver: Driver, offer_id: Json) -> None:
-        """Nobody waits for an answer any more."""
-
-    def frameworkMessage(self, driver: Driver, executor_id: Json, agent_id: Json, message: str) -> None:
-        """No executor of ours sends any."""
 
     def error(self, driver: Driver, message: str) -> None:
         log.error("Mesos refuses the framework: %s", message)

@@ -48,6 +48,19 @@ class Disconnected(Exception):
     """The driver has no subscribed stream: nothing was sent."""
 
 
+class Callbacks:
+    """What the driver tells that our host manager has no use for."""
+
+    def processHeartBeat(self, driver: Driver) -> None:
+        """The driver watches the stream itself."""
+
+    def inverseOfferRescinded(self, driver: Driver, offer_id: Json) -> None:
+        """Nobody waits for an answer any more."""
+
+    def frameworkMessage(self, driver: Driver, executor_id: Json, agent_id: Json, message: str) -> None:
+        """No executor of ours sends any."""
+
+
 class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
     """One subscription to a Mesos master. Callbacks run on the driver's own thread."""
 
