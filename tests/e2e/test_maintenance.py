@@ -18,17 +18,22 @@ from tests.e2e.local import Cluster, shell, temporary
 pytestmark = pytest.mark.xdist_group("maintenance")
 HOSTS = 10
 PODS = 40
+CAPACITY: dict[Cluster, float] = {}
+"""Of clusters when all of their hosts are there."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(temporary(tmp_path_factory.mktemp("maintenance"), simulate=HOSTS)) as running:
+        CAPACITY[running] = running.capacity()
         yield running
 
 
 @pytest.fixture
 def job(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """Pods on every host that run until they are killed."""
+    cluster.wait(lambda: set(states(cluster).values()) == {("UP", "UP")}, "all hosts back from the story before")
+    cluster.wait(lambda: cluster.capacity() >= CAPACITY[cluster], "their capacity")
     pool = cluster.pool(request.node.name.replace("[", "-").replace("]", ""))
     task = shell("sleep 1000", cpu=host_cpus(cluster) / 8, memory=16)
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=task)

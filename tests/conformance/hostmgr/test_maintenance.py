@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, Unavailable
 from peloton.model.host import HostState, LaunchResult
 from peloton.model.ids import Hostname, JobId
@@ -297,6 +298,7 @@ def told_to_go(world: World, job: JobId) -> list[int]:
 
 def service(world: World, count: int, maximum_unavailable: int) -> JobId:
     config = builders.a_config(count, type_=JobType.SERVICE, maximumUnavailableInstances=maximum_unavailable)
+    config.placementStrategy = job_pb2.PLACEMENT_STRATEGY_PACK_HOST  # one host is full, which makes the story
     config.defaultConfig.command.value = LONG
     config.defaultConfig.resource.cpuLimit = 1.0
     job = builders.create(world.gateway, config)
