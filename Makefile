@@ -56,7 +56,7 @@ proto: $(VENV)/dev.stamp ## generate code from the .proto files
 	@$(BIN)/python -m peloton.api.generate
 
 docs: $(VENV)/dev.stamp ## generate docs/cli.md
-	@$(BIN)/python -m cli.reference > docs/cli.md
+	@$(BIN)/python -m cli.reference
 
 bench: $(VENV)/run.stamp ## run all benchmark cases, or CASE=name; one JSON line each
 	@$(BIN)/python -m tests.bench.run $(CASE)

@@ -166,5 +166,9 @@ def goes_along(member: Member, fate: Fate) -> bool:
 
 def has_failed(members: Members) -> bool:
     """A member rests without success: what was killed for its sake has failed with it."""
-    failed = (PodState.FAILED, PodState.LOST)
-    return any(member.state in failed and member.next_run is NextRun.NONE for member in members)
+    return any(failed_for_good(member.state, member.next_run is not NextRun.NONE) for member in members)
+
+
+def failed_for_good(state: PodState, runs_again: bool) -> bool:
+    """What one member must be for its gang to have failed."""
+    return state in (PodState.FAILED, PodState.LOST) and not runs_again

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATES
 from peloton.errors import NotFound
 from peloton.lifecycle import deadline
+from peloton.lifecycle.gang import failed_for_good
 from peloton.lifecycle.job import admit_count, has_started, roll_up
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
 from peloton.model.ids import JobId
@@ -303,7 +304,7 @@ def _rolled_up(seen: Look, now_ns: int) -> JobRecord:
 
 
 def _is_failed_member(kind: Kind) -> bool:
-    return kind.in_gang and kind.state in (PodState.FAILED, PodState.LOST) and not kind.again
+    return kind.in_gang and failed_for_good(kind.state, bool(kind.again))
 
 
 def _runs_whole(seen: Look) -> bool:
