@@ -33,6 +33,8 @@ _SETTINGS = {
     "max_connections": "60",
     "shared_buffers": "128MB",
     "max_wal_size": "1GB",
+    "fsync": "off",  # its data is gone with the tests: nothing is to survive a machine
+    "full_page_writes": "off",
     "log_min_messages": "fatal",
 }
 

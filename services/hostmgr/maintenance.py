@@ -53,6 +53,7 @@ class Disrupts(Protocol):
         message: str,
         checks_sla: bool,
         now_ns: int,
+        host: str,
     ) -> Grant: ...
 
 
@@ -213,6 +214,7 @@ class HostMaintainer:
             message=f"maintenance of host {host.hostname}",
             checks_sla=not host.is_forced,
             now_ns=now_ns,
+            host=host.hostname,
         )
         if grant.refused and not grant.granted:
             self._watch.note_refusal(job_id, grant.reason)

@@ -34,10 +34,12 @@ class Disruptions(Store):
         message: str,
         checks_sla: bool,
         now_ns: int,
+        host: str = "",
     ) -> Grant:
         """Pods on hosts that the SLA lets go are to run anew; the refused stay, and may be asked for again.
 
-        What is not on a host, or leaves it anyway, is granted without being touched.
+        What is not on a host, or leaves it anyway, is granted without being touched. With ``host``, pods that are not
+        there any more are passed over, neither granted nor refused: who asks saw them there a moment ago.
         """
         wanted = frozenset(instance_ids)
         return self.db.write(
@@ -49,6 +51,7 @@ class Disruptions(Store):
                 message=message,
                 checks_sla=checks_sla,
                 now_ns=now_ns,
+                host=host,
             )
         )
 
@@ -80,8 +83,11 @@ def _disrupt(
     message: str,
     checks_sla: bool,
     now_ns: int,
+    host: str,
 ) -> Grant:
     row = lock_job(conn, job_id)
+    if host:
+        wanted = _those_on(conn, job_id, wanted, host)
     if row is None:
         return Grant(tuple(sorted(wanted)))
     grant = ask(conn, job_record(row), wanted, reason, message, checks_sla, now_ns)
@@ -90,6 +96,12 @@ def _disrupt(
         values = {"desired_run_id": POD.c.run_id + 1, "message": stored_text(message), **terminated(reason)}
         change_pods(conn, among(conn, job_id, grant.granted), staying, values, now_ns)
     return grant
+
+
+def _those_on(conn: sa.Connection, job_id: str, wanted: frozenset[int], host: str) -> frozenset[int]:
+    here = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.host == host)
+    query = sa.select(POD.c.instance_id).where(among(conn, job_id, sorted(wanted)), here)
+    return frozenset(conn.execute(query).scalars())
 
 
 def ask(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from peloton.errors import Aborted, NotFound
+from peloton.lifecycle.sla import Grant
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobState, JobType
@@ -35,11 +37,13 @@ from tests.conformance.storage.builders import (
     create,
     launch,
     pod,
+    pods,
     report,
     run,
     settle_all,
     states,
 )
+from tests.conformance.storage.services import a_service
 
 UP, DRAINING, DRAINED, DOWN = HostState.UP, HostState.DRAINING, HostState.DRAINED, HostState.DOWN
 PREEMPTING = PodState.PREEMPTING
@@ -294,3 +298,21 @@ def test_ended_and_unknown_jobs_have_nobody_to_send(gateway: Gateway) -> None:
 
     assert gateway.evict_from_host(job_id, "host0", NOW) == []
     assert gateway.evict_from_host(JobId("00000000-0000-4000-8000-000000000009"), "host0", NOW) == []
+
+
+def test_a_pod_that_has_left_a_host_is_not_asked_to_leave_it(gateway: Gateway) -> None:
+    """A drain asks those that it saw on the host a moment ago: one that is elsewhere by now stays there, and takes
+    nothing of what the SLA allows."""
+    job_id = a_service(gateway, 3, maximumUnavailableInstances=1)
+    assert ["host0", "host1", "host2"] == [p.host for p in pods(gateway, job_id)]
+
+    def drain(host: str) -> Grant:
+        why = TerminationReason.KILLED_HOST_MAINTENANCE
+        return gateway.disrupt(job_id, [0, 1], reason=why, message="", checks_sla=True, now_ns=NOW, host=host)
+
+    assert drain("host1") == Grant((1,))
+    report(gateway, job_id, [1], K)
+    settle_all(gateway, job_id)
+    assert drain("host1") == Grant(())
+    assert replace(drain("host0"), reason="") == Grant((), (0,))
+    assert [p.desired_run_id for p in pods(gateway, job_id)] == [1, 2, 1]
