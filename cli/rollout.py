@@ -73,7 +73,7 @@ def of_update(job: stateless_pb2.JobInfo) -> Rollout:
     from peloton.api.v1alpha.job.stateless import stateless_pb2
 
     status = job.status.workflow_status
-    state = UpdateState(stateless_pb2.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_"))
+    state = update_state(status)
     act = stateless_pb2.WorkflowType.Name(status.type).removeprefix("WORKFLOW_TYPE_")
     done, failed = status.num_instances_completed, status.num_instances_failed
     return Rollout(
@@ -90,6 +90,12 @@ def of_update(job: stateless_pb2.JobInfo) -> Rollout:
     )
 
 
+def update_state(status: stateless_pb2.WorkflowStatus) -> UpdateState:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+
+    return UpdateState(stateless_pb2.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_"))
+
+
 def exit_code_of(state: UpdateState) -> int | None:
     if state not in UPDATE_TERMINAL:
         return None
@@ -101,11 +107,15 @@ def update_waits_for(job: stateless_pb2.JobInfo, state: UpdateState) -> str:
         return f"somebody to resume it: peloton job stateless resume {job.job_id.value}"
     if state in UPDATE_TERMINAL:
         return ""
-    current = sorted(job.status.workflow_status.instances_current)
+    status = job.status.workflow_status
+    current = sorted(status.instances_current)
     staying = [instance for instance in current if instance < job.spec.instance_count]
     leaving = current[len(staying) :]
     texts = [f"{instances_text(staying)} to run and be healthy"] if staying else []
     texts += [f"{instances_text(leaving)} to end"] if leaving else []
+    if status.awaiting_pulse:
+        last = f"the last one came at {status.last_pulse_time}" if status.last_pulse_time else "none has come yet"
+        texts.append(f"a pulse, {last}: peloton job stateless pulse {job.job_id.value}")
     return " and for ".join(texts)
 
 

@@ -94,6 +94,12 @@ batch_size_argument = click.argument("batch_size", metavar="BATCH-SIZE", type=CO
 version_argument = click.argument("version", metavar="[ENTITY-VERSION]", default="")
 watch_option = click.option("--watch", is_flag=True, help="Show progress until the end; exit code 0 only on success.")
 opaque_option = click.option("--opaque-data", "opaque", metavar="TEXT", help="A note to keep with the update.")
+key_option = click.option(
+    "--update-key",
+    default="",
+    metavar="TEXT",
+    help="Your name for the update: repeated with the same name, nothing is done twice.",
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 diff_option = click.option("--diff", is_flag=True, help="First show what would change; on a terminal, ask.")
 ranges_option = click.option("--range", "-r", "ranges", type=RANGE, multiple=True,
@@ -107,6 +113,8 @@ failure_options = together(
                  type=COUNT, default=0, show_default=True,
                  help="Failed instances at which the whole update fails; 0: never."),
     click.option("--start-paused", is_flag=True, help="Begin nothing until it is resumed."),
+    click.option("--pulse-seconds", type=COUNT, default=0, show_default=True,
+                 help="Begin nothing unless a pulse came within so many seconds; 0: it needs none."),
 )  # fmt: skip
 placement_options = together(
     click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on."),

@@ -7,6 +7,7 @@ import click
 from cli import (
     stateless_control,
     stateless_create,
+    stateless_pulse,
     stateless_query,
     stateless_read,
     stateless_replace,
@@ -42,6 +43,7 @@ for command in (
     stateless_control.delete,
     stateless_updates.pause,
     stateless_updates.resume,
+    stateless_pulse.pulse,
     stateless_updates.abort,
     stateless_updates.watch,
     stateless_updates.list_updates,

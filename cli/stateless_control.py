@@ -12,6 +12,7 @@ from cli.params import COUNT, InstanceRange
 from cli.pod_table import range_message
 from cli.service_words import (
     job_argument,
+    key_option,
     opaque_option,
     ranges_option,
     version_argument,
@@ -81,12 +82,13 @@ def stop(settings: Settings, job_id: str, version: str, watch: bool) -> None:
 @click.option("--batch-size", type=COUNT, default=0, show_default=True,
               help="Instances at a time; 0: all at once.")  # fmt: skip
 @click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on.")
+@key_option
 @opaque_option
 @watch_option
 @pass_settings
 def restart(
     settings: Settings, job_id: str, version: str, ranges: Sequence[InstanceRange],
-    batch_size: int, in_place: bool, opaque: str | None, watch: bool,
+    batch_size: int, in_place: bool, update_key: str, opaque: str | None, watch: bool,
 ) -> None:  # fmt: skip
     """Restart instances of a service; those that were stopped are started.
 
@@ -105,6 +107,7 @@ def restart(
             batch_size=batch_size, ranges=map(range_message, ranges), in_place=in_place
         ),
         opaque_data=opaque_data(opaque),
+        update_key=update_key,
     )
 
     def send(version: object) -> svc.RestartJobResponse:

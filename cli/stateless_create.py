@@ -14,6 +14,7 @@ from cli.service_words import (
     CreateWords,
     create_words,
     failure_options,
+    key_option,
     opaque_option,
     watch_option,
     words_argument,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
 @click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
 @failure_options
+@key_option
 @opaque_option
 @watch_option
 @pass_settings
@@ -42,6 +44,7 @@ def create(
     job_id: str,
     secret_path: str,
     secret_data: str,
+    update_key: str,
     opaque: str | None,
     watch: bool,
     **create_spec: Any,
@@ -72,6 +75,7 @@ def create(
         secrets=secrets,
         create_spec=stateless_pb2.CreateSpec(batch_size=words.batch_size, **create_spec),
         opaque_data=opaque_data(opaque),
+        update_key=update_key,
     )
     if job_id:
         request.job_id.CopyFrom(peloton_pb2.JobID(value=job_id))

@@ -20,6 +20,7 @@ from cli.service_words import (
     diff_option,
     failure_options,
     job_argument,
+    key_option,
     opaque_option,
     place_words,
     placement_options,
@@ -59,6 +60,7 @@ class Replacement:
     version: str = ""  # entity version; empty: as read, once
     update_spec: dict[str, Any] = field(default_factory=dict)
     opaque: str | None = None
+    key: str = ""
 
     def show(self, err: bool = False) -> None:
         answer = self.difference()  # which refuses a wrong version
@@ -88,6 +90,7 @@ class Replacement:
             spec=self.spec,
             update_spec=stateless_pb2.UpdateSpec(**self.update_spec),
             opaque_data=opaque_data(self.opaque),
+            update_key=self.key,
         )
         return self.service.settings.client.services.ReplaceJob(request)
 
@@ -100,12 +103,13 @@ class Replacement:
 @failure_options
 @rollback_option
 @placement_options
+@key_option
 @opaque_option
 @asking_options
 @pass_settings
 def replace(
-    settings: Settings, /, job_id: str, spec: Path, batch_size: int, words: PlaceWords, opaque: str | None,
-    override: bool, diff: bool, yes: bool, watch: bool, **update_spec: Any,
+    settings: Settings, /, job_id: str, spec: Path, batch_size: int, words: PlaceWords, update_key: str,
+    opaque: str | None, override: bool, diff: bool, yes: bool, watch: bool, **update_spec: Any,
 ) -> None:  # fmt: skip
     """Give a service another spec, the YAML file SPEC, BATCH-SIZE instances at a time (0: all at once).
 
@@ -120,7 +124,7 @@ def replace(
     service = Service(settings, job_id)
     message = spec_at(service, spec, words.pool)
     replacement = Replacement(
-        service, message, str(spec), words.version, {"batch_size": batch_size, **update_spec}, opaque
+        service, message, str(spec), words.version, {"batch_size": batch_size, **update_spec}, opaque, update_key
     )
     if diff:
         replacement.show(err=settings.json)
@@ -157,11 +161,12 @@ def replace_diff(settings: Settings, job_id: str, spec: Path, words: PlaceWords)
 @words_argument("[BATCH-SIZE] [ENTITY-VERSION]", rollback_words)
 @failure_options
 @placement_options
+@key_option
 @opaque_option
 @asking_options
 @pass_settings
 def rollback(
-    settings: Settings, /, job_id: str, words: RollbackWords, opaque: str | None,
+    settings: Settings, /, job_id: str, words: RollbackWords, update_key: str, opaque: str | None,
     override: bool, diff: bool, yes: bool, watch: bool, **update_spec: Any,
 ) -> None:  # fmt: skip
     """Give a service the spec of an earlier version again: that of ENTITY-VERSION, or of the one before the current.
@@ -178,7 +183,7 @@ def rollback(
     spec = service.read(version).job_info.spec
     batch_size = batch_size_of(service) if words.batch_size is None else words.batch_size
     name = f"job {job_id} at {version}"
-    replacement = Replacement(service, spec, name, "", {"batch_size": batch_size, **update_spec}, opaque)
+    replacement = Replacement(service, spec, name, "", {"batch_size": batch_size, **update_spec}, opaque, update_key)
     if diff:
         replacement.show(err=settings.json)
     if not yes:

@@ -235,6 +235,8 @@ def workflow_status(job: JobRecord, update: UpdateRecord) -> stateless_pb2.Workf
         creation_time=rfc3339(update.created_ns),
         update_time=rfc3339(update.updated_ns),
         completion_time=rfc3339(update.completed_ns),
+        last_pulse_time=rfc3339(update.pulsed_ns),
+        awaiting_pulse=update.awaits_pulse,
     )
 
 
@@ -243,6 +245,7 @@ def workflow_info(job: JobRecord, update: UpdateRecord, events: Iterable[UpdateE
     info = stateless_pb2.WorkflowInfo(
         status=workflow_status(job, update),
         opaque_data=peloton_pb2.OpaqueData(data=update.opaque_data),
+        update_key=update.key.text,
         events=workflow_events(events),
         instances_added=ranges(update.added),
         instances_removed=ranges(update.removed),
@@ -266,6 +269,7 @@ def update_spec(spec: UpdateSpec) -> stateless_pb2.UpdateSpec:
         max_tolerable_instance_failures=spec.max_failure_instances,
         start_paused=spec.start_paused,
         in_place=spec.in_place,
+        pulse_seconds=spec.pulse_s,
     )
 
 

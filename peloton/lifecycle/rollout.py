@@ -7,7 +7,8 @@
 
 A step looks at the pods of the update, sorts those in flight into done, failed and still current, and fills the batch
 up: added instances first, then updated ones (unavailable before killed before invalid before available), then removed
-ones. Nobody else decides; storage applies what the step says in the transaction that looked.
+ones. A pulsed update for which no pulse has come begins nothing. Nobody else decides; storage applies what the step
+says in the transaction that looked.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from peloton.model.update import (
     UpdateType,
 )
 
+_NS_PER_S = 10**9
 _ENDS = (PodState.KILLED, PodState.DELETED)
 _ORDER = {
     Availability.UNAVAILABLE: 0,
@@ -86,13 +88,13 @@ def _is_there(update: UpdateRecord, pod: PodRecord) -> bool:
     return runs or rests
 
 
-def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0) -> Step:
+def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0, now_ns: int = 0) -> Step:
     """``pods``: those of the job that exist. ``sla_maximum``: of instances that may be unavailable at a time, for a
-    job whose updates keep to it; 0 = the batch alone decides.
+    job whose updates keep to it; 0 = the batch alone decides. ``now_ns``: on the clock that dates pulses.
     """
     if not update.is_active:
         return Step(update)
-    update = _sorted_out(update, pods)
+    update = replace(_sorted_out(update, pods), awaits_pulse=False)
     if update.state is UpdateState.PAUSED:
         return Step(update, waiting_for="somebody to resume it")
     failures = update.spec.max_failure_instances
@@ -102,7 +104,7 @@ def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0) -> Step:
         return Step(replace(update, state=UpdateState.FAILED, prev_state=update.state))
     if update.state is UpdateState.INITIALIZED:
         update = replace(update, state=UpdateState.ROLLING_FORWARD, prev_state=UpdateState.INITIALIZED)
-    return _filled_up(update, pods, sla_maximum)
+    return _filled_up(update, pods, sla_maximum, now_ns)
 
 
 def _sorted_out(update: UpdateRecord, pods: Pods) -> UpdateRecord:
@@ -114,12 +116,15 @@ def _sorted_out(update: UpdateRecord, pods: Pods) -> UpdateRecord:
     return replace(update, done=frozenset(done), failed=frozenset(failed), current=frozenset(current))
 
 
-def _filled_up(update: UpdateRecord, pods: Pods, sla_maximum: int) -> Step:
+def _filled_up(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) -> Step:
     begun = update.current | update.done | update.failed
     coming = _in_order(update, pods, begun)
     room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(coming)
     chosen = coming[: max(room, 0)]
     waiting_for = f"{len(update.current)} instances in flight" if update.current else ""
+    if chosen and lacks_pulse(update, now_ns):
+        waits = [waiting_for, _pulse_text(update)] if waiting_for else [_pulse_text(update)]
+        return Step(replace(update, awaits_pulse=True), waiting_for=" and for ".join(waits))
     if sla_maximum and chosen:
         chosen, waiting_for = _allowed(chosen, pods, sla_maximum, waiting_for)
     if not coming and not update.current:
@@ -131,6 +136,18 @@ def _filled_up(update: UpdateRecord, pods: Pods, sla_maximum: int) -> Step:
     remove = tuple(i for i in chosen if i in update.removed)
     change = tuple(i for i in chosen if i not in update.removed and i in pods)
     return Step(after, add, change, remove, waiting_for=waiting_for or f"{len(chosen)} instances in flight")
+
+
+def lacks_pulse(update: UpdateRecord, now_ns: int) -> bool:
+    """Going back needs none: a service does not stay broken because nobody looks."""
+    if not update.spec.pulse_s or update.state is UpdateState.ROLLING_BACKWARD:
+        return False
+    return not update.pulsed_ns or now_ns - update.pulsed_ns > update.spec.pulse_s * _NS_PER_S
+
+
+def _pulse_text(update: UpdateRecord) -> str:
+    """True for as long as it waits."""
+    return f"a pulse: none has come for {update.spec.pulse_s} s" if update.pulsed_ns else "its first pulse"
 
 
 def _in_order(update: UpdateRecord, pods: Pods, begun: Instances) -> list[int]:
@@ -192,7 +209,7 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
 
 
 def progress_of(update: UpdateRecord, step: Step | None = None) -> UpdateProgress:
-    """After ``step``; nobody tells when an update goes on that has nothing in flight."""
+    """After ``step``; nobody tells when an update goes on that has nothing in flight, unless it waits for a pulse."""
     return UpdateProgress(
         update_id=update.update_id,
         state=update.state,
@@ -202,14 +219,14 @@ def progress_of(update: UpdateRecord, step: Step | None = None) -> UpdateProgres
         failed_count=len(update.failed),
         current_count=len(update.current),
         waiting_for="" if step is None else step.waiting_for,
-        look_again=step is not None and update.is_active and not update.current,
+        look_again=step is not None and update.is_active and not update.current and not update.awaits_pulse,
     )
 
 
 def paused(update: UpdateRecord) -> UpdateRecord:
     if update.state is UpdateState.PAUSED or not update.is_active:
         return update
-    return replace(update, state=UpdateState.PAUSED, prev_state=update.state)
+    return replace(update, state=UpdateState.PAUSED, prev_state=update.state, awaits_pulse=False)
 
 
 def resumed(update: UpdateRecord) -> UpdateRecord:
@@ -222,7 +239,12 @@ def aborted(update: UpdateRecord) -> UpdateRecord:
     """The instances stay where they are; what is in flight is not undone."""
     if update.state in UPDATE_TERMINAL:
         return update
-    return replace(update, state=UpdateState.ABORTED, prev_state=update.state)
+    return replace(update, state=UpdateState.ABORTED, prev_state=update.state, awaits_pulse=False)
+
+
+def pulsed(update: UpdateRecord, now_ns: int) -> UpdateRecord:
+    """That it waits for one is left for the step to find: until then each pulse wakes it."""
+    return replace(update, pulsed_ns=max(update.pulsed_ns, now_ns)) if update.is_active else update
 
 
 def clipped(instances: Iterable[int], instance_count: int) -> Instances:

@@ -55,6 +55,15 @@ class UpdateSpec:
     start_paused: bool = False
     in_place: bool = False  # each instance comes back on the host that it was on
     start_pods: bool = False  # instances that were stopped are started
+    pulse_s: int = 0  # it goes on only while a pulse comes at least this often; 0 = it needs none
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateKey:
+    """What a client calls an update of its own, and a digest of what it asked for: a repeat is known by both."""
+
+    text: str = ""  # "": it has no name
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,9 @@ class UpdateRecord:
     done: Instances = NONE
     failed: Instances = NONE
     opaque_data: str = ""
+    key: UpdateKey = UpdateKey()
+    pulsed_ns: int = 0  # when the last pulse came
+    awaits_pulse: bool = False  # the last step would have gone on, had a pulse come
     created_ns: int = 0
     updated_ns: int = 0
     completed_ns: int = 0

@@ -21,6 +21,7 @@ from services.storage.jobs import Jobs
 from services.storage.leases import Leases
 from services.storage.maintenance import Maintenance
 from services.storage.pods import Pods
+from services.storage.pulses import Pulses
 from services.storage.queries import Queries
 from services.storage.ready import Ready
 from services.storage.rolling import Rolling
@@ -70,6 +71,7 @@ class Gateway(
     Leases,
     Maintenance,
     Updates,
+    Pulses,
     Rolling,
     Services,
     Disruptions,

@@ -198,6 +198,10 @@ class JobUpdate(SQLModel, table=True):
     done: str = Field(sa_type=_TEXT)
     failed: str = Field(sa_type=_TEXT)
     opaque_data: str = Field(sa_type=_TEXT)
+    update_key: str = Field(sa_type=_TEXT)
+    request_digest: str = Field(sa_type=_TEXT)
+    pulsed_ns: int = Field(sa_type=_BIG)
+    awaits_pulse: bool
     created_ns: int = Field(sa_type=_BIG)
     updated_ns: int = Field(sa_type=_BIG)
     completed_ns: int = Field(sa_type=_BIG)

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from peloton.errors import AlreadyExists
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from peloton.model.update import (
@@ -16,6 +17,7 @@ from peloton.model.update import (
     ROLLING,
     UPDATE_TERMINAL,
     Instances,
+    UpdateKey,
     UpdateRecord,
     UpdateSpec,
     UpdateState,
@@ -46,6 +48,9 @@ def update_record(row: sa.Row[Any]) -> UpdateRecord:
         config_version=row.config_version,
         prev_config_version=row.prev_config_version,
         opaque_data=row.opaque_data,
+        key=UpdateKey(row.update_key, row.request_digest),
+        pulsed_ns=row.pulsed_ns,
+        awaits_pulse=row.awaits_pulse,
         created_ns=row.created_ns,
         updated_ns=row.updated_ns,
         completed_ns=row.completed_ns,
@@ -58,6 +63,21 @@ def read_update(conn: sa.Connection, update_id: str) -> UpdateRecord | None:
         return None
     row = conn.execute(sa.select(UPDATE).where(UPDATE.c.update_id == update_id)).one_or_none()
     return None if row is None else update_record(row)
+
+
+def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
+    """Whether the job has an update of that name, which was asked for in the same words. Raises AlreadyExists when
+    the words differ."""
+    if not key.text:
+        return False
+    mine = (UPDATE.c.job_id == job_id, UPDATE.c.update_key == key.text)
+    row = conn.execute(sa.select(UPDATE.c.request_digest, UPDATE.c.config_version).where(*mine)).one_or_none()
+    if row is not None and row.request_digest != key.digest:
+        raise AlreadyExists(
+            f"update key {key.text!r} of job {job_id} belongs to another request, which led to version "
+            f"{row.config_version}"
+        )
+    return row is not None
 
 
 def active_update(conn: sa.Connection, job: JobRecord) -> str:
@@ -80,6 +100,10 @@ def _values(update: UpdateRecord) -> dict[str, Any]:
         "config_version": update.config_version,
         "prev_config_version": update.prev_config_version,
         "opaque_data": stored_text(update.opaque_data),
+        "update_key": update.key.text,
+        "request_digest": update.key.digest,
+        "pulsed_ns": update.pulsed_ns,
+        "awaits_pulse": update.awaits_pulse,
         "created_ns": update.created_ns,
         "updated_ns": update.updated_ns,
         "completed_ns": update.completed_ns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import sqlalchemy as sa
@@ -22,6 +22,7 @@ from peloton.model.update import (
     ROLLING,
     UpdateAct,
     UpdateEvent,
+    UpdateKey,
     UpdateRecord,
     UpdateSpec,
     UpdateState,
@@ -33,10 +34,19 @@ from services.storage.configs import copy_config, insert_config, read_config_wit
 from services.storage.engine import lock_job
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_NAME, UPDATE, UPDATE_EVENT
-from services.storage.update_rows import forget_oldest, insert_update, read_update, update_record, write_update
+from services.storage.update_rows import (
+    forget_oldest,
+    insert_update,
+    knows_request,
+    read_update,
+    update_record,
+    write_update,
+)
 from services.storage.watch import note_job
 
 UNEXPECTED_VERSION = "unexpected entity version"
+
+NO_KEY = UpdateKey()
 
 Version = EntityVersion | int | None
 """What the client has seen: all of it (v1alpha), the version of the configuration (v0), or nothing."""
@@ -44,9 +54,17 @@ Version = EntityVersion | int | None
 
 class Updates(Store):
     def create_service(
-        self, job: JobRecord, config: job_pb2.JobConfig, spec: bytes, update: UpdateSpec, opaque: str, now_ns: int
+        self,
+        job: JobRecord,
+        config: job_pb2.JobConfig,
+        spec: bytes,
+        update: UpdateSpec,
+        opaque: str,
+        now_ns: int,
+        key: UpdateKey = NO_KEY,
     ) -> JobRecord:
-        """A new service whose first update adds all of its instances. Raises AlreadyExists."""
+        """A new service whose first update adds all of its instances; the one that is there when it was created with
+        this key. Raises AlreadyExists."""
         record = UpdateRecord(
             update_id=str(uuid.uuid4()),
             job_id=job.job_id,
@@ -57,6 +75,7 @@ class Updates(Store):
             prev_config_version=0,
             added=frozenset(range(job.instance_count)),
             opaque_data=opaque,
+            key=key,
             created_ns=now_ns,
             updated_ns=now_ns,
         )
@@ -79,7 +98,10 @@ class Updates(Store):
         try:
             self.db.write(work)
         except IntegrityError as error:
-            raise AlreadyExists(f"job {job.job_id} already exists") from error
+            there = self.db.read(lambda conn: _created_with(conn, job.job_id, key))
+            if there is None:
+                raise AlreadyExists(f"job {job.job_id} already exists") from error
+            return there
         return job
 
     def create_update(
@@ -93,18 +115,21 @@ class Updates(Store):
         instances: Iterable[int],
         opaque: str,
         now_ns: int,
+        key: UpdateKey = NO_KEY,
     ) -> JobRecord:
         """Let a service become ``config``, or its ``instances`` (empty: all) restart, start or stop, with ``config``
-        None. Returns the job with its new versions; asking for what is under way already changes nothing.
+        None. Returns the job with its new versions; asking for what is under way already changes nothing, nor does
+        asking again with the ``key`` of an update that is kept, whatever ``version`` is.
 
-        Raises NotFound, Aborted for a version that is not the current one, InvalidArgument.
+        Raises NotFound, Aborted for a version that is not the current one, AlreadyExists for a key that belongs to
+        another request, InvalidArgument.
         """
         return self.db.write(
             partial(
                 _create,
                 job_id=job_id,
                 version=version,
-                wanted=_Wanted(type, spec, config, job_spec, tuple(instances), opaque),
+                wanted=_Wanted(type, spec, config, job_spec, tuple(instances), opaque, key),
                 now_ns=now_ns,
             )
         )
@@ -197,22 +222,20 @@ class Updates(Store):
         return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
 
+@dataclass(frozen=True)
 class _Wanted:
-    def __init__(
-        self,
-        type: UpdateType,
-        spec: UpdateSpec,
-        config: job_pb2.JobConfig | None,
-        job_spec: bytes,
-        named: Sequence[int],
-        opaque: str,
-    ) -> None:
-        self.type = type
-        self.spec = spec
-        self.config = config
-        self.job_spec = job_spec
-        self.named = named
-        self.opaque = opaque
+    type: UpdateType
+    spec: UpdateSpec
+    config: job_pb2.JobConfig | None
+    job_spec: bytes
+    named: Sequence[int]
+    opaque: str
+    key: UpdateKey
+
+
+def _created_with(conn: sa.Connection, job_id: JobId, key: UpdateKey) -> JobRecord | None:
+    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
+    return job_record(row) if row is not None and knows_request(conn, job_id, key) else None
 
 
 def locked(conn: sa.Connection, job_id: JobId, version: Version) -> JobRecord:
@@ -221,15 +244,22 @@ def locked(conn: sa.Connection, job_id: JobId, version: Version) -> JobRecord:
     job = None if row is None else job_record(row)
     if job is None or job.state is JobState.DELETED:
         raise NotFound(f"job {job_id} not found")
+    _check_version(job, version)
+    return job
+
+
+def _check_version(job: JobRecord, version: Version) -> None:
     if isinstance(version, EntityVersion) and version != job.entity_version:
         raise Aborted(UNEXPECTED_VERSION)
     if isinstance(version, int) and version != job.config_version:
         raise InvalidArgument("invalid job configuration version")
-    return job
 
 
 def _create(conn: sa.Connection, job_id: JobId, version: Version, wanted: _Wanted, now_ns: int) -> JobRecord:
-    job = locked(conn, job_id, version)
+    job = locked(conn, job_id, None)
+    if knows_request(conn, job_id, wanted.key):
+        return job
+    _check_version(job, version)
     if job.goal is JobState.DELETED:
         raise InvalidArgument("job is going to be deleted")
     if job.type is not JobType.SERVICE:
@@ -256,6 +286,8 @@ def _check_immutable(job: JobRecord, config: job_pb2.JobConfig) -> None:
 
 
 def _is_under_way(conn: sa.Connection, job: JobRecord, current: UpdateRecord, wanted: _Wanted) -> bool:
+    if wanted.key.text:
+        return False  # a name that nobody knows yet is that of another update
     if current.state not in ROLLING or current.type is not wanted.type or current.spec != wanted.spec:
         return False
     if wanted.config is None:
@@ -296,6 +328,7 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: _Wanted, now_ns: int
         updated=found.updated,
         removed=found.removed,
         opaque_data=wanted.opaque,
+        key=wanted.key,
         created_ns=now_ns,
         updated_ns=now_ns,
     )

@@ -58,6 +58,14 @@ class RolledService:
             self.update = act(self.update)
         self.tell()
 
+    def pulse(self, now_ns: int) -> None:
+        """Wakes whoever waits for one, as the api does."""
+        with self.lock:
+            assert self.update is not None
+            self.update = rollout.pulsed(self.update, now_ns)
+        if self.update.awaits_pulse:
+            self.tell()
+
     def lose(self, instance: int) -> None:
         self.pods[instance] = replace(self.pods[instance], state=PodState.LOST)
 
@@ -91,9 +99,9 @@ class RolledService:
             if self.update is None:
                 return UpdateProgress()
             was_active = self.update.is_active
-            step = rollout.next_step(self.update, self.pods, self.sla_maximum)
+            step = rollout.next_step(self.update, self.pods, self.sla_maximum, now_ns)
             if step.rolls_back:
-                step = rollout.next_step(self._turned_back(step.update), self.pods, self.sla_maximum)
+                step = rollout.next_step(self._turned_back(step.update), self.pods, self.sla_maximum, now_ns)
             self.update = step.update
             for i in step.change:
                 self._change(i, step.update.config_version)

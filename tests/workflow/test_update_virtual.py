@@ -125,6 +125,39 @@ def test_a_step_that_the_sla_refuses_looks_again() -> None:
     assert (story.service.versions, story.service.away_most) == ([2, 2, 1], 1)
 
 
+def test_a_pulse_resumes_it_at_once() -> None:
+    """Without one nothing begins, whatever the workflow looks at; what was in flight is finished."""
+    story = Story(4).roll_out(1, pulse_s=5)
+    story.until(lambda: len(story.service.looks_ns) == 3)
+    assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "its first pulse"}
+    assert (story.service.versions, round(story.clock.elapsed_s)) == ([1] * 4, 600)
+
+    story.service.pulse(story.clock.now_ns())
+    story.until(lambda: story.status["waiting_for"] == "a pulse: none has come for 5 s")
+    assert story.service.versions == [2, 2, 2, 1]
+    assert story.clock.elapsed_s < 600 + SLACK_S
+
+    story.service.pulse(story.clock.now_ns())
+    assert story.end().state == "SUCCEEDED"
+
+
+def test_pulses_leave_no_trace_in_the_history() -> None:
+    """Ten a second, and as many events as without: only who waits for one is woken."""
+    histories = []
+    for pulse_s in (0, 5):
+        story = Story(6)
+
+        def pulse(story: Story = story) -> None:
+            story.service.pulse(story.clock.now_ns())
+            story.clock.after(0.1, pulse)
+
+        story.roll_out(2, pulse_s=pulse_s)
+        pulse()
+        assert story.end().done_count == 6
+        histories.append(story.workflow.events)
+    assert histories[0] == histories[1]
+
+
 def test_lost_signals_cost_time_only() -> None:
     """Without any signal each batch is seen at the next look."""
     story = Story(6)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from peloton.api import convert
-from peloton.api.convert_v1 import entity_version
+from peloton.api.convert_v1 import entity_version, workflow_status
 from peloton.api.convert_v1_spec import job_spec
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
@@ -22,6 +22,7 @@ from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
 from services.api.calls import Calls, check_wanted
 from services.api.ranges import clipped
 from services.api.v1.ids import chained, job_id_of, opaque_of, seen_version
+from services.api.v1.keys import key_of, key_text
 from services.api.v1.patch import patched
 from services.api.v1.specs import Specs, check_immutable
 from services.api.wake import Wake
@@ -42,7 +43,7 @@ class JobWrites:
 
     async def _create(self, request: svc.CreateJobRequest, context: Any) -> svc.CreateJobResponse:
         job_id = job_id_of(request.job_id, "jobID is not valid UUID") if request.job_id.value else new_job_id()
-        opaque = opaque_of(request.opaque_data.data)
+        opaque, key = opaque_of(request.opaque_data.data), key_of(request)
         with chained("failed to validate resource pool"):
             await self._specs.check_pool(request.spec.respool_id.value)
         now_ns = time.time_ns()
@@ -57,6 +58,7 @@ class JobWrites:
             max_instance_attempts=asked.max_instance_retries,
             max_failure_instances=asked.max_tolerable_instance_failures,
             start_paused=asked.start_paused,
+            pulse_s=asked.pulse_seconds,
         )
         record = convert.new_job_record(job_id, config, now_ns)
         try:
@@ -69,6 +71,7 @@ class JobWrites:
                     update,
                     opaque,
                     now_ns,
+                    key,
                 )
         except AlreadyExists:
             await self._heal(job_id)
@@ -122,6 +125,7 @@ class JobWrites:
             max_failure_instances=asked.max_tolerable_instance_failures,
             start_paused=asked.start_paused,
             start_pods=asked.start_pods,
+            pulse_s=asked.pulse_seconds,
         )
         return await self._update(job, request, UpdateType.UPDATE, update, config, spec.SerializeToString(), ())
 
@@ -159,6 +163,7 @@ class JobWrites:
         sent: bytes,
         instances: Iterable[int],
     ) -> peloton_pb2.EntityVersion:
+        key = key_of(request)
         with chained("failed to create update workload"):
             job = await self._calls.run(
                 self._records.create_update,
@@ -171,6 +176,7 @@ class JobWrites:
                 instances,
                 opaque_of(request.opaque_data.data),
                 time.time_ns(),
+                key,
             )
         self._changed(job.job_id)
         return entity_version(job.entity_version)
@@ -209,6 +215,20 @@ class JobWrites:
             job = await self._calls.run(self._records.steer_update, job_id, version, act, opaque, time.time_ns())
         self._changed(job_id)
         return entity_version(job.entity_version)
+
+    async def PulseJobWorkflow(
+        self, request: svc.PulseJobWorkflowRequest, context: Any
+    ) -> svc.PulseJobWorkflowResponse:
+        return await self._calls.write(request.ByteSize(), partial(self._pulse, request))
+
+    async def _pulse(self, request: svc.PulseJobWorkflowRequest) -> svc.PulseJobWorkflowResponse:
+        job_id = job_id_of(request.job_id)
+        await self._job(job_id)
+        key = key_text(request.update_key)
+        job, update = await self._calls.run(self._records.pulse_update, job_id, key, time.time_ns())
+        if update.awaits_pulse:
+            self._changed(job_id)
+        return svc.PulseJobWorkflowResponse(status=workflow_status(job, update))
 
     # -- goals
 

@@ -32,6 +32,7 @@ WRITES = (
     "Update",
     "Pause",
     "Resume",
+    "Pulse",
     "Rollback",
     "Abort",
     "Replace",

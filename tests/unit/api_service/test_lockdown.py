@@ -63,6 +63,7 @@ WRITE_CALLS: dict[str, tuple[str, str, Any]] = {
     "v0 rollback": (UPDATE_SERVICE, "RollbackUpdate", update_svc_pb2.RollbackUpdateRequest()),
     "v1 patch": (JOB_SERVICE, "PatchJob", stateless_svc_pb2.PatchJobRequest()),
     "v1 resume": (JOB_SERVICE, "ResumeJobWorkflow", stateless_svc_pb2.ResumeJobWorkflowRequest()),
+    "v1 pulse": (JOB_SERVICE, "PulseJobWorkflow", stateless_svc_pb2.PulseJobWorkflowRequest()),
     "v1 refresh": (POD_SERVICE, "RefreshPod", pod_svc_pb2.RefreshPodRequest()),
 }
 

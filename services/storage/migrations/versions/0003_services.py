@@ -43,6 +43,10 @@ def upgrade() -> None:
             sa.Column(name, sa.Text(), nullable=False)
             for name in ("added", "updated", "removed", "current", "done", "failed", "opaque_data")
         ),
+        sa.Column("update_key", sa.Text(), nullable=False),
+        sa.Column("request_digest", sa.Text(), nullable=False),
+        sa.Column("pulsed_ns", sa.BigInteger(), nullable=False),
+        sa.Column("awaits_pulse", sa.Boolean(), nullable=False),
         sa.Column("created_ns", sa.BigInteger(), nullable=False),
         sa.Column("updated_ns", sa.BigInteger(), nullable=False),
         sa.Column("completed_ns", sa.BigInteger(), nullable=False),

@@ -234,6 +234,8 @@ class WorkflowStatus(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     PREV_STATE_FIELD_NUMBER: _builtins.int
     COMPLETION_TIME_FIELD_NUMBER: _builtins.int
+    LAST_PULSE_TIME_FIELD_NUMBER: _builtins.int
+    AWAITING_PULSE_FIELD_NUMBER: _builtins.int
     type: Global___WorkflowType.ValueType
     state: Global___WorkflowState.ValueType
     num_instances_completed: _builtins.int
@@ -243,6 +245,9 @@ class WorkflowStatus(_message.Message):
     update_time: _builtins.str
     prev_state: Global___WorkflowState.ValueType
     completion_time: _builtins.str
+    last_pulse_time: _builtins.str
+    """Ours, of a pulsed update: when the last pulse came, and whether it would go on if one came."""
+    awaiting_pulse: _builtins.bool
     @_builtins.property
     def instances_current(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -264,10 +269,12 @@ class WorkflowStatus(_message.Message):
         update_time: _builtins.str = ...,
         prev_state: Global___WorkflowState.ValueType = ...,
         completion_time: _builtins.str = ...,
+        last_pulse_time: _builtins.str = ...,
+        awaiting_pulse: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prev_version", b"prev_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completion_time", b"completion_time", "creation_time", b"creation_time", "instances_current", b"instances_current", "num_instances_completed", b"num_instances_completed", "num_instances_failed", b"num_instances_failed", "num_instances_remaining", b"num_instances_remaining", "prev_state", b"prev_state", "prev_version", b"prev_version", "state", b"state", "type", b"type", "update_time", b"update_time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaiting_pulse", b"awaiting_pulse", "completion_time", b"completion_time", "creation_time", b"creation_time", "instances_current", b"instances_current", "last_pulse_time", b"last_pulse_time", "num_instances_completed", b"num_instances_completed", "num_instances_failed", b"num_instances_failed", "num_instances_remaining", b"num_instances_remaining", "prev_state", b"prev_state", "prev_version", b"prev_version", "state", b"state", "type", b"type", "update_time", b"update_time", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -562,6 +569,7 @@ class UpdateSpec(_message.Message):
     START_PAUSED_FIELD_NUMBER: _builtins.int
     IN_PLACE_FIELD_NUMBER: _builtins.int
     START_PODS_FIELD_NUMBER: _builtins.int
+    PULSE_SECONDS_FIELD_NUMBER: _builtins.int
     batch_size: _builtins.int
     """Pods in flight at once; 0 for all."""
     rollback_on_failure: _builtins.bool
@@ -570,6 +578,10 @@ class UpdateSpec(_message.Message):
     start_paused: _builtins.bool
     in_place: _builtins.bool
     start_pods: _builtins.bool
+    pulse_seconds: _builtins.int
+    """Ours: nothing more begins unless a pulse came within so many seconds; 0: it needs none. What is in flight is
+    finished, and a rollback needs no pulse.
+    """
     def __init__(
         self,
         *,
@@ -580,10 +592,11 @@ class UpdateSpec(_message.Message):
         start_paused: _builtins.bool = ...,
         in_place: _builtins.bool = ...,
         start_pods: _builtins.bool = ...,
+        pulse_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "in_place", b"in_place", "max_instance_retries", b"max_instance_retries", "max_tolerable_instance_failures", b"max_tolerable_instance_failures", "rollback_on_failure", b"rollback_on_failure", "start_paused", b"start_paused", "start_pods", b"start_pods"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "in_place", b"in_place", "max_instance_retries", b"max_instance_retries", "max_tolerable_instance_failures", b"max_tolerable_instance_failures", "pulse_seconds", b"pulse_seconds", "rollback_on_failure", b"rollback_on_failure", "start_paused", b"start_paused", "start_pods", b"start_pods"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -597,10 +610,13 @@ class CreateSpec(_message.Message):
     MAX_INSTANCE_RETRIES_FIELD_NUMBER: _builtins.int
     MAX_TOLERABLE_INSTANCE_FAILURES_FIELD_NUMBER: _builtins.int
     START_PAUSED_FIELD_NUMBER: _builtins.int
+    PULSE_SECONDS_FIELD_NUMBER: _builtins.int
     batch_size: _builtins.int
     max_instance_retries: _builtins.int
     max_tolerable_instance_failures: _builtins.int
     start_paused: _builtins.bool
+    pulse_seconds: _builtins.int
+    """Ours: as in UpdateSpec."""
     def __init__(
         self,
         *,
@@ -608,10 +624,11 @@ class CreateSpec(_message.Message):
         max_instance_retries: _builtins.int = ...,
         max_tolerable_instance_failures: _builtins.int = ...,
         start_paused: _builtins.bool = ...,
+        pulse_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "max_instance_retries", b"max_instance_retries", "max_tolerable_instance_failures", b"max_tolerable_instance_failures", "start_paused", b"start_paused"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "max_instance_retries", b"max_instance_retries", "max_tolerable_instance_failures", b"max_tolerable_instance_failures", "pulse_seconds", b"pulse_seconds", "start_paused", b"start_paused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -679,6 +696,9 @@ class WorkflowInfo(_message.Message):
     INSTANCES_REMOVED_FIELD_NUMBER: _builtins.int
     INSTANCES_UPDATED_FIELD_NUMBER: _builtins.int
     INSTANCE_EVENTS_FIELD_NUMBER: _builtins.int
+    UPDATE_KEY_FIELD_NUMBER: _builtins.int
+    update_key: _builtins.str
+    """Ours: what its client called it."""
     @_builtins.property
     def status(self) -> Global___WorkflowStatus: ...
     @_builtins.property
@@ -709,10 +729,11 @@ class WorkflowInfo(_message.Message):
         instances_removed: _abc.Iterable[_pod_pb2.InstanceIDRange] | None = ...,
         instances_updated: _abc.Iterable[_pod_pb2.InstanceIDRange] | None = ...,
         instance_events: _abc.Iterable[Global___WorkflowInfo.instance_workflow_events] | None = ...,
+        update_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["opaque_data", b"opaque_data", "restart_spec", b"restart_spec", "status", b"status", "update_spec", b"update_spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "instance_events", b"instance_events", "instances_added", b"instances_added", "instances_removed", b"instances_removed", "instances_updated", b"instances_updated", "opaque_data", b"opaque_data", "restart_spec", b"restart_spec", "status", b"status", "update_spec", b"update_spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "instance_events", b"instance_events", "instances_added", b"instances_added", "instances_removed", b"instances_removed", "instances_updated", b"instances_updated", "opaque_data", b"opaque_data", "restart_spec", b"restart_spec", "status", b"status", "update_key", b"update_key", "update_spec", b"update_spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

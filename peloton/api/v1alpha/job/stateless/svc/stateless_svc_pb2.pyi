@@ -31,6 +31,9 @@ class CreateJobRequest(_message.Message):
     SECRETS_FIELD_NUMBER: _builtins.int
     CREATE_SPEC_FIELD_NUMBER: _builtins.int
     OPAQUE_DATA_FIELD_NUMBER: _builtins.int
+    UPDATE_KEY_FIELD_NUMBER: _builtins.int
+    update_key: _builtins.str
+    """Ours: see JobService."""
     @_builtins.property
     def job_id(self) -> _peloton_pb2.JobID: ...
     @_builtins.property
@@ -49,10 +52,11 @@ class CreateJobRequest(_message.Message):
         secrets: _abc.Iterable[_peloton_pb2.Secret] | None = ...,
         create_spec: _stateless_pb2.CreateSpec | None = ...,
         opaque_data: _peloton_pb2.OpaqueData | None = ...,
+        update_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_spec", b"create_spec", "job_id", b"job_id", "opaque_data", b"opaque_data", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_spec", b"create_spec", "job_id", b"job_id", "opaque_data", b"opaque_data", "secrets", b"secrets", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_spec", b"create_spec", "job_id", b"job_id", "opaque_data", b"opaque_data", "secrets", b"secrets", "spec", b"spec", "update_key", b"update_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -92,6 +96,9 @@ class ReplaceJobRequest(_message.Message):
     SECRETS_FIELD_NUMBER: _builtins.int
     UPDATE_SPEC_FIELD_NUMBER: _builtins.int
     OPAQUE_DATA_FIELD_NUMBER: _builtins.int
+    UPDATE_KEY_FIELD_NUMBER: _builtins.int
+    update_key: _builtins.str
+    """Ours: see JobService."""
     @_builtins.property
     def job_id(self) -> _peloton_pb2.JobID: ...
     @_builtins.property
@@ -113,10 +120,11 @@ class ReplaceJobRequest(_message.Message):
         secrets: _abc.Iterable[_peloton_pb2.Secret] | None = ...,
         update_spec: _stateless_pb2.UpdateSpec | None = ...,
         opaque_data: _peloton_pb2.OpaqueData | None = ...,
+        update_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "spec", b"spec", "update_spec", b"update_spec", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "secrets", b"secrets", "spec", b"spec", "update_spec", b"update_spec", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "secrets", b"secrets", "spec", b"spec", "update_key", b"update_key", "update_spec", b"update_spec", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -152,6 +160,9 @@ class PatchJobRequest(_message.Message):
     SECRETS_FIELD_NUMBER: _builtins.int
     UPDATE_SPEC_FIELD_NUMBER: _builtins.int
     OPAQUE_DATA_FIELD_NUMBER: _builtins.int
+    UPDATE_KEY_FIELD_NUMBER: _builtins.int
+    update_key: _builtins.str
+    """Ours: see JobService."""
     @_builtins.property
     def job_id(self) -> _peloton_pb2.JobID: ...
     @_builtins.property
@@ -173,10 +184,11 @@ class PatchJobRequest(_message.Message):
         secrets: _abc.Iterable[_peloton_pb2.Secret] | None = ...,
         update_spec: _stateless_pb2.UpdateSpec | None = ...,
         opaque_data: _peloton_pb2.OpaqueData | None = ...,
+        update_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "spec", b"spec", "update_spec", b"update_spec", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "secrets", b"secrets", "spec", b"spec", "update_spec", b"update_spec", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "secrets", b"secrets", "spec", b"spec", "update_key", b"update_key", "update_spec", b"update_spec", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -210,6 +222,9 @@ class RestartJobRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     RESTART_SPEC_FIELD_NUMBER: _builtins.int
     OPAQUE_DATA_FIELD_NUMBER: _builtins.int
+    UPDATE_KEY_FIELD_NUMBER: _builtins.int
+    update_key: _builtins.str
+    """Ours: see JobService."""
     @_builtins.property
     def job_id(self) -> _peloton_pb2.JobID: ...
     @_builtins.property
@@ -225,10 +240,11 @@ class RestartJobRequest(_message.Message):
         version: _peloton_pb2.EntityVersion | None = ...,
         restart_spec: _stateless_pb2.RestartSpec | None = ...,
         opaque_data: _peloton_pb2.OpaqueData | None = ...,
+        update_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "restart_spec", b"restart_spec", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "restart_spec", b"restart_spec", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "opaque_data", b"opaque_data", "restart_spec", b"restart_spec", "update_key", b"update_key", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -397,6 +413,54 @@ class AbortJobWorkflowResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AbortJobWorkflowResponse: _TypeAlias = AbortJobWorkflowResponse  # noqa: Y015
+
+@_typing.final
+class PulseJobWorkflowRequest(_message.Message):
+    """Ours."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_KEY_FIELD_NUMBER: _builtins.int
+    update_key: _builtins.str
+    """Empty: whichever update there is. Another one than this: ABORTED."""
+    @_builtins.property
+    def job_id(self) -> _peloton_pb2.JobID: ...
+    def __init__(
+        self,
+        *,
+        job_id: _peloton_pb2.JobID | None = ...,
+        update_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "update_key", b"update_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PulseJobWorkflowRequest: _TypeAlias = PulseJobWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class PulseJobWorkflowResponse(_message.Message):
+    """awaiting_pulse: it waited for this one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def status(self) -> _stateless_pb2.WorkflowStatus: ...
+    def __init__(
+        self,
+        *,
+        status: _stateless_pb2.WorkflowStatus | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PulseJobWorkflowResponse: _TypeAlias = PulseJobWorkflowResponse  # noqa: Y015
 
 @_typing.final
 class StartJobRequest(_message.Message):

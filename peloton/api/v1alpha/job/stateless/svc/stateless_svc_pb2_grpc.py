@@ -27,7 +27,12 @@ if _version_not_supported:
 
 class JobServiceStub:
     """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
-    was lost, too, if it was done: GetJob tells by the opaque data.
+    was lost, too, if it was done.
+
+    Ours: with an update_key, which is a name of the client's own for an update of this job, a request that made an update is
+    known again. Whatever version it names, nothing is done and the current version is answered, as long as the update is
+    kept (the last 10 of a job). Another request with the same key: ALREADY_EXISTS. The version and the opaque data do not
+    count as part of the request. A CreateJob with a key needs a job_id.
     """
 
     def __init__(self, channel):
@@ -70,6 +75,11 @@ class JobServiceStub:
                 '/peloton.api.v1alpha.job.stateless.svc.JobService/AbortJobWorkflow',
                 request_serializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.AbortJobWorkflowRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.AbortJobWorkflowResponse.FromString,
+                _registered_method=True)
+        self.PulseJobWorkflow = channel.unary_unary(
+                '/peloton.api.v1alpha.job.stateless.svc.JobService/PulseJobWorkflow',
+                request_serializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.PulseJobWorkflowRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.PulseJobWorkflowResponse.FromString,
                 _registered_method=True)
         self.StartJob = channel.unary_unary(
                 '/peloton.api.v1alpha.job.stateless.svc.JobService/StartJob',
@@ -145,7 +155,12 @@ class JobServiceStub:
 
 class JobServiceServicer:
     """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
-    was lost, too, if it was done: GetJob tells by the opaque data.
+    was lost, too, if it was done.
+
+    Ours: with an update_key, which is a name of the client's own for an update of this job, a request that made an update is
+    known again. Whatever version it names, nothing is done and the current version is answered, as long as the update is
+    kept (the last 10 of a job). Another request with the same key: ALREADY_EXISTS. The version and the opaque data do not
+    count as part of the request. A CreateJob with a key needs a job_id.
     """
 
     def CreateJob(self, request, context):
@@ -191,6 +206,13 @@ class JobServiceServicer:
 
     def AbortJobWorkflow(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PulseJobWorkflow(self, request, context):
+        """Ours: says that a pulsed update may go on. Of an update that has ended it changes nothing. The entity version stays.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -317,6 +339,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.AbortJobWorkflowRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.AbortJobWorkflowResponse.SerializeToString,
             ),
+            'PulseJobWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.PulseJobWorkflow,
+                    request_deserializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.PulseJobWorkflowRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.PulseJobWorkflowResponse.SerializeToString,
+            ),
             'StartJob': grpc.unary_unary_rpc_method_handler(
                     servicer.StartJob,
                     request_deserializer=peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.StartJobRequest.FromString,
@@ -397,7 +424,12 @@ def add_JobServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class JobService:
     """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
-    was lost, too, if it was done: GetJob tells by the opaque data.
+    was lost, too, if it was done.
+
+    Ours: with an update_key, which is a name of the client's own for an update of this job, a request that made an update is
+    known again. Whatever version it names, nothing is done and the current version is answered, as long as the update is
+    kept (the last 10 of a job). Another request with the same key: ALREADY_EXISTS. The version and the opaque data do not
+    count as part of the request. A CreateJob with a key needs a job_id.
     """
 
     @staticmethod
@@ -579,6 +611,33 @@ class JobService:
             '/peloton.api.v1alpha.job.stateless.svc.JobService/AbortJobWorkflow',
             peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.AbortJobWorkflowRequest.SerializeToString,
             peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.AbortJobWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PulseJobWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v1alpha.job.stateless.svc.JobService/PulseJobWorkflow',
+            peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.PulseJobWorkflowRequest.SerializeToString,
+            peloton_dot_api_dot_v1alpha_dot_job_dot_stateless_dot_svc_dot_stateless__svc__pb2.PulseJobWorkflowResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -28,7 +28,12 @@ GRPC_VERSION: str
 
 class JobServiceStub:
     """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
-    was lost, too, if it was done: GetJob tells by the opaque data.
+    was lost, too, if it was done.
+
+    Ours: with an update_key, which is a name of the client's own for an update of this job, a request that made an update is
+    known again. Whatever version it names, nothing is done and the current version is answered, as long as the update is
+    kept (the last 10 of a job). Another request with the same key: ALREADY_EXISTS. The version and the opaque data do not
+    count as part of the request. A CreateJob with a key needs a job_id.
     """
 
     @_typing.overload
@@ -48,6 +53,8 @@ class JobServiceStub:
     PauseJobWorkflow: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.PauseJobWorkflowRequest, _stateless_svc_pb2.PauseJobWorkflowResponse]
     ResumeJobWorkflow: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.ResumeJobWorkflowRequest, _stateless_svc_pb2.ResumeJobWorkflowResponse]
     AbortJobWorkflow: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.AbortJobWorkflowRequest, _stateless_svc_pb2.AbortJobWorkflowResponse]
+    PulseJobWorkflow: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.PulseJobWorkflowRequest, _stateless_svc_pb2.PulseJobWorkflowResponse]
+    """Ours: says that a pulsed update may go on. Of an update that has ended it changes nothing. The entity version stays."""
     StartJob: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.StartJobRequest, _stateless_svc_pb2.StartJobResponse]
     StopJob: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.StopJobRequest, _stateless_svc_pb2.StopJobResponse]
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_stateless_svc_pb2.DeleteJobRequest, _stateless_svc_pb2.DeleteJobResponse]
@@ -66,7 +73,12 @@ class JobServiceStub:
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
     """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
-    was lost, too, if it was done: GetJob tells by the opaque data.
+    was lost, too, if it was done.
+
+    Ours: with an update_key, which is a name of the client's own for an update of this job, a request that made an update is
+    known again. Whatever version it names, nothing is done and the current version is answered, as long as the update is
+    kept (the last 10 of a job). Another request with the same key: ALREADY_EXISTS. The version and the opaque data do not
+    count as part of the request. A CreateJob with a key needs a job_id.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -83,6 +95,8 @@ class JobServiceAsyncStub(JobServiceStub):
     PauseJobWorkflow: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.PauseJobWorkflowRequest, _stateless_svc_pb2.PauseJobWorkflowResponse]  # type: ignore[assignment]
     ResumeJobWorkflow: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.ResumeJobWorkflowRequest, _stateless_svc_pb2.ResumeJobWorkflowResponse]  # type: ignore[assignment]
     AbortJobWorkflow: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.AbortJobWorkflowRequest, _stateless_svc_pb2.AbortJobWorkflowResponse]  # type: ignore[assignment]
+    PulseJobWorkflow: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.PulseJobWorkflowRequest, _stateless_svc_pb2.PulseJobWorkflowResponse]  # type: ignore[assignment]
+    """Ours: says that a pulsed update may go on. Of an update that has ended it changes nothing. The entity version stays."""
     StartJob: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.StartJobRequest, _stateless_svc_pb2.StartJobResponse]  # type: ignore[assignment]
     StopJob: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.StopJobRequest, _stateless_svc_pb2.StopJobResponse]  # type: ignore[assignment]
     DeleteJob: _aio.UnaryUnaryMultiCallable[_stateless_svc_pb2.DeleteJobRequest, _stateless_svc_pb2.DeleteJobResponse]  # type: ignore[assignment]
@@ -100,7 +114,12 @@ class JobServiceAsyncStub(JobServiceStub):
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Repeating a write that was answered is refused with ABORTED, because the version has changed; repeating one whose answer
-    was lost, too, if it was done: GetJob tells by the opaque data.
+    was lost, too, if it was done.
+
+    Ours: with an update_key, which is a name of the client's own for an update of this job, a request that made an update is
+    known again. Whatever version it names, nothing is done and the current version is answered, as long as the update is
+    kept (the last 10 of a job). Another request with the same key: ALREADY_EXISTS. The version and the opaque data do not
+    count as part of the request. A CreateJob with a key needs a job_id.
     """
 
     @_abc_1.abstractmethod
@@ -157,6 +176,14 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stateless_svc_pb2.AbortJobWorkflowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stateless_svc_pb2.AbortJobWorkflowResponse, _abc.Awaitable[_stateless_svc_pb2.AbortJobWorkflowResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def PulseJobWorkflow(
+        self,
+        request: _stateless_svc_pb2.PulseJobWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_stateless_svc_pb2.PulseJobWorkflowResponse, _abc.Awaitable[_stateless_svc_pb2.PulseJobWorkflowResponse]]:
+        """Ours: says that a pulsed update may go on. Of an update that has ended it changes nothing. The entity version stays."""
 
     @_abc_1.abstractmethod
     def StartJob(

@@ -1,0 +1,42 @@
+"""The key of an update: its client's name for it, by which a repeated request is known."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from hashlib import sha256
+
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.errors import InvalidArgument
+from peloton.model.update import UpdateKey
+
+KEY_BYTES_MAX = 256
+
+KeyedRequest = svc.CreateJobRequest | svc.ReplaceJobRequest | svc.PatchJobRequest | svc.RestartJobRequest
+
+
+def key_of(request: KeyedRequest) -> UpdateKey:
+    """The version has moved on when a request is repeated, and the opaque data is a note: neither counts as what was
+    asked for. Raises InvalidArgument."""
+    text = key_text(request.update_key)
+    if not text:
+        return UpdateKey()
+    if isinstance(request, svc.CreateJobRequest) and not request.job_id.value:
+        raise InvalidArgument(
+            f"a creation with the update key {text!r} needs a job_id: repeated, it would make another job"
+        )
+    asked = deepcopy(request)
+    asked.ClearField("opaque_data")
+    if not isinstance(asked, svc.CreateJobRequest):
+        asked.ClearField("version")
+    words = asked.DESCRIPTOR.full_name.encode() + asked.SerializeToString(deterministic=True)
+    return UpdateKey(text, sha256(words).hexdigest())
+
+
+def key_text(text: str) -> str:
+    """Raises InvalidArgument for what cannot be stored."""
+    size_bytes = len(text.encode())
+    if size_bytes > KEY_BYTES_MAX:
+        raise InvalidArgument(f"the update key has {size_bytes} bytes, at most {KEY_BYTES_MAX} are allowed")
+    if "\0" in text:
+        raise InvalidArgument("the update key contains NUL")
+    return text

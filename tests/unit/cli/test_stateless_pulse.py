@@ -1,0 +1,97 @@
+"""``peloton job stateless pulse``, and the options of keys and pulses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.service_answers import JOB, SPEC, job_answer, pool_answer, replaced, version, workflow_status
+
+PULSE = f"job stateless pulse {JOB}"
+OTHER = (grpc.StatusCode.ABORTED, f"the update of job {JOB} is not 'a' but 'b', to version 3")
+
+
+def answer(state: str = "ROLLING_FORWARD", done: int = 1, failed: int = 0) -> svc.PulseJobWorkflowResponse:
+    return svc.PulseJobWorkflowResponse(status=workflow_status(state, done=done, failed=failed))
+
+
+def test_one_pulse(run: Run, api: FakeApi) -> None:
+    """Of the update that is named, without reading anything first; how far it is is told."""
+    api.answers["services.PulseJobWorkflow"] = [answer()]
+    result = run(f"{PULSE} --update-key deploy-1")
+    assert (0, "Update ROLLING_FORWARD: 1/3 done\n", 1) == (result.exit_code, result.stdout, len(api.calls))
+    request = api.requests("services.PulseJobWorkflow")[0]
+    assert (JOB, "deploy-1") == (request.job_id.value, request.update_key)
+    assert "WORKFLOW_STATE_ROLLING_FORWARD" == json.loads(run(f"{PULSE} --json").stdout)["status"]["state"]
+
+
+@pytest.mark.parametrize(("end", "exit_code"), [("SUCCEEDED", 0), ("ROLLED_BACK", 1)])
+def test_pulses_until_the_end(run: Run, api: FakeApi, end: str, exit_code: int) -> None:
+    """A line whenever something changed; an API that is away for a moment is asked again."""
+    away = (grpc.StatusCode.UNAVAILABLE, "away")
+    api.answers["services.PulseJobWorkflow"] = [answer(), away, answer(), answer(failed=1), answer(end, 2, 1)]
+    result = run(f"{PULSE} --every 1ms")
+    assert exit_code == result.exit_code
+    assert [
+        "Update ROLLING_FORWARD: 1/3 done",
+        "Update ROLLING_FORWARD: 1/3 done, 1 failed",
+        f"Update {end}: 2/3 done, 1 failed",
+    ] == result.stdout.splitlines()
+    assert f"{api.address} answers again" in result.stderr
+    assert 5 == len(api.requests("services.PulseJobWorkflow"))
+
+
+@pytest.mark.parametrize("every", ["", "--every 1ms"])
+def test_a_refused_pulse(run: Run, api: FakeApi, every: str) -> None:
+    """A newer update is not kept going by pulses for an older one."""
+    api.answers["services.PulseJobWorkflow"] = [OTHER]
+    result = run(f"{PULSE} --update-key a {every}")
+    assert 1 == result.exit_code
+    assert OTHER[1] in result.stderr
+    assert 1 == len(api.calls)
+
+
+def test_options_reach_the_request(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    """Keys and seconds of pulses, in each call that makes an update."""
+    file = tmp_path / "web.yaml"
+    file.write_text(SPEC)
+    api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    api.answers["services.GetJob"] = [job_answer()]
+    api.answers["services.CreateJob"] = [svc.CreateJobResponse()]
+    api.answers["services.ReplaceJob"] = [replaced()]
+    api.answers["services.RestartJob"] = [svc.RestartJobResponse()]
+    key, pulses = "--update-key deploy-1", "--pulse-seconds 9"
+    run(f"job stateless create /maps {file} --jobID {JOB} {key} {pulses}")
+    run(f"job stateless replace {JOB} {file} 1 {key} {pulses}")
+    run(f"job stateless rollback {JOB} 1 1-1-1 {key} {pulses}")
+    run(f"job stateless restart {JOB} {key}")
+
+    created = api.requests("services.CreateJob")[0]
+    assert ("deploy-1", 9) == (created.update_key, created.create_spec.pulse_seconds)
+    replacements = api.requests("services.ReplaceJob")
+    assert [("deploy-1", 9)] * 2 == [(one.update_key, one.update_spec.pulse_seconds) for one in replacements]
+    assert "deploy-1" == api.requests("services.RestartJob")[0].update_key
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [("", "none has come yet"), ("2026-11-20T10:00:00Z", "the last one came at 2026-11-20T10:00:00Z")],
+)
+def test_a_watch_tells_that_it_waits_for_a_pulse(run: Run, api: FakeApi, last: str, expected: str) -> None:
+    """With the command that gives one."""
+    waits = job_answer(update=workflow_status("ROLLING_FORWARD", done=1))
+    status: stateless_pb2.WorkflowStatus = waits.job_info.status.workflow_status
+    status.awaiting_pulse, status.last_pulse_time = True, last
+    status.version.CopyFrom(version("2-1-2"))
+    api.answers["services.GetJob"] = [waits, job_answer(update=workflow_status(done=3))]
+    lines = run(f"job stateless watch {JOB}").stdout.splitlines()
+    assert (
+        f"UPDATE ROLLING_FORWARD 1/3 done; waits for a pulse, {expected}: peloton job stateless pulse {JOB}" == lines[0]
+    )
