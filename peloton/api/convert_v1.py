@@ -235,6 +235,7 @@ def workflow_status(job: JobRecord, update: UpdateRecord) -> stateless_pb2.Workf
         creation_time=rfc3339(update.created_ns),
         update_time=rfc3339(update.updated_ns),
         completion_time=rfc3339(update.completed_ns),
+        waiting_for=update.waiting_for if update.is_active else "",
     )
 
 

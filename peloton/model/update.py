@@ -78,6 +78,7 @@ class UpdateRecord:
     done: Instances = NONE
     failed: Instances = NONE
     opaque_data: str = ""
+    waiting_for: str = ""  # as the last step told it, while it is under way
     created_ns: int = 0
     updated_ns: int = 0
     completed_ns: int = 0

@@ -198,6 +198,7 @@ class JobUpdate(SQLModel, table=True):
     done: str = Field(sa_type=_TEXT)
     failed: str = Field(sa_type=_TEXT)
     opaque_data: str = Field(sa_type=_TEXT)
+    waiting_for: str = Field(sa_type=_TEXT)
     created_ns: int = Field(sa_type=_BIG)
     updated_ns: int = Field(sa_type=_BIG)
     completed_ns: int = Field(sa_type=_BIG)

@@ -234,6 +234,7 @@ class WorkflowStatus(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     PREV_STATE_FIELD_NUMBER: _builtins.int
     COMPLETION_TIME_FIELD_NUMBER: _builtins.int
+    WAITING_FOR_FIELD_NUMBER: _builtins.int
     type: Global___WorkflowType.ValueType
     state: Global___WorkflowState.ValueType
     num_instances_completed: _builtins.int
@@ -243,6 +244,8 @@ class WorkflowStatus(_message.Message):
     update_time: _builtins.str
     prev_state: Global___WorkflowState.ValueType
     completion_time: _builtins.str
+    waiting_for: _builtins.str
+    """Ours: what it waits for, while it is under way."""
     @_builtins.property
     def instances_current(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -264,10 +267,11 @@ class WorkflowStatus(_message.Message):
         update_time: _builtins.str = ...,
         prev_state: Global___WorkflowState.ValueType = ...,
         completion_time: _builtins.str = ...,
+        waiting_for: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prev_version", b"prev_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completion_time", b"completion_time", "creation_time", b"creation_time", "instances_current", b"instances_current", "num_instances_completed", b"num_instances_completed", "num_instances_failed", b"num_instances_failed", "num_instances_remaining", b"num_instances_remaining", "prev_state", b"prev_state", "prev_version", b"prev_version", "state", b"state", "type", b"type", "update_time", b"update_time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completion_time", b"completion_time", "creation_time", b"creation_time", "instances_current", b"instances_current", "num_instances_completed", b"num_instances_completed", "num_instances_failed", b"num_instances_failed", "num_instances_remaining", b"num_instances_remaining", "prev_state", b"prev_state", "prev_version", b"prev_version", "state", b"state", "type", b"type", "update_time", b"update_time", "version", b"version", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
