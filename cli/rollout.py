@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless import stateless_pb2
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 
-NAMED_MAX = 3
 POD_PREFIX = "POD_STATE_"
 
 
@@ -103,20 +102,13 @@ def exit_code_of(state: UpdateState) -> int | None:
 
 
 def update_waits_for(job: stateless_pb2.JobInfo, state: UpdateState) -> str:
-    if state is UpdateState.PAUSED:
-        return f"somebody to resume it: peloton job stateless resume {job.job_id.value}"
-    if state in UPDATE_TERMINAL:
-        return ""
     status = job.status.workflow_status
-    current = sorted(status.instances_current)
-    staying = [instance for instance in current if instance < job.spec.instance_count]
-    leaving = current[len(staying) :]
-    texts = [f"{instances_text(staying)} to run and be healthy"] if staying else []
-    texts += [f"{instances_text(leaving)} to end"] if leaving else []
-    if status.awaiting_pulse:
-        last = f"the last one came at {status.last_pulse_time}" if status.last_pulse_time else "none has come yet"
-        texts.append(f"a pulse, {last}: peloton job stateless pulse {job.job_id.value}")
-    return " and for ".join(texts)
+    how = ""
+    if state is UpdateState.PAUSED:
+        how = f": peloton job stateless resume {job.job_id.value}"
+    elif status.awaiting_pulse:
+        how = f": peloton job stateless pulse {job.job_id.value}"
+    return f"{status.waiting_for}{how}" if status.waiting_for else ""
 
 
 def of_goal(job: stateless_pb2.JobInfo, goal: JobState) -> Rollout:
@@ -168,29 +160,6 @@ def pods_of(status: stateless_pb2.JobStatus) -> dict[str, dict[str, int]]:
 def known_counts(stats: Mapping[str, int]) -> dict[str, int]:
     plain = {name.removeprefix(POD_PREFIX): count for name, count in stats.items() if count}
     return {str(state): plain[state] for state in PodState if state in plain}
-
-
-def instances_text(instances: Iterable[int]) -> str:
-    """The first few, in ranges with both ends; and how many more."""
-    ranges = list(as_ranges(instances))
-    texts = [str(start) if start == stop else f"{start}-{stop}" for start, stop in ranges[:NAMED_MAX]]
-    more = sum(stop - start + 1 for start, stop in ranges[NAMED_MAX:])
-    is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return f"instance{'' if is_single else 's'} {', '.join(texts)}" + (f" and {more} more" if more else "")
-
-
-def as_ranges(instances: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ascending, both ends included; ``instances`` ascend."""
-    start = stop = None
-    for instance in instances:
-        if stop is not None and start is not None and instance == stop + 1:
-            stop = instance
-            continue
-        if start is not None and stop is not None:
-            yield start, stop
-        start = stop = instance
-    if start is not None and stop is not None:
-        yield start, stop
 
 
 def bar_parts(rollout: Rollout, width: int) -> tuple[int, int, int, int]:

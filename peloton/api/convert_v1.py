@@ -237,6 +237,7 @@ def workflow_status(job: JobRecord, update: UpdateRecord) -> stateless_pb2.Workf
         completion_time=rfc3339(update.completed_ns),
         last_pulse_time=rfc3339(update.pulsed_ns),
         awaiting_pulse=update.awaits_pulse,
+        waiting_for=update.waiting_for if update.is_active else "",
     )
 
 

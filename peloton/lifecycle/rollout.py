@@ -31,6 +31,8 @@ from peloton.model.update import (
 )
 
 _NS_PER_S = 10**9
+TO_RESUME = "somebody to resume it"
+_NAMED_MAX = 3
 _ENDS = (PodState.KILLED, PodState.DELETED)
 _ORDER = {
     Availability.UNAVAILABLE: 0,
@@ -96,7 +98,7 @@ def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0, now_ns: in
         return Step(update)
     update = replace(_sorted_out(update, pods), awaits_pulse=False)
     if update.state is UpdateState.PAUSED:
-        return Step(update, waiting_for="somebody to resume it")
+        return Step(update, waiting_for=TO_RESUME)
     failures = update.spec.max_failure_instances
     if failures and len(update.failed) >= failures:
         if update.spec.rollback_on_failure and update.state is not UpdateState.ROLLING_BACKWARD:
@@ -121,7 +123,7 @@ def _filled_up(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) 
     coming = _in_order(update, pods, begun)
     room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(coming)
     chosen = coming[: max(room, 0)]
-    waiting_for = f"{len(update.current)} instances in flight" if update.current else ""
+    waiting_for = in_flight_text(update, update.current)
     if chosen and lacks_pulse(update, now_ns):
         waits = [waiting_for, _pulse_text(update)] if waiting_for else [_pulse_text(update)]
         return Step(replace(update, awaits_pulse=True), waiting_for=" and for ".join(waits))
@@ -135,7 +137,7 @@ def _filled_up(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) 
     add = tuple(i for i in chosen if i not in update.removed and i not in pods)
     remove = tuple(i for i in chosen if i in update.removed)
     change = tuple(i for i in chosen if i not in update.removed and i in pods)
-    return Step(after, add, change, remove, waiting_for=waiting_for or f"{len(chosen)} instances in flight")
+    return Step(after, add, change, remove, waiting_for=waiting_for or in_flight_text(update, after.current))
 
 
 def lacks_pulse(update: UpdateRecord, now_ns: int) -> bool:
@@ -164,6 +166,33 @@ def _allowed(chosen: list[int], pods: Pods, maximum: int, waiting_for: str) -> t
     granted = sla.grant(maximum, sla.missing_of(pods), runs)
     refused = frozenset(granted.refused)
     return [i for i in chosen if i not in refused], granted.reason or waiting_for
+
+
+def in_flight_text(update: UpdateRecord, current: Instances) -> str:
+    """What those in flight have to do, in words; empty when there are none."""
+    texts = []
+    for instances, verb in ((current - update.removed, _goal_text(update)), (current & update.removed, "to end")):
+        if instances:
+            texts.append(f"{instances_text(instances)} {verb}")
+    return " and for ".join(texts)
+
+
+def _goal_text(update: UpdateRecord) -> str:
+    return "to end" if update.type is UpdateType.STOP else "to run and be healthy"
+
+
+def instances_text(instances: Iterable[int]) -> str:
+    """The first few, in ranges with both ends; and how many more."""
+    ranges: list[list[int]] = []
+    for instance in sorted(instances):
+        if ranges and ranges[-1][1] + 1 == instance:
+            ranges[-1][1] = instance
+        else:
+            ranges.append([instance, instance])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:_NAMED_MAX]]
+    more = sum(last - first + 1 for first, last in ranges[_NAMED_MAX:])
+    is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    return f"instance{'' if is_single else 's'} {', '.join(texts)}" + (f" and {more} more" if more else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,13 +255,19 @@ def progress_of(update: UpdateRecord, step: Step | None = None) -> UpdateProgres
 def paused(update: UpdateRecord) -> UpdateRecord:
     if update.state is UpdateState.PAUSED or not update.is_active:
         return update
-    return replace(update, state=UpdateState.PAUSED, prev_state=update.state, awaits_pulse=False)
+    return replace(
+        update,
+        state=UpdateState.PAUSED,
+        prev_state=update.state,
+        awaits_pulse=False,
+        waiting_for=TO_RESUME,
+    )
 
 
 def resumed(update: UpdateRecord) -> UpdateRecord:
     if update.state is not UpdateState.PAUSED:
         return update
-    return replace(update, state=update.prev_state, prev_state=UpdateState.PAUSED)
+    return replace(update, state=update.prev_state, prev_state=UpdateState.PAUSED, waiting_for="")
 
 
 def aborted(update: UpdateRecord) -> UpdateRecord:

@@ -90,6 +90,7 @@ class UpdateRecord:
     key: UpdateKey = UpdateKey()
     pulsed_ns: int = 0  # when the last pulse came
     awaits_pulse: bool = False  # the last step would have gone on, had a pulse come
+    waiting_for: str = ""  # as the last step told it, while it is under way
     created_ns: int = 0
     updated_ns: int = 0
     completed_ns: int = 0

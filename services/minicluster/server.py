@@ -63,10 +63,10 @@ class AgentServer:
 class Minicluster:
     """`start` returns when the ports listen and the agents are registered; `stop` leaves no process behind."""
 
-    def __init__(self, settings: MiniclusterSettings) -> None:
+    def __init__(self, settings: MiniclusterSettings, clock: Clock | None = None) -> None:
         settings = replace(settings, data_dir=settings.data_dir.resolve())
         self.settings = settings
-        self.clock = Clock(settings.time_scale)
+        self.clock = clock or Clock(settings.time_scale)
         self.master = Master(settings, self.clock)
         self._http = HttpServer(self._handle, settings.request_body_bytes)
         self._scheduler = SchedulerApi(self.master)

@@ -202,6 +202,7 @@ class JobUpdate(SQLModel, table=True):
     request_digest: str = Field(sa_type=_TEXT)
     pulsed_ns: int = Field(sa_type=_BIG)
     awaits_pulse: bool
+    waiting_for: str = Field(sa_type=_TEXT)
     created_ns: int = Field(sa_type=_BIG)
     updated_ns: int = Field(sa_type=_BIG)
     completed_ns: int = Field(sa_type=_BIG)

@@ -12,6 +12,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.conformance.minicluster.matching import (
     subject,
 )
 from tests.conformance.minicluster.normalise import Normaliser, difference
+from tests.conformance.minicluster.paced import PacedClock
 from tests.conformance.minicluster.plan import Found, Plan, recorded_host
 from tests.conformance.minicluster.recording import Recording
 
@@ -41,6 +43,8 @@ from tests.conformance.minicluster.recording import Recording
 LATE_S = 2.5
 # Real seconds a call waits for older events that it does not need itself.
 SHORT_S = 0.4
+# Recorded seconds our allocation ticks come before the recorded ones, which wander: what they bring is there in time.
+AHEAD_S = 0.06
 # Recorded seconds: a call's own effects may stand that far before the line of its answer.
 CAUSED_S = 0.12
 _IGNORED_HEADERS = frozenset(("Date", "Content-Length", "Connection", "Transfer-Encoding"))
@@ -62,7 +66,8 @@ class Replay:
             time_scale=plan.scale,
             **{"executor_start_s": 0.2, **plan.settings},
         )
-        self.cluster = Minicluster(settings)
+        self._clock = PacedClock(plan.scale)
+        self.cluster = Minicluster(settings, self._clock)
         self.found: list[Found] = []
         self._streams: dict[str, Subscription] = {}
         self._bindings = Bindings(plan.scale, str(self.cluster.settings.data_dir))
@@ -91,8 +96,9 @@ class Replay:
     # the walk
 
     async def run(self) -> list[Found]:
-        await self.cluster.start()
-        self._started = self.cluster.clock.now()
+        with self._clock.still():  # so that it is known when the allocation ticks fall
+            self._started = self._clock.now()
+            await self.cluster.start()
         try:
             self._names()
             await self._walk()
@@ -126,11 +132,10 @@ class Replay:
         return any(first <= seq <= last for first, last in self.plan.skip)
 
     async def _walk(self) -> None:
-        loop = asyncio.get_running_loop()
         lines = self.recording.lines
         origin = lines[0]["t"]
         await self._align(origin)
-        start = loop.time()
+        start = self._clock.now()
         for line in lines:
             seq = line["seq"]
             hook = self.plan.hooks.get(seq)
@@ -145,30 +150,28 @@ class Replay:
             if expected and hook is None:
                 self._pending.append(line)
                 continue
-            due = start + (line["t"] - origin) / self.plan.scale
-            delay = due - loop.time()
-            if delay > 0:
-                await asyncio.sleep(delay)
+            await self._clock.go_on_to(due := start + line["t"] - origin)
             await self._before(line)
-            if hook is not None:
-                await hook(self)
-            if expected:
-                self._pending.append(line)
-            elif not self._skipped(seq):
-                await self._act(line)
-            # When we are late keep the recorded distances, in whole ticks so that the phase stays.
-            tick = self.cluster.settings.allocation_interval_s / self.plan.scale
-            late = loop.time() - due
+            with self._clock.still():
+                if hook is not None:
+                    await hook(self)
+                if expected:
+                    self._pending.append(line)
+                elif not self._skipped(seq):
+                    await self._act(line)
+            # When events came late keep the recorded distances, in whole ticks so that the phase stays.
+            tick = self.cluster.settings.allocation_interval_s
+            late = self._clock.now() - due
             if late > 0.25 * tick:
                 start += math.ceil(late / tick) * tick
+        self._clock.run_on()
 
     async def _align(self, origin: float) -> None:
         """Begin at the recorded distance from an allocation tick: it decides what is offered together."""
         tick = self.cluster.settings.allocation_interval_s
-        passed = self.cluster.clock.now() - self._started
+        now = self._clock.now()
         phase = self.recording.phase(tick) if self.plan.phase is None else self.plan.phase
-        delay = (origin - phase - passed) % tick
-        await asyncio.sleep(delay / self.plan.scale)
+        await self._clock.go_on_to(now + (origin + AHEAD_S - phase - (now - self._started)) % tick)
 
     async def _before(self, line: dict[str, Any]) -> None:
         """Wait for the events the call needs, and shortly for those it may itself cause."""
@@ -193,10 +196,9 @@ class Replay:
             left = end - loop.time()
             if not waiting or left <= 0:
                 break
-            try:
+            self._clock.run_on()
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), left)
-            except TimeoutError:
-                continue
         matched = {id(line) for line in lines} - {id(line) for line in waiting}
         if drop or timeout_s == LATE_S:
             for line in waiting:
@@ -292,10 +294,9 @@ class Replay:
 
     async def _raw(self, line: dict[str, Any]) -> None:
         """Exact bytes there and back; only the date may differ."""
-        sent = line["request"]
-        answer = await exchange(self.cluster.port, sent.encode("latin-1"))
-        recorded = DATE.sub("Date: #", line["raw_response"])
-        self._compare(line, {"raw": recorded}, {"raw": DATE.sub("Date: #", answer.decode("latin-1"))})
+        answer = await exchange(self.cluster.port, line["request"].encode("latin-1"))
+        recorded, actual = (DATE.sub("Date: #", text) for text in (line["raw_response"], answer.decode("latin-1")))
+        self._compare(line, {"raw": recorded}, {"raw": actual})
 
     # events
 

@@ -35,7 +35,7 @@ def pool_answer() -> respool_pb2.LookupResponse:
 def workflow_status(
     state: str = "SUCCEEDED", kind: str = "UPDATE", now: str = "2-1-2", before: str = "1-1-2",
     done: int = 0, failed: int = 0, current: tuple[int, ...] = (), total: int = 3, created: str = CREATED,
-    previous: str = "INITIALIZED",
+    previous: str = "INITIALIZED", waiting_for: str = "",
 ) -> stateless_pb2.WorkflowStatus:  # fmt: skip
     return stateless_pb2.WorkflowStatus(
         type=stateless_pb2.WorkflowType.Value(f"WORKFLOW_TYPE_{kind}"),
@@ -48,6 +48,7 @@ def workflow_status(
         version=version(now),
         prev_version=version(before),
         creation_time=created,
+        waiting_for=waiting_for,
     )
 
 

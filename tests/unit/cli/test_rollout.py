@@ -1,7 +1,6 @@
 """The live view of a rollout: what is shown, what it waits for, and how it ends."""
 
 import io
-import itertools
 import json
 from collections.abc import Callable
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from cli.errors import Failed
-from cli.rollout import Rollout, UpdateFollower, as_ranges, bar_parts, instances_text, of_goal, of_update
+from cli.rollout import Rollout, UpdateFollower, bar_parts, of_goal, of_update
 from cli.rollout_watch import watch_rollout
 from cli.watch import WatchPace
 from peloton.api.client import Client
@@ -45,14 +44,6 @@ def test_a_bar_has_its_width_and_tells_no_lies(done: int, failed: int, current: 
     assert parts[0] < width or not failed + current + rest
 
 
-@given(st.sets(st.integers(0, 60)))
-def test_ranges_hold_exactly_the_instances(instances: set[int]) -> None:
-    """Ranges with both ends are the instances again, in order and as few as can be."""
-    ranges = list(as_ranges(sorted(instances)))
-    assert sorted(instances) == [i for start, stop in ranges for i in range(start, stop + 1)]
-    assert all(before[1] + 1 < after[0] for before, after in itertools.pairwise(ranges))
-
-
 @given(
     state=st.sampled_from(list(UpdateState)),
     done=Counts,
@@ -75,27 +66,21 @@ def test_counts_of_an_update_are_those_of_the_wire(
     )  # fmt: skip
 
 
-def test_instances_are_named_in_short() -> None:
-    """A few ranges, and how many more."""
-    assert ["instance 3", "instances 3-5", "instances 0, 2, 4 and 3 more"] == [
-        instances_text(instances) for instances in ([3], [3, 4, 5], [0, 2, 4, 6, 7, 9])
-    ]
-
-
 def test_a_line_tells_all() -> None:
     """Act, state, counts, pods by version and state, and what it waits for."""
-    status = workflow_status("ROLLING_FORWARD", done=1, failed=1, current=(2, 3), total=5)
+    wait = "instance 2 to run and be healthy and for instance 3 to end"
+    status = workflow_status("ROLLING_FORWARD", done=1, failed=1, current=(2, 3), total=5, waiting_for=wait)
     pods = {"10-0-0": {"RUNNING": 1, "STARTING": 2, "KILLED": 0}, "9-0-0": {"RUNNING": 3}}
     expected = (
         "UPDATE ROLLING_FORWARD 1/5 done, 1 failed, 2 in flight; version 9-0-0: 3 RUNNING; "
-        "version 10-0-0: 2 STARTING, 1 RUNNING; waits for instance 2 to run and be healthy and for instance 3 to end"
+        f"version 10-0-0: 2 STARTING, 1 RUNNING; waits for {wait}"
     )
     assert expected == of_update(job_answer(update=status, pods=pods).job_info).line
 
 
 def test_pods_without_versions() -> None:
     """An API that does not count by version is read all the same."""
-    answer = job_answer(update=workflow_status("PAUSED"))
+    answer = job_answer(update=workflow_status("PAUSED", waiting_for="somebody to resume it"))
     answer.job_info.status.pod_stats.update({"POD_STATE_RUNNING": 3, "POD_STATE_LOST": 0})
     seen = of_update(answer.job_info)
     assert (["pods: 3 RUNNING"], f"somebody to resume it: peloton job stateless resume {JOB}") == (
@@ -180,7 +165,8 @@ def watch(api: FakeApi, terminal: bool = False) -> tuple[Rollout, str]:
 
 
 def rolling(done: int, current: tuple[int, ...] = (), state: str = "ROLLING_FORWARD") -> svc.GetJobResponse:
-    status = workflow_status(state, done=done, current=current)
+    wait = f"instance {current[0]} to run and be healthy" if current else ""
+    status = workflow_status(state, done=done, current=current, waiting_for=wait)
     pods = {"1-0-0": {"RUNNING": 3 - done}, "2-0-0": {"RUNNING": done}}
     return job_answer(update=status, pods=pods)
 

@@ -18,6 +18,7 @@ S = 10**9
 NOW = 1_000 * S
 FORWARD, BACKWARD, PAUSED = UpdateState.ROLLING_FORWARD, UpdateState.ROLLING_BACKWARD, UpdateState.PAUSED
 FIRST, ANOTHER = "its first pulse", "a pulse: none has come for 5 s"
+RUNNING_01 = "instances 0-1 to run and be healthy"
 
 
 def update(state: UpdateState = FORWARD, count: int = 4, pulsed_s: float = 0, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
@@ -33,7 +34,7 @@ def service(count: int = 4, version: int = 1) -> dict[int, PodRecord]:
 
 @pytest.mark.parametrize(
     ("pulsed_s", "begun", "waiting_for"),
-    [(0, 0, FIRST), (5.1, 0, ANOTHER), (5, 2, "2 instances in flight"), (1, 2, "2 instances in flight")],
+    [(0, 0, FIRST), (5.1, 0, ANOTHER), (5, 2, RUNNING_01), (1, 2, RUNNING_01)],
 )
 def test_nothing_begins_without_a_pulse(pulsed_s: float, begun: int, waiting_for: str) -> None:
     """The first one has to come, and then one every five seconds; it is rolling all the time."""
@@ -49,7 +50,7 @@ def test_what_is_in_flight_is_finished() -> None:
     step = next_step(update(pulsed_s=6, current=frozenset({0, 1})), pods, now_ns=NOW)
 
     assert ({0}, {1}, ()) == (step.update.done, step.update.current, step.change)
-    assert f"1 instances in flight and for {ANOTHER}" == step.waiting_for
+    assert f"instance 1 to run and be healthy and for {ANOTHER}" == step.waiting_for
 
 
 def test_a_full_batch_waits_for_no_pulse() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -81,7 +82,31 @@ def test_a_full_batch_waits() -> None:
     """Nothing is begun while as many as the batch are in flight; the wait says so."""
     pods = service(4) | {0: service_pod(0, 2, state=PodState.STARTING)}
     step = next_step(update(UpdateSpec(batch_size=1), updated=range(4), current={0}), pods)
-    assert ((), "1 instances in flight") == (step.change, step.waiting_for)
+    assert ((), "instance 0 to run and be healthy") == (step.change, step.waiting_for)
+    assert step.waiting_for == rollout.in_flight_text(step.update, step.update.current)
+
+
+@given(st.sets(st.integers(0, 60), min_size=1))
+def test_instances_are_named_in_short(instances: set[int]) -> None:
+    """At most three ranges with both ends, first ones first; how many more is said, and nobody is left out."""
+    text, _, more = (
+        rollout.instances_text(instances).removeprefix("instances ").removeprefix("instance ").partition(" and ")
+    )
+    named = [range(int(part.partition("-")[0]), int(part.rpartition("-")[2]) + 1) for part in text.split(", ")]
+    assert sorted(instances)[: sum(map(len, named))] == [i for one in named for i in one]
+    assert len(instances) == sum(map(len, named)) + int(more.removesuffix(" more") or 0)
+    assert all(before[-1] + 1 < after[0] for before, after in itertools.pairwise(named))
+
+
+def test_what_is_waited_for_is_in_words() -> None:
+    """Those that are to run, those that are to end, and a few ranges of each."""
+    one = update(updated=range(10), removed={10}, current={0, 2, 4, 6, 7, 9, 10})
+    assert "instances 0, 2, 4 and 3 more to run and be healthy and for instance 10 to end" == (
+        rollout.in_flight_text(one, one.current)
+    )
+    stop = update(type=UpdateType.STOP, updated=range(3), current={0, 1})
+    assert "instances 0-1 to end" == rollout.in_flight_text(stop, stop.current)
+    assert "" == rollout.in_flight_text(one, frozenset())
 
 
 def test_done_stays_done() -> None:
@@ -131,6 +156,7 @@ def test_pause_resume_abort() -> None:
     assert UpdateState.ABORTED is rollout.aborted(stopped).state
     assert [ended] * 3 == [rollout.paused(ended), rollout.resumed(ended), rollout.aborted(ended)]
     assert rollout.paused(stopped) == stopped
+    assert ("somebody to resume it", "") == (stopped.waiting_for, rollout.resumed(stopped).waiting_for)
 
 
 def test_races_of_the_instances() -> None:

@@ -41,7 +41,7 @@ def upgrade() -> None:
         sa.Column("prev_config_version", sa.Integer(), nullable=False),
         *(
             sa.Column(name, sa.Text(), nullable=False)
-            for name in ("added", "updated", "removed", "current", "done", "failed", "opaque_data")
+            for name in ("added", "updated", "removed", "current", "done", "failed", "opaque_data", "waiting_for")
         ),
         sa.Column("update_key", sa.Text(), nullable=False),
         sa.Column("request_digest", sa.Text(), nullable=False),

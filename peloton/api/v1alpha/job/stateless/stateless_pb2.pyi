@@ -236,6 +236,7 @@ class WorkflowStatus(_message.Message):
     COMPLETION_TIME_FIELD_NUMBER: _builtins.int
     LAST_PULSE_TIME_FIELD_NUMBER: _builtins.int
     AWAITING_PULSE_FIELD_NUMBER: _builtins.int
+    WAITING_FOR_FIELD_NUMBER: _builtins.int
     type: Global___WorkflowType.ValueType
     state: Global___WorkflowState.ValueType
     num_instances_completed: _builtins.int
@@ -248,6 +249,8 @@ class WorkflowStatus(_message.Message):
     last_pulse_time: _builtins.str
     """Ours, of a pulsed update: when the last pulse came, and whether it would go on if one came."""
     awaiting_pulse: _builtins.bool
+    waiting_for: _builtins.str
+    """Ours: what it waits for, while it is under way."""
     @_builtins.property
     def instances_current(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -271,10 +274,11 @@ class WorkflowStatus(_message.Message):
         completion_time: _builtins.str = ...,
         last_pulse_time: _builtins.str = ...,
         awaiting_pulse: _builtins.bool = ...,
+        waiting_for: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prev_version", b"prev_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaiting_pulse", b"awaiting_pulse", "completion_time", b"completion_time", "creation_time", b"creation_time", "instances_current", b"instances_current", "last_pulse_time", b"last_pulse_time", "num_instances_completed", b"num_instances_completed", "num_instances_failed", b"num_instances_failed", "num_instances_remaining", b"num_instances_remaining", "prev_state", b"prev_state", "prev_version", b"prev_version", "state", b"state", "type", b"type", "update_time", b"update_time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaiting_pulse", b"awaiting_pulse", "completion_time", b"completion_time", "creation_time", b"creation_time", "instances_current", b"instances_current", "last_pulse_time", b"last_pulse_time", "num_instances_completed", b"num_instances_completed", "num_instances_failed", b"num_instances_failed", "num_instances_remaining", b"num_instances_remaining", "prev_state", b"prev_state", "prev_version", b"prev_version", "state", b"state", "type", b"type", "update_time", b"update_time", "version", b"version", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

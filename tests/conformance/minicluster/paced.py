@@ -1,0 +1,54 @@
+"""The cluster's time as a replay needs it: it stands still where the replay is late."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from services.minicluster.clock import Clock
+
+# Turns of the event loop after which all that was under way between the cluster and us has arrived.
+QUIET_TURNS = 40
+# Real seconds the cluster's time stands still for a call; one that takes longer may need it to go on.
+STILL_S = 0.5
+INSTANT_S = 1e-6
+
+
+class PacedClock(Clock):
+    """On a busy machine the replay comes late to a line. Would time go on meanwhile, an allocation tick, or the end of
+    a task, could come before a call that the recording has before it."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__(scale)
+        self._until = math.inf
+
+    def now(self) -> float:
+        now = super().now()
+        if now > self._until:
+            self._start += (now - self._until) / self.scale
+            now = self._until
+            self._until += INSTANT_S  # no two moments are the same
+        return now
+
+    async def go_on_to(self, due: float) -> None:
+        """Until time has come to ``due``, where it stands still, and all that was sent has arrived."""
+        self._until = max(due, self.now())
+        while (left := due - self.now()) > 0:
+            await asyncio.sleep(left / self.scale)
+        for _ in range(QUIET_TURNS):
+            await asyncio.sleep(0)
+
+    def run_on(self) -> None:
+        self.now()  # what it stood still does not count
+        self._until = math.inf
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        self._until = self.now()
+        awake = asyncio.get_running_loop().call_later(STILL_S, self.run_on)
+        try:
+            yield
+        finally:
+            awake.cancel()
