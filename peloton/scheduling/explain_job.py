@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from peloton.lifecycle.gang import Stage
 from peloton.lifecycle.job import scheduled_count
-from peloton.model.job import GangProgress, JobRecord, JobState
+from peloton.model.job import GangProgress, JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodRecord, PodState
 from peloton.scheduling.explain import Holder, Wait
 from peloton.scheduling.placement import refusing_hosts
@@ -45,7 +45,9 @@ def apart(
     job: JobRecord, counts: Mapping[PodState, int], unplaced: tuple[int, str], gang: GangProgress = NO_GANG
 ) -> Iterator[Apart]:
     """``counts`` are of now; ``unplaced`` is how many pods placement last left over, and its reason."""
-    fresh = counts.get(PodState.INITIALIZED, 0) + max(job.instance_count - sum(counts.values()), 0)
+    fresh = counts.get(PodState.INITIALIZED, 0)
+    if job.type is not JobType.SERVICE:  # whose update adds the instances that are not there
+        fresh += max(job.instance_count - sum(counts.values()), 0)
     gathered = gang.stages.get(Stage.QUEUED, 0)
     if 0 < gathered < gang.size and sum(gang.stages.values()) == gang.size:
         who = f"{_instances(gathered)} of the gang of {gang.size}"

@@ -32,9 +32,16 @@ from peloton.scheduling.tree import CPU
 from services.resmgr import dry_run, pools
 from services.resmgr import explain_wire as wire
 from services.resmgr.dry_run import beyond, evictions, held_in, planned_job, questioned, with_job, with_pool
-from services.resmgr.explain_text import eviction_lines, plan_lines, pool_lines
+from services.resmgr.explain_text import (
+    disruption_lines,
+    eviction_lines,
+    lock_lines,
+    plan_lines,
+    pool_lines,
+    update_lines,
+)
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.records import AdmissionRecords
+from services.resmgr.records import ExplainRecords
 from services.resmgr.state import ResmgrState
 from services.storage.gateway import HeldRange
 
@@ -47,6 +54,8 @@ HEADS_MAX = 100
 """Queue heads of one pool that are told."""
 FAILURES_MAX = 5
 """Failed pods of one job that are told."""
+DISRUPTIONS_MAX = 3
+"""Answers of one job's SLA that are told."""
 
 HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 Found = tuple[Wait, tuple[Holder, ...]]
@@ -69,7 +78,7 @@ def _refusing(call: Callable[[Any, Any, Context], Coroutine[Any, Any, T]]) -> Ca
 class ExplainService:
     """One asynchronous method per RPC, under the RPC's name."""
 
-    def __init__(self, loop: AdmissionLoop, records: AdmissionRecords) -> None:
+    def __init__(self, loop: AdmissionLoop, records: ExplainRecords) -> None:
         self._loop = loop
         self._records = records
 
@@ -93,6 +102,7 @@ class ExplainService:
             besides = list(apart(job, counts, state.unplaced(job_id), gang))
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
+        lines += await asyncio.to_thread(self._told_of_service, job)
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
             lines.append(f"{more} more instances are in the queue")
@@ -106,6 +116,14 @@ class ExplainService:
             reasons=[wire.apart_reason(one) for one in besides],
             text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),
         )
+
+    def _told_of_service(self, job: JobRecord) -> list[str]:
+        """Its rollout, what its SLA answered, and what an administrator has locked."""
+        if not job.is_active:
+            return []
+        update = self._records.update(job.update_id) if job.update_id else None
+        asked = self._records.disruptions(job.job_id, DISRUPTIONS_MAX)
+        return [*update_lines(update), *disruption_lines(job, asked), *lock_lines(self._records.lockdowns())]
 
     @_refusing
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.model.job import JobRecord
+from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.loop import LoopSettings
 
 LINES_MAX = 50
@@ -95,6 +98,31 @@ def eviction_lines(evictions: Iterable[pb.PlannedEviction]) -> Iterator[str]:
         which = f"instances {one.firstInstance}-{last}" if one.instanceCount > 1 else f"instance {last}"
         when = "the next round" if one.rounds == 1 else f"{one.rounds} rounds"
         yield f"after {when} of preemption ({one.withinS:g} s), {which} of job {one.jobId.value}: {one.text}"
+
+
+def update_lines(update: UpdateRecord | None) -> Iterator[str]:
+    """How far the rollout of a service is, while it is under way."""
+    if update is None or not update.is_active:
+        return
+    failed = f", {len(update.failed)} failed" if update.failed else ""
+    waits = f", waits for {update.waiting_for}" if update.waiting_for else ""
+    yield f"{update.type} {update.state}: {len(update.done)} of {update.total_count} done{failed}{waits}"
+
+
+def disruption_lines(job: JobRecord, asked: Iterable[Disruption]) -> Iterator[str]:
+    """What the SLA of a service granted and refused last."""
+    maximum = job.sla.maximum_unavailable_instances
+    for number, one in enumerate(asked):
+        if not number:
+            yield f"the SLA, {f'at most {maximum} unavailable' if maximum else 'without a limit'}, was asked last:"
+        answer = "granted" if one.granted else "refused"
+        yield f"  {rfc3339_seconds(one.time_ns)} {answer} instance {one.instance_id}, {one.reason}: {one.message}"
+
+
+def lock_lines(locked: Collection[str]) -> Iterator[str]:
+    for component, effect in (("Launch", "no pod is started"), ("Kill", "no pod is ended")):
+        if component in locked:
+            yield f"an administrator has locked {component}: {effect} before peloton admin unlock {component}"
 
 
 def _section(title: str, otherwise: str, lines: Sequence[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from peloton.model.job import GangProgress, JobRecord
 from peloton.model.pod import PodRecord, PodState, ShapeRange
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
+from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.state import LogRow
 from services.storage.gateway import EvictionOrder, EvictionResult, HeldRange
 
@@ -132,6 +133,20 @@ class AdmissionRecords(Protocol):
         ...
 
     def pools(self) -> Sequence[tuple[PoolSpec, ResourcePoolConfig]]: ...
+
+
+class ExplainRecords(AdmissionRecords, Protocol):
+    """What explanations look at besides."""
+
+    def update(self, update_id: str) -> UpdateRecord | None: ...
+
+    def disruptions(self, job_id: JobId, limit: int) -> Sequence[Disruption]:
+        """What the SLA of a service was asked last, newest first."""
+        ...
+
+    def lockdowns(self) -> set[str]:
+        """Components that are locked."""
+        ...
 
 
 class CapacitySource(Protocol):

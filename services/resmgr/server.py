@@ -15,7 +15,7 @@ from services.resmgr.explain_service import ExplainService
 from services.resmgr.loop import AdmissionLoop, LoopSettings
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.pool_service import PoolService
-from services.resmgr.records import AdmissionRecords, CapacitySource
+from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.servicer import AdmissionServicer
 
 DRAIN_S = 5.0
@@ -35,7 +35,7 @@ class ResmgrServer:
 
 
 async def serve(
-    gateway: AdmissionRecords,
+    gateway: ExplainRecords,
     lifecycles: Lifecycles,
     capacity_source: CapacitySource,
     address: str,

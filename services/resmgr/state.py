@@ -163,6 +163,7 @@ class ResmgrState:
             ledger.states[run.start : run.start + pods] = HOLDING
             ledger.pending_count -= pods
             ledger.allocated_count += pods
+            self._unplaced.pop(run.job_id, None)  # placement looks anew
             for _, length, footprint in ledger.footprints.pieces(run.start, pods):
                 self.accounts.want(ledger.pool_id, footprint, -length)
                 self.accounts.hold(ledger.pool_id, footprint, length)

@@ -241,6 +241,14 @@ class WatchLog(SQLModel, table=True):
     instance_id: int = Field(sa_type=_BIG)
 
 
+class WatchCancel(SQLModel, table=True):
+    """Watches that somebody wants to end, until the api that serves them has taken note."""
+
+    __tablename__ = "watch_cancel"
+    watch_id: str = Field(primary_key=True, sa_type=_TEXT)
+    asked_ns: int = Field(sa_type=_BIG)
+
+
 class Lockdown(SQLModel, table=True):
     """Components that an administrator has locked."""
 
@@ -313,6 +321,7 @@ UPDATE = METADATA.tables["job_update"]
 UPDATE_EVENT = METADATA.tables["job_update_event"]
 DISRUPTION = METADATA.tables["disruption"]
 WATCH_LOG = METADATA.tables["watch_log"]
+WATCH_CANCEL = METADATA.tables["watch_cancel"]
 LOCKDOWN = METADATA.tables["lockdown"]
 COUNTER = METADATA.tables["counter"]
 RESPOOL = METADATA.tables["respool"]

@@ -11,12 +11,13 @@ from peloton.api.convert import JOB_TYPE_NUMBERS
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from services.storage.engine import Database, take_numbers
-from services.storage.tables import COUNTER, JOB, POD, WATCH_LOG
+from services.storage.tables import COUNTER, JOB, POD, WATCH_CANCEL, WATCH_LOG
 
 WATCH_SEQ = "watch_log"
 THE_JOB = -1
 CHANGES_KEPT = 1_000_000
 """Watchers that were away resume for so long."""
+CANCELS_KEPT_NS = 60 * 10**9
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
 
 Change = tuple[int, JobId, int]
@@ -46,6 +47,24 @@ class Watch:
 
     def prune_watch_log(self, upto_seq: int) -> None:
         self.db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
+
+    def ask_watch_cancel(self, watch_id: str, now_ns: int) -> None:
+        """Have whoever serves the watch end it. What nobody took note of is forgotten after a while."""
+        statement = self.db.upsert(WATCH_CANCEL).values(watch_id=watch_id, asked_ns=now_ns).on_conflict_do_nothing()
+
+        def work(conn: sa.Connection) -> None:
+            conn.execute(sa.delete(WATCH_CANCEL).where(WATCH_CANCEL.c.asked_ns < now_ns - CANCELS_KEPT_NS))
+            conn.execute(statement)
+
+        self.db.write(work)
+
+    def watch_cancels(self) -> set[str]:
+        return self.db.read(lambda conn: set(conn.execute(sa.select(WATCH_CANCEL.c.watch_id)).scalars()))
+
+    def drop_watch_cancel(self, watch_id: str) -> bool:
+        """Whether it was still there."""
+        statement = sa.delete(WATCH_CANCEL).where(WATCH_CANCEL.c.watch_id == watch_id)
+        return self.db.write(lambda conn: conn.execute(statement).rowcount > 0)
 
 
 def note_job(conn: sa.Connection, job: JobRecord) -> None:

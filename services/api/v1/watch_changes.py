@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -106,6 +107,7 @@ class Batch:
     upto: int
     is_last: bool
     has_gap: bool
+    cancelled: frozenset[str] = frozenset()  # watches that somebody wants to end, of any api
 
 
 class ChangeReader:
@@ -125,7 +127,17 @@ class ChangeReader:
             revisions[job_id, instance_id] = seq
         changes = sorted(self._changes(revisions, wants), key=lambda change: change.revision)
         has_gap = bool(rows) and rows[0][0] != after + 1
-        return Batch(tuple(changes), rows[-1][0] if rows else after, len(rows) < limit, has_gap)
+        upto, cancelled = rows[-1][0] if rows else after, frozenset(self._records.watch_cancels())
+        return Batch(tuple(changes), upto, len(rows) < limit, has_gap, cancelled)
+
+    def ask_cancel(self, watch_id: str) -> None:
+        self._records.ask_watch_cancel(watch_id, time.time_ns())
+
+    def cancels(self) -> set[str]:
+        return self._records.watch_cancels()
+
+    def drop_cancel(self, watch_id: str) -> bool:
+        return self._records.drop_watch_cancel(watch_id)
 
     def _changes(self, revisions: dict[Key, int], wants: Wants) -> Iterator[Change]:
         by_job: dict[JobId, list[int]] = {}

@@ -27,6 +27,8 @@ BUFFER_MAX = 100
 BATCH = BUFFER_MAX
 """Changes read at a time: an empty buffer has room for all of them."""
 POLL_S = 0.1
+CANCEL_S = 2.0
+"""Within this time the api that serves a watch has taken note that it is to end."""
 PATIENCE_S = 1.0
 """A watcher without room holds up the others so long, and only once: then it has read, or is cut off."""
 
@@ -92,12 +94,18 @@ class WatchHub:
     """For one event loop. The tail runs while somebody watches."""
 
     def __init__(
-        self, reader: ChangeReader, calls: Calls, poll_s: float = POLL_S, patience_s: float = PATIENCE_S
+        self,
+        reader: ChangeReader,
+        calls: Calls,
+        poll_s: float = POLL_S,
+        patience_s: float = PATIENCE_S,
+        cancel_s: float = CANCEL_S,
     ) -> None:
         self._reader = reader
         self._calls = calls
         self._poll_s = poll_s
         self._patience_s = patience_s
+        self._cancel_s = cancel_s
         self._watchers: dict[str, Watcher] = {}
         self._joined: dict[str, Watcher] = {}
         self._position = 0
@@ -125,15 +133,34 @@ class WatchHub:
         finally:
             self._forget(watcher)
 
-    def cancel(self, watch_id: str) -> None:
-        """Raises NotFound."""
-        kind = watch_id.partition("_")[0]
+    async def cancel(self, watch_id: str) -> None:
+        """Of a watch that any api serves. Raises NotFound."""
+        kind, _, number = watch_id.partition("_")
         if kind not in ("task", "job"):
             raise NotFound("invalid watch id")
-        watcher = self._watchers.get(watch_id)
-        if watcher is None:
+        if not self._end(watch_id) and not (_is_uuid(number) and await self._cancel_elsewhere(watch_id)):
             raise NotFound(f"watch_id {watch_id} not exist for {kind} watch client")
-        watcher.finish(Cancelled(f"watch cancelled: {watch_id}"))
+
+    def _end(self, watch_id: str) -> bool:
+        watcher = self._watchers.get(watch_id)
+        if watcher is not None:
+            watcher.finish(Cancelled(f"watch cancelled: {watch_id}"))
+        return watcher is not None
+
+    async def _cancel_elsewhere(self, watch_id: str) -> bool:
+        """Every tail reads who is to end; the one that serves the watch takes the note away."""
+        await self._calls.run(self._reader.ask_cancel, watch_id)
+        for _ in range(round(self._cancel_s / self._poll_s)):
+            await asyncio.sleep(self._poll_s)
+            if watch_id not in await self._calls.run(self._reader.cancels):
+                return True
+        return not await self._calls.run(self._reader.drop_cancel, watch_id)
+
+    async def _end_cancelled(self, batch: Batch) -> None:
+        for watch_id in batch.cancelled:
+            if watch_id in self._watchers:  # the note first: with the last watch the tail ends, too
+                await self._calls.run(self._reader.drop_cancel, watch_id)
+                self._end(watch_id)
 
     async def close(self) -> None:
         for watcher in self._watchers.values():
@@ -166,6 +193,7 @@ class WatchHub:
                 batch = await self._calls.run(self._reader.read, cursor, BATCH, wants)
                 if batch.is_last:
                     self._join(watcher, batch.upto)
+            await self._end_cancelled(batch)
             if batch.has_gap:
                 await self._check_kept(cursor)
                 raise Aborted(f"event overflow: {watcher.id}")
@@ -207,6 +235,7 @@ class WatchHub:
                     wants = Wants.of(watcher.wanted for watcher in self._joined.values())
                     batch = await self._calls.run(self._reader.read, self._position, BATCH, wants)
                     await self._hand_out(batch)
+                    await self._end_cancelled(batch)
                     self._position = batch.upto
                 if batch.is_last:
                     await asyncio.sleep(self._poll_s)
@@ -235,3 +264,10 @@ class WatchHub:
                     await watcher.emptied()
         for watcher, mine in late:
             watcher.put(mine)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False

@@ -21,5 +21,5 @@ class WatchService:
                 yield response
 
     async def Cancel(self, request: svc.CancelRequest, context: Any) -> svc.CancelResponse:
-        self._hub.cancel(request.watch_id)
+        await self._hub.cancel(request.watch_id)
         return svc.CancelResponse()

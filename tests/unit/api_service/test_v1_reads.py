@@ -84,6 +84,7 @@ async def test_get_tells_of_disruptions(v1: Any, pods: Any, gateway: Gateway) ->
     assert (granted.instance_id, granted.granted, granted.message) == (0, True, "host h1 is drained")
     assert (refused.instance_id, refused.granted, refused.reason) == (1, False, maintenance)
     assert refused.message == "1 of at most 1 instances are unavailable already"
+    assert refused.HasField("granted")
 
 
 async def test_get_a_version(v1: Any, service: None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from peloton.api import convert, convert_v1
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchResponse
-from peloton.errors import Aborted, PelotonError, ResourceExhausted, Unavailable
+from peloton.errors import Aborted, Cancelled, NotFound, PelotonError, ResourceExhausted, Unavailable
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec
 from services.api.calls import Calls
@@ -247,3 +248,37 @@ async def test_a_resumed_watcher_ends_where_the_others_are(
     assert revisions == sorted(set(revisions))
     assert {name: convert_v1.POD_STATES[state] for name, state in seen.items()} == now
     await resumed.aclose()
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+async def test_a_watch_is_cancelled_from_another_api(
+    hub: WatchHub, reader: CountedReader, calls: Calls, gateway: Gateway, is_behind: bool
+) -> None:
+    """Any api ends a watch, also one that is still catching up; nothing of it is left behind."""
+    gateway.advance_update(JOB, NOW_NS)
+    other = WatchHub(ChangeReader(gateway), calls, poll_s=0.001, cancel_s=WAIT_S)
+    stream = hub.watch(OF_PODS, 1 if is_behind else 0)
+    watch_id = (await anext(stream)).watch_id
+    _, (_, error) = await asyncio.gather(other.cancel(watch_id), to_the_end(stream))
+
+    assert isinstance(error, Cancelled)
+    assert error.message == f"watch cancelled: {watch_id}"
+    assert gateway.watch_cancels() == set()
+
+
+async def test_nobody_serves_the_watch(calls: Calls, gateway: Gateway) -> None:
+    """After a while it is not found, and what was asked is forgotten; what can be no watch is not even asked for."""
+    hub = WatchHub(ChangeReader(gateway), calls, poll_s=0.001, cancel_s=0.01)
+    for number in (str(uuid.uuid4()), "1"):
+        with pytest.raises(NotFound, match=f"watch_id task_{number} not exist for task watch client"):
+            await hub.cancel(f"task_{number}")
+
+    assert gateway.watch_cancels() == set()
+
+
+async def test_what_a_dead_api_asked_is_forgotten(gateway: Gateway) -> None:
+    """A cancellation whose asker died is gone after a minute."""
+    gateway.ask_watch_cancel("task_1", NOW_NS)
+    gateway.ask_watch_cancel("task_2", NOW_NS + 61 * 10**9)
+
+    assert gateway.watch_cancels() == {"task_2"}

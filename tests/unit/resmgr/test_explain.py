@@ -8,11 +8,14 @@ import pytest
 
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
-from peloton.model.pod import PodState
+from peloton.model.pod import PodState, TerminationReason
 from peloton.model.resources import Resources
+from peloton.model.update import UpdateSpec
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import World, fast
+
+REASON = TerminationReason.KILLED_HOST_MAINTENANCE
 
 
 async def test_a_waiting_job(world: World) -> None:
@@ -52,6 +55,48 @@ async def test_a_job_without_hosts(world: World) -> None:
 
     assert (reason.rule, reason.wanted) == (pb.RULE_NO_HOST, 1)
     assert [(one.hostCount, one.rule) for one in reason.refusingHosts] == [(2, "less than 2 gpu free")]
+
+
+async def test_hosts_are_looked_for_anew(world: World) -> None:
+    """What placement noted of earlier instances is not told of those that are admitted later."""
+    job = world.job(world.pool("p", 1, 1), 2)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        asked.server.loop.note_unplaced(job, 1, "1 pod without a host (2 hosts: less than 2 gpu free)")
+        world.finish(job, [0])
+        await until(lambda: PodState.READY in world.states(job))
+        (reason,) = (await asked.why(job)).reasons
+
+    assert reason.text == "1 instance admitted; a host is being looked for"
+
+
+async def test_a_service(world: World) -> None:
+    """Its rollout, what its SLA granted and refused, and which steps are locked; instances that the update adds later
+    are not about to be queued."""
+    job = world.service(world.pool("p", 10, 10), 3, UpdateSpec(batch_size=1), maximum_unavailable=1)
+    world.gateway.advance_update(job, world.now_ns)
+    for checks_sla in (False, True):
+        world.gateway.disrupt(
+            job, [0, 1], reason=REASON, message="maintenance of host h1", checks_sla=checks_sla, now_ns=10**9
+        )
+    world.gateway.set_lockdown("Launch", True)
+    world.gateway.set_lockdown("Kill", True)
+
+    async with asking(world) as asked:
+        lines = (await asked.why(job)).text.splitlines()
+
+    assert lines[1:] == [
+        "  1 instance about to be queued",
+        "  UPDATE ROLLING_FORWARD: 0 of 3 done, waits for instance 0 to run and be healthy",
+        "  the SLA, at most 1 unavailable, was asked last:",
+        "    1970-01-01T00:00:01Z refused instance 1, KILLED_HOST_MAINTENANCE: 1 of at most 1 instances are unavailable"
+        " already",
+        "    1970-01-01T00:00:01Z granted instance 0, KILLED_HOST_MAINTENANCE: maintenance of host h1",
+        "    1970-01-01T00:00:01Z granted instance 0, KILLED_HOST_MAINTENANCE: maintenance of host h1",
+        "  an administrator has locked Launch: no pod is started before peloton admin unlock Launch",
+        "  an administrator has locked Kill: no pod is ended before peloton admin unlock Kill",
+    ]
 
 
 async def test_a_job_that_waits_for_slack(world: World) -> None:

@@ -18,6 +18,7 @@ from peloton.model.ids import ROOT_POOL_ID, JobId, PodId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
+from peloton.model.update import UpdateSpec
 from services.resmgr.accounts import COLUMNS
 from services.resmgr.ledger import IS_ALLOCATED, LEAVING, PENDING
 from services.resmgr.loop import AdmissionLoop, LoopSettings
@@ -106,6 +107,18 @@ class World:
         job_id = JobId(str(uuid.uuid4()))
         self.gateway.create_job(new_job_record(job_id, config, self.now_ns), config, self.now_ns)
         self.gateway.create_pods(job_id, lambda _: None)
+        return job_id
+
+    def service(self, pool_id: RespoolId, count: int, update: UpdateSpec, maximum_unavailable: int = 0) -> JobId:
+        """A stored service whose first update has not begun."""
+        config = job_pb2.JobConfig(name="service", type=job_pb2.SERVICE, instanceCount=count)
+        config.respoolID.value = pool_id
+        config.sla.preemptible = True
+        config.sla.maximumUnavailableInstances = maximum_unavailable
+        config.defaultConfig.resource.cpuLimit = 1
+        job_id = JobId(str(uuid.uuid4()))
+        record = new_job_record(job_id, config, self.now_ns)
+        self.gateway.create_service(record, config, b"", update, "", self.now_ns)
         return job_id
 
     def states(self, job_id: JobId) -> dict[PodState, list[int]]:

@@ -80,11 +80,17 @@ def upgrade() -> None:
         sa.Column("instance_id", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
     )
+    op.create_table(
+        "watch_cancel",
+        sa.Column("watch_id", sa.Text(), nullable=False),
+        sa.Column("asked_ns", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("watch_id"),
+    )
     op.create_table("lockdown", sa.Column("component", sa.Text(), nullable=False), sa.PrimaryKeyConstraint("component"))
 
 
 def downgrade() -> None:
-    for table in ("lockdown", "watch_log", "disruption", "job_update_event", "job_update", "job_name"):
+    for table in ("lockdown", "watch_cancel", "watch_log", "disruption", "job_update_event", "job_update", "job_name"):
         op.drop_table(table)
     op.execute("delete from counter where name = 'watch_log'")
     for table, column in reversed(ADDED):

@@ -784,21 +784,29 @@ class Disruption(_message.Message):
     """-1: several that were refused together."""
     reason: _pod_pb2.TerminationStatus.Reason.ValueType
     granted: _builtins.bool
+    """Present in both cases, so that a refusal is seen."""
     message: _builtins.str
     """Why it was to go, or why it was refused."""
     def __init__(
         self,
         *,
         timestamp: _builtins.str = ...,
-        instance_id: _builtins.int = ...,
+        instance_id: _builtins.int | None = ...,
         reason: _pod_pb2.TerminationStatus.Reason.ValueType = ...,
-        granted: _builtins.bool = ...,
+        granted: _builtins.bool | None = ...,
         message: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_granted", b"_granted", "_instance_id", b"_instance_id", "granted", b"granted", "instance_id", b"instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["granted", b"granted", "instance_id", b"instance_id", "message", b"message", "reason", b"reason", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_granted", b"_granted", "_instance_id", b"_instance_id", "granted", b"granted", "instance_id", b"instance_id", "message", b"message", "reason", b"reason", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__granted: _TypeAlias = _typing.Literal["granted"]  # noqa: Y015
+    _WhichOneofArgType__granted: _TypeAlias = _typing.Literal["_granted", b"_granted"]  # noqa: Y015
+    _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
+    _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__granted) -> _WhichOneofReturnType__granted | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
 
 Global___Disruption: _TypeAlias = Disruption  # noqa: Y015
