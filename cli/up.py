@@ -25,7 +25,10 @@ QUIET_PARTS = {"temporal"}
 @click.option("--simulate", type=click.IntRange(1, 100_000), help="So many simulated hosts; pods are not processes.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
-def up(data: Path | None, hosts: Path | None, simulate: int | None, port: int, database: str) -> None:
+@click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
+def up(
+    data: Path | None, hosts: Path | None, simulate: int | None, port: int, database: str, image_download: float
+) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
     \b
@@ -38,7 +41,8 @@ def up(data: Path | None, hosts: Path | None, simulate: int | None, port: int, d
         raise click.UsageError("--hosts and --simulate exclude each other")
     from services.local.cluster import LocalSettings
 
-    settings = LocalSettings(port, data.resolve() if data else None, hosts, simulate or 0, database)
+    folder = data.resolve() if data else None
+    settings = LocalSettings(port, folder, hosts, simulate or 0, database, image_download_s=image_download)
     asyncio.run(_run(settings))
 
 

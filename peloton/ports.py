@@ -6,10 +6,10 @@ finds the work done and answers the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from peloton.model.host import Desired, HostLease, LaunchResult, Placement, PlacementBatch, ReadyGang
+from peloton.model.host import Desired, HostLease, LaunchResult, Placement, PlacementBatch, Prefetched, ReadyGang
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord
 from peloton.model.maintenance import HostMaintenance
@@ -48,6 +48,10 @@ class JobRecords(Protocol):
 
     def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
         """Take one step of the update of a service, if one is under way."""
+        ...
+
+    def coming_images(self, job_id: JobId) -> Mapping[str, Sequence[Hostname]]:
+        """Image -> hosts to which the instances that are updated next bring it; at most PREFETCH_MAX of both."""
         ...
 
 
@@ -96,6 +100,13 @@ class HostManager(Protocol):
 
     def kill_running(self, job_id: JobId) -> int:
         """Ask hosts to end the job's pods whose goal is KILLED or that are to run anew; returns how many."""
+        ...
+
+
+class ImagePrefetcher(Protocol):
+    def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
+        """Ask hosts to fetch images; it does not wait until they are there. Best effort, at most PREFETCH_MAX images on
+        hosts. Raises Unavailable."""
         ...
 
 

@@ -112,6 +112,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         FirstFitPlacer(),
         hosts,
         shared.gateway,
+        hosts,
     )
     async with build_worker(client, ports):
         log.info("worker polls %s at %s", temporal.TASK_QUEUE, settings.temporal)
@@ -145,6 +146,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.drain_watch import DrainWatch
+    from services.hostmgr.images import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
     from services.hostmgr.qos import QosController
@@ -152,7 +154,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr.client import ResourceManagerClient
 
     settings, gateway = shared.settings, shared.gateway
-    qos_settings = _qos_settings(settings)
+    qos_settings, images = _qos_settings(settings), prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(
         settings.mesos,
@@ -173,7 +175,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             )
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintainer.start)
-            server, port = serve(core, maintainer, f"{settings.host}:{settings.hostmgr_port}", deadline_s)
+            server, port = serve(core, maintainer, images, f"{settings.host}:{settings.hostmgr_port}", deadline_s)
             qos = QosController(qos_settings, core, gateway, evictor, jobs)
             qos.start()
 

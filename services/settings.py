@@ -76,6 +76,9 @@ class Settings:
     maintenance_deadline_s: int = field(
         default=3_600, metadata={"help": "seconds after which the drain of a host may be forced"}
     )
+    prefetch_url: str = field(
+        default="", metadata={"help": "URL that has hosts fetch images ahead; empty: none are fetched ahead"}
+    )
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
 

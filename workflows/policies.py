@@ -61,4 +61,10 @@ PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry
 LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
 DELETE_CALL = CallOptions(start_to_close_timeout=timedelta(minutes=10), retry_policy=_PATIENT)
 KILL_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)
+PREFETCH_CALL = CallOptions(
+    start_to_close_timeout=timedelta(seconds=10),
+    schedule_to_close_timeout=timedelta(seconds=20),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=3),
+)
+"""Short, and then it is given up: a pod that does not find its image waits for it."""
 HOSTMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)

@@ -1,21 +1,25 @@
 """The rollout of a service's update.
 
-    [ take step -> wait for change ]* -> SUCCEEDED | FAILED | ABORTED | ROLLED_BACK
+    [ take step -> prefetch images -> wait for change ]* -> SUCCEEDED | FAILED | ABORTED | ROLLED_BACK
 
 A step (``lifecycle.rollout``) sorts the instances in flight into done and failed, fills the batch up, and changes the
 pods that it chose; the job's workflow ends and starts them like any others. Pause, resume, abort and a newer update are
 rows that people change: each step looks at the job's update as it is now, so that lost, repeated and reordered signals
 do no harm.
 
+While a batch is being updated in place, the hosts of the next one are asked to fetch their new images. Nothing waits
+for that, and nothing fails with it.
+
 The job's workflow starts it, and passes its wake-ups on. It ends when the job has no update that is under way; the next
 one has the same id, so that there is one rollout of a job at a time.
 
 History: 8 events to start and end, 7 for each wake-up, 5 more each time the job is told: at the start and the end, of
-each batch, of a pause. Beyond the bound it continues as new.
+each batch, of a pause; 6 for each batch whose images are fetched ahead. Beyond the bound it continues as new.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,11 +29,13 @@ from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
+    from activities.images import ImageActivities
     from activities.records import RecordsActivities
     from peloton.lifecycle.progress import update_details
+    from peloton.model.host import Prefetched
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
-    from workflows.policies import RECORDS_CALL, Policies
+    from workflows.policies import PREFETCH_CALL, RECORDS_CALL, Policies
 
 UPDATE_STATE = SearchAttributeKey.for_keyword("PelotonState")
 
@@ -40,6 +46,8 @@ class UpdateLife:
 
     shown: str = ""  # update and state
     told: str = ""  # the milestone that the job was told of
+    fetched_for: str = ""  # the batch during which images were last fetched ahead
+    can_prefetch: bool = True  # until it turns out that nobody can fetch images ahead
 
 
 @dataclass(frozen=True)
@@ -66,11 +74,13 @@ class UpdateWorkflow:
         self.life = input.life
         self.changed_noted = False
         self.progress = UpdateProgress()
+        self.is_fetching = False
         self.pause_s = 0.0  # until the next look, when nobody tells that what it waits for has changed
 
     @workflow.run
     async def run(self, input: UpdateInput) -> UpdateResult:
         while not (await self.take_step()).is_finished or self.changed_noted:
+            self.prefetch_images()
             await self.wait_for_change()
             self.continue_as_new_when_long(input)
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -105,6 +115,27 @@ class UpdateWorkflow:
         with suppress(ApplicationError):  # it has ended: nobody is left to be told
             await job.signal("changed")
         self.life = replace(self.life, told=self.progress.milestone)
+
+    def prefetch_images(self) -> None:
+        """Once for each batch, one call at a time; what becomes of it is noted whenever it is known."""
+        progress = self.progress
+        is_wanted = progress.coming_image_count and progress.batch != self.life.fetched_for
+        if not is_wanted or self.is_fetching or not self.life.can_prefetch:
+            return
+        self.life, self.is_fetching = replace(self.life, fetched_for=progress.batch), True
+        workflow.start_activity_method(
+            ImageActivities.prefetch,
+            self.job_id,
+            summary=f"prefetch up to {progress.coming_image_count} images on hosts",
+            **PREFETCH_CALL,
+        ).add_done_callback(self.note_prefetch)
+
+    def note_prefetch(self, call: asyncio.Future[Prefetched]) -> None:
+        """One that failed is not repeated: the next batch, which may have begun meanwhile, has its own."""
+        self.is_fetching = False
+        if not call.cancelled() and call.exception() is None and not call.result().is_possible:
+            self.life = replace(self.life, can_prefetch=False)
+        self.prefetch_images()
 
     async def wait_for_change(self) -> None:
         if self.changed_noted:

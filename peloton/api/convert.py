@@ -127,6 +127,12 @@ def pod_shape(
     )
 
 
+def image_of(config: task_pb2.TaskConfig) -> str:
+    """What a host has to fetch before the pod starts; empty when it names none."""
+    mesos = config.container.mesos.image
+    return config.container.docker.image or mesos.docker.name or mesos.appc.name
+
+
 def constraint(wire: task_pb2.Constraint) -> Constraint | None:
     """None for a constraint without a type: it demands nothing."""
     match wire.type:

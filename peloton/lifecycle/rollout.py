@@ -22,6 +22,7 @@ from peloton.lifecycle.sla import Availability
 from peloton.model.pod import TERMINAL, PodRecord, PodState
 from peloton.model.update import (
     NONE,
+    ROLLING,
     UPDATE_TERMINAL,
     Instances,
     UpdateProgress,
@@ -33,6 +34,9 @@ from peloton.model.update import (
 _NS_PER_S = 10**9
 TO_RESUME = "somebody to resume it"
 _NAMED_MAX = 3
+COMING_BATCHES = 2
+"""How far ``coming_back`` looks. A batch is filled up as its instances are done: looking once for each batch that has
+begun, whoever looks only one batch ahead misses some of the next."""
 _ENDS = (PodState.KILLED, PodState.DELETED)
 _ORDER = {
     Availability.UNAVAILABLE: 0,
@@ -152,6 +156,17 @@ def _pulse_text(update: UpdateRecord) -> str:
     return f"a pulse: none has come for {update.spec.pulse_s} s" if update.pulsed_ns else "its first pulse"
 
 
+def coming_back(update: UpdateRecord, pods: Pods) -> tuple[int, ...]:
+    """Of the instances that begin next those that come back to their hosts with another configuration, in the order in
+    which they begin. Where the others go is not known before they are placed."""
+    if update.type is not UpdateType.UPDATE or not update.spec.in_place or update.state not in ROLLING:
+        return ()
+    waiting = _in_order(update, pods, update.current | update.done | update.failed)
+    if update.spec.batch_size:
+        waiting = waiting[: COMING_BATCHES * update.spec.batch_size]
+    return tuple(i for i in waiting if i in pods and i not in update.removed)
+
+
 def _in_order(update: UpdateRecord, pods: Pods, begun: Instances) -> list[int]:
     """Instances that have not begun. An added one that exists is updated, an updated one that is gone is added."""
     added = sorted(i for i in (update.added | update.updated) - begun if i not in pods)
@@ -237,7 +252,7 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
     )
 
 
-def progress_of(update: UpdateRecord, step: Step | None = None) -> UpdateProgress:
+def progress_of(update: UpdateRecord, step: Step | None = None, coming_image_count: int = 0) -> UpdateProgress:
     """After ``step``; nobody tells when an update goes on that has nothing in flight, unless it waits for a pulse."""
     return UpdateProgress(
         update_id=update.update_id,
@@ -249,6 +264,8 @@ def progress_of(update: UpdateRecord, step: Step | None = None) -> UpdateProgres
         current_count=len(update.current),
         waiting_for="" if step is None else step.waiting_for,
         look_again=step is not None and update.is_active and not update.current and not update.awaits_pulse,
+        batch_size=update.spec.batch_size,
+        coming_image_count=coming_image_count,
     )
 
 

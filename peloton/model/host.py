@@ -117,3 +117,13 @@ class LaunchResult:
     launched_count: int
     refused_count: int = 0  # no longer wanted, or already launched by an earlier call
     failed_count: int = 0  # the host refused; these pods get a new run
+
+
+PREFETCH_MAX = 10_000
+"""Images on hosts that are fetched ahead at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetched:
+    asked_count: int = 0  # images on hosts that somebody was asked to fetch
+    is_possible: bool = True  # False: there is nobody to ask

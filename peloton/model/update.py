@@ -130,6 +130,12 @@ class UpdateProgress:
     current_count: int = 0
     waiting_for: str = ""
     look_again: bool = False  # nobody will tell when what it waits for has changed
+    batch_size: int = 0
+    coming_image_count: int = 0  # images on hosts that the instances that begin next will need, and may not find
+
+    @property
+    def begun_count(self) -> int:
+        return self.done_count + self.failed_count + self.current_count
 
     @property
     def is_finished(self) -> bool:
@@ -139,8 +145,12 @@ class UpdateProgress:
     def milestone(self) -> str:
         """Another one after each step that put instances in flight or changed the state, also when its answer was
         lost: a repeated step tells the same."""
-        begun_count = self.done_count + self.failed_count + self.current_count
-        return f"{self.update_id} {self.state} {begun_count}"
+        return f"{self.update_id} {self.state} {self.begun_count}"
+
+    @property
+    def batch(self) -> str:
+        """Another one each time that as many instances have begun as a batch has, however few at a time."""
+        return f"{self.update_id} {self.state} {self.begun_count // self.batch_size if self.batch_size else 0}"
 
 
 @dataclass(frozen=True, slots=True)

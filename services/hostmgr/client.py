@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import grpc
 
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
-from peloton.model.host import Desired, HostLease, LaunchResult, Placement
-from peloton.model.ids import JobId
+from peloton.model.host import Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from services.grpc_errors import raising
 from services.hostmgr import messages
 
 CALL_TIMEOUT_S = 20.0
+PREFETCH_TIMEOUT_S = 5.0
 NAME = "host manager"
 
 
 class HostManagerClient:
-    """Implements ``ports.HostManager`` and ``ports.HostKeeper``."""
+    """Implements ``ports.HostManager``, ``ports.HostKeeper`` and ``ports.ImagePrefetcher``."""
 
     def __init__(self, channel: Callable[[], grpc.Channel]) -> None:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
@@ -55,6 +56,12 @@ class HostManagerClient:
         with raising(NAME):
             answer = self._stub().KillRunning(pb.KillRunningRequest(job_id=job_id), timeout=CALL_TIMEOUT_S * 2)
             return int(answer.killed)
+
+    def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
+        wire = [pb.ImageOnHosts(image=image, hostnames=hosts) for image, hosts in images.items()]
+        with raising(NAME):
+            answer = self._stub().PrefetchImages(pb.PrefetchImagesRequest(images=wire), timeout=PREFETCH_TIMEOUT_S)
+        return Prefetched(answer.asked, answer.possible)
 
     # Maintenance.
 

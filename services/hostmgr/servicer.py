@@ -11,8 +11,10 @@ from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2_grpc
-from peloton.errors import NotFound, Unavailable
-from peloton.model.ids import JobId
+from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.model.host import PREFETCH_MAX
+from peloton.model.ids import Hostname, JobId
+from peloton.ports import ImagePrefetcher
 from services.grpc_errors import answering
 from services.hostmgr import messages
 from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer
@@ -25,9 +27,10 @@ Step = pb.MaintenanceStepRequest
 
 
 class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
-    def __init__(self, core: HostManagerCore, maintainer: HostMaintainer) -> None:
+    def __init__(self, core: HostManagerCore, maintainer: HostMaintainer, images: ImagePrefetcher) -> None:
         self._core = core
         self._maintainer = maintainer
+        self._images = images
 
     @answering
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
@@ -85,6 +88,17 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         )
 
     @answering
+    def PrefetchImages(
+        self, request: pb.PrefetchImagesRequest, context: grpc.ServicerContext
+    ) -> pb.PrefetchImagesResponse:
+        count = sum(len(row.hostnames) for row in request.images)
+        if count > PREFETCH_MAX:
+            raise InvalidArgument(f"prefetch of {count} images on hosts: at most {PREFETCH_MAX} in one call")
+        images = {row.image: [Hostname(name) for name in row.hostnames] for row in request.images}
+        done = self._images.prefetch(images)
+        return pb.PrefetchImagesResponse(asked=done.asked_count, possible=done.is_possible)
+
+    @answering
     def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.cordon(request.hostname)
         return pb.MaintenanceStepResponse()
@@ -105,11 +119,13 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         return pb.MaintenanceStepResponse()
 
 
-def serve(core: HostManagerCore, maintainer: HostMaintainer, address: str, deadline_s: int) -> tuple[grpc.Server, int]:
+def serve(
+    core: HostManagerCore, maintainer: HostMaintainer, images: ImagePrefetcher, address: str, deadline_s: int
+) -> tuple[grpc.Server, int]:
     """Start serving at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s``: of drains
     that are asked for without one."""
     server = grpc.server(ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr"), options=MESSAGE_SIZES)
-    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer), server)
+    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images), server)
     hosts = HostServiceServicer(core.pool, maintainer, deadline_s)  # type: ignore[abstract]
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
     maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(maintainer, deadline_s), server)

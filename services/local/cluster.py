@@ -27,6 +27,7 @@ READY_PATIENCE_S = 120.0
 TEMPORAL_UI_PORT = 8233
 AGENT_TIMEOUT_S = 5.0
 PORTS_TRIED = 50
+PREFETCH_URL = "PELOTON_PREFETCH_URL"
 OWN_PORTS = range(20_000, 31_000)
 """Below the ports of outgoing connections, and beside those that hosts offer to pods."""
 
@@ -56,6 +57,7 @@ class LocalSettings:
     database: str = ""  # empty: SQLite in data_dir
     mesos: str = ""  # host:port of a Mesos master to use instead of the emulated one
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
+    image_download_s: float = 0.0  # until an image is on an emulated host
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -152,6 +154,7 @@ class LocalCluster:
             "PELOTON_PORT": str(self.port),
             "PYTHONUNBUFFERED": "1",
             **own_defaults(os.environ),
+            **self._prefetch_default(os.environ),
             **self.settings.environment,
         }
         python = [sys.executable, "-m"]
@@ -163,9 +166,16 @@ class LocalCluster:
             log_path = self.data_dir / "logs" / f"{name}.log"
             self.parts[name] = Part(name, argv, environment, log_path, self.report)
 
+    def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Images are fetched ahead on emulated hosts, unless the environment says where else."""
+        if self.settings.mesos or PREFETCH_URL in environment:
+            return {}
+        return {PREFETCH_URL: f"http://{self.mesos}/minicluster/images"}
+
     def _minicluster_arguments(self) -> list[str]:
         arguments = ["--port", self.mesos.rpartition(":")[2], "--data", str(self.data_dir / "minicluster")]
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
+        arguments += ["--image-download", str(self.settings.image_download_s)]
         if self.settings.simulate:
             return [*arguments, "--simulate", str(self.settings.simulate)]
         return [*arguments, "--hosts", str(self.settings.hosts_file)] if self.settings.hosts_file else arguments

@@ -24,6 +24,9 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     parser.add_argument(
         "--slack-interval", type=float, default=15.0, help="seconds between estimates of slack, 0 for none (default 15)"
     )
+    parser.add_argument(
+        "--image-download", type=float, default=0.0, help="seconds until an image is on a host (default 0)"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hosts", type=Path, help="YAML list of hosts")
     which.add_argument("--simulate", type=int, metavar="N", help="N agents without processes")
@@ -42,6 +45,7 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         hosts=hosts,
         simulate=options.simulate is not None,
         agent_timeout_s=options.agent_timeout,
+        image_download_s=max(options.image_download, 0.0),
         slack_interval_s=options.slack_interval if options.slack_interval > 0 else None,
     )
 

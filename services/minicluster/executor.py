@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from services.minicluster import sandbox
 from services.minicluster.checks import Checks
 from services.minicluster.clock import Timer
+from services.minicluster.images import image_of
 from services.minicluster.model import Agent, Task
 from services.minicluster.processes import Processes, exit_message, kill_group
 from services.minicluster.resources import Json
@@ -46,9 +47,15 @@ class Container:
         self._timers: list[Timer] = []
         self._checks: Checks | None = None
         clock = runtime.clock
-        self._start_timer = clock.call_later(runtime.settings.executor_start_s, self._start)
+        self._start_timer = clock.call_later(runtime.settings.executor_start_s, self._wait_for_image)
 
     # start
+
+    def _wait_for_image(self) -> None:
+        task = self.task
+        waiting = self.runtime.images.use(task.agent.spec.name, image_of(task.info), self._start)
+        if waiting is not None:
+            self._start_timer = waiting
 
     def _start(self) -> None:
         task = self.task
@@ -269,6 +276,7 @@ class RealRuntime:
         self.settings = master.settings
         self.clock = master.clock
         self.updates = master.updates
+        self.images = master.images
         self.processes = processes
         self.monitor = monitor
         self.agent = agent

@@ -13,6 +13,7 @@ from services.minicluster.agents import Agents
 from services.minicluster.clock import Clock
 from services.minicluster.frameworks import Frameworks
 from services.minicluster.groups import Groups
+from services.minicluster.images import Images
 from services.minicluster.maintenance import Maintenance
 from services.minicluster.model import Framework, Task
 from services.minicluster.offers import Offers
@@ -40,6 +41,7 @@ class Master:
         self.port = 0
         self.started_at = clock.wall()
         self.live: dict[str, Framework] = {}
+        self.images = Images(clock, settings.image_download_s, settings.images_max)
         self.offers = Offers(settings, clock, self.live)
         self.updates = Updates(settings, clock)
         self.updates.on_terminal = self._release

@@ -16,6 +16,8 @@ from services.minicluster.estimator import Estimator
 from services.minicluster.executor import RealRuntime
 from services.minicluster.files import Files
 from services.minicluster.http import HttpServer, Request, Response, json_page, not_found, plain
+from services.minicluster.images import PATH as IMAGES_PATH
+from services.minicluster.images import ImagesApi
 from services.minicluster.master import VERSION, Master
 from services.minicluster.model import Agent
 from services.minicluster.operator_api import OperatorApi
@@ -72,6 +74,7 @@ class Minicluster:
         self._scheduler = SchedulerApi(self.master)
         self._operator = OperatorApi(self.master, VERSION)
         self._drills = Drills(self.master)
+        self._images = ImagesApi(self.master.images, self.master.agents.by_name)
         self._agent_servers: list[AgentServer] = []
         self._processes: Processes | None = None
 
@@ -126,6 +129,8 @@ class Minicluster:
         path = request.path
         if path == "/api/v1/scheduler":
             return self._scheduler.handle(request)
+        if path == IMAGES_PATH:
+            return self._images.handle(request)
         if path.startswith("/minicluster/"):
             return self._drills.handle(request)
         if path.startswith("/slave("):

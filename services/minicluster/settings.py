@@ -28,6 +28,9 @@ class MiniclusterSettings:
     kill_grace_s: float = 3.0
     # From the acceptance of a launch to TASK_STARTING, the time a Mesos executor needs to come up.
     executor_start_s: float = 0.05
+    # A task whose image is not on its host waits so long for it. A host keeps so many images.
+    image_download_s: float = 0.0
+    images_max: int = 100
     executor_shutdown_grace_s: float = 5.0
     # A returning agent waits this long for its executors before it registers and is offered again.
     agent_recovery_s: float = 0.2

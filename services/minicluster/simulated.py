@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from services.minicluster.clock import Timer
+from services.minicluster.images import image_of
 from services.minicluster.model import Task
 from services.minicluster.resources import THOUSAND, Json, scalars
 from services.minicluster.usage import Usage
@@ -59,58 +60,78 @@ def _number(command: Json, variable: str) -> float | None:
 
 
 class SimulatedTask:
-    """The runner of one task; `timer` is its end."""
+    """The runner of one task; `timer` is what comes next: its image, then its end."""
 
-    __slots__ = ("_runtime", "_share", "_started_s", "_task", "_timer")
+    __slots__ = ("_plan", "_runtime", "_started_s", "_task", "_timer")
 
-    def __init__(self, runtime: SimulatedRuntime, task: Task, timer: Timer, share: float) -> None:
+    def __init__(self, runtime: SimulatedRuntime, task: Task) -> None:
         self._runtime = runtime
         self._task = task
-        self._timer = timer
-        self._share = share
-        self._started_s = runtime.clock.wall()
+        self._plan = behaviour(task.info.get("command", {}))
+        self._timer: Timer | None = None
+        self._started_s: float | None = None  # None: it waits for its image
+
+    def start(self) -> None:
+        waiting = self._runtime.images.use(self._task.agent.spec.name, image_of(self._task.info), self._begin)
+        if waiting is not None:
+            self._timer = waiting
+
+    def _begin(self) -> None:
+        task, clock = self._task, self._runtime.clock
+        self._started_s = clock.wall()
+        address = {"ip_addresses": [{"protocol": "IPv4", "ip_address": "127.0.0.1"}]}
+        task.container = {"container_id": {"value": str(uuid.uuid4())}, "network_infos": [address]}
+        self._timer = clock.call_later(self._plan.seconds, self._end)
+        self._runtime.report(task, "TASK_RUNNING")
+
+    def _end(self) -> None:
+        code = self._plan.code
+        state = "TASK_FINISHED" if code == 0 else "TASK_FAILED"
+        self._runtime.report(self._task, state, message=f"Command exited with status {code}")
 
     def cancel(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def usage(self) -> Usage:
+    def usage(self) -> Usage | None:
         """Steady use of its share from the start."""
-        amounts, now_s = scalars(self._task.resources), self._runtime.clock.wall()
+        if self._started_s is None:
+            return None
+        amounts, now_s, share = scalars(self._task.resources), self._runtime.clock.wall(), self._plan.share
         cpus, memory_mb = amounts.get("cpus", 0) / THOUSAND, amounts.get("mem", 0) / THOUSAND
-        cpu_s = cpus * self._share * (now_s - self._started_s)
-        return Usage(cpu_s, 0.0, int(memory_mb * self._share * 2**20), now_s)
+        cpu_s = cpus * share * (now_s - self._started_s)
+        return Usage(cpu_s, 0.0, int(memory_mb * share * 2**20), now_s)
 
     def kill(self, grace_s: float | None) -> None:
-        self._timer.cancel()
+        self.cancel()
         task = self._task
+        if self._started_s is None:
+            self._runtime.report(
+                task,
+                "TASK_KILLED",
+                message="Killed before delivery to the executor",
+                source="SOURCE_AGENT",
+                reason="REASON_TASK_KILLED_DURING_LAUNCH",
+            )
+            return
         if "TASK_KILLING_STATE" in task.framework.capabilities:
             self._runtime.report(task, "TASK_KILLING")
-        self._runtime.report(task, "TASK_KILLED", "Command terminated with signal Terminated")
+        self._runtime.report(task, "TASK_KILLED", message="Command terminated with signal Terminated")
 
 
 class SimulatedRuntime:
     """Shared by all simulated agents: everything it needs to know is in the task."""
 
-    __slots__ = ("_updates", "clock")
+    __slots__ = ("clock", "images", "report")
 
     def __init__(self, master: Master) -> None:
         self.clock = master.clock
-        self._updates = master.updates
+        self.images = master.images
+        self.report = master.updates.report
 
     def launch(self, task: Task) -> None:
-        plan = behaviour(task.info.get("command", {}))
-        address = {"ip_addresses": [{"protocol": "IPv4", "ip_address": "127.0.0.1"}]}
-        task.container = {"container_id": {"value": str(uuid.uuid4())}, "network_infos": [address]}
-        timer = self.clock.call_later(plan.seconds, self._end, task, plan.code)
-        task.runner = SimulatedTask(self, task, timer, plan.share)
-        self.report(task, "TASK_RUNNING")
-
-    def _end(self, task: Task, code: int) -> None:
-        state = "TASK_FINISHED" if code == 0 else "TASK_FAILED"
-        self.report(task, state, f"Command exited with status {code}")
-
-    def report(self, task: Task, state: str, message: str | None = None) -> None:
-        self._updates.report(task, state, message=message)
+        task.runner = runner = SimulatedTask(self, task)
+        runner.start()
 
     def launch_group(self, tasks: list[Task]) -> None:
         for task in tasks:
@@ -129,7 +150,7 @@ class SimulatedRuntime:
         for task in tasks:
             if isinstance(task.runner, SimulatedTask):
                 task.runner.cancel()
-            self._updates.report(
+            self.report(
                 task,
                 "TASK_FAILED",
                 message="Executor terminated",

@@ -73,6 +73,7 @@ class InstanceFacts:
     grace_s: int
     kill_on_preempt: bool = False  # an eviction is its end
     labels: tuple[Label, ...] = ()
+    image: str = ""
 
 
 def facts_to_text(facts: InstanceFacts) -> str:
@@ -92,6 +93,7 @@ def facts_to_text(facts: InstanceFacts) -> str:
             _constraint_to_json(shape.constraint),
             int(facts.kill_on_preempt),
             facts.labels,
+            facts.image,
         ],
         separators=(",", ":"),
     )
@@ -115,7 +117,8 @@ def facts_from_text(text: str) -> InstanceFacts:
     )
     # Of an old pod that counts labelled pods it was taken for granted that it carries what it counts.
     labels = [tuple(label) for label in more[1]] if len(more) > 1 else sorted(pod_labels_named(shape.constraint))
-    return InstanceFacts(name, shape, max_failures, convert.HEALTH_STATES[health], grace_s, kills, tuple(labels))
+    image = more[2] if len(more) > 2 else ""
+    return InstanceFacts(name, shape, max_failures, convert.HEALTH_STATES[health], grace_s, kills, tuple(labels), image)
 
 
 def _constraint_to_json(constraint: Constraint | None) -> list[Any] | None:

@@ -208,6 +208,7 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
         grace_s=task.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S,
         kill_on_preempt=task.preemptionPolicy.killOnPreempt,
         labels=tuple((label.key, label.value) for label in task.labels),
+        image=convert.image_of(task),
     )
 
 

@@ -12,12 +12,13 @@ import sqlalchemy as sa
 from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS
 from peloton.lifecycle import rollout
 from peloton.lifecycle.retry import NextRun
-from peloton.model.ids import JobId
+from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodRecord, PodState, TerminationReason
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
 from services.storage import instances
 from services.storage.codec import job_record
+from services.storage.coming import coming_images, images_ahead
 from services.storage.configs import copy_config, read_config_with_instances, read_facts
 from services.storage.engine import lock_job
 from services.storage.jobs import insert_service_pods
@@ -60,6 +61,10 @@ class Rolling(Store):
         """One step of the job's update. Safe to repeat: what is in flight is not begun again."""
         return self.db.write(partial(_advance, job_id=job_id, now_ns=now_ns))
 
+    def coming_images(self, job_id: JobId) -> dict[str, list[Hostname]]:
+        """Image -> hosts to which the instances that are updated next bring it."""
+        return self.db.read(partial(coming_images, job_id=job_id))
+
 
 def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     row = lock_job(conn, job_id)
@@ -86,7 +91,8 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         step = rollout.next_step(turned, pods, sla_maximum, now_ns)
     _apply(conn, job, step, now_ns)
     write_update(conn, before, replace(step.update, waiting_for=step.waiting_for), now_ns)
-    return rollout.progress_of(step.update, step)
+    images = images_ahead(conn, step.update, pods)
+    return rollout.progress_of(step.update, step, sum(map(len, images.values())))
 
 
 def _begun(

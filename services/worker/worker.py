@@ -13,11 +13,20 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.admission import AdmissionActivities
+from activities.images import ImageActivities
 from activities.launch import LaunchActivities
 from activities.maintenance import MaintenanceActivities
 from activities.placement import PlacementActivities
 from activities.records import RecordsActivities
-from peloton.ports import HostKeeper, HostManager, HostRecords, JobRecords, Placer, ResourceManager
+from peloton.ports import (
+    HostKeeper,
+    HostManager,
+    HostRecords,
+    ImagePrefetcher,
+    JobRecords,
+    Placer,
+    ResourceManager,
+)
 from services.temporal import TASK_QUEUE
 from services.worker.sandbox import workflow_runner
 from workflows.gang import GangWorkflow
@@ -39,6 +48,7 @@ class WorkerPorts:
     placer: Placer
     keeper: HostKeeper
     host_records: HostRecords
+    images: ImagePrefetcher
 
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
@@ -48,6 +58,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     placement = PlacementActivities(ports.records, ports.hosts, ports.resmgr, ports.placer)
     launch = LaunchActivities(ports.hosts)
     hosts = MaintenanceActivities(ports.keeper, ports.host_records)
+    images = ImageActivities(ports.records, ports.images)
     return [
         records.create_pods,
         records.settle,
@@ -66,6 +77,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         hosts.drain,
         hosts.take_down,
         hosts.bring_up,
+        images.prefetch,
     ]
 
 

@@ -98,6 +98,8 @@ class Cluster:
         self.lost_leases = 0  # launches to come that find their lease gone
         self.leases_made = 0
         self.refused: set[PodId] = set()  # pods that no host takes
+        self.can_prefetch = True
+        self.prefetched: list[tuple[str, Hostname]] = []  # image, host
         self.peak_scheduled = 0
 
     # What a test does and looks at.

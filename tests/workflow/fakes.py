@@ -7,7 +7,7 @@ has, raises at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -37,6 +37,7 @@ from peloton.model.host import (
     PlacedPod,
     Placement,
     PlacementBatch,
+    Prefetched,
     ReadyGang,
 )
 from peloton.model.ids import Hostname, JobId, PodId
@@ -149,6 +150,10 @@ class FakeRecords(_Port):
     @_call
     def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
         return self.cluster.rolled[job_id].advance(now_ns)
+
+    @_call
+    def coming_images(self, job_id: JobId) -> dict[str, list[Hostname]]:
+        return self.cluster.rolled[job_id].coming_images()
 
     def _change_pods(self, job: Job, now_ns: int) -> bool:
         """New runs, ends of pods that no queue knows, and deadlines; returns whether more is left to do."""
@@ -347,6 +352,15 @@ class FakeHostManager(_Port):
         ids = [p.pod_id for p in chosen]
         self.cluster.clock.after(self.cluster.kill_s, lambda: self.cluster.report(ids, lambda _: PodState.KILLED))
         return len(chosen)
+
+
+class FakePrefetcher(_Port):
+    @_call
+    def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
+        if not self.cluster.can_prefetch:
+            return Prefetched(is_possible=False)
+        self.cluster.prefetched += [(image, host) for image, hosts in images.items() for host in hosts]
+        return Prefetched(sum(map(len, images.values())))
 
 
 class FakePlacer(_Port):

@@ -144,6 +144,21 @@ async def update_in_batches(client: Client) -> JobId:
     return job
 
 
+async def update_in_place(client: Client) -> JobId:
+    """Images are fetched ahead of each batch but the first; one call is repeated."""
+    async with server_story(client, run_s=60.0) as story:
+        job = await story.submit(1)
+        service = story.service(job, 8)
+        service.images, service.away_s = {1: "web:1", 2: "web:2"}, 0.8  # longer than a call takes
+        story.cluster.outages.update(prefetch=1)
+        service.roll_out(2, in_place=True)
+        await story.rolled_out(job, "update1")
+        story.cluster.kill(job)
+        await story.result(job)
+        assert {("web:2", f"host{i}") for i in (4, 5, 6, 7)} <= set(story.cluster.prefetched)
+    return job
+
+
 async def update_steered(client: Client) -> JobId:
     """Paused, resumed, overwritten by a newer one, which fails and is rolled back; then another rollout."""
     async with server_story(client, run_s=60.0) as story:
@@ -194,6 +209,7 @@ RECIPES: tuple[Recipe, ...] = (
     gang_launched,
     gang_given_up,
     update_in_batches,
+    update_in_place,
     update_steered,
     update_with_failing_steps,
 )

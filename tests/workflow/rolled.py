@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from peloton.lifecycle import rollout, sla
-from peloton.model.ids import JobId
+from peloton.lifecycle.images import Comer, to_fetch
+from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HealthState, PodRecord, PodState
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from tests.workflow.cluster import Clock
@@ -27,12 +28,13 @@ class RolledService:
         self.update: UpdateRecord | None = None
         self.update_count = 0
         self.broken_versions: set[int] = set()  # whose pods fail
+        self.images: dict[int, str] = {}  # by version; "" for others
         self.looks_ns: list[int] = []
         self.away_most = 0
         running = PodRecord(
             job_id, 0, 1, PodState.RUNNING, PodState.RUNNING, 1, 1, desired_run_id=1, health=HealthState.DISABLED
         )
-        self.pods = {i: replace(running, instance_id=i) for i in range(instances)}
+        self.pods = {i: replace(running, instance_id=i, host=f"host{i}") for i in range(instances)}
 
     # What people and hosts do.
 
@@ -106,11 +108,19 @@ class RolledService:
             for i in step.change:
                 self._change(i, step.update.config_version)
             self.away_most = max(self.away_most, len(sla.missing_of(self.pods)))
-            answer = rollout.progress_of(step.update, step)
+            answer = rollout.progress_of(step.update, step, sum(map(len, self.coming_images().values())))
             if was_active and answer.is_finished:
                 tell, self.on_end = self.on_end, lambda: None
                 tell()
             return answer
+
+    def coming_images(self) -> dict[str, list[Hostname]]:
+        with self.lock:
+            update = self.update
+            coming = () if update is None else rollout.coming_back(update, self.pods)
+            pods = [self.pods[i] for i in coming]
+            next_image = self.images.get(update.config_version, "") if update is not None else ""
+            return to_fetch(Comer(p.state, p.host, "", self.images.get(p.config_version, ""), next_image) for p in pods)
 
     def _turned_back(self, update: UpdateRecord) -> UpdateRecord:
         version = update.config_version + 1

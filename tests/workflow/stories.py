@@ -9,7 +9,7 @@ from peloton.model.job import SlaSpec
 from services.worker.worker import WorkerPorts, activities_on
 from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
-from tests.workflow.fakes import FakeHostManager, FakePlacer, FakeRecords, FakeResourceManager
+from tests.workflow.fakes import FakeHostManager, FakePlacer, FakePrefetcher, FakeRecords, FakeResourceManager
 from tests.workflow.maintained import MaintainedHost
 from tests.workflow.virtual import LOCAL_S, Virtual
 from workflows.gang import GangResult, GangWorkflow
@@ -23,7 +23,13 @@ JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 def ports_on(cluster: Cluster, host: MaintainedHost | None = None) -> WorkerPorts:
     host = host or MaintainedHost(cluster.clock)
     return WorkerPorts(
-        FakeRecords(cluster), FakeResourceManager(cluster), FakeHostManager(cluster), FakePlacer(cluster), host, host
+        FakeRecords(cluster),
+        FakeResourceManager(cluster),
+        FakeHostManager(cluster),
+        FakePlacer(cluster),
+        host,
+        host,
+        FakePrefetcher(cluster),
     )
 
 

@@ -662,6 +662,73 @@ class BrowseSandboxResponse(_message.Message):
 Global___BrowseSandboxResponse: _TypeAlias = BrowseSandboxResponse  # noqa: Y015
 
 @_typing.final
+class ImageOnHosts(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IMAGE_FIELD_NUMBER: _builtins.int
+    HOSTNAMES_FIELD_NUMBER: _builtins.int
+    image: _builtins.str
+    @_builtins.property
+    def hostnames(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        image: _builtins.str = ...,
+        hostnames: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hostnames", b"hostnames", "image", b"image"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImageOnHosts: _TypeAlias = ImageOnHosts  # noqa: Y015
+
+@_typing.final
+class PrefetchImagesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IMAGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def images(self) -> _containers.RepeatedCompositeFieldContainer[Global___ImageOnHosts]: ...
+    def __init__(
+        self,
+        *,
+        images: _abc.Iterable[Global___ImageOnHosts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["images", b"images"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrefetchImagesRequest: _TypeAlias = PrefetchImagesRequest  # noqa: Y015
+
+@_typing.final
+class PrefetchImagesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASKED_FIELD_NUMBER: _builtins.int
+    POSSIBLE_FIELD_NUMBER: _builtins.int
+    asked: _builtins.int
+    """images on hosts that somebody was asked to fetch"""
+    possible: _builtins.bool
+    """false: there is nobody to ask"""
+    def __init__(
+        self,
+        *,
+        asked: _builtins.int = ...,
+        possible: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "possible", b"possible"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrefetchImagesResponse: _TypeAlias = PrefetchImagesResponse  # noqa: Y015
+
+@_typing.final
 class MaintenanceStepRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -64,6 +64,11 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.FromString,
                 _registered_method=True)
+        self.PrefetchImages = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/PrefetchImages',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesResponse.FromString,
+                _registered_method=True)
         self.CordonHost = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/CordonHost',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.MaintenanceStepRequest.SerializeToString,
@@ -131,6 +136,13 @@ class HostsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PrefetchImages(self, request, context):
+        """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CordonHost(self, request, context):
         """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it.
         """
@@ -188,6 +200,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.BrowseSandbox,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.SerializeToString,
+            ),
+            'PrefetchImages': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrefetchImages,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesResponse.SerializeToString,
             ),
             'CordonHost': grpc.unary_unary_rpc_method_handler(
                     servicer.CordonHost,
@@ -372,6 +389,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/BrowseSandbox',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrefetchImages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/PrefetchImages',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.PrefetchImagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,8 @@ class HostsStub:
     """Sum over hosts that take pods, and how much of it is revocable."""
     BrowseSandbox: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]
     """Where the sandbox of a run is, and which files it holds."""
+    PrefetchImages: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]
+    """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
     CordonHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
     """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
     DrainHost: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]
@@ -64,6 +66,8 @@ class HostsAsyncStub(HostsStub):
     """Sum over hosts that take pods, and how much of it is revocable."""
     BrowseSandbox: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]  # type: ignore[assignment]
     """Where the sandbox of a run is, and which files it holds."""
+    PrefetchImages: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]  # type: ignore[assignment]
+    """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
     CordonHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
     """Steps of a host's maintenance. Each does nothing unless it is the next one; the host's row says what came of it."""
     DrainHost: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.MaintenanceStepRequest, _hostmgr_pb2.MaintenanceStepResponse]  # type: ignore[assignment]
@@ -118,6 +122,14 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.BrowseSandboxResponse, _abc.Awaitable[_hostmgr_pb2.BrowseSandboxResponse]]:
         """Where the sandbox of a run is, and which files it holds."""
+
+    @_abc_1.abstractmethod
+    def PrefetchImages(
+        self,
+        request: _hostmgr_pb2.PrefetchImagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.PrefetchImagesResponse, _abc.Awaitable[_hostmgr_pb2.PrefetchImagesResponse]]:
+        """Have hosts fetch images that their next pods need; best effort. At most 10,000 images on hosts in one call."""
 
     @_abc_1.abstractmethod
     def CordonHost(

@@ -33,6 +33,17 @@ START = 1_700_000_000 * SECOND
 Policy = task_pb2.PreemptionPolicy
 
 
+def test_the_image_of_a_pod() -> None:
+    """In the words of either containerizer; empty when it names none."""
+    docker, mesos, appc, none = (task_pb2.TaskConfig() for _ in range(4))
+    docker.container.docker.image = "web:1"
+    mesos.container.mesos.image.docker.name = "web:2"
+    appc.container.mesos.image.appc.name = "web:3"
+
+    assert ["web:1", "web:2", "web:3", ""] == [convert.image_of(each) for each in (docker, mesos, appc, none)]
+    assert not none.HasField("container")
+
+
 def test_states_keep_the_numbers_of_the_wire() -> None:
     """Every state of the model has its number, and every number of the wire its state."""
     assert {n: s.value for n, s in convert.POD_STATES.items()} == {n: k for k, n in task_pb2.TaskState.items()}

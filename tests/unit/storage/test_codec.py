@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from peloton.model.pod import AllOf, AnyOf, HealthState, HostLabel, PodLabel, PodShape, PodState, Strategy
@@ -32,16 +34,23 @@ def test_blobs_of_another_format_are_refused() -> None:
 
 
 def test_facts_of_a_configuration_are_kept() -> None:
-    """Shape, retries, health and grace survive, constraints as a tree."""
+    """Shape, retries, health, grace, labels and image survive, constraints as a tree."""
     rule = AllOf(
         (HostLabel("rack", "1", "=", 2), AnyOf((PodLabel("job", "x", "<", 1), HostLabel("zone", "z", ">", 0))))
     )
     shape = PodShape(Resources(1, 2, 3, 4), 5, True, True, True, Strategy.SPREAD_JOB, rule)
-    facts = InstanceFacts("worker", shape, 6, HealthState.HEALTH_UNKNOWN, 7)
+    facts = InstanceFacts("worker", shape, 6, HealthState.HEALTH_UNKNOWN, 7, True, (("a", "b"),), "web:1")
     plain = InstanceFacts("", PodShape(Resources()), 0, HealthState.DISABLED, 30)
 
     assert [facts, plain] == [facts_from_text(facts_to_text(f)) for f in (facts, plain)]
     assert facts_from_text(facts_to_text(facts)) is facts_from_text(facts_to_text(facts))
+
+
+def test_facts_of_rows_from_before_images() -> None:
+    """They name none."""
+    text = facts_to_text(InstanceFacts("old", PodShape(Resources()), 0, HealthState.DISABLED, 30, image="web:1"))
+
+    assert "" == facts_from_text(json.dumps(json.loads(text)[:-1])).image
 
 
 def test_counts_leave_out_zeros() -> None:

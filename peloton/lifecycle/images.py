@@ -1,0 +1,42 @@
+"""Which images are fetched ahead, and where: those that the next pods of a rollout bring to hosts that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from peloton.model.host import PREFETCH_MAX
+from peloton.model.ids import Hostname
+from peloton.model.pod import ON_HOST, PodState
+
+
+@dataclass(frozen=True, slots=True)
+class Comer:
+    """An instance that a rollout puts in flight next."""
+
+    state: PodState
+    host: str
+    desired_host: str
+    image: str  # of what it runs, or waits to run, now
+    next_image: str
+
+    @property
+    def home(self) -> Hostname:
+        """Where it comes back, when it is updated in place; empty when nobody knows."""
+        return Hostname(self.desired_host or (self.host if self.state in ON_HOST else ""))
+
+
+def to_fetch(comers: Iterable[Comer], limit: int = PREFETCH_MAX) -> dict[str, list[Hostname]]:
+    """Image -> hosts, in the order of the comers; at most ``limit`` images on hosts. An instance that keeps its image
+    needs none, and neither does one that goes nobody knows where."""
+    found: dict[str, list[Hostname]] = {}
+    known: set[tuple[str, Hostname]] = set()
+    for comer in comers:
+        wanted = (comer.next_image, comer.home)
+        if not all(wanted) or comer.next_image == comer.image or wanted in known:
+            continue
+        if len(known) == limit:
+            break
+        known.add(wanted)
+        found.setdefault(comer.next_image, []).append(comer.home)
+    return found

@@ -1,0 +1,71 @@
+"""Images fetched ahead: whoever has hosts fetch them, if anybody has. Mesos itself has no such call."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.model.host import Prefetched
+from peloton.model.ids import Hostname
+from peloton.ports import ImagePrefetcher
+
+TIMEOUT_S = 3.0
+CALLS_MAX = 4
+"""At a time; the host manager's threads have better things to do than to wait for an endpoint that hangs."""
+_CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+
+
+class NoPrefetcher:
+    """Implements ``ports.ImagePrefetcher``: hosts fetch images when a pod needs them."""
+
+    def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
+        return Prefetched(is_possible=False)
+
+
+class HttpPrefetcher:
+    """Implements ``ports.ImagePrefetcher`` on an endpoint that takes ``{"images": [{"image", "hosts"}]}`` and has hosts
+    fetch them, as minicluster's does. It answers at once; what becomes of the downloads is nobody's business here."""
+
+    def __init__(self, url: str) -> None:
+        """Raises InvalidArgument."""
+        parts = urlsplit(url)
+        if parts.scheme not in _CONNECTIONS or not parts.hostname:
+            raise InvalidArgument(f"image prefetch at {url!r}: want http://HOST[:PORT]/PATH or https://...")
+        self._url = url
+        self._connection = _CONNECTIONS[parts.scheme]
+        self._address = parts.netloc.rpartition("@")[2]
+        self._path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+        self._room = threading.BoundedSemaphore(CALLS_MAX)
+
+    def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
+        if not images:
+            return Prefetched()
+        if not self._room.acquire(blocking=False):
+            raise Unavailable(f"image prefetch at {self._url}: {CALLS_MAX} calls are under way already")
+        try:
+            self._post({"images": [{"image": image, "hosts": hosts} for image, hosts in images.items()]})
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"image prefetch at {self._url}: {error}") from error
+        finally:
+            self._room.release()
+        return Prefetched(sum(map(len, images.values())))
+
+    def _post(self, body: object) -> None:
+        connection = self._connection(self._address, timeout=TIMEOUT_S)
+        try:
+            connection.request("POST", self._path, json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            text = response.read()
+            if response.status >= 300:
+                raise OSError(f"HTTP {response.status} {text[:200].decode(errors='replace')}")
+        finally:
+            connection.close()
+
+
+def prefetcher(url: str) -> ImagePrefetcher:
+    """``url`` of the endpoint; empty: there is none."""
+    return HttpPrefetcher(url) if url else NoPrefetcher()

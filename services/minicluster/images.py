@@ -1,0 +1,184 @@
+"""Images on hosts: which are there, how long one takes to come, and `/minicluster/images`, which fetches them ahead.
+
+The endpoint is ours; Mesos has none. An image is a name and a time to wait: nothing is downloaded, and tasks run as
+plain processes all the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from services.minicluster.clock import Clock, Timer
+from services.minicluster.http import Request, Response, json_response, plain
+from services.minicluster.resources import Json
+
+if TYPE_CHECKING:
+    from services.minicluster.model import Agent
+
+PATH = "/minicluster/images"
+PREFETCH_MAX = 10_000
+"""Images on hosts in one call."""
+_PLACES = (("docker", "image"), ("mesos", "image", "docker", "name"), ("mesos", "image", "appc", "name"))
+_SHAPE = 'Expected {"images": [{"image": NAME, "hosts": [NAME, ...]}, ...]}'
+
+
+def image_of(info: Json) -> str:
+    """The image of a TaskInfo; empty when it names none."""
+    for place in _PLACES:
+        found: Any = info.get("container")
+        for key in place:
+            found = found.get(key) if isinstance(found, dict) else None
+        if isinstance(found, str) and found:
+            return found
+    return ""
+
+
+@dataclass
+class ImageCounts:
+    """Of all hosts since the start."""
+
+    hits: int = 0  # tasks that found their image
+    joined: int = 0  # tasks that waited for a download under way
+    misses: int = 0  # tasks that began a download
+    prefetched: int = 0  # downloads that a prefetch began
+    evicted: int = 0
+
+
+class ImageCache:
+    """The images of one host, at most `images_max`; the least recently used one goes first."""
+
+    def __init__(self, clock: Clock, download_s: float, images_max: int, counts: ImageCounts) -> None:
+        self._clock = clock
+        self._download_s = download_s
+        self._images_max = images_max
+        self._counts = counts
+        self._present: OrderedDict[str, None] = OrderedDict()
+        self._downloads: dict[str, float] = {}  # image -> when it will be there
+
+    def use(self, image: str, begin: Callable[[], None]) -> Timer | None:
+        """Begin now if the image is there; else once it is, unless the timer is cancelled."""
+        if image in self._present:
+            self._present.move_to_end(image)
+            self._counts.hits += 1
+            begin()
+            return None
+        due = self._downloads.get(image)
+        if due is None:
+            self._counts.misses += 1
+            due = self._download(image)
+        else:
+            self._counts.joined += 1
+        return self._clock.call_at(due, begin)
+
+    def prefetch(self, image: str) -> str:
+        """What becomes of it: it is `present` already, `downloading` already, `begun` now, or `refused` because as
+        many downloads are under way as there is room for images."""
+        if image in self._present:
+            self._present.move_to_end(image)
+            return "present"
+        if image in self._downloads:
+            return "downloading"
+        if len(self._downloads) >= self._images_max:
+            return "refused"
+        self._counts.prefetched += 1
+        self._download(image)
+        return "begun"
+
+    def _download(self, image: str) -> float:
+        due = self._downloads[image] = self._clock.now() + self._download_s
+        self._clock.call_at(due, self._arrived, image)  # before whoever waits for it: same time, asked earlier
+        return due
+
+    def _arrived(self, image: str) -> None:
+        del self._downloads[image]
+        self._present[image] = None
+        if len(self._present) > self._images_max:
+            self._present.popitem(last=False)
+            self._counts.evicted += 1
+
+    def row(self) -> Json:
+        """The least recently used one first."""
+        return {"present": list(self._present), "downloading": list(self._downloads)}
+
+
+class Images:
+    """The caches of all hosts. What is on a host's disk stays there whatever becomes of its agent."""
+
+    def __init__(self, clock: Clock, download_s: float, images_max: int) -> None:
+        self._clock = clock
+        self._download_s = download_s
+        self._images_max = images_max
+        self._hosts: dict[str, ImageCache] = {}
+        self.counts = ImageCounts()
+
+    def use(self, host: str, image: str, begin: Callable[[], None]) -> Timer | None:
+        """As of a cache; a task without an image begins now."""
+        if image:
+            return self._of(host).use(image, begin)
+        begin()
+        return None
+
+    def _of(self, host: str) -> ImageCache:
+        cache = self._hosts.get(host)
+        if cache is None:
+            cache = self._hosts[host] = ImageCache(self._clock, self._download_s, self._images_max, self.counts)
+        return cache
+
+    def prefetch(self, host: str, image: str) -> str:
+        return self._of(host).prefetch(image)
+
+    def page(self) -> Json:
+        return {"counts": asdict(self.counts), "hosts": {host: self._hosts[host].row() for host in sorted(self._hosts)}}
+
+
+class ImagesApi:
+    def __init__(self, images: Images, agents: Mapping[str, Agent]) -> None:
+        """``agents`` by host."""
+        self._images = images
+        self._agents = agents
+
+    def handle(self, request: Request) -> Response:
+        """GET tells what is where; POST has hosts fetch images, and tells at once what becomes of that."""
+        if request.method == "GET":
+            return json_response(orjson.dumps(self._images.page()))
+        if request.method != "POST":
+            return plain(405, f"Images are listed with GET and fetched with POST, not {request.method}")
+        try:
+            wanted = _parsed(request.body)
+        except ValueError as error:
+            return plain(400, str(error))
+        return json_response(orjson.dumps(Counter(self._prefetch(host, image) for image, host in wanted)))
+
+    def _prefetch(self, host: str, image: str) -> str:
+        """Also `unknown` for a host that is not ours, and `away` while its agent is."""
+        agent = self._agents.get(host)
+        if agent is None:
+            return "unknown"
+        return self._images.prefetch(host, image) if agent.online else "away"
+
+
+def _parsed(body: bytes) -> list[tuple[str, str]]:
+    """(image, host); raises ValueError."""
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"The body is not JSON: {error}") from error
+    rows = parsed.get("images") if isinstance(parsed, dict) else None
+    if not isinstance(rows, list):
+        raise ValueError(_SHAPE)
+    wanted: list[tuple[str, str]] = []
+    for row in rows:
+        image, hosts = (row.get("image"), row.get("hosts")) if isinstance(row, dict) else (None, None)
+        if not isinstance(image, str) or not image or not isinstance(hosts, list):
+            raise ValueError(_SHAPE)
+        if not all(isinstance(host, str) for host in hosts):
+            raise ValueError(_SHAPE)
+        wanted += [(image, host) for host in hosts]
+    if len(wanted) > PREFETCH_MAX:
+        raise ValueError(f"{len(wanted)} images on hosts are more than the {PREFETCH_MAX} of one call")
+    return wanted

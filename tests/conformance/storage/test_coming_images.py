@@ -1,0 +1,124 @@
+"""Images that an update in place needs next: which, and on which hosts."""
+
+from __future__ import annotations
+
+from peloton.api import convert
+from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId, new_job_id
+from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
+from services.storage.gateway import Gateway
+from tests.conformance.storage.builders import NOW, pods
+from tests.conformance.storage.services import ALL_AT_ONCE, roll, service_config, turn, update
+
+IN_PLACE = UpdateSpec(batch_size=1, in_place=True)
+
+
+def config_of(image: str, count: int = 4, command: str = "v1", **own: str) -> job_pb2.JobConfig:
+    """``i2="x"``: instance 2 has an image of its own."""
+    config = service_config(count, command)
+    set_image(config.defaultConfig, image)
+    for instance, name in own.items():
+        set_image(config.instanceConfig[int(instance[1:])], name)
+    return config
+
+
+def set_image(config: task_pb2.TaskConfig, image: str) -> None:
+    config.container.type = mesos_pb2.ContainerInfo.DOCKER
+    config.container.docker.image = image
+
+
+def a_service_of(gateway: Gateway, config: job_pb2.JobConfig) -> JobId:
+    job_id = new_job_id()
+    gateway.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
+    roll(gateway, job_id)
+    return job_id
+
+
+def homes(gateway: Gateway, job_id: JobId) -> dict[int, str]:
+    return {pod.instance_id: pod.host for pod in pods(gateway, job_id)}
+
+
+def expected(homes: dict[int, str], *wanted: tuple[str, int]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for image, instance in wanted:
+        hosts = found.setdefault(image, [])
+        hosts += [homes[instance]] if homes[instance] not in hosts else []
+    return found
+
+
+def test_the_new_image_on_the_hosts_of_the_next_batches(gateway: Gateway) -> None:
+    """Step by step, until nobody comes any more; the step tells how many there are."""
+    job_id = a_service_of(gateway, config_of("web:1"))
+    where = homes(gateway, job_id)
+    assert {} == gateway.coming_images(job_id)
+    update(gateway, job_id, config_of("web:2"), IN_PLACE)
+
+    for coming in ((1, 2), (2, 3), (3,), ()):
+        images = expected(where, *(("web:2", i) for i in coming))
+        progress = turn(gateway, job_id)
+        assert sum(map(len, images.values())) == progress.coming_image_count
+        assert images == gateway.coming_images(job_id)
+    assert where == homes(gateway, job_id)
+
+
+def test_instances_with_images_of_their_own(gateway: Gateway) -> None:
+    """Each is compared with what it runs: an override that stays needs nothing, one that goes or comes does."""
+    job_id = a_service_of(gateway, config_of("web:1", i1="canary:1", i2="canary:1"))
+    where = homes(gateway, job_id)
+    update(
+        gateway, job_id, config_of("web:1", i1="canary:1", i3="canary:2", command="v2"), UpdateSpec(2, in_place=True)
+    )
+
+    turn(gateway, job_id)
+
+    assert expected(where, ("web:1", 2), ("canary:2", 3)) == gateway.coming_images(job_id)
+
+
+def test_an_image_that_stays(gateway: Gateway) -> None:
+    """Only the command differs: there is nothing to fetch."""
+    job_id = a_service_of(gateway, config_of("web:1"))
+    update(gateway, job_id, config_of("web:1", command="v2"), IN_PLACE)
+
+    assert 0 == turn(gateway, job_id).coming_image_count
+    assert {} == gateway.coming_images(job_id)
+
+
+def test_hosts_that_are_not_known(gateway: Gateway) -> None:
+    """An instance that is placed anew goes anywhere."""
+    job_id = a_service_of(gateway, config_of("web:1"))
+    update(gateway, job_id, config_of("web:2"), UpdateSpec(batch_size=1))
+
+    assert 0 == turn(gateway, job_id).coming_image_count
+    assert {} == gateway.coming_images(job_id)
+
+
+def test_a_service_that_is_not_updated(gateway: Gateway) -> None:
+    """Unknown, paused, or restarted: no image comes."""
+    assert {} == gateway.coming_images(new_job_id())
+    job_id = a_service_of(gateway, config_of("web:1"))
+    update(gateway, job_id, config_of("web:2"), IN_PLACE)
+    turn(gateway, job_id)
+    gateway.steer_update(job_id, None, UpdateAct.PAUSE, None, NOW)
+    assert {} == gateway.coming_images(job_id)
+    gateway.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
+    update(gateway, job_id, None, IN_PLACE, type=UpdateType.RESTART)
+    assert (0, {}) == (turn(gateway, job_id).coming_image_count, gateway.coming_images(job_id))
+
+
+def test_the_way_back(gateway: Gateway) -> None:
+    """An update that is replaced by one to the version before: the old image for those that had moved, in their order;
+    who had not needs nothing."""
+    job_id = a_service_of(gateway, config_of("web:1"))
+    where = homes(gateway, job_id)
+    update(gateway, job_id, config_of("web:2"), IN_PLACE)
+    for _ in range(3):
+        turn(gateway, job_id)
+    update(gateway, job_id, config_of("web:1"), IN_PLACE)
+
+    assert 1 < turn(gateway, job_id).total_count < 4
+
+    assert expected(where, ("web:1", 1), ("web:1", 2)) == gateway.coming_images(job_id)
+    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
+    assert where == homes(gateway, job_id)
