@@ -25,13 +25,14 @@ POOLS = {
     "examples/maps.yaml": "maps",
     "examples/elastic-pools/team-a.yaml": "team-a",
     "examples/elastic-pools/team-b.yaml": "team-b",
+    "examples/udeploy/pool.yaml": "udeploy",
 }
 ELASTIC_JOBS = {
     "examples/elastic-pools/report.yaml": "examples/elastic-pools/team-a.yaml",
     "examples/elastic-pools/sweep.yaml": "examples/elastic-pools/team-b.yaml",
 }
 HOSTS = ["examples/hosts.yaml"]
-SERVICES = ["examples/services/web.yaml"]
+SERVICES = ["examples/services/web.yaml", "examples/udeploy/web.yaml"]
 JOBS = [path for path in EXAMPLES if path not in [*POOLS, *HOSTS, *SERVICES, *ELASTIC_JOBS]]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
@@ -68,6 +69,16 @@ def test_a_service_keeps_its_pods_apart_and_healthy() -> None:
     assert (pod_pb2.LabelConstraint.LABEL_CONSTRAINT_CONDITION_LESS_THAN, 1, [rule.label]) == (
         rule.condition, rule.requirement, list(pod.labels),
     )  # fmt: skip
+
+
+def test_the_deployed_service_has_a_version_and_a_health_check() -> None:
+    """The controller sets the one and relies on the other; all of it fits its pool."""
+    spec = load_message(ROOT / SERVICES[1], stateless_pb2.JobSpec)
+    pool = load_message(ROOT / "examples/udeploy/pool.yaml", respool_pb2.ResourcePoolConfig)
+    (container,) = spec.default_spec.containers
+    assert (["VERSION"], True) == ([each.name for each in container.environment], container.liveness_check.enabled)
+    limit = next(each.limit for each in pool.resources if each.kind == "cpu")
+    assert spec.instance_count * container.resource.cpu_limit <= limit
 
 
 def test_the_service_in_the_words_of_v0_is_the_same() -> None:

@@ -1,0 +1,140 @@
+"""What the controller asks of one cluster. Everything may be asked again: updates are known by their keys."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import grpc
+
+from peloton.api.client import Client
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec, UpdateSpec, WorkflowInfo, WorkflowState
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.watch import watch_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+
+AGAIN_S = 0.5
+"""Between pulses, and between attempts to reach a cluster that is away."""
+AWAY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}
+
+Answer = TypeVar("Answer")
+
+
+def patiently(call: Callable[[Any], Answer], request: Any) -> Answer:
+    """An answer that is lost may have been given: whoever asks again gets it once more, and nothing is done twice."""
+    while True:
+        try:
+            return call(request)
+        except grpc.RpcError as error:
+            if error.code() not in AWAY:
+                raise
+        time.sleep(AGAIN_S)
+
+
+def state_of(status: stateless_pb2.WorkflowStatus) -> str:
+    return WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_")
+
+
+class Cluster:
+    """One service in the cluster whose API is at ``address``."""
+
+    def __init__(self, address: str, job_id: str) -> None:
+        self.address = address
+        self.client = Client(address)
+        self.id = peloton_pb2.JobID(value=job_id)
+
+    def version(self) -> str:
+        request = svc.GetJobRequest(job_id=self.id, summary_only=True)
+        return patiently(self.client.services.GetJob, request).summary.status.version.value
+
+    def spec(self, version: str) -> JobSpec:
+        request = svc.GetJobRequest(job_id=self.id, version=peloton_pb2.EntityVersion(value=version))
+        spec = patiently(self.client.services.GetJob, request).job_info.spec
+        spec.ClearField("revision")
+        return spec
+
+    def updates(self) -> dict[str, WorkflowInfo]:
+        """By their keys."""
+        request = svc.ListJobWorkflowsRequest(job_id=self.id)
+        return {
+            each.update_key: each for each in patiently(self.client.services.ListJobWorkflows, request).workflow_infos
+        }
+
+    def replace(self, key: str, spec: JobSpec, update: UpdateSpec) -> None:
+        """Asked again, with the same key, it does nothing: the version that it names counts the first time only."""
+        version = peloton_pb2.EntityVersion(value=self.version())
+        request = svc.ReplaceJobRequest(job_id=self.id, version=version, spec=spec, update_spec=update, update_key=key)
+        patiently(self.client.services.ReplaceJob, request)
+
+    def progress(self, key: str, pulse: bool) -> Iterator[str]:
+        """The states of an update until its end, each with a pulse, if it wants them."""
+        while True:
+            state = state_of(self.updates()[key].status)
+            yield state
+            if state in ENDED:
+                return
+            if pulse:
+                request = svc.PulseJobWorkflowRequest(job_id=self.id, update_key=key)
+                patiently(self.client.services.PulseJobWorkflow, request)
+            time.sleep(AGAIN_S)
+
+
+@dataclass
+class Seen:
+    """How far the pods of a service have been watched. Who begins here again misses nothing that happened since."""
+
+    revision: int = 0  # 0: nothing has been seen
+    failures: dict[str, int] = field(default_factory=dict)  # of each pod
+    trouble: str = ""  # the first that came up
+
+
+class Health(threading.Thread):
+    """Watches the pods of a service: while a version is brought out, none may fail."""
+
+    def __init__(self, cluster: Cluster, seen: Seen, save: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self.cluster, self.seen, self.save = cluster, seen, save
+        self.is_watching = threading.Event()
+
+    def run(self) -> None:
+        while True:
+            try:
+                self.watch()
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.OUT_OF_RANGE:  # away for too long: look at all pods, watch anew
+                    self.seen.revision = 0
+            time.sleep(AGAIN_S)
+
+    def watch(self) -> None:
+        wanted = watch_pb2.PodFilter(job_id=self.cluster.id)
+        request = watch_svc_pb2.WatchRequest(start_revision=self.seen.revision, pod_filter=wanted)
+        for response in self.cluster.client.watches.Watch(request):
+            if response.watch_id and not self.seen.revision:  # changes after this revision come; what was, is listed
+                self.look_at_all()
+            for pod in response.pods:
+                self.note(pod)
+            self.seen.revision = response.revision
+            self.save()
+            self.is_watching.set()
+
+    def look_at_all(self) -> None:
+        for answer in self.cluster.client.services.ListPods(svc.ListPodsRequest(job_id=self.cluster.id)):
+            for pod in answer.pods:
+                self.note(pod)
+
+    def note(self, pod: pod_pb2.PodSummary) -> None:
+        """Failures of before the first look are not the new version's."""
+        name, failures = pod.pod_name.value, pod.status.failure_count
+        is_ill = any(each.healthy.state == pod_pb2.HEALTH_STATE_UNHEALTHY for each in pod.status.containers_status)
+        if is_ill or failures > self.seen.failures.get(name, failures):
+            instance = name.rpartition("-")[2]
+            what = "is not well" if is_ill else "failed"
+            self.seen.trouble = self.seen.trouble or f"instance {instance} {what} in {self.cluster.address}"
+        self.seen.failures = {**self.seen.failures, name: failures}  # another thread may be saving the old one

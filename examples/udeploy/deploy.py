@@ -1,0 +1,171 @@
+"""A deploy controller: brings a version of a service out to several clusters, and takes it back when a pod fails.
+
+    python deploy.py web-2 web.yaml --version 2 --job UUID --cluster localhost:5397 --cluster localhost:5398
+
+A canary in the first cluster, batches there, then batches in the others; after each, nothing may fail for a while. It
+may be killed at any moment and started again with the same words: whatever it asks for has a key that begins with the
+name of the deploy, so it asks again from the beginning, and what was done is not done again. While it is away nothing
+more is begun, because nobody gives pulses. What it has to remember is in one small file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import grpc
+from cluster import AGAIN_S, Cluster, Health, Seen
+
+from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec, UpdateSpec
+from peloton.api.yaml_config import load_message
+
+PULSE_S = 2  # it gives two a second; the clusters notice soon when it is gone
+
+
+class Memory:
+    """The file: the version that each cluster had before, how far its pods were watched, and why it is taken back."""
+
+    def __init__(self, path: Path, clusters: list[Cluster]) -> None:
+        self.path = path
+        self.lock = threading.Lock()
+        stored = json.loads(path.read_text()) if path.exists() else {}
+        self.before: dict[str, str] = stored.get("before") or {each.address: each.version() for each in clusters}
+        self.seen = {each.address: Seen(**stored.get("seen", {}).get(each.address, {})) for each in clusters}
+        self.trouble: str = stored.get("trouble", "")
+        self.save()
+
+    def save(self) -> None:
+        with self.lock:
+            seen = {address: asdict(each) for address, each in self.seen.items()}
+            text = json.dumps({"before": self.before, "seen": seen, "trouble": self.trouble})
+            new = self.path.with_suffix(".new")
+            new.write_text(text)
+            new.replace(self.path)  # a file that was half written is never read
+
+
+@dataclass(frozen=True)
+class Wanted:
+    deploy: str
+    spec: Path
+    version: str
+    canaries: int
+    batch_size: int
+    bake_s: float
+
+
+class Deploy:
+    def __init__(self, wanted: Wanted, clusters: list[Cluster], memory: Memory) -> None:
+        self.wanted, self.clusters, self.memory = wanted, clusters, memory
+        self.health = [Health(each, memory.seen[each.address], memory.save) for each in clusters]
+
+    def run(self) -> bool:
+        """Whether the version is everywhere now; otherwise it is nowhere."""
+        for each in self.health:
+            each.start()
+        for each in self.health:
+            each.is_watching.wait()
+        for name, cluster, spec in self.phases():
+            trouble = self.memory.trouble or self.trouble() or self.bring_out(name, cluster, spec) or self.bake()
+            if trouble:
+                self.take_back(trouble)
+                return False
+        return True
+
+    def phases(self) -> Iterator[tuple[str, Cluster, JobSpec]]:
+        """Name, where, and the spec that is wanted there."""
+        first, canaries = self.clusters[0], self.before(self.clusters[0])
+        for instance in range(self.wanted.canaries):
+            canaries.instance_spec[instance].CopyFrom(self.after(first).default_spec)
+        yield "canary", first, canaries
+        for cluster in self.clusters:
+            yield "batches", cluster, self.after(cluster)
+
+    def before(self, cluster: Cluster) -> JobSpec:
+        return cluster.spec(self.memory.before[cluster.address])
+
+    def after(self, cluster: Cluster) -> JobSpec:
+        """What the file says, with the new version: here it is a variable, elsewhere it would be an image."""
+        spec = load_message(self.wanted.spec, JobSpec)
+        spec.respool_id.CopyFrom(self.before(cluster).respool_id)
+        for variable in spec.default_spec.containers[0].environment:
+            if variable.name == "VERSION":
+                variable.value = self.wanted.version
+        return spec
+
+    def bring_out(self, name: str, cluster: Cluster, spec: JobSpec) -> str:
+        """Returns why not, if it did not come to a good end. An instance that fails once has failed."""
+        key = f"{self.wanted.deploy}/{name}"
+        update = UpdateSpec(batch_size=self.wanted.batch_size, pulse_seconds=PULSE_S)
+        update.max_instance_retries = update.max_tolerable_instance_failures = 1
+        cluster.replace(key, spec, update)
+        state = self.follow(name, cluster, pulse=True)
+        return "" if state == "SUCCEEDED" else self.trouble() or f"the update has {state} in {cluster.address}"
+
+    def follow(self, name: str, cluster: Cluster, pulse: bool) -> str:
+        state = ""
+        for now in cluster.progress(f"{self.wanted.deploy}/{name}", pulse):
+            if now != state:
+                state = now
+                print(f"{self.wanted.deploy}: {name} in {cluster.address}: {state}", flush=True)
+            if pulse and self.trouble():
+                break
+        return state
+
+    def trouble(self) -> str:
+        """What the pods are in, in whichever cluster."""
+        return next((seen.trouble for seen in self.memory.seen.values() if seen.trouble), "")
+
+    def bake(self) -> str:
+        """The gate: for a while nothing may fail."""
+        until_s = time.monotonic() + self.wanted.bake_s
+        while time.monotonic() < until_s and not self.trouble():
+            time.sleep(AGAIN_S / 4)
+        return self.trouble()
+
+    def take_back(self, trouble: str) -> None:
+        """Everywhere, in all haste. It is noted first: who is killed here does not begin with the canary again."""
+        self.memory.trouble = trouble
+        self.memory.save()
+        print(f"{self.wanted.deploy}: TAKEN BACK, because {trouble}", flush=True)
+        touched = [each for each in self.clusters if any(map(self.is_mine, each.updates()))]
+        for cluster in touched:
+            cluster.replace(f"{self.wanted.deploy}/back", self.before(cluster), UpdateSpec())
+        for cluster in touched:
+            self.follow("back", cluster, pulse=False)
+
+    def is_mine(self, key: str) -> bool:
+        return key.startswith(f"{self.wanted.deploy}/")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("deploy", help="the name of this deploy; the same one goes on with it")
+    parser.add_argument("spec", type=Path, help="YAML file of the service")
+    parser.add_argument("--version", required=True, help="what the variable VERSION of the service is to be")
+    parser.add_argument("--job", required=True, metavar="UUID", help="the service, of the same id in each cluster")
+    parser.add_argument("--cluster", required=True, action="append", metavar="HOST:PORT", help="in this order")
+    parser.add_argument("--memory", type=Path, default=Path("."), metavar="FOLDER", help="for the file of the deploy")
+    parser.add_argument("--canaries", type=int, default=1, metavar="N")
+    parser.add_argument("--batch-size", type=int, default=2, metavar="N")
+    parser.add_argument("--bake", type=float, default=5.0, metavar="SECONDS", help="in which nothing may fail")
+    options = parser.parse_args()
+    clusters = [Cluster(address, options.job) for address in options.cluster]
+    wanted = Wanted(options.deploy, options.spec, options.version, options.canaries, options.batch_size, options.bake)
+    try:
+        memory = Memory(options.memory / f"{options.deploy}.json", clusters)
+        is_out = Deploy(wanted, clusters, memory).run()
+    except grpc.RpcError as error:  # refused: somebody else changed the service, or the deploy had other words
+        print(f"{options.deploy}: {error.details()} ({error.code().name})", file=sys.stderr)
+        return 2
+    print(f"{options.deploy}: {'DONE' if is_out else 'version ' + options.version + ' is nowhere'}", flush=True)
+    return 0 if is_out else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

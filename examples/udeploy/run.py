@@ -1,0 +1,209 @@
+"""Plays the story of README.md: three deploys of one service to two clusters.
+
+    python examples/udeploy/run.py                                                       # clusters of its own
+    python examples/udeploy/run.py --address localhost:5397 --address localhost:5398     # of two `peloton up`
+
+What it started it ends, and what it made in your clusters it takes away again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from cluster import Cluster, state_of
+
+from peloton.api.v1alpha.job.stateless.stateless_pb2 import WorkflowStatus
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.api.v1alpha.pod.pod_pb2 import POD_STATE_RUNNING
+
+FOLDER = Path(os.path.relpath(Path(__file__).parent))  # as you would type it
+PELOTON = [sys.executable, "-m", "cli.main"]
+POOL = "/udeploy"
+PATIENCE_S = 120.0  # for any one step of the story
+
+
+class StoryEnded(Exception):
+    """Something did not come as it should have; the message says what."""
+
+
+class Story:
+    def __init__(self, addresses: list[str], out: Path) -> None:
+        self.job, self.out = str(uuid.uuid4()), out
+        self.clusters = [Cluster(address, self.job) for address in addresses]
+
+    def play(self, cleanup: ExitStack) -> None:
+        for cluster in self.clusters:
+            self.create(cluster, cleanup)
+        self.expect("1")
+
+        say("a good version")
+        self.deploy("web-2", "2", batch_size=7, bake_s=1, exit_code=0)
+        self.expect("2")
+
+        say("a version whose pods fail after a while: the canary's health tells, and it is taken back")
+        self.deploy("web-bad", "bad", batch_size=7, bake_s=30, exit_code=1)
+        self.expect("2")
+
+        say("a controller that is killed between its batches")
+        with self.controller("web-3", "3", batch_size=1, bake_s=1):
+            wait(lambda: self.has_begun("web-3/batches"), "batches in the first cluster")
+        wait(lambda: self.latest().awaiting_pulse, "an update that waits for a pulse")
+        latest = self.latest()
+        print(f"   nobody gives pulses: it waits, with {latest.num_instances_remaining} instances to go", flush=True)
+
+        say("the same words again: it goes on")
+        self.deploy("web-3", "3", batch_size=1, bake_s=1, exit_code=0)
+        self.expect("3")
+
+    # -- what is typed
+
+    def create(self, cluster: Cluster, cleanup: ExitStack) -> None:
+        """Version 1 of the service, in a pool of its own."""
+        peloton(cluster, "respool", "create", POOL, str(FOLDER / "pool.yaml"))
+        cleanup.callback(peloton, cluster, "respool", "delete", POOL, quiet=True)
+        peloton(cluster, "job", "stateless", "create", POOL, str(FOLDER / "web.yaml"), "--jobID", self.job)
+        cleanup.callback(self.remove, cluster)
+
+    def remove(self, cluster: Cluster) -> None:
+        peloton(cluster, "job", "stateless", "delete", self.job, "--force", quiet=True)
+        wait(lambda: not peloton(cluster, "job", "stateless", "get", self.job, quiet=True), "the end of the service")
+
+    @contextmanager
+    def controller(self, deploy: str, version: str, batch_size: int, bake_s: int) -> Iterator[subprocess.Popen[str]]:
+        """It is killed when this is left before it has ended."""
+        words = [deploy, str(FOLDER / "web.yaml"), "--version", version, "--batch-size", str(batch_size)]
+        words += ["--bake", str(bake_s), "--job", self.job]
+        words += [word for cluster in self.clusters for word in ("--cluster", cluster.address)]
+        print("$ python", FOLDER / "deploy.py", *words, flush=True)
+        command = [sys.executable, str(FOLDER / "deploy.py"), *words, "--memory", str(self.out)]
+        controller = subprocess.Popen(command, text=True, start_new_session=True)
+        try:
+            yield controller
+        finally:
+            controller.kill()
+            controller.wait()
+
+    def deploy(self, deploy: str, version: str, batch_size: int, bake_s: int, exit_code: int) -> None:
+        with self.controller(deploy, version, batch_size, bake_s) as controller:
+            code = controller.wait(PATIENCE_S)
+        if code != exit_code:
+            raise StoryEnded(f"deploy {deploy} ended with exit code {code}, not {exit_code}")
+
+    # -- what is seen
+
+    def expect(self, version: str) -> None:
+        """Every pod of both clusters runs it."""
+        for cluster in self.clusters:
+            wait(lambda cluster=cluster: set(running(cluster)) == {version}, f"version {version} in {cluster.address}")
+            print(f"   {cluster.address}: {running(cluster)[version]} pods run version {version}", flush=True)
+
+    def latest(self) -> WorkflowStatus:
+        """The newest update in the first cluster."""
+        request = svc.GetJobRequest(job_id=self.clusters[0].id)
+        return self.clusters[0].client.services.GetJob(request).job_info.status.workflow_status
+
+    def has_begun(self, key: str) -> bool:
+        info = self.clusters[0].updates().get(key)
+        return info is not None and state_of(info.status) == "ROLLING_FORWARD" and bool(info.status.instances_current)
+
+
+def running(cluster: Cluster) -> Counter[str]:
+    """How many pods run which version; "" for those that do not run."""
+    answer = cluster.client.services.QueryPods(svc.QueryPodsRequest(job_id=cluster.id))
+    found: Counter[str] = Counter()
+    for pod in answer.pods:
+        variables = {each.name: each.value for each in pod.spec.containers[0].environment}
+        found[variables["VERSION"] if pod.status.state == POD_STATE_RUNNING else ""] += 1
+    return found
+
+
+def say(text: str) -> None:
+    print(f"-- {text}", flush=True)
+
+
+def wait(condition: Callable[[], object], what: str) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise StoryEnded(f"{what} did not come within {PATIENCE_S:.0f} s")
+        time.sleep(0.1)
+
+
+def peloton(cluster: Cluster, *arguments: str, quiet: bool = False) -> str:
+    """One command, as a user would type it. A quiet one asks or cleans up, and may find nothing."""
+    if not quiet:
+        print("$ peloton --address", cluster.address, *arguments, flush=True)
+    command = [*PELOTON, "--address", cluster.address, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
+    if done.returncode and not quiet:
+        raise StoryEnded(f"peloton {' '.join(arguments[:3])}: {done.stderr.strip()}")
+    return done.stdout
+
+
+@contextmanager
+def own_clusters(folder: Path) -> Iterator[list[str]]:
+    """Two `peloton up` on free ports, which end when this is left; yields the addresses of their APIs."""
+    logs = [folder / f"up-{number}.log" for number in (1, 2)]
+    ups = []
+    try:
+        for log in logs:
+            with log.open("w") as output:
+                command = [*PELOTON, "up", "--port", "0"]
+                ups.append(subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True))
+        yield [ready(up, log) for up, log in zip(ups, logs, strict=True)]
+    finally:
+        for up in ups:
+            up.send_signal(signal.SIGINT)
+        for up in ups:
+            up.wait()
+
+
+def ready(up: subprocess.Popen[bytes], log: Path) -> str:
+    while not (found := re.search(r"ready: API (\S+),", log.read_text())):
+        if up.poll() is not None:
+            raise StoryEnded(f"peloton up: {log.read_text().strip().splitlines()[-1]}")
+        time.sleep(0.1)
+    return found[1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--address", action="append", metavar="HOST:PORT", help="running `peloton up`s; give two")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("data/udeploy"), help="for logs and memory")
+    options = parser.parse_args()
+    if options.address and len(options.address) != 2:
+        parser.error("give two addresses, or none")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    options.out.mkdir(parents=True, exist_ok=True)
+    for old in options.out.glob("web-*.json"):  # a new story: its deploys have the names of the one before
+        old.unlink()
+    try:
+        with ExitStack() as cleanup:
+            addresses = options.address
+            if not addresses:
+                print("starting two clusters ...", flush=True)
+                addresses = cleanup.enter_context(own_clusters(options.out))
+            Story(addresses, options.out).play(cleanup)
+    except StoryEnded as end:
+        print(f"the story ended early: {end}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; everything is cleaned up", file=sys.stderr)
+        return 130
+    print("the story is over; everything is cleaned up")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
