@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.bench import cluster, resmgr, scheduling
 from tests.bench.drain import drain_50
+from tests.bench.prefetch import roll_prefetch
 from tests.bench.rollout import roll_100x90, roll_9000
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -24,6 +25,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "drain-50": drain_50,
     "roll-9000": roll_9000,
     "roll-100x90": roll_100x90,
+    "roll-prefetch": roll_prefetch,
 }
 
 

@@ -37,6 +37,7 @@ class Service:
         self.cluster, self.client = cluster, cluster.client
         self.fields = {"name": "service", "respoolId": {"value": pool_id}, **fields}
         self.count, self.command = count, command
+        self.image: str = self.fields.pop("image", "")
         self.liveness: dict[str, Any] = self.fields.pop("livenessCheck", {})
         self.id = ""
 
@@ -44,6 +45,7 @@ class Service:
         container = {
             "resource": {"cpuLimit": 0.1, "memLimitMb": 16, "diskLimitMb": 1},
             "entrypoint": {"value": self.command},
+            "image": self.image,
             "livenessCheck": self.liveness,
         }
         fields = {
@@ -61,8 +63,10 @@ class Service:
         self.id = self.client.services.CreateJob(request).job_id.value
         return self
 
-    def replace(self, command: str = "", count: int = 0, version: str = "", **update_spec: Any) -> None:
-        self.command, self.count = command or self.command, count or self.count
+    def replace(
+        self, command: str = "", count: int = 0, version: str = "", image: str = "", **update_spec: Any
+    ) -> None:
+        self.command, self.count, self.image = command or self.command, count or self.count, image or self.image
         update = stateless_pb2.UpdateSpec(**update_spec)
         request = svc.ReplaceJobRequest(spec=self.spec(), update_spec=update, **self._at(version))
         self.client.services.ReplaceJob(request)
