@@ -52,6 +52,7 @@ from services.api.v1.specs import Specs
 from services.api.v1.watch_changes import ChangeReader
 from services.api.v1.watch_hub import CLIENTS_MAX, WatchHub
 from services.api.v1.watch_service import WatchService
+from services.api.waits import Waits
 from services.api.wake import JobStarter, Wake
 from services.storage.gateway import Gateway
 
@@ -153,6 +154,7 @@ async def start(
     specs = Specs(gateway, calls, hosts)
     locks = Locks(gateway, calls)
     watches = WatchHub(ChangeReader(gateway), calls)
+    waits = Waits(channels)
     server = grpc.aio.server(
         interceptors=[ErrorsToStatus(), LockdownGate(locks)],
         options=list(OPTIONS),
@@ -161,11 +163,11 @@ async def start(
     jobs = JobManager(gateway, calls, hosts, wake)
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (jobs, JOB_MANAGER),
-        (TaskManager(gateway, calls, hosts, wake), TASK_MANAGER),
+        (TaskManager(gateway, calls, hosts, wake, waits), TASK_MANAGER),
         (UpdateService(gateway, calls, specs, wake), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),
-        (JobService(gateway, calls, specs, wake), (JOB_SERVICE,)),
-        (PodService(gateway, calls, hosts, wake), (POD_SERVICE,)),
+        (JobService(gateway, calls, specs, wake, waits), (JOB_SERVICE,)),
+        (PodService(gateway, calls, hosts, wake, waits), (POD_SERVICE,)),
         (WatchService(watches), (WATCH_SERVICE,)),
         (AdminService(locks, calls), (ADMIN_SERVICE,)),
         (ResourcePoolService(channels), (RESPOOL_SERVICE,)),

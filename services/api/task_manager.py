@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from services.api.hosts import Hosts
 from services.api.ids import RUN_ID_MAX, job_not_found, known_id, out_of_range, run_id_of
 from services.api.job_query import pod_query
 from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
+from services.api.waits import WAITING, Waits
 from services.api.wake import Wake
 from services.storage.gateway import Gateway
 
@@ -32,16 +33,18 @@ EVENT_RUNS_MAX = 100
 PAGE = 1_000
 """Pods read from storage at a time."""
 
+_WAITING = {convert.POD_STATE_NUMBERS[state]: state for state in WAITING}
 START_MESSAGE = "Task start API request"
 STOP_MESSAGE = "Task stop API request"
 
 
 class TaskManager:
-    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
+    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake, waits: Waits) -> None:
         self._records = records
         self._calls = calls
         self._hosts = hosts
         self._wake = wake
+        self._waits = waits
 
     # -- reads
 
@@ -49,7 +52,17 @@ class TaskManager:
         record = await self._job(request.jobId)
         if record is None:
             return task_pb2.GetResponse(notFound=job_not_found(request.jobId))
-        return await self._calls.run(self._get, record, request.instanceId)
+        response = await self._calls.run(self._get, record, request.instanceId)
+        await self._explain(record, [response.result])
+        return response
+
+    async def _explain(self, record: JobRecord, infos: Collection[task_pb2.TaskInfo]) -> None:
+        """Tell those that wait for what they do."""
+        wanted = [info for info in infos if info.runtime.state in _WAITING and not info.runtime.reason]
+        if wanted:
+            reasons = await self._waits.of_job(record.job_id)
+            for info in wanted:
+                info.runtime.reason = reasons.of(_WAITING[info.runtime.state], info.instanceId)
 
     def _get(self, record: JobRecord, instance_id: int) -> task_pb2.GetResponse:
         pod = self._pod_or_not_found(record.job_id, instance_id, f"task:{record.job_id}-{instance_id} not found")
@@ -70,6 +83,7 @@ class TaskManager:
         if not response.result.value:
             cause = f"no tasks in range [{begin}, {end})"
             return task_pb2.ListResponse(notFound=job_not_found(request.jobId, cause))
+        await self._explain(record, response.result.value.values())
         return response
 
     def _list(self, record: JobRecord, begin: int, end: int) -> task_pb2.ListResponse:
@@ -99,6 +113,7 @@ class TaskManager:
             response.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.jobId, message=invalid.message))
             return response
         infos = await self._calls.run(self._task_infos, record, pods)
+        await self._explain(record, infos)
         _check_size(infos, "ask for a smaller limit")
         response.records.extend(infos)
         asked = request.spec.pagination

@@ -23,6 +23,7 @@ from services.api.v1.ids import asked_version, chained, job_id_of, known_id, see
 from services.api.v1.pods import pod_infos
 from services.api.v1.queries import jobs_wanted, pods_wanted
 from services.api.v1.specs import Specs, check_immutable
+from services.api.waits import Waits
 from services.storage.gateway import Gateway
 
 PAGE = 1_000
@@ -30,10 +31,11 @@ PAGE = 1_000
 
 
 class JobReads:
-    def __init__(self, records: Gateway, calls: Calls, specs: Specs) -> None:
+    def __init__(self, records: Gateway, calls: Calls, specs: Specs, waits: Waits) -> None:
         self._records = records
         self._calls = calls
         self._specs = specs
+        self._waits = waits
 
     # -- one job
 
@@ -168,7 +170,7 @@ class JobReads:
             begin, end = getattr(request.range, "from"), request.range.to
         while job_id is not None:
             page = await self._calls.run(self._records.pods, job_id, begin, end, PAGE)
-            for pod in page:
+            for pod in await self._waits.explained(page):
                 yield svc.ListPodsResponse(pods=[convert_v1.pod_summary(pod)])
             if len(page) < PAGE:
                 return
@@ -180,6 +182,7 @@ class JobReads:
         with chained("failed to query tasks from DB"):
             query = pods_wanted(request.spec)
             pods, total = await self._calls.run(self._records.query_pods, job.job_id, query)
+        pods = await self._waits.explained(pods)
         infos: list[pod_pb2.PodInfo] = await self._calls.run(pod_infos, self._records, pods)
         size_bytes = sum(info.ByteSize() for info in infos)
         if size_bytes > ANSWER_BYTES_MAX:

@@ -18,6 +18,7 @@ from services.api.calls import Calls
 from services.api.hosts import Hosts
 from services.api.v1.ids import chained, pod_name_of, run_of
 from services.api.v1.pods import pod_infos, pod_specs
+from services.api.waits import Waits
 from services.api.wake import Wake
 from services.storage.gateway import Gateway
 
@@ -30,11 +31,12 @@ RUNS_MAX = 100
 
 
 class PodService:
-    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
+    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake, waits: Waits) -> None:
         self._records = records
         self._calls = calls
         self._hosts = hosts
         self._wake = wake
+        self._waits = waits
 
     # -- writes
 
@@ -121,12 +123,13 @@ class PodService:
 
     async def GetPod(self, request: svc.GetPodRequest, context: Any) -> svc.GetPodResponse:
         name = pod_name_of(request.pod_name)
-        return await self._calls.run(self._get_pod, name, request.status_only, request.limit)
-
-    def _get_pod(self, name: PodName, status_only: bool, limit: int) -> svc.GetPodResponse:
-        """``limit`` counts the current run, too; 0: every run that is known."""
         with chained("failed to get task runtime"):
-            pod = self._pod_or_not_found(name, f"pod {name} not found")
+            pod = await self._calls.run(self._pod_or_not_found, name, f"pod {name} not found")
+        (pod,) = await self._waits.explained([pod])
+        return await self._calls.run(self._get_pod, name, pod, request.status_only, request.limit)
+
+    def _get_pod(self, name: PodName, pod: PodRecord, status_only: bool, limit: int) -> svc.GetPodResponse:
+        """``limit`` counts the current run, too; 0: every run that is known."""
         runs = min(limit or RUNS_MAX, RUNS_MAX)
         newest: dict[int, PodEvent] = {}
         for event in self._records.pod_events(name.job_id, name.instance_id, None, runs) if runs > 1 else ():
@@ -157,6 +160,7 @@ class PodService:
         if await self._calls.run(self._records.job, name.job_id) is None:
             raise NotFound("job not found in cache")
         pod = await self._calls.run(self._pod_or_not_found, name, "task not found in cache")
+        (pod,) = await self._waits.explained([pod])
         info = (await self._calls.run(pod_infos, self._records, [pod]))[0]
         return svc.GetPodCacheResponse(status=info.status, labels=info.spec.labels)
 

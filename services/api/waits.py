@@ -1,0 +1,89 @@
+"""Why pods wait: what the resource manager tells of their job, as the reason of a pod that has none of its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import grpc.aio
+
+from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
+from peloton.api.v0.peloton_pb2 import JobID
+from peloton.errors import Unavailable
+from peloton.model.ids import JobId
+from peloton.model.pod import PodRecord, PodState
+from services.api.channels import LeaderChannels
+from services.api.forward import RESMGR
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 1.0
+"""Nice to know, but nobody waits longer for it."""
+AGE_MAX_S = 2.0
+JOBS_MAX = 1_000
+"""Answers that are kept."""
+WAITING = frozenset({PodState.PENDING, PodState.READY})
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """Of one job. ``queued``: (first instance, how many) -> reason of those in a queue."""
+
+    queued: tuple[tuple[int, int, str], ...] = ()
+    admitted: str = ""
+
+    def of(self, state: PodState, instance_id: int) -> str:
+        if state is PodState.READY:
+            return self.admitted
+        return next((text for first, count, text in self.queued if first <= instance_id < first + count), "")
+
+
+def reasons_of(answer: explain_pb2.JobWhyResponse) -> Reasons:
+    queued = [(one.firstInstance, one.gangCount * one.gangSize, one.reason.text) for one in answer.waiting]
+    admitted = (one.text for one in answer.reasons if one.rule == explain_pb2.RULE_NO_HOST)
+    return Reasons(tuple(queued), next(admitted, ""))
+
+
+class Waits:
+    def __init__(self, channels: LeaderChannels, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._channels = channels
+        self._clock_s = clock_s
+        self._known: OrderedDict[JobId, tuple[float, Reasons]] = OrderedDict()
+
+    async def explained(self, pods: Iterable[PodRecord]) -> list[PodRecord]:
+        """Of one job; those that wait with the reason for it, as far as it is known."""
+        found = list(pods)
+        if not any(pod.state in WAITING and not pod.reason for pod in found):
+            return found
+        reasons = await self.of_job(found[0].job_id)
+        return [
+            replace(pod, reason=reasons.of(pod.state, pod.instance_id))
+            if pod.state in WAITING and not pod.reason
+            else pod
+            for pod in found
+        ]
+
+    async def of_job(self, job_id: JobId) -> Reasons:
+        """No older than AGE_MAX_S; without any while the resource manager does not answer."""
+        at_s, reasons = self._known.get(job_id, (0.0, Reasons()))
+        now_s = self._clock_s()
+        if job_id in self._known and now_s - at_s < AGE_MAX_S:
+            return reasons
+        reasons = await self._ask(job_id)
+        self._known.pop(job_id, None)
+        self._known[job_id] = now_s, reasons
+        while len(self._known) > JOBS_MAX:
+            self._known.popitem(last=False)
+        return reasons
+
+    async def _ask(self, job_id: JobId) -> Reasons:
+        request = explain_pb2.JobWhyRequest(jobId=JobID(value=job_id))
+        try:
+            stub = explain_pb2_grpc.ExplainServiceStub(await self._channels.to(RESMGR))
+            return reasons_of(await stub.JobWhy(request, timeout=TIMEOUT_S))
+        except (Unavailable, grpc.aio.AioRpcError) as error:
+            log.info("why pods of job %s wait is not known: %s", job_id, error)
+            return Reasons()

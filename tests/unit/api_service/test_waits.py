@@ -1,0 +1,142 @@
+"""Pods that wait say for what: the api asks the resource manager and tells it as their reason."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api import convert
+from peloton.api.service_names import EXPLAIN_SERVICE, add_under_all_names
+from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
+from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
+from peloton.model.update import UpdateSpec
+from services.api.server import start
+from services.api.waits import Reasons, Waits
+from services.storage.gateway import Gateway
+from tests.conformance.storage.services import service_config
+from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.story import ID, JOB, NOW_NS
+
+V1_ID = peloton_pb2.JobID(value=JOB)
+NO_HOST = "admitted, but 1 pod without a host (2 hosts: pods with service=web < 1 not met)"
+AT_LIMIT = "pool /eng/maps is at its limit of 12 cpu"
+
+
+class Explain:
+    """A resource manager that explains one job; ``status`` is set: it cannot."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.status: grpc.StatusCode | None = None
+
+    async def JobWhy(self, request: pb.JobWhyRequest, context: Any) -> pb.JobWhyResponse:
+        self.asked += 1
+        if self.status is not None:
+            await context.abort(self.status, "not now")
+        answer = pb.JobWhyResponse(jobId=request.jobId)
+        answer.waiting.add(firstInstance=1, gangCount=2, gangSize=1).reason.text = AT_LIMIT
+        answer.reasons.add(rule=pb.RULE_NO_HOST, text=NO_HOST)
+        return answer
+
+    async def PoolWhy(self, request: Any, context: Any) -> Any:
+        raise AssertionError("nobody asks for that")
+
+    PoolTree = PoolPlan = JobPlan = PoolWhy
+
+
+@pytest.fixture
+def explain() -> Explain:
+    return Explain()
+
+
+@pytest.fixture
+async def channel(explain: Explain, gateway: Gateway) -> AsyncIterator[grpc.aio.Channel]:
+    """Of an api over a service with a READY, a PENDING and an INITIALIZED instance."""
+    record = convert.new_job_record(JOB, service_config(3), NOW_NS)
+    gateway.create_service(record, service_config(3), b"", UpdateSpec(), "", NOW_NS)
+    gateway.advance_update(JOB, NOW_NS)
+    gateway.mark_pending(JOB, [(0, 2)], 1)
+    gateway.mark_ready([(JOB, 0, 1)])
+    resmgr = grpc.aio.server()
+    add_under_all_names(resmgr, explain, EXPLAIN_SERVICE)
+    address = f"127.0.0.1:{resmgr.add_insecure_port('127.0.0.1:0')}"
+    await resmgr.start()
+    wakes = RecordedWakes()
+    api = await start(gateway, wakes, wakes, lambda role: address if role == "resmgr" else None, "127.0.0.1:0")
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{api.port}") as channel:
+        yield channel
+    await api.stop(0)
+    await resmgr.stop(None)
+
+
+TOLD = {0: NO_HOST, 1: AT_LIMIT, 2: ""}
+
+
+async def test_v1alpha(channel: grpc.aio.Channel) -> None:
+    """Each call about pods tells it; a pod that is not even queued says nothing."""
+    pods: Any = PodServiceStub(channel)
+    jobs: Any = JobServiceStub(channel)
+    name = peloton_pb2.PodName(value=f"{JOB}-0")
+    one = await pods.GetPod(pod_svc_pb2.GetPodRequest(pod_name=name, status_only=True))
+    cached = await pods.GetPodCache(pod_svc_pb2.GetPodCacheRequest(pod_name=name))
+    listed = [
+        pod async for answer in jobs.ListPods(stateless_svc_pb2.ListPodsRequest(job_id=V1_ID)) for pod in answer.pods
+    ]
+    queried = await jobs.QueryPods(stateless_svc_pb2.QueryPodsRequest(job_id=V1_ID))
+
+    assert (one.current.status.reason, cached.status.reason) == (NO_HOST, NO_HOST)
+    assert {int(pod.pod_name.value[-1]): pod.status.reason for pod in listed} == TOLD
+    assert {int(info.spec.pod_name.value[-1]): info.status.reason for info in queried.pods} == TOLD
+
+
+async def test_v0(channel: grpc.aio.Channel) -> None:
+    """The same in the words of v0."""
+    tasks: Any = TaskManagerStub(channel)
+    one = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=0))
+    listed = (await tasks.List(task_pb2.ListRequest(jobId=ID))).result.value
+    queried = (await tasks.Query(task_pb2.QueryRequest(jobId=ID))).records
+
+    assert one.result.runtime.reason == NO_HOST
+    assert {instance: info.runtime.reason for instance, info in listed.items()} == TOLD
+    assert {info.instanceId: info.runtime.reason for info in queried} == TOLD
+
+
+async def test_an_answer_serves_for_a_while(channel: grpc.aio.Channel, explain: Explain) -> None:
+    """The resource manager is not asked for each call, and one that cannot answer is no error."""
+    pods: Any = PodServiceStub(channel)
+    request = pod_svc_pb2.GetPodRequest(pod_name=peloton_pb2.PodName(value=f"{JOB}-0"), status_only=True)
+    explain.status = grpc.StatusCode.UNAVAILABLE
+    answers = [await pods.GetPod(request) for _ in range(3)]
+
+    assert [answer.current.status.reason for answer in answers] == [""] * 3
+    assert explain.asked < 3
+
+
+async def test_answers_grow_old_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two seconds it is asked again; no more jobs than the bound are kept."""
+    now_s = 0.0
+    waits = Waits(None, lambda: now_s)  # type: ignore[arg-type]
+    asked: list[str] = []
+
+    async def ask(job_id: str) -> Reasons:
+        asked.append(job_id)
+        return Reasons(admitted=NO_HOST)
+
+    monkeypatch.setattr(waits, "_ask", ask)
+    monkeypatch.setattr("services.api.waits.JOBS_MAX", 2)
+    for job_id in ("a", "a", "b", "c", "a"):
+        await waits.of_job(job_id)  # type: ignore[arg-type]
+    now_s = 2.0
+    await waits.of_job("a")  # type: ignore[arg-type]
+
+    assert asked == ["a", "b", "c", "a", "a"]
