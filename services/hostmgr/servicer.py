@@ -15,7 +15,7 @@ from peloton.errors import NotFound, Unavailable
 from peloton.model.ids import JobId
 from services.grpc_errors import answering
 from services.hostmgr import messages
-from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer
+from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos import operator
@@ -105,12 +105,14 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         return pb.MaintenanceStepResponse()
 
 
-def serve(core: HostManagerCore, maintainer: HostMaintainer, address: str, deadline_s: int) -> tuple[grpc.Server, int]:
+def serve(
+    core: HostManagerCore, maintainer: HostMaintainer, uses: Uses, address: str, deadline_s: int
+) -> tuple[grpc.Server, int]:
     """Start serving at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s``: of drains
     that are asked for without one."""
     server = grpc.server(ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr"), options=MESSAGE_SIZES)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer), server)
-    hosts = HostServiceServicer(core.pool, maintainer, deadline_s)  # type: ignore[abstract]
+    hosts = HostServiceServicer(core.pool, maintainer, uses, deadline_s)  # type: ignore[abstract]
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
     maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(maintainer, deadline_s), server)
     port = server.add_insecure_port(address)

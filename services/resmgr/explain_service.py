@@ -96,13 +96,16 @@ class ExplainService:
         failures = [] if job.is_active else await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX)
         waiting: list[Found] = []
         besides: list[Apart] = []
+        locked = await asyncio.to_thread(self._records.lockdowns)
         if job.is_active:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
-            besides = list(apart(job, counts, state.unplaced(job_id), gang))
+            unplaced = (0, "") if "Launch" in locked else state.unplaced(job_id)  # hosts are not what it waits for
+            besides = list(apart(job, counts, unplaced, gang))
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
-        lines += await asyncio.to_thread(self._told_of_service, job)
+        if job.is_active:
+            lines += [*await asyncio.to_thread(self._told_of_service, job), *lock_lines(locked)]
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
             lines.append(f"{more} more instances are in the queue")
@@ -118,12 +121,10 @@ class ExplainService:
         )
 
     def _told_of_service(self, job: JobRecord) -> list[str]:
-        """Its rollout, what its SLA answered, and what an administrator has locked."""
-        if not job.is_active:
-            return []
+        """Its rollout, and what its SLA answered."""
         update = self._records.update(job.update_id) if job.update_id else None
         asked = self._records.disruptions(job.job_id, DISRUPTIONS_MAX)
-        return [*update_lines(update), *disruption_lines(job, asked), *lock_lines(self._records.lockdowns())]
+        return [*update_lines(update), *disruption_lines(job, asked)]
 
     @_refusing
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:
