@@ -22,7 +22,7 @@ from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodState, ShapeRange
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
@@ -35,6 +35,7 @@ from services.resmgr.dry_run import beyond, evictions, held_in, planned_job, que
 from services.resmgr.explain_text import (
     disruption_lines,
     eviction_lines,
+    failure_lines,
     lock_lines,
     plan_lines,
     pool_lines,
@@ -121,10 +122,13 @@ class ExplainService:
         )
 
     def _told_of_service(self, job: JobRecord) -> list[str]:
-        """Its rollout, and what its SLA answered."""
+        """Its rollout, who has failed and runs anew later, and what its SLA answered."""
+        if job.type is not JobType.SERVICE:
+            return []
         update = self._records.update(job.update_id) if job.update_id else None
         asked = self._records.disruptions(job.job_id, DISRUPTIONS_MAX)
-        return [*update_lines(update), *disruption_lines(job, asked)]
+        failed = self._records.failed_pods(job.job_id, FAILURES_MAX)
+        return [*update_lines(update), *failure_lines(failed), *disruption_lines(job, asked)]
 
     @_refusing
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:

@@ -38,11 +38,12 @@ class Service:
         self.fields = {"name": "service", "respoolId": {"value": pool_id}, **fields}
         self.count, self.command = count, command
         self.liveness: dict[str, Any] = self.fields.pop("livenessCheck", {})
+        self.memory_mb = int(self.fields.pop("memoryMb", 16))
         self.id = ""
 
     def spec(self) -> stateless_pb2.JobSpec:
         container = {
-            "resource": {"cpuLimit": 0.1, "memLimitMb": 16, "diskLimitMb": 1},
+            "resource": {"cpuLimit": 0.1, "memLimitMb": self.memory_mb, "diskLimitMb": 1},
             "entrypoint": {"value": self.command},
             "livenessCheck": self.liveness,
         }

@@ -74,7 +74,7 @@ def test_what_is_sick_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
         ),
     }
     services = [
-        Service(cluster, pool, 1, command, name=name, livenessCheck={**CHECK, **check}).create()
+        Service(cluster, pool, 1, command, name=name, memoryMb=64, livenessCheck={**CHECK, **check}).create()
         for name, (command, check) in checks.items()
     ]
     for service in services:

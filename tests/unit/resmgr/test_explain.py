@@ -113,6 +113,20 @@ async def test_a_service(world: World) -> None:
     ]
 
 
+@pytest.mark.parametrize("state", [PodState.FAILED, PodState.KILLED])
+async def test_an_instance_of_a_service_that_fails(world: World, state: PodState) -> None:
+    """How it ended, where, and how often it has failed; a check that finds it sick has it killed."""
+    job = world.service(world.pool("p", 10, 10), 1, UpdateSpec())
+    world.gateway.advance_update(job, world.now_ns)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        world.finish(job, [0], state)
+        text = (await asked.why(job)).text
+
+    assert f"instance 0 {state} on h1; runs anew after 1 failure" in text
+
+
 async def test_a_job_that_waits_for_slack(world: World) -> None:
     """Of a revocable job it is said how much slack the hosts have and how much is taken, in its answer and its plan."""
     pool = world.pool("p", 10, 10)
