@@ -13,7 +13,7 @@ from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.maintenance import maintenance_pb2_grpc
 from peloton.api.v0.peloton_pb2 import Label
-from peloton.errors import InvalidArgument, PelotonError
+from peloton.errors import InvalidArgument, PelotonError, Unimplemented
 from peloton.model.host import Host, HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance, MaintenanceAct, MaintenanceRequest
@@ -26,13 +26,14 @@ from services.hostmgr.maintenance import HostMaintainer
 Uses = Callable[[], Mapping[Hostname, Use]]
 """What hosts use, as far as it is measured."""
 
+NO_POOLS = "host pools not enabled"
 HOSTS_PER_CALL_MAX = 1_000
 REASON_MAX = 500
 NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in HostState}
 
 
 class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
-    """v0 HostService. Host pools answer UNIMPLEMENTED, as the generated base class does."""
+    """v0 HostService. There are no host pools, and what is about them answers so."""
 
     def __init__(self, pool: HostPool, maintainer: HostMaintainer, uses: Uses, deadline_s: int) -> None:
         self._pool = pool
@@ -65,6 +66,26 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
     ) -> host_svc_pb2.CompleteMaintenanceResponse:
         _each(request, lambda hostname: self._maintainer.steer([hostname], MaintenanceAct.COMPLETE))
         return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
+
+    @answering
+    def ListHostPools(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.ListHostPoolsResponse:
+        raise Unimplemented(NO_POOLS)
+
+    @answering
+    def CreateHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.CreateHostPoolResponse:
+        raise Unimplemented(NO_POOLS)
+
+    @answering
+    def DeleteHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.DeleteHostPoolResponse:
+        raise Unimplemented(NO_POOLS)
+
+    @answering
+    def ChangeHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.ChangeHostPoolResponse:
+        raise Unimplemented(NO_POOLS)
+
+    @answering
+    def MoveHosts(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.MoveHostsResponse:
+        raise Unimplemented(NO_POOLS)
 
 
 def _each(request: Any, act: Callable[[str], object]) -> None:

@@ -112,7 +112,7 @@ def serve(
     that are asked for without one."""
     server = grpc.server(ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr"), options=MESSAGE_SIZES)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer), server)
-    hosts = HostServiceServicer(core.pool, maintainer, uses, deadline_s)  # type: ignore[abstract]
+    hosts = HostServiceServicer(core.pool, maintainer, uses, deadline_s)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
     maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(maintainer, deadline_s), server)
     port = server.add_insecure_port(address)
