@@ -9,7 +9,7 @@ import click
 
 from cli.command import Group
 from cli.errors import Failed
-from cli.output import as_json
+from cli.output import as_json, print_table
 from cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
@@ -57,6 +57,31 @@ def unlock(settings: Settings, components: Sequence[str]) -> None:
 
     request = svc.RemoveLockdownRequest(components=map(svc.Component.Value, components))
     print_result(settings, settings.client.admin.RemoveLockdown(request), "unlock")
+
+
+EFFECTS = {
+    "Read": "calls that read jobs and pods are refused: All read APIs are locked down",
+    "Write": "calls that change jobs and pods are refused: All write APIs are locked down",
+    "Kill": "no pod is ended; it is tried again until it is unlocked: kill op is locked",
+    "Launch": "no pod is started; it is tried again until it is unlocked: launch op is locked",
+    "GoalStateEngine": "noted, and without effect",
+}
+
+
+@admin.command()
+@pass_settings
+def status(settings: Settings) -> None:
+    """Show what is locked, and what that means."""
+    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+
+    answer = settings.client.admin.GetLockdown(svc.GetLockdownRequest())
+    names = [svc.Component.Name(component) for component in answer.components]
+    if settings.json:
+        click.echo(as_json(answer))
+    elif names:
+        print_table(("Locked", "Effect"), [(name, EFFECTS[name]) for name in names])
+    else:
+        click.echo("Nothing is locked")
 
 
 def print_result(settings: Settings, response: svc.LockdownResponse | svc.RemoveLockdownResponse, act: str) -> None:

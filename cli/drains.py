@@ -50,9 +50,17 @@ def blocker_lines(host: pb.HostMaintenance) -> list[str]:
     return [f"{host.hostname}: job {b.job_id} keeps {b.pod_count}: {b.reason}" for b in host.blockers]
 
 
-def print_drains(answer: pb.QueryResponse) -> None:
-    if not answer.hosts:
-        click.echo(NOBODY)
+def nobody_text(hosts: Sequence[str]) -> str:
+    return f"Not in maintenance: {', '.join(hosts)}" if hosts else NOBODY
+
+
+def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = ()) -> None:
+    """``hosts``: those that were asked for; none: all."""
+    found = {host.hostname for host in answer.hosts}
+    others = [name for name in hosts if name not in found]
+    if others or not found:
+        click.echo(nobody_text(others))
+    if not found:
         return
     print_table(HEADER, [row(host) for host in answer.hosts])
     for line in (line for host in answer.hosts for line in blocker_lines(host)):
@@ -81,7 +89,7 @@ def watch_drains(client: Client, hosts: Sequence[str], console: Console, pace: W
             if answer.hosts:
                 display.show(answer)
             elif not seen:
-                display.say(NOBODY)
+                display.say(nobody_text(hosts))
             left = {host.hostname for host in answer.hosts}
             for name in sorted(seen - left):
                 display.say(f"{name} is UP")

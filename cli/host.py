@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from cli.command import Group
@@ -11,7 +13,12 @@ from cli.params import StatesType
 from cli.settings import Settings, pass_settings
 from peloton.model.host import HostState
 
+if TYPE_CHECKING:
+    from peloton.api.v0.host import host_pb2
+
 HOST_STATE_PREFIX = "HOST_STATE_"
+HEADER = ("Hostname", "IP", "State", "HostPool", "CPU free", "Memory free", "GPU free", "Slack held",
+          "CPU used", "Memory used")  # fmt: skip
 HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
 
 
@@ -27,7 +34,8 @@ host.add_command(maintenance)
 @click.option("--states", "-s", type=HOST_STATES, default="", help="Any of these states; all if absent.")
 @pass_settings
 def query(settings: Settings, states: tuple[str, ...]) -> None:
-    """List hosts and their states.
+    """List hosts and their states; what is free of all that they have, in cores and MiB; what revocable pods hold of
+    the slack, in cores; and what hosts use on which revocable pods run, as measured last.
 
     \b
     Examples:
@@ -48,10 +56,26 @@ def query(settings: Settings, states: tuple[str, ...]) -> None:
             info.ip,
             host_pb2.HostState.Name(info.state).removeprefix(HOST_STATE_PREFIX),
             info.current_pool,
+            *amounts(info),
         )
         for info in sorted(response.host_infos, key=lambda info: info.hostname)
     ]
     if rows:
-        print_table(("Hostname", "IP", "State", "HostPool"), rows)
+        print_table(HEADER, rows)
     else:
         click.echo("No hosts found")
+
+
+def amounts(info: host_pb2.HostInfo) -> tuple[str, ...]:
+    """Empty where nothing is known, as of a host that is DOWN."""
+    if not info.HasField("capacity"):
+        return ("",) * 6
+    free, total, used = info.free, info.capacity, info.used
+    measured = (f"{used.cpu:.2f}", f"{used.memory_mib:.0f}") if info.HasField("used") else ("", "")
+    return (
+        f"{free.cpu:g}/{total.cpu:g}",
+        f"{free.memory_mib:.0f}/{total.memory_mib:.0f}",
+        f"{free.gpu:g}/{total.gpu:g}",
+        f"{info.slack_held_cpu:g}/{info.slack_cpu:g}",
+        *measured,
+    )

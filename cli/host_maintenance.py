@@ -130,7 +130,7 @@ def status(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
     if settings.json:
         click.echo(as_json(answer))
     else:
-        print_drains(answer)
+        print_drains(answer, hosts)
 
 
 def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str) -> None:

@@ -11,6 +11,7 @@ from cli.output import as_json, as_yaml, print_json_or, print_table
 from cli.service_words import job_argument, opaque_option, version_argument
 from cli.settings import Settings, pass_settings
 from cli.versions import Service, opaque_data
+from peloton.model.update import UPDATE_TERMINAL
 
 if TYPE_CHECKING:
     from peloton.api.v1alpha import peloton_pb2
@@ -52,7 +53,18 @@ def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str 
 
     response = service.write(version, send)
     text = f"Workflow {DONE_WORDS[verb]}. New EntityVersion: {response.version.value}"
+    if not version and (end := end_of_update(service)):
+        text = f"The update had ended before: {end}. New EntityVersion: {response.version.value}"
     print_json_or(settings, response, text)
+
+
+def end_of_update(service: Service) -> str:
+    """The state that the update of the service had ended in when it was read; empty: it had not."""
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+
+    status = service.job.job_info.status.workflow_status
+    state = stateless_pb2.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_")
+    return state if state in UPDATE_TERMINAL else ""
 
 
 pause = steering_command("pause", "pause")

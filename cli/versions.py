@@ -65,7 +65,9 @@ class Service:
                 return call(peloton_pb2.EntityVersion(value=wanted))
             except grpc.RpcError as error:
                 is_stale = error.code() is grpc.StatusCode.ABORTED and STALE in (error.details() or "")
-                if version or not is_stale or attempt == ATTEMPTS_MAX:
+                if is_stale and version:
+                    raise Failed(f"{error.details()} (ABORTED): the service is at {self.version}") from error
+                if not is_stale or attempt == ATTEMPTS_MAX:
                     raise
                 self.__dict__.pop("job", None)
         raise AssertionError("the last attempt returns or raises")

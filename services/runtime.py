@@ -175,8 +175,9 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             )
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintainer.start)
-            server, port = serve(core, maintainer, images, f"{settings.host}:{settings.hostmgr_port}", deadline_s)
             qos = QosController(qos_settings, core, gateway, evictor, jobs)
+            address = f"{settings.host}:{settings.hostmgr_port}"
+            server, port = serve(core, maintainer, images, qos.uses, address, deadline_s)
             qos.start()
 
             async def end() -> None:

@@ -180,7 +180,7 @@ def _allowed(chosen: list[int], pods: Pods, maximum: int, waiting_for: str) -> t
     runs = [i for i in chosen if i in pods and pods[i].goal not in _ENDS]
     granted = sla.grant(maximum, sla.missing_of(pods), runs)
     refused = frozenset(granted.refused)
-    return [i for i in chosen if i not in refused], granted.reason or waiting_for
+    return [i for i in chosen if i not in refused], f"the SLA: {granted.reason}" if granted.reason else waiting_for
 
 
 def in_flight_text(update: UpdateRecord, current: Instances) -> str:

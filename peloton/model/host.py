@@ -29,6 +29,7 @@ class Host:
     labels: tuple[tuple[str, str], ...] = ()
     ip: str = ""
     goal: HostState = HostState.UP
+    revocable_held: Resources = field(default_factory=Resources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -13,25 +13,32 @@ from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.maintenance import maintenance_pb2_grpc
 from peloton.api.v0.peloton_pb2 import Label
-from peloton.errors import InvalidArgument, PelotonError
+from peloton.errors import InvalidArgument, PelotonError, Unimplemented
 from peloton.model.host import Host, HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance, MaintenanceAct, MaintenanceRequest
+from peloton.model.resources import Resources
+from peloton.scheduling.qos import Use
 from services.grpc_errors import answering
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.maintenance import HostMaintainer
 
+Uses = Callable[[], Mapping[Hostname, Use]]
+"""What hosts use, as far as it is measured."""
+
+NO_POOLS = "host pools not enabled"
 HOSTS_PER_CALL_MAX = 1_000
 REASON_MAX = 500
 NUMBERS = {state: host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in HostState}
 
 
 class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
-    """v0 HostService. Host pools answer UNIMPLEMENTED, as the generated base class does."""
+    """v0 HostService. There are no host pools, and what is about them answers so."""
 
-    def __init__(self, pool: HostPool, maintainer: HostMaintainer, deadline_s: int) -> None:
+    def __init__(self, pool: HostPool, maintainer: HostMaintainer, uses: Uses, deadline_s: int) -> None:
         self._pool = pool
         self._maintainer = maintainer
+        self._uses = uses
         self._deadline_s = deadline_s
 
     @answering
@@ -39,7 +46,8 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         self, request: host_svc_pb2.QueryHostsRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.QueryHostsResponse:
         wanted = set(request.host_states)
-        infos = [_host_info(host) for host in self._pool.hosts()]
+        uses = self._uses()
+        infos = [_host_info(host, uses.get(host.hostname)) for host in self._pool.hosts()]
         return host_svc_pb2.QueryHostsResponse(host_infos=[i for i in infos if not wanted or i.state in wanted])
 
     @answering
@@ -59,6 +67,26 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         _each(request, lambda hostname: self._maintainer.steer([hostname], MaintenanceAct.COMPLETE))
         return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
 
+    @answering
+    def ListHostPools(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.ListHostPoolsResponse:
+        raise Unimplemented(NO_POOLS)
+
+    @answering
+    def CreateHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.CreateHostPoolResponse:
+        raise Unimplemented(NO_POOLS)
+
+    @answering
+    def DeleteHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.DeleteHostPoolResponse:
+        raise Unimplemented(NO_POOLS)
+
+    @answering
+    def ChangeHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.ChangeHostPoolResponse:
+        raise Unimplemented(NO_POOLS)
+
+    @answering
+    def MoveHosts(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.MoveHostsResponse:
+        raise Unimplemented(NO_POOLS)
+
 
 def _each(request: Any, act: Callable[[str], object]) -> None:
     """The host of the call; or each of the deprecated list, going on after errors and telling all of them."""
@@ -76,14 +104,31 @@ def _each(request: Any, act: Callable[[str], object]) -> None:
         raise PelotonError("; ".join(errors))
 
 
-def _host_info(host: Host) -> host_pb2.HostInfo:
+def _host_info(host: Host, use: Use | None) -> host_pb2.HostInfo:
     labels = [Label(key=key, value=value) for key, value in host.labels]
-    return host_pb2.HostInfo(
+    info = host_pb2.HostInfo(
         hostname=host.hostname,
         ip=host.ip,
         state=NUMBERS[host.state],
         goal_state=NUMBERS[host.goal],
         labels=labels,
+        slack_cpu=host.revocable.cpu_milli / 1000,
+        slack_held_cpu=host.revocable_held.cpu_milli / 1000,
+    )
+    if any(host.capacity):  # the agent is there
+        info.capacity.CopyFrom(_amounts(host.capacity))
+        info.free.CopyFrom(_amounts(host.free))
+    if use is not None:
+        info.used.CopyFrom(_amounts(Resources(use.cpu_milli, use.memory_mib)))
+    return info
+
+
+def _amounts(resources: Resources) -> host_pb2.HostAmounts:
+    return host_pb2.HostAmounts(
+        cpu=resources.cpu_milli / 1000,
+        memory_mib=resources.memory_mib,
+        disk_mib=resources.disk_mib,
+        gpu=resources.gpu_milli / 1000,
     )
 
 

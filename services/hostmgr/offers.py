@@ -105,7 +105,8 @@ def leased_host(host: HostOffers, is_closed: bool, pods: PodCounts, capacity: Re
 def registered_host(agent: Agent, maintained: HostMaintenance | None, free: Resources) -> Host:
     state, goal = (maintained.state, maintained.goal) if maintained else (HostState.UP, HostState.UP)
     labels = tuple(sorted(agent.labels.items()))
-    return Host(agent.hostname, state, agent.capacity, agent.revocable, free, labels, agent.ip, goal)
+    amounts = (agent.capacity, agent.revocable, free)
+    return Host(agent.hostname, state, *amounts, labels, agent.ip, goal, agent.revocable_held)
 
 
 def gone_host(host: HostMaintenance) -> Host:

@@ -115,6 +115,10 @@ class QosController:
             self._thread.join()
         self._threads.shutdown(cancel_futures=True)
 
+    def uses(self) -> dict[Hostname, Use]:
+        """What the hosts use that are measured at present."""
+        return {hostname: use.total() for hostname, use in self._uses.items()}
+
     def _run(self) -> None:
         while not self._stopping.wait(self._settings.period_s):
             try:
@@ -169,7 +173,7 @@ class QosController:
                 return None
 
         looks = [found for found in self._threads.map(ask, agents) if found is not None]
-        self._uses |= {found.agent.hostname: found.use for found in looks}
+        self._uses = self._uses | {found.agent.hostname: found.use for found in looks}  # others read it meanwhile
         return looks
 
     def _correct(self, found: _Look, now_s: float) -> tuple[Correction, ...]:

@@ -17,7 +17,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.ports import ImagePrefetcher
 from services.grpc_errors import answering
 from services.hostmgr import messages
-from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer
+from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos import operator
@@ -120,13 +120,18 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
 
 
 def serve(
-    core: HostManagerCore, maintainer: HostMaintainer, images: ImagePrefetcher, address: str, deadline_s: int
+    core: HostManagerCore,
+    maintainer: HostMaintainer,
+    images: ImagePrefetcher,
+    uses: Uses,
+    address: str,
+    deadline_s: int,
 ) -> tuple[grpc.Server, int]:
     """Start serving at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s``: of drains
     that are asked for without one."""
     server = grpc.server(ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr"), options=MESSAGE_SIZES)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images), server)
-    hosts = HostServiceServicer(core.pool, maintainer, deadline_s)  # type: ignore[abstract]
+    hosts = HostServiceServicer(core.pool, maintainer, uses, deadline_s)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
     maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(MaintenanceServicer(maintainer, deadline_s), server)
     port = server.add_insecure_port(address)

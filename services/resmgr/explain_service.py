@@ -22,7 +22,7 @@ from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodState, ShapeRange
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
@@ -35,6 +35,7 @@ from services.resmgr.dry_run import beyond, evictions, held_in, planned_job, que
 from services.resmgr.explain_text import (
     disruption_lines,
     eviction_lines,
+    failure_lines,
     lock_lines,
     plan_lines,
     pool_lines,
@@ -96,13 +97,16 @@ class ExplainService:
         failures = [] if job.is_active else await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX)
         waiting: list[Found] = []
         besides: list[Apart] = []
+        locked = await asyncio.to_thread(self._records.lockdowns)
         if job.is_active:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
-            besides = list(apart(job, counts, state.unplaced(job_id), gang))
+            unplaced = (0, "") if "Launch" in locked else state.unplaced(job_id)  # hosts are not what it waits for
+            besides = list(apart(job, counts, unplaced, gang))
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
-        lines += await asyncio.to_thread(self._told_of_service, job)
+        if job.is_active:
+            lines += [*await asyncio.to_thread(self._told_of_service, job), *lock_lines(locked)]
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
             lines.append(f"{more} more instances are in the queue")
@@ -118,12 +122,13 @@ class ExplainService:
         )
 
     def _told_of_service(self, job: JobRecord) -> list[str]:
-        """Its rollout, what its SLA answered, and what an administrator has locked."""
-        if not job.is_active:
+        """Its rollout, who has failed and runs anew later, and what its SLA answered."""
+        if job.type is not JobType.SERVICE:
             return []
         update = self._records.update(job.update_id) if job.update_id else None
         asked = self._records.disruptions(job.job_id, DISRUPTIONS_MAX)
-        return [*update_lines(update), *disruption_lines(job, asked), *lock_lines(self._records.lockdowns())]
+        failed = self._records.failed_pods(job.job_id, FAILURES_MAX)
+        return [*update_lines(update), *failure_lines(failed), *disruption_lines(job, asked)]
 
     @_refusing
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.model.job import JobRecord
+from peloton.model.pod import PodRecord
 from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.loop import LoopSettings
 
@@ -107,6 +108,13 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     failed = f", {len(update.failed)} failed" if update.failed else ""
     waits = f", waits for {update.waiting_for}" if update.waiting_for else ""
     yield f"{update.type} {update.state}: {len(update.done)} of {update.total_count} done{failed}{waits}"
+
+
+def failure_lines(pods: Iterable[PodRecord]) -> Iterator[str]:
+    """Instances of a service that have ended and wait for their next run."""
+    for pod in pods:
+        how = ", ".join(text for text in (f"{pod.state} on {pod.host}", pod.reason or pod.message) if text)
+        yield f"instance {pod.instance_id} {how}; runs anew after {_count(pod.failure_count, 'failure')}"
 
 
 def disruption_lines(job: JobRecord, asked: Iterable[Disruption]) -> Iterator[str]:

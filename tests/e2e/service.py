@@ -39,11 +39,12 @@ class Service:
         self.count, self.command = count, command
         self.image: str = self.fields.pop("image", "")
         self.liveness: dict[str, Any] = self.fields.pop("livenessCheck", {})
+        self.memory_mb = int(self.fields.pop("memoryMb", 16))
         self.id = ""
 
     def spec(self) -> stateless_pb2.JobSpec:
         container = {
-            "resource": {"cpuLimit": 0.1, "memLimitMb": 16, "diskLimitMb": 1},
+            "resource": {"cpuLimit": 0.1, "memLimitMb": self.memory_mb, "diskLimitMb": 1},
             "entrypoint": {"value": self.command},
             "image": self.image,
             "livenessCheck": self.liveness,

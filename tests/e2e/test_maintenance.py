@@ -233,6 +233,17 @@ def test_bad_input(method: str, request_: object, code: str, text: str, cluster:
     assert maintained(cluster) == {}
 
 
+@pytest.mark.parametrize("what", ["ListHostPools", "CreateHostPool", "DeleteHostPool", "ChangeHostPool", "MoveHosts"])
+def test_there_are_no_host_pools(what: str, cluster: Cluster) -> None:
+    """The original's answer of an installation without them."""
+    request = getattr(host_svc_pb2, f"{what}Request")()
+
+    with pytest.raises(grpc.RpcError) as refused:
+        getattr(cluster.client.hosts, what)(request)
+
+    assert (refused.value.code().name, refused.value.details()) == ("UNIMPLEMENTED", "host pools not enabled")  # type: ignore[attr-defined]
+
+
 def test_bad_input_of_v0(cluster: Cluster) -> None:
     """The original's texts; its list of hosts goes on after errors and tells all of them."""
     hosts, known = cluster.client.hosts, next(iter(states(cluster)))

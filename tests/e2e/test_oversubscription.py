@@ -11,6 +11,8 @@ import yaml
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.respool import respool_pb2
 from services.storage.gateway import Gateway
 from tests.e2e.local import Cluster, shell, temporary
@@ -57,6 +59,11 @@ def evictions(cluster: Cluster, job: str) -> list[tuple[int, str, str]]:
         gateway.close()
 
 
+def host(cluster: Cluster) -> host_pb2.HostInfo:
+    (info,) = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
+    return info
+
+
 def test_revocable_pods_live_on_what_others_leave(cluster: Cluster, tmp_path: Path) -> None:
     """An idle pod holds the whole host. Two revocable ones run beside it; when it begins to work they are evicted, and
     it is not; while it works they wait for slack; when it rests they run again, without having failed."""
@@ -72,6 +79,8 @@ def test_revocable_pods_live_on_what_others_leave(cluster: Cluster, tmp_path: Pa
     cluster.wait(lambda: cluster.counts(slack) == {"RUNNING": 2}, "revocable pods on its slack")
     before = cluster.run_ids(slack)
     assert evictions(cluster, slack) == []
+    cluster.wait(lambda: host(cluster).HasField("used"), "a measurement of the host")
+    assert (host(cluster).slack_held_cpu, host(cluster).slack_cpu > 0) == (0.12, True)
 
     busy.touch()
     cluster.wait(lambda: cluster.counts(slack).get("RUNNING", 0) == 0, "no revocable pod running")

@@ -27,6 +27,10 @@ class AdminService:
         work = partial(self._set, request.components, False, "fail to remove lockdown for some components")
         return svc.RemoveLockdownResponse(successes=await self._calls.write(request.ByteSize(), work))
 
+    async def GetLockdown(self, request: svc.GetLockdownRequest, context: Any) -> svc.GetLockdownResponse:
+        locked = await self._locks.all()
+        return svc.GetLockdownResponse(components=sorted(map(svc.Component.Value, locked)))
+
     async def _set(self, components: Iterable[int], locked: bool, failure: str) -> list[Any]:
         """Those that exist are set, whatever the others are."""
         wanted = list(dict.fromkeys(components))

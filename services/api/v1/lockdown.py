@@ -79,6 +79,10 @@ class Locks:
         await self._calls.run(self._stored.set_lockdown, component, locked)
         self._locked = None
 
+    async def all(self) -> frozenset[str]:
+        """What is locked now."""
+        return frozenset(await self._calls.run(self._stored.lockdowns))
+
     async def _known(self) -> frozenset[str]:
         now_s = self._clock_s()
         known = self._locked

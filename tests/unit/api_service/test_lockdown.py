@@ -113,6 +113,15 @@ async def test_locks_are_stored(admin: Any, gateway: Gateway) -> None:
     assert gateway.lockdowns() == {"Kill", "Launch", "GoalStateEngine"}
 
 
+async def test_what_is_locked_can_be_asked(admin: Any, gateway: Gateway) -> None:
+    """Also while reads are locked, and what another process has locked just now."""
+    await admin.Lockdown(lock(svc.Read))
+    await admin.GetLockdown(svc.GetLockdownRequest())
+    gateway.set_lockdown("GoalStateEngine", True)
+
+    assert list((await admin.GetLockdown(svc.GetLockdownRequest())).components) == [svc.GoalStateEngine, svc.Read]
+
+
 @pytest.mark.parametrize(
     ("method", "request_", "text"),
     [

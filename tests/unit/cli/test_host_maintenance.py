@@ -113,8 +113,9 @@ def test_status(run: Run, api: FakeApi) -> None:
     ]
 
     assert STATUS == run("host maintenance status").stdout
-    assert "No hosts in maintenance\n" == run("host maintenance status h9").stdout
-    assert [[], ["h9"]] == [list(request.hostnames) for request in api.requests("maintenance.Query")]
+    assert "Not in maintenance: h9\n" == run("host maintenance status h9").stdout
+    assert "No hosts in maintenance\n" == run("host maintenance status").stdout
+    assert [[], ["h9"], []] == [list(request.hostnames) for request in api.requests("maintenance.Query")]
 
 
 def test_forced_drains_say_so(run: Run, api: FakeApi) -> None:

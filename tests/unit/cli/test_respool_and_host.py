@@ -201,17 +201,26 @@ def test_delete_says_so(run: Run, api: FakeApi) -> None:
 
 
 HOSTS = """\
-Hostname  IP        State     HostPool
-host-1    10.0.0.1  UP        default
-host-2    10.0.0.2  DRAINING
+Hostname  IP        State     HostPool  CPU free  Memory free  GPU free  Slack held  CPU used  Memory used
+host-1    10.0.0.1  UP        default   1.5/4     512/2048     0/2       0.25/1.5    1.23      900
+host-2    10.0.0.2  DRAINING            4/4       2048/2048    0/0       0/0
+host-3    10.0.0.3  DOWN
 """
 
 
 def test_host_query(run: Run, api: FakeApi) -> None:
-    """Hosts are sorted by name; states are sent by their numbers."""
+    """Hosts are sorted by name with what is known of them; states are sent by their numbers."""
     response = host_svc_pb2.QueryHostsResponse()
     response.host_infos.add(hostname="host-2", ip="10.0.0.2", state=host_pb2.HOST_STATE_DRAINING)
-    response.host_infos.add(hostname="host-1", ip="10.0.0.1", state=host_pb2.HOST_STATE_UP, current_pool="default")
+    response.host_infos[0].capacity.CopyFrom(host_pb2.HostAmounts(cpu=4, memory_mib=2048))
+    response.host_infos[0].free.CopyFrom(response.host_infos[0].capacity)
+    response.host_infos.add(hostname="host-3", ip="10.0.0.3", state=host_pb2.HOST_STATE_DOWN)
+    response.host_infos.add(
+        hostname="host-1", ip="10.0.0.1", state=host_pb2.HOST_STATE_UP, current_pool="default",
+        capacity=host_pb2.HostAmounts(cpu=4, memory_mib=2048, gpu=2),
+        free=host_pb2.HostAmounts(cpu=1.5, memory_mib=512),
+        slack_cpu=1.5, slack_held_cpu=0.25, used=host_pb2.HostAmounts(cpu=1.234, memory_mib=900),
+    )  # fmt: skip
     api.answers["hosts.QueryHosts"] = [response, host_svc_pb2.QueryHostsResponse()]
     assert HOSTS == run("host query -s UP,HOST_STATE_DRAINING").stdout
     assert "No hosts found\n" == run("host query").stdout

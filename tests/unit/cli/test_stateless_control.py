@@ -58,14 +58,28 @@ def test_the_current_version_is_read_again_when_somebody_was_faster(run: Run, ap
 @pytest.mark.parametrize("verb", WRITES)
 @pytest.mark.parametrize("given", ["", "1-1-1"])
 def test_a_refused_write(run: Run, api: FakeApi, verb: str, given: str) -> None:
-    """The API's text is shown as it is; a version that was given is tried once, the current one five times."""
+    """The API's text is shown as it is, and behind it the version that a given one is not; that is tried once, the
+    current one five times."""
     method = WRITES[verb][0]
-    api.answers["services.GetJob"] = [job_answer("1-1-1")]
+    api.answers["services.GetJob"] = [job_answer("2-1-2")]
     api.answers[f"services.{method}"] = [STALE]
     result = run(f"job stateless {verb} {JOB} {given}")
-    assert (1, f"{STALE[1]} (ABORTED)\n", 1 if given else 5) == (
+    hint = ": the service is at 2-1-2" if given else ""
+    assert (1, f"{STALE[1]} (ABORTED){hint}\n", 1 if given else 5) == (
         result.exit_code, result.stderr, len(api.requests(f"services.{method}")),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "abort"])
+def test_an_update_that_has_ended_is_not_steered(run: Run, api: FakeApi, verb: str) -> None:
+    """The API takes it and changes nothing; so it is said, not that the update were paused."""
+    method, kind, text = WRITES[verb]
+    api.answers["services.GetJob"] = [job_answer(update=workflow_status(state)) for state in ("ABORTED", "PAUSED")]
+    api.answers[f"services.{method}"] = [answer_of(kind)]  # type: ignore[list-item]
+    assert (
+        "The update had ended before: ABORTED. New EntityVersion: 1-2-1\n" == run(f"job stateless {verb} {JOB}").stdout
+    )
+    assert f"{text}\n" == run(f"job stateless {verb} {JOB}").stdout
 
 
 def test_other_refusals_are_not_repeated(run: Run, api: FakeApi) -> None:

@@ -168,6 +168,13 @@ LOCKS = {
 }
 
 
+LOCKED = """\
+Locked           Effect
+GoalStateEngine  noted, and without effect
+Launch           no pod is started; it is tried again until it is unlocked: launch op is locked
+"""
+
+
 @pytest.mark.parametrize("verb", LOCKS)
 def test_lock_and_unlock(run: Run, api: FakeApi, verb: str) -> None:
     """Each component that was locked has a line; one that was not makes it a failure."""
@@ -184,6 +191,15 @@ def test_lock_and_unlock(run: Run, api: FakeApi, verb: str) -> None:
         result.exit_code, result.stdout, result.stderr,
     )  # fmt: skip
     assert [0, 2] == list(api.requests(f"admin.{method}")[0].components)
+
+
+def test_what_is_locked(run: Run, api: FakeApi) -> None:
+    """Each locked component with what it means; or that nothing is."""
+    locked = admin_svc.GetLockdownResponse(components=[admin_svc.GoalStateEngine, admin_svc.Launch])
+    api.answers["admin.GetLockdown"] = [locked, locked, admin_svc.GetLockdownResponse()]
+    assert LOCKED == run("admin status").stdout
+    assert ["GoalStateEngine", "Launch"] == json.loads(run("admin status -j").stdout)["components"]
+    assert "Nothing is locked\n" == run("admin status").stdout
 
 
 def test_lock_refused(run: Run, api: FakeApi) -> None:

@@ -169,10 +169,13 @@ def test_the_stricter_choice_keeps_to_the_sla() -> None:
     """With an SLA of one, a batch of three takes down one; instances that do not serve anyway are free."""
     pods = service(5)
     step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
-    assert ((0,), "no more than 1 instances may be unavailable, 0 are, 2 must wait") == (step.change, step.waiting_for)
+    assert ((0,), "the SLA: no more than 1 instances may be unavailable, 0 are, 2 must wait") == (
+        step.change,
+        step.waiting_for,
+    )
     pods[4] = replace(pods[4], state=PodState.PENDING)
     step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
-    assert ((4,), "1 of at most 1 instances are unavailable already") == (step.change, step.waiting_for)
+    assert ((4,), "the SLA: 1 of at most 1 instances are unavailable already") == (step.change, step.waiting_for)
 
 
 def test_difference() -> None:

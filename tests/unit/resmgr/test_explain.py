@@ -71,6 +71,20 @@ async def test_hosts_are_looked_for_anew(world: World) -> None:
     assert reason.text == "1 instance admitted; a host is being looked for"
 
 
+async def test_launches_are_locked(world: World) -> None:
+    """Then an older reason why no host was found is not what the instances wait for."""
+    job = world.job(world.pool("p", 1, 1), 1)
+    world.gateway.set_lockdown("Launch", True)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        asked.server.loop.note_unplaced(job, 1, "1 pod without a host (2 hosts: less than 2 gpu free)")
+        answer = await asked.why(job)
+
+    assert [one.text for one in answer.reasons] == ["1 instance admitted; a host is being looked for"]
+    assert answer.text.splitlines()[-1].endswith("no pod is started before peloton admin unlock Launch")
+
+
 async def test_a_service(world: World) -> None:
     """Its rollout, what its SLA granted and refused, and which steps are locked; instances that the update adds later
     are not about to be queued."""
@@ -97,6 +111,20 @@ async def test_a_service(world: World) -> None:
         "  an administrator has locked Launch: no pod is started before peloton admin unlock Launch",
         "  an administrator has locked Kill: no pod is ended before peloton admin unlock Kill",
     ]
+
+
+@pytest.mark.parametrize("state", [PodState.FAILED, PodState.KILLED])
+async def test_an_instance_of_a_service_that_fails(world: World, state: PodState) -> None:
+    """How it ended, where, and how often it has failed; a check that finds it sick has it killed."""
+    job = world.service(world.pool("p", 10, 10), 1, UpdateSpec())
+    world.gateway.advance_update(job, world.now_ns)
+
+    async with asking(world) as asked:
+        await asked.queue(job)
+        world.finish(job, [0], state)
+        text = (await asked.why(job)).text
+
+    assert f"instance 0 {state} on h1; runs anew after 1 failure" in text
 
 
 async def test_a_job_that_waits_for_slack(world: World) -> None:

@@ -54,14 +54,32 @@ class HostInfo(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     CURRENT_POOL_FIELD_NUMBER: _builtins.int
     DESIRED_POOL_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    FREE_FIELD_NUMBER: _builtins.int
+    SLACK_CPU_FIELD_NUMBER: _builtins.int
+    SLACK_HELD_CPU_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     ip: _builtins.str
     state: Global___HostState.ValueType
     goal_state: Global___HostState.ValueType
     current_pool: _builtins.str
     desired_pool: _builtins.str
+    slack_cpu: _builtins.float
+    """Ours: revocable cpus that the host offers, allocated by others and unused, and how many of them pods hold."""
+    slack_held_cpu: _builtins.float
     @_builtins.property
     def labels(self) -> _containers.RepeatedCompositeFieldContainer[_peloton_pb2.Label]: ...
+    @_builtins.property
+    def capacity(self) -> Global___HostAmounts:
+        """Ours: all that the host has, and what of it is on offer to pods that come."""
+
+    @_builtins.property
+    def free(self) -> Global___HostAmounts: ...
+    @_builtins.property
+    def used(self) -> Global___HostAmounts:
+        """Ours: as measured last. Only of hosts on which revocable pods run."""
+
     def __init__(
         self,
         *,
@@ -72,14 +90,49 @@ class HostInfo(_message.Message):
         labels: _abc.Iterable[_peloton_pb2.Label] | None = ...,
         current_pool: _builtins.str = ...,
         desired_pool: _builtins.str = ...,
+        capacity: Global___HostAmounts | None = ...,
+        free: Global___HostAmounts | None = ...,
+        slack_cpu: _builtins.float = ...,
+        slack_held_cpu: _builtins.float = ...,
+        used: Global___HostAmounts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "used", b"used"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_pool", b"current_pool", "desired_pool", b"desired_pool", "goal_state", b"goal_state", "hostname", b"hostname", "ip", b"ip", "labels", b"labels", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "current_pool", b"current_pool", "desired_pool", b"desired_pool", "free", b"free", "goal_state", b"goal_state", "hostname", b"hostname", "ip", b"ip", "labels", b"labels", "slack_cpu", b"slack_cpu", "slack_held_cpu", b"slack_held_cpu", "state", b"state", "used", b"used"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HostInfo: _TypeAlias = HostInfo  # noqa: Y015
+
+@_typing.final
+class HostAmounts(_message.Message):
+    """Cores and MiB."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CPU_FIELD_NUMBER: _builtins.int
+    MEMORY_MIB_FIELD_NUMBER: _builtins.int
+    DISK_MIB_FIELD_NUMBER: _builtins.int
+    GPU_FIELD_NUMBER: _builtins.int
+    cpu: _builtins.float
+    memory_mib: _builtins.float
+    disk_mib: _builtins.float
+    gpu: _builtins.float
+    def __init__(
+        self,
+        *,
+        cpu: _builtins.float = ...,
+        memory_mib: _builtins.float = ...,
+        disk_mib: _builtins.float = ...,
+        gpu: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu", b"cpu", "disk_mib", b"disk_mib", "gpu", b"gpu", "memory_mib", b"memory_mib"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostAmounts: _TypeAlias = HostAmounts  # noqa: Y015
 
 @_typing.final
 class HostEvent(_message.Message):

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-peloton/api/v1alpha/admin/svc/admin_svc.proto\x12\x1dpeloton.api.v1alpha.admin.svc\"g\n\x10\x43omponentFailure\x12;\n\tcomponent\x18\x01 \x01(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\x12\x16\n\x0e\x46\x61ilureMessage\x18\x02 \x01(\t\"O\n\x0fLockdownRequest\x12<\n\ncomponents\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\"\x92\x01\n\x10LockdownResponse\x12;\n\tsuccesses\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\x12\x41\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32/.peloton.api.v1alpha.admin.svc.ComponentFailure\"U\n\x15RemoveLockdownRequest\x12<\n\ncomponents\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\"\x98\x01\n\x16RemoveLockdownResponse\x12;\n\tsuccesses\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\x12\x41\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32/.peloton.api.v1alpha.admin.svc.ComponentFailure*K\n\tComponent\x12\x13\n\x0fGoalStateEngine\x10\x00\x12\x08\n\x04Read\x10\x01\x12\t\n\x05Write\x10\x02\x12\x08\n\x04Kill\x10\x03\x12\n\n\x06Launch\x10\x04\x32\xfa\x01\n\x0c\x41\x64minService\x12k\n\x08Lockdown\x12..peloton.api.v1alpha.admin.svc.LockdownRequest\x1a/.peloton.api.v1alpha.admin.svc.LockdownResponse\x12}\n\x0eRemoveLockdown\x12\x34.peloton.api.v1alpha.admin.svc.RemoveLockdownRequest\x1a\x35.peloton.api.v1alpha.admin.svc.RemoveLockdownResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-peloton/api/v1alpha/admin/svc/admin_svc.proto\x12\x1dpeloton.api.v1alpha.admin.svc\"g\n\x10\x43omponentFailure\x12;\n\tcomponent\x18\x01 \x01(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\x12\x16\n\x0e\x46\x61ilureMessage\x18\x02 \x01(\t\"O\n\x0fLockdownRequest\x12<\n\ncomponents\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\"\x92\x01\n\x10LockdownResponse\x12;\n\tsuccesses\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\x12\x41\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32/.peloton.api.v1alpha.admin.svc.ComponentFailure\"U\n\x15RemoveLockdownRequest\x12<\n\ncomponents\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\"\x98\x01\n\x16RemoveLockdownResponse\x12;\n\tsuccesses\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component\x12\x41\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32/.peloton.api.v1alpha.admin.svc.ComponentFailure\"\x14\n\x12GetLockdownRequest\"S\n\x13GetLockdownResponse\x12<\n\ncomponents\x18\x01 \x03(\x0e\x32(.peloton.api.v1alpha.admin.svc.Component*K\n\tComponent\x12\x13\n\x0fGoalStateEngine\x10\x00\x12\x08\n\x04Read\x10\x01\x12\t\n\x05Write\x10\x02\x12\x08\n\x04Kill\x10\x03\x12\n\n\x06Launch\x10\x04\x32\xf0\x02\n\x0c\x41\x64minService\x12k\n\x08Lockdown\x12..peloton.api.v1alpha.admin.svc.LockdownRequest\x1a/.peloton.api.v1alpha.admin.svc.LockdownResponse\x12}\n\x0eRemoveLockdown\x12\x34.peloton.api.v1alpha.admin.svc.RemoveLockdownRequest\x1a\x35.peloton.api.v1alpha.admin.svc.RemoveLockdownResponse\x12t\n\x0bGetLockdown\x12\x31.peloton.api.v1alpha.admin.svc.GetLockdownRequest\x1a\x32.peloton.api.v1alpha.admin.svc.GetLockdownResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v1alpha.admin.svc.admin_svc_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COMPONENT']._serialized_start=657
-  _globals['_COMPONENT']._serialized_end=732
+  _globals['_COMPONENT']._serialized_start=764
+  _globals['_COMPONENT']._serialized_end=839
   _globals['_COMPONENTFAILURE']._serialized_start=80
   _globals['_COMPONENTFAILURE']._serialized_end=183
   _globals['_LOCKDOWNREQUEST']._serialized_start=185
@@ -43,6 +43,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REMOVELOCKDOWNREQUEST']._serialized_end=500
   _globals['_REMOVELOCKDOWNRESPONSE']._serialized_start=503
   _globals['_REMOVELOCKDOWNRESPONSE']._serialized_end=655
-  _globals['_ADMINSERVICE']._serialized_start=735
-  _globals['_ADMINSERVICE']._serialized_end=985
+  _globals['_GETLOCKDOWNREQUEST']._serialized_start=657
+  _globals['_GETLOCKDOWNREQUEST']._serialized_end=677
+  _globals['_GETLOCKDOWNRESPONSE']._serialized_start=679
+  _globals['_GETLOCKDOWNRESPONSE']._serialized_end=762
+  _globals['_ADMINSERVICE']._serialized_start=842
+  _globals['_ADMINSERVICE']._serialized_end=1210
 # @@protoc_insertion_point(module_scope)

@@ -44,6 +44,11 @@ class AdminServiceStub:
                 request_serializer=peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.RemoveLockdownRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.RemoveLockdownResponse.FromString,
                 _registered_method=True)
+        self.GetLockdown = channel.unary_unary(
+                '/peloton.api.v1alpha.admin.svc.AdminService/GetLockdown',
+                request_serializer=peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.GetLockdownRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.GetLockdownResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -61,6 +66,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetLockdown(self, request, context):
+        """Ours: what is locked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +85,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RemoveLockdown,
                     request_deserializer=peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.RemoveLockdownRequest.FromString,
                     response_serializer=peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.RemoveLockdownResponse.SerializeToString,
+            ),
+            'GetLockdown': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLockdown,
+                    request_deserializer=peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.GetLockdownRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.GetLockdownResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +146,33 @@ class AdminService:
             '/peloton.api.v1alpha.admin.svc.AdminService/RemoveLockdown',
             peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.RemoveLockdownRequest.SerializeToString,
             peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.RemoveLockdownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLockdown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.api.v1alpha.admin.svc.AdminService/GetLockdown',
+            peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.GetLockdownRequest.SerializeToString,
+            peloton_dot_api_dot_v1alpha_dot_admin_dot_svc_dot_admin__svc__pb2.GetLockdownResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,12 +33,16 @@ class AdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     Lockdown: _grpc.UnaryUnaryMultiCallable[_admin_svc_pb2.LockdownRequest, _admin_svc_pb2.LockdownResponse]
     RemoveLockdown: _grpc.UnaryUnaryMultiCallable[_admin_svc_pb2.RemoveLockdownRequest, _admin_svc_pb2.RemoveLockdownResponse]
+    GetLockdown: _grpc.UnaryUnaryMultiCallable[_admin_svc_pb2.GetLockdownRequest, _admin_svc_pb2.GetLockdownResponse]
+    """Ours: what is locked."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Lockdown: _aio.UnaryUnaryMultiCallable[_admin_svc_pb2.LockdownRequest, _admin_svc_pb2.LockdownResponse]  # type: ignore[assignment]
     RemoveLockdown: _aio.UnaryUnaryMultiCallable[_admin_svc_pb2.RemoveLockdownRequest, _admin_svc_pb2.RemoveLockdownResponse]  # type: ignore[assignment]
+    GetLockdown: _aio.UnaryUnaryMultiCallable[_admin_svc_pb2.GetLockdownRequest, _admin_svc_pb2.GetLockdownResponse]  # type: ignore[assignment]
+    """Ours: what is locked."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -54,5 +58,13 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_svc_pb2.RemoveLockdownRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_svc_pb2.RemoveLockdownResponse, _abc.Awaitable[_admin_svc_pb2.RemoveLockdownResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetLockdown(
+        self,
+        request: _admin_svc_pb2.GetLockdownRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_svc_pb2.GetLockdownResponse, _abc.Awaitable[_admin_svc_pb2.GetLockdownResponse]]:
+        """Ours: what is locked."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
