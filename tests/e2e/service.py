@@ -122,6 +122,13 @@ class Service:
         return stateless_pb2.JobState.Name(self.status.state).removeprefix("JOB_STATE_")
 
     @property
+    def has_settled(self) -> bool:
+        """The job itself, which lags behind its update, knows that all of it runs."""
+        status = self.status
+        running = stateless_pb2.JobState.Value("JOB_STATE_RUNNING")
+        return status.state == running and status.pod_stats["POD_STATE_RUNNING"] == self.count
+
+    @property
     def update(self) -> stateless_pb2.WorkflowStatus:
         return self.status.workflow_status
 
