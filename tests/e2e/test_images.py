@@ -101,12 +101,16 @@ class Web:
         return {i: task.runtime.host for i, task in self.cluster.tasks(self.id).items()}
 
     def wait_running(self, run: int = 1) -> None:
-        """All instances run, for the so-manieth time."""
+        """All instances run, for the so-manieth time, and no update is under way."""
         runs, states = dict.fromkeys(range(4), run), dict.fromkeys(range(4), "RUNNING")
-        self.cluster.wait(
-            lambda: (self.cluster.run_ids(self.id), self.cluster.states(self.id)) == (runs, states),
-            f"run {run} of four instances",
-        )
+        look = update_svc_pb2.ListUpdatesRequest(jobID={"value": self.id})
+
+        def is_done() -> bool:
+            updates = self.cluster.client.updates.ListUpdates(look).updateInfo  # the first run is none
+            is_over = all(update.status.state == update_pb2.SUCCEEDED for update in updates)
+            return is_over and (self.cluster.run_ids(self.id), self.cluster.states(self.id)) == (runs, states)
+
+        self.cluster.wait(is_done, f"run {run} of four instances")
 
 
 def test_images_are_there_before_their_batch_begins(cluster: Cluster, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def running(cluster: Cluster, job: str) -> int:
 def test_an_update_in_place_while_others_want_the_room(cluster: Cluster) -> None:
     """Each instance takes three of four cpus of a host; a batch pod that needs two waits for the first that goes and
     does not get what it leaves."""
+    cluster.wait(lambda: cluster.capacity() == 12, "all hosts, known to a new host manager")
     web = service(cluster, cluster.pool("web", own_cpu=9), 3, cpu=3)
     cluster.wait(lambda: running(cluster, web) == 3, "the service running")
     before = homes(cluster, web)
@@ -102,9 +103,13 @@ def test_an_update_in_place_while_others_want_the_room(cluster: Cluster) -> None
     config.defaultConfig.command.value = "sleep 2000"
     asked = update_pb2.UpdateConfig(batchSize=1, inPlace=True)
     request = update_svc_pb2.CreateUpdateRequest(jobId={"value": web}, jobConfig=config, updateConfig=asked)
-    cluster.client.updates.CreateUpdate(request)
+    update_id = cluster.client.updates.CreateUpdate(request).updateID
 
-    cluster.wait(lambda: running(cluster, web) == 3 and set(cluster.run_ids(web).values()) == {2}, "all updated")
+    look = update_svc_pb2.GetUpdateRequest(updateId=update_id)  # counts of the job may be older
+    cluster.wait(
+        lambda: cluster.client.updates.GetUpdate(look).updateInfo.status.state == update_pb2.SUCCEEDED, "all updated"
+    )
+    assert dict.fromkeys(range(3), 2) == cluster.run_ids(web)
     assert before == homes(cluster, web)
     assert 0 == running(cluster, batch)
     stop(cluster, web)
