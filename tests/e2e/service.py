@@ -38,6 +38,7 @@ class Service:
         self.fields = {"name": "service", "respoolId": {"value": pool_id}, **fields}
         self.count, self.command = count, command
         self.liveness: dict[str, Any] = self.fields.pop("livenessCheck", {})
+        self.pod: dict[str, Any] = self.fields.pop("pod", {})
         self.id = ""
 
     def spec(self) -> stateless_pb2.JobSpec:
@@ -50,7 +51,7 @@ class Service:
             **self.fields,
             "instanceCount": self.count,
             "sla": {"preemptible": True, **self.fields.get("sla", {})},
-            "defaultSpec": {"containers": [container]},
+            "defaultSpec": {"containers": [container], **self.pod},
         }
         return ParseDict(fields, stateless_pb2.JobSpec())
 
