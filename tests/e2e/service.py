@@ -40,6 +40,7 @@ class Service:
         self.image: str = self.fields.pop("image", "")
         self.liveness: dict[str, Any] = self.fields.pop("livenessCheck", {})
         self.memory_mb = int(self.fields.pop("memoryMb", 16))
+        self.pod: dict[str, Any] = self.fields.pop("pod", {})
         self.id = ""
 
     def spec(self) -> stateless_pb2.JobSpec:
@@ -53,7 +54,7 @@ class Service:
             **self.fields,
             "instanceCount": self.count,
             "sla": {"preemptible": True, **self.fields.get("sla", {})},
-            "defaultSpec": {"containers": [container]},
+            "defaultSpec": {"containers": [container], **self.pod},
         }
         return ParseDict(fields, stateless_pb2.JobSpec())
 

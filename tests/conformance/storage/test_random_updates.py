@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -104,18 +105,23 @@ class Cluster:
         return service_config(count, f"v{self.command}", maximumUnavailableInstances=MAXIMUM, strictUpdates=self.strict)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def shared(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """One database for all lives, each of a service of its own: opening one, and making its statements anew, costs more
+    than a life."""
+    path = tmp_path_factory.mktemp("lives") / "storage.db"
+    shutil.copy(sqlite_template, path)
+    gateway = Gateway(f"sqlite:///{path}", Clock())
+    yield gateway
+    gateway.close()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(moves=st.lists(Move, max_size=25), strict=st.booleans())
-def test_whatever_happens(sqlite_template, moves, strict) -> None:  # type: ignore[no-untyped-def]
+def test_whatever_happens(shared: Gateway, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
     """Steps never take down more than the batch, grants never more than the SLA; in the end, when nobody meddles any
     more, every instance runs the last configuration."""
-    with TemporaryDirectory() as folder:
-        shutil.copy(sqlite_template, Path(folder) / "storage.db")
-        gateway = Gateway(f"sqlite:///{folder}/storage.db", Clock())
-        try:
-            live(gateway, moves, strict)
-        finally:
-            gateway.close()
+    live(shared, moves, strict)
 
 
 def live(gateway: Gateway, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
@@ -127,6 +133,8 @@ def live(gateway: Gateway, moves: list[tuple[str, int, int, bool]], strict: bool
     update(gateway, cluster.job_id, cluster.config(cluster.count), UpdateSpec(batch_size=2))
     assert UpdateState.SUCCEEDED is roll(gateway, cluster.job_id).state
     for _ in range(5):
+        if {PodState.RUNNING} == {p.state for p in pods(gateway, cluster.job_id)}:
+            break
         turn(gateway, cluster.job_id)
     job = gateway.job(cluster.job_id)
     assert job is not None

@@ -1,0 +1,30 @@
+"""Random lives of services on a whole cluster: never is more away than the batch and what the test broke, nothing that
+we choose exceeds an SLA, and in the end every instance runs the last configuration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.local import Cluster, temporary
+from tests.e2e.random_life import HOSTS, Life
+
+pytestmark = pytest.mark.xdist_group("random-life")
+SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")]
+STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "30"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life(seed: int, tmp_path: Path) -> None:
+    """PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones; a failure tells its story."""
+    with Cluster(temporary(tmp_path, simulate=HOSTS)) as cluster:
+        life = Life(cluster, seed)
+        try:
+            life.live(STEPS)
+            life.end()
+        finally:
+            print(f"PELOTON_TEST_SEEDS={seed} PELOTON_TEST_STEPS={STEPS} plays this again:", *life.story, sep="\n")
+            print(f"taken down: {dict(life.rules.taken)}")
+        assert life.rules.taken["update"] > 0

@@ -1,0 +1,94 @@
+"""The host manager without its threads: what they would do are acts of a story. It talks to a simulated Mesos."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from random import Random
+from typing import Any
+
+from peloton.lifecycle.maintenance import Step, next_step
+from peloton.model.ids import JobId
+from services.hostmgr import manager
+from services.hostmgr.drain_watch import DrainWatch
+from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+from services.hostmgr.residents import Residents
+from services.storage.gateway import Gateway
+from tests.simulation.mesos import Clock, SimulatedMesos
+
+
+class Nobody:
+    """Whom the host manager wakes: here everybody looks by himself."""
+
+    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+        """Turns are drawn."""
+
+    def hosts_changed(self, hostnames: Collection[str]) -> None:
+        """As above."""
+
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+        """Nobody asks why."""
+
+
+class SimulatedHostManager(HostManagerCore):
+    def __init__(self, gateway: Gateway, mesos: SimulatedMesos) -> None:
+        super().__init__(HostManagerSettings("simulated"), gateway, Nobody())
+        self.mesos = mesos
+        for pods in gateway.labelled_pods():
+            self.pool.pod_labels.add(pods)
+        mesos.subscribe()
+
+    @property
+    def driver(self) -> Any:
+        return self.mesos
+
+    def take_offers(self) -> None:
+        offers = self.mesos.make_offers()
+        for offer_id in self.mesos.to_rescind:
+            self.offerRescinded(self.driver, {"value": offer_id})
+        self.mesos.to_rescind.clear()
+        self.pool.add_offers(offers)
+
+    def take_news(self, random: Random, most: int) -> None:
+        self._kill_orphans(self._commit(self.mesos.some_news(random, most)))
+
+    def do_chores(self) -> None:
+        self._return_offers()
+        self.pool.set_agents(self.mesos.agents())
+        self._review_holds()
+        if look := self._reconciling.take(manager.time.monotonic()):
+            self._reconcile(look)
+
+
+class Schedule:
+    """Mesos's side of a maintenance: the machine goes at once."""
+
+    def __init__(self, mesos: SimulatedMesos) -> None:
+        self._mesos = mesos
+
+    def take_down(self, machine: dict[str, str]) -> None:
+        left = self._mesos.lose(machine["hostname"])
+        assert not left, f"{machine['hostname']} goes down with {left}"
+
+    def bring_up(self, machine: dict[str, str]) -> None:
+        self._mesos.bring_back(machine["hostname"])
+
+
+class SimulatedMaintainer(HostMaintainer):
+    def __init__(self, core: SimulatedHostManager, gateway: Gateway, clock: Clock) -> None:
+        watch = DrainWatch(Nobody(), Nobody(), clock.monotonic)
+        super().__init__(core, gateway, gateway, Nobody(), Nobody(), watch, cluster="local", share=0.25)
+
+        def slow_look(hostnames: Collection[str]) -> Any:
+            clock.pass_s(2)  # what it saw serves for twenty seconds
+            return gateway.residents(hostnames)
+
+        self._residents = Residents(slow_look, clock.monotonic)
+        self._schedule: Any = Schedule(core.mesos)
+
+    def step(self, hostname: str) -> None:
+        host = self._gateway.maintained_host("local", hostname)
+        acts = {Step.CORDON: self.cordon, Step.DRAIN: self.drain}
+        acts |= {Step.TAKE_DOWN: self.take_down, Step.BRING_UP: self.bring_up}
+        if host is not None and (act := acts.get(next_step(host))):
+            act(hostname)

@@ -1,0 +1,33 @@
+"""Services as their owners want them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.api.v0.job import job_pb2
+from peloton.model.ids import JobId
+from peloton.model.pod import Label
+from tests.conformance.storage.services import service_config
+
+
+class Service:
+    """``per_host``: pods of it that one host may have, 0 = any number. ``in_place``: updates keep them there."""
+
+    def __init__(
+        self, job_id: JobId, count: int, cpu: float, per_host: int, in_place: bool, sla: dict[str, Any]
+    ) -> None:
+        self.job_id, self.count, self.cpu, self.sla = job_id, count, cpu, sla
+        self.per_host, self.in_place = per_host, in_place
+        self.label: Label = ("simulated", job_id)
+
+    def config(self, command: int) -> job_pb2.JobConfig:
+        config = service_config(self.count, f"v{command}", **self.sla)
+        task = config.defaultConfig
+        task.resource.cpuLimit = self.cpu
+        if self.per_host:
+            task.labels.add(key=self.label[0], value=self.label[1])
+            rule = task.constraint
+            rule.type, rule.labelConstraint.kind, rule.labelConstraint.condition = 1, 1, 1
+            rule.labelConstraint.label.key, rule.labelConstraint.label.value = self.label
+            rule.labelConstraint.requirement = self.per_host
+        return config

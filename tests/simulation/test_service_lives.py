@@ -1,0 +1,69 @@
+"""Random lives of services in virtual time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.lifecycle import rollout, sla
+from peloton.model.resources import Resources
+from services.hostmgr.holds import Holds
+from services.hostmgr.pod_labels import PodLabelIndex
+from services.storage import migrate
+from tests.simulation.service_life import ServiceLife
+
+SEEDS = [int(seed) for seed in os.environ.get("PELOTON_TEST_SEEDS", "1,2").split(",")]
+STEPS = int(os.environ.get("PELOTON_TEST_STEPS", "800"))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
+    """Each step keeps batch, SLA, neighbours and the way home; in the end every instance runs the last configuration.
+
+    PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
+    """
+    with ServiceLife(seed, template, tmp_path) as life:
+        life.live(STEPS)
+        life.end()
+        assert min(life.rules.taken[cause] for cause in ("update", "maintenance", "broken", "started")) > 0
+
+
+# What would go wrong is noticed.
+
+
+def _double_batch(before: Callable[..., Any]) -> Callable[..., Any]:
+    def filled_up(update: Any, pods: Any, maximum: int) -> Any:
+        return before(replace(update, spec=replace(update.spec, batch_size=2 * update.spec.batch_size)), pods, maximum)
+
+    return filled_up
+
+
+FAULTS: dict[str, tuple[Any, str, Any, str]] = {
+    "sla": (sla, "grant", lambda maximum, missing, wanted: sla.Grant(tuple(sorted(wanted))), "of at most"),
+    "batch": (rollout, "_filled_up", _double_batch(rollout._filled_up), "for a batch of"),
+    "neighbours": (PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
+    "holds": (Holds, "held", lambda *_: Resources(), "are left on"),
+}
+
+
+@pytest.mark.parametrize(("where", "name", "fault", "told"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_rule_that_is_forgotten_is_noticed(
+    where: Any, name: str, fault: Any, told: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The life ends with what was broken, and with the seed and the step that repeat it."""
+    monkeypatch.setattr(where, name, fault)
+    with ServiceLife(1, template, tmp_path) as life, pytest.raises(AssertionError, match="seed 1, step") as noticed:
+        life.live(2_000)
+    assert told in str(noticed.value).splitlines()[0]
