@@ -123,7 +123,7 @@ def test_a_step_that_the_sla_refuses_looks_again() -> None:
 
     pauses_s = [round((later - earlier) / 1e9) for earlier, later in pairwise(story.service.looks_ns)]
     assert pauses_s == [2, 4, 8, 16, 30, 30, 30]
-    assert story.status["waiting_for"] == "1 of at most 1 instances are unavailable already"
+    assert story.status["waiting_for"] == "the SLA: 1 of at most 1 instances are unavailable already"
     story.service.find(2)
 
     assert story.end().state == "SUCCEEDED"
