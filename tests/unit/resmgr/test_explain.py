@@ -122,9 +122,14 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
     async with asking(world) as asked:
         await asked.queue(job)
         world.finish(job, [0], state)
-        text = (await asked.why(job)).text
+        answer = await asked.why(job)
 
-    assert f"instance 0 {state} on h1; runs anew after 1 failure" in text
+    told = f"instance 0 {state} on h1; runs anew after 1 failure"
+    assert answer.text.splitlines()[1:3] == [
+        f"  {told}",
+        "  UPDATE ROLLING_FORWARD: 0 of 1 done, waits for instance 0 to run and be healthy",
+    ]
+    assert [(one.rule, one.bound, one.text) for one in answer.reasons] == [(pb.RULE_BACK_OFF, 1, told)]
 
 
 async def test_a_job_that_waits_for_slack(world: World) -> None:
