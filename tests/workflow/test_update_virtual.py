@@ -77,7 +77,7 @@ def test_it_tells_what_it_waits_for() -> None:
     """In flight are as many as the batch has; a paused one waits for a person."""
     story = Story(6).roll_out(2)
     story.until(lambda: story.service.versions.count(2) == 2 and len(story.told_s) == 2)
-    assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "2 instances in flight"}
+    assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "instances 2-3 to run and be healthy"}
 
     story.service.steer(rollout.paused)
     story.until(lambda: story.status["state"] == "PAUSED")
@@ -118,7 +118,7 @@ def test_a_step_that_the_sla_refuses_looks_again() -> None:
 
     pauses_s = [round((later - earlier) / 1e9) for earlier, later in pairwise(story.service.looks_ns)]
     assert pauses_s == [2, 4, 8, 16, 30, 30, 30]
-    assert story.status["waiting_for"] == "1 of at most 1 instances are unavailable already"
+    assert story.status["waiting_for"] == "the SLA: 1 of at most 1 instances are unavailable already"
     story.service.find(2)
 
     assert story.end().state == "SUCCEEDED"
