@@ -92,7 +92,7 @@ def story(
     besides: Sequence[Apart],
     failures: Sequence[PodRecord],
 ) -> Iterator[str]:
-    """The lines below the headline."""
+    """The lines below the headline. ``failures``: of an active job they are told elsewhere."""
     if not job.is_active:
         yield from (_ended_line(pod) for pod in failures)
         return
@@ -101,7 +101,7 @@ def story(
     for wait, who in waiting:
         yield from wait_lines(wait, who)
     yield from (one.text for one in besides)
-    if not waiting and not besides and job.goal is not JobState.KILLED:
+    if not waiting and not besides and not failures and job.goal is not JobState.KILLED:
         started = sum(n for state, n in counts.items() if state not in TERMINAL and state not in _NOT_STARTED)
         yield f"nothing waits: {_instances(started)} on hosts" if started else "nothing waits"
 

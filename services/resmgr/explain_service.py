@@ -35,7 +35,7 @@ from services.resmgr.dry_run import beyond, evictions, held_in, planned_job, que
 from services.resmgr.explain_text import (
     disruption_lines,
     eviction_lines,
-    failure_lines,
+    failure_line,
     lock_lines,
     plan_lines,
     pool_lines,
@@ -94,7 +94,8 @@ class ExplainService:
             raise NotFound(f"job {job_id} not found")
         counts = await asyncio.to_thread(self._records.pod_counts, job_id)
         gang = await asyncio.to_thread(self._records.gang, job_id)
-        failures = [] if job.is_active else await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX)
+        is_told = job.type is JobType.SERVICE or not job.is_active
+        failures = await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX) if is_told else []
         waiting: list[Found] = []
         besides: list[Apart] = []
         locked = await asyncio.to_thread(self._records.lockdowns)
@@ -106,6 +107,7 @@ class ExplainService:
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
         if job.is_active:
+            lines += [failure_line(pod) for pod in failures]
             lines += [*await asyncio.to_thread(self._told_of_service, job), *lock_lines(locked)]
         more = counts.get(PodState.PENDING, 0) - sum(one.gang_count * one.run.gang_size for one, _ in waiting)
         if len(waiting) == WAITING_MAX and more > 0:
@@ -117,18 +119,20 @@ class ExplainService:
             poolPath=path,
             instanceCounts={state.value: count for state, count in counts.items()},
             waiting=[wire.waiting_gangs(*one) for one in waiting],
-            reasons=[wire.apart_reason(one) for one in besides],
+            reasons=[
+                *(wire.apart_reason(one) for one in besides),
+                *(wire.failure_reason(pod, failure_line(pod)) for pod in failures if job.is_active),
+            ],
             text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),
         )
 
     def _told_of_service(self, job: JobRecord) -> list[str]:
-        """Its rollout, who has failed and runs anew later, and what its SLA answered."""
+        """Its rollout, and what its SLA answered."""
         if job.type is not JobType.SERVICE:
             return []
         update = self._records.update(job.update_id) if job.update_id else None
         asked = self._records.disruptions(job.job_id, DISRUPTIONS_MAX)
-        failed = self._records.failed_pods(job.job_id, FAILURES_MAX)
-        return [*update_lines(update), *failure_lines(failed), *disruption_lines(job, asked)]
+        return [*update_lines(update), *disruption_lines(job, asked)]
 
     @_refusing
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:

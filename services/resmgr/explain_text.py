@@ -110,11 +110,18 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     yield f"{update.type} {update.state}: {len(update.done)} of {update.total_count} done{failed}{waits}"
 
 
-def failure_lines(pods: Iterable[PodRecord]) -> Iterator[str]:
-    """Instances of a service that have ended and wait for their next run."""
-    for pod in pods:
-        how = ", ".join(text for text in (f"{pod.state} on {pod.host}", pod.reason or pod.message) if text)
-        yield f"instance {pod.instance_id} {how}; runs anew after {_count(pod.failure_count, 'failure')}"
+def failure_line(pod: PodRecord) -> str:
+    """Of an instance of a service that has ended and waits for its next run."""
+    how = ", ".join(text for text in (f"{pod.state} on {pod.host}", _cause(pod)) if text)
+    return f"instance {pod.instance_id} {how}; runs anew after {_count(pod.failure_count, 'failure')}"
+
+
+def _cause(pod: PodRecord) -> str:
+    """Its message says by then that it waits."""
+    ended = pod.termination
+    if ended is None or not (ended.exit_code or ended.signal):
+        return pod.reason or pod.message
+    return f"signal {ended.signal}" if ended.signal else f"exit code {ended.exit_code}"
 
 
 def disruption_lines(job: JobRecord, asked: Iterable[Disruption]) -> Iterator[str]:

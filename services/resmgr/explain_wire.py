@@ -11,6 +11,7 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.ids import ROOT_POOL_ID
+from peloton.model.pod import PodRecord
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
@@ -106,6 +107,10 @@ def apart_reason(one: Apart) -> pb.Reason:
         refusingHosts=[pb.RefusingHosts(hostCount=count, rule=rule) for count, rule in one.hosts],
         text=one.text,
     )
+
+
+def failure_reason(pod: PodRecord, text: str) -> pb.Reason:
+    return pb.Reason(rule=pb.RULE_BACK_OFF, wanted=1, bound=pod.failure_count, text=text)
 
 
 def loan_list(loans: Iterable[Loan]) -> list[pb.Loan]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import grpc
 import grpc.aio
 import pytest
 
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
-from peloton.model.pod import PodState, TerminationReason
+from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
+from services.resmgr.explain_text import failure_line
+from tests.unit.lifecycle.pods import service_pod
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import World, fast
@@ -122,9 +126,29 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
     async with asking(world) as asked:
         await asked.queue(job)
         world.finish(job, [0], state)
-        text = (await asked.why(job)).text
+        answer = await asked.why(job)
 
-    assert f"instance 0 {state} on h1; runs anew after 1 failure" in text
+    told = f"instance 0 {state} on h1; runs anew after 1 failure"
+    assert answer.text.splitlines()[1:3] == [
+        f"  {told}",
+        "  UPDATE ROLLING_FORWARD: 0 of 1 done, waits for instance 0 to run and be healthy",
+    ]
+    assert [(one.rule, one.bound, one.text) for one in answer.reasons] == [(pb.RULE_BACK_OFF, 1, told)]
+
+
+def test_how_an_instance_failed() -> None:
+    """The exit code or the signal, if there is one; or else the reason, or the message."""
+    pod = service_pod(0, state=PodState.FAILED, failure_count=2, host="h1", message="Task throttled due to failure")
+    cases = (
+        (Termination(TerminationReason.FAILED, exit_code=3), "", "exit code 3"),
+        (Termination(TerminationReason.FAILED, signal="Killed"), "OTHER", "signal Killed"),
+        (Termination(TerminationReason.FAILED), "REASON_MEMORY", "REASON_MEMORY"),
+        (None, "", "Task throttled due to failure"),
+    )
+
+    assert [failure_line(replace(pod, termination=ended, reason=reason)) for ended, reason, _ in cases] == [
+        f"instance 0 FAILED on h1, {told}; runs anew after 2 failures" for _, _, told in cases
+    ]
 
 
 async def test_a_job_that_waits_for_slack(world: World) -> None:

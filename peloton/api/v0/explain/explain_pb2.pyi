@@ -54,6 +54,8 @@ class _RuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rule.ValueType],
     """Launches of the gang were in vain: it is not admitted for a while, and others pass it by."""
     RULE_GANG_GATHERS: _Rule.ValueType  # 13
     """Members of a gang that wait until the others have ended, too: a gang starts whole."""
+    RULE_BACK_OFF: _Rule.ValueType  # 14
+    """An instance of a service that failed: it runs anew after a while."""
 
 class Rule(_Rule, metaclass=_RuleEnumTypeWrapper):
     """The first rule that a gang fails."""
@@ -79,6 +81,8 @@ RULE_HELD_BACK: Rule.ValueType  # 12
 """Launches of the gang were in vain: it is not admitted for a while, and others pass it by."""
 RULE_GANG_GATHERS: Rule.ValueType  # 13
 """Members of a gang that wait until the others have ended, too: a gang starts whole."""
+RULE_BACK_OFF: Rule.ValueType  # 14
+"""An instance of a service that failed: it runs anew after a while."""
 Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
 class _Queue:
@@ -185,7 +189,9 @@ class Reason(_message.Message):
     """
     available: _builtins.float
     bound: _builtins.float
-    """What the rule allows in all. For RULE_HELD_BACK: launches in vain so far. For RULE_GANG_GATHERS: the gang's size."""
+    """What the rule allows in all. For RULE_HELD_BACK: launches in vain so far. For RULE_GANG_GATHERS: the gang's size.
+    For RULE_BACK_OFF: failures so far.
+    """
     gangSize: _builtins.int
     isFinal: _builtins.bool
     """No waiting helps: more than the pool may ever have."""
