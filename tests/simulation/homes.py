@@ -25,10 +25,10 @@ class Homes:
         self._homes.clear()
 
     def note(self, pods: Iterable[PodRecord]) -> None:
-        """As they were before those were told to end that are not wanted."""
+        """What ran, as it was before those were told to end that are not wanted. The room of others is gone already."""
         until_s = self._clock.monotonic() + KILL_GRACE_DEFAULT_S + HOLD_S
         for pod in pods:
-            is_told = pod.host and not pod.completed_ns and pod.state is not PodState.KILLING
+            is_told = pod.state is not PodState.KILLING
             if is_told and pod.desired_host and pod.desired_run_id > pod.run_id:
                 self._homes[pod.job_id, pod.instance_id] = pod.desired_host, until_s
 

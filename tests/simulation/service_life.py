@@ -218,7 +218,8 @@ class ServiceLife:
         ]
 
     def _kill(self, service: Service) -> None:
-        before = self.gateway.pods(service.job_id)
+        running = self.mesos.running()
+        before = [pod for pod in self.gateway.pods(service.job_id) if pod.pod_id in running]
         self.core.kill_running(service.job_id)
         self.homes.note(before)
 
