@@ -17,18 +17,17 @@ from typing import Any
 from activities.placement import PlacementActivities
 from peloton.api import convert
 from peloton.errors import PelotonError
-from peloton.model.host import HostState, PlacementBatch
+from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.maintenance import MaintenanceAct, MaintenanceRequest
-from peloton.model.pod import PodState
+from peloton.model.pod import PodState, TerminationReason
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr import maintenance, manager
-from services.hostmgr.holds import HOLD_S
-from services.hostmgr.mesos.codec import KILL_GRACE_DEFAULT_S
-from services.storage.gateway import Gateway
+from services.storage.gateway import EvictionOrder, Gateway
 from tests.availability import Pod, Rules, Tale
+from tests.simulation.homes import Homes
 from tests.simulation.hostmgr import Nobody, SimulatedHostManager, SimulatedMaintainer
 from tests.simulation.mesos import Clock, SimulatedMesos
 from tests.simulation.services import Service
@@ -50,7 +49,7 @@ class ServiceLife:
         self.mesos = SimulatedMesos(self.clock, HOSTS)
         self.story: list[str] = []
         self.broken: set[tuple[str, int, int]] = set()
-        self.homes: dict[tuple[JobId, int], tuple[str, float]] = {}  # who is to come back where, and until when
+        self.homes = Homes(self.gateway, self.mesos, self.clock)
         self.commands = self.queue_seq = self.restarts = 0
         self.services = [
             self._service(5, 0.5, per_host=1, maximumUnavailableInstances=1),
@@ -99,7 +98,8 @@ class ServiceLife:
             (self.turn, 30), (self.advance, 5), (self.news, 15), (self.offers, 8), (self.chores, 3), (self.drain, 7),
             (self.update, 3), (self.restart, 3), (self.pause, 0.7), (self.resume, 1), (self.abort, 0.7),
             (self.stop, 0.3), (self.start, 0.6), (self.wait, 1.5), (self.fail, 0.7), (self.lose_host, 0.4),
-            (self.return_host, 0.6), (self.maintain, 0.8), (self.complete, 1.5), (self.cancel, 0.2), (self.lead, 0.4),
+            (self.return_host, 0.6), (self.evict, 0.6), (self.restart_with_care, 0.6), (self.maintain, 0.8),
+            (self.complete, 1.5), (self.cancel, 0.2), (self.lead, 0.4),
         ]  # fmt: skip
         with self._told():
             for act in self.random.choices([act for act, _ in acts], [weight for _, weight in acts], k=steps):
@@ -139,7 +139,7 @@ class ServiceLife:
             what = f"refused: {error}"
         self.story.append(f"{act.__name__} {what}")
         self.rules.read(self.tale)
-        self._check_rooms()
+        self.homes.check_rooms(self.services, self.rules.away_hosts)
 
     def _settle_owner(self, service: Service) -> None:
         self.gateway.steer_update(service.job_id, None, UpdateAct.ABORT, None, self.clock.ns)
@@ -218,14 +218,10 @@ class ServiceLife:
         ]
 
     def _kill(self, service: Service) -> None:
-        """What comes back to its host is held there from now on."""
-        leaving = [p for p in self.gateway.pods(service.job_id) if p.state is not PodState.KILLING and p.host]
-        until_s = self.clock.monotonic() + KILL_GRACE_DEFAULT_S + HOLD_S
+        running = self.mesos.running()
+        before = [pod for pod in self.gateway.pods(service.job_id) if pod.pod_id in running]
         self.core.kill_running(service.job_id)
-        for pod in leaving:
-            is_held = pod.desired_host and pod.desired_run_id > pod.run_id
-            if is_held and pod.completed_ns == 0:
-                self.homes[service.job_id, pod.instance_id] = pod.desired_host, until_s
+        self.homes.note(before)
 
     def _queue(self, job_id: JobId) -> None:
         self.queue_seq += 1
@@ -234,33 +230,8 @@ class ServiceLife:
     def _place(self, service: Service) -> None:
         batch = self.placing.place(service.job_id, 1_000)
         if batch.placements and self.random.random() > 0.05:  # else the answer is lost, and the lease runs out
-            self._check_homes(batch)
+            self.homes.check_placement(batch)
             self.core.launch(service.job_id, batch.lease_id, batch.placements)
-
-    def _check_homes(self, batch: PlacementBatch) -> None:
-        for placement in batch.placements:
-            for placed in placement.pods:
-                pod = self.gateway.pod(batch.job_id, placed.instance_id)
-                host, _ = self.homes.pop((batch.job_id, placed.instance_id), ("", 0.0))
-                if not host or pod is None or pod.desired_host != host:
-                    continue
-                assert placement.hostname == host, f"{pod} was to come back and goes to {placement.hostname}"
-
-    def _check_rooms(self) -> None:
-        """Whoever is to come back finds room for it, whatever others were given meanwhile."""
-        for service in [service for service in self.services if service.in_place]:
-            mine = [instance for job_id, instance in self.homes if job_id == service.job_id]
-            still = {pod.instance_id for pod in self.gateway.coming_back(service.job_id, mine)}
-            running = {(pod_id.job_id, pod_id.instance_id) for pod_id in self.mesos.running()}
-            for instance in mine:
-                host, until_s = self.homes[service.job_id, instance]
-                machine = self.mesos.machines[host]
-                is_over = instance not in still or until_s < self.clock.monotonic()
-                if is_over or host in self.rules.away_hosts or not machine.is_up:
-                    del self.homes[service.job_id, instance]
-                elif (service.job_id, instance) not in running:
-                    room = machine.free.cpu_milli
-                    assert room >= service.cpu * 1000, f"{room} are left on {host} for {service.job_id}-{instance}"
 
     def advance(self) -> str:
         service = self.one()
@@ -326,6 +297,21 @@ class ServiceLife:
         spec = UpdateSpec(batch_size=self.random.choice([1, 2]), in_place=service.in_place)
         self._ask(service, UpdateType.RESTART, spec, range(start, start + self.random.randrange(1, 4)))
         return f"{self.name(service)} from {start}, {spec}"
+
+    def restart_with_care(self) -> str:
+        service, instance = self.one(), self.random.randrange(5)
+        why = TerminationReason.KILLED_FOR_SLA_AWARE_RESTART
+        return str(
+            self.gateway.disrupt(
+                service.job_id, [instance], reason=why, message="", checks_sla=True, now_ns=self.clock.ns
+            )
+        )
+
+    def evict(self) -> str:
+        """The resource manager needs room for others."""
+        service, start = self.one(), self.random.randrange(3)
+        [result] = self.gateway.evict([EvictionOrder(service.job_id, start, 3, False, "for others")])
+        return f"{self.name(service)}: {result.leaving} leave, {result.queued} wait again"
 
     def _steer(self, act: UpdateAct) -> str:
         service = self.one()

@@ -1,0 +1,57 @@
+"""Pods that are on their way back to their hosts: as long as room is held for them it is there, and they go nowhere
+else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from peloton.model.host import PlacementBatch
+from peloton.model.ids import JobId
+from peloton.model.pod import PodRecord, PodState
+from services.hostmgr.holds import HOLD_S
+from services.hostmgr.mesos.codec import KILL_GRACE_DEFAULT_S
+from services.storage.gateway import Gateway
+from tests.simulation.mesos import Clock, SimulatedMesos
+from tests.simulation.services import Service
+
+
+class Homes:
+    def __init__(self, gateway: Gateway, mesos: SimulatedMesos, clock: Clock) -> None:
+        self._gateway, self._mesos, self._clock = gateway, mesos, clock
+        self._homes: dict[tuple[JobId, int], tuple[str, float]] = {}  # -> host, until when
+
+    def clear(self) -> None:
+        """Another host manager knows of none."""
+        self._homes.clear()
+
+    def note(self, pods: Iterable[PodRecord]) -> None:
+        """What ran, as it was before those were told to end that are not wanted. The room of others is gone already."""
+        until_s = self._clock.monotonic() + KILL_GRACE_DEFAULT_S + HOLD_S
+        for pod in pods:
+            is_told = pod.state is not PodState.KILLING
+            if is_told and pod.desired_host and pod.desired_run_id > pod.run_id:
+                self._homes[pod.job_id, pod.instance_id] = pod.desired_host, until_s
+
+    def check_placement(self, batch: PlacementBatch) -> None:
+        for placement in batch.placements:
+            for placed in placement.pods:
+                pod = self._gateway.pod(batch.job_id, placed.instance_id)
+                host, _ = self._homes.pop((batch.job_id, placed.instance_id), ("", 0.0))
+                if host and pod is not None and pod.desired_host == host:
+                    assert placement.hostname == host, f"{pod} was to come back and goes to {placement.hostname}"
+
+    def check_rooms(self, services: Iterable[Service], away_hosts: Collection[str]) -> None:
+        """Whatever others were given meanwhile."""
+        running = {(pod_id.job_id, pod_id.instance_id) for pod_id in self._mesos.running()}
+        for service in services:
+            mine = [instance for job_id, instance in self._homes if job_id == service.job_id]
+            still = {pod.instance_id for pod in self._gateway.coming_back(service.job_id, mine)}
+            for instance in mine:
+                host, until_s = self._homes[service.job_id, instance]
+                machine = self._mesos.machines[host]
+                is_over = instance not in still or until_s < self._clock.monotonic()
+                if is_over or host in away_hosts or not machine.is_up:
+                    del self._homes[service.job_id, instance]
+                elif (service.job_id, instance) not in running:
+                    room = machine.free.cpu_milli
+                    assert room >= service.cpu * 1000, f"{room} are left on {host} for {service.job_id}-{instance}"
