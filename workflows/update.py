@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
@@ -29,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.progress import update_details
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
+    from workflows.calls import Alarm
     from workflows.policies import RECORDS_CALL, Policies
 
 UPDATE_STATE = SearchAttributeKey.for_keyword("PelotonState")
@@ -65,6 +65,7 @@ class UpdateWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.changed_noted = False
+        self.alarm = Alarm()  # the time to look again
         self.progress = UpdateProgress()
         self.pause_s = 0.0  # until the next look, when nobody tells that what it waits for has changed
 
@@ -113,8 +114,8 @@ class UpdateWorkflow:
         if self.progress.look_again:
             self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
             patience_s = self.pause_s
-        with suppress(TimeoutError):  # the time to look again has come
-            await workflow.wait_condition(lambda: self.changed_noted, timeout=timedelta(seconds=patience_s))
+        self.alarm.set(patience_s)
+        await workflow.wait_condition(lambda: self.changed_noted or self.alarm.rang)
 
     # Platform chores.
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 
 from peloton.lifecycle import sla
 from peloton.lifecycle.sla import Availability
+from peloton.model.job import JobRecord
 from peloton.model.pod import TERMINAL, PodRecord, PodState
 from peloton.model.update import (
     NONE,
@@ -103,6 +104,17 @@ def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0) -> Step:
     if update.state is UpdateState.INITIALIZED:
         update = replace(update, state=UpdateState.ROLLING_FORWARD, prev_state=UpdateState.INITIALIZED)
     return _filled_up(update, pods, sla_maximum)
+
+
+def moves(update: UpdateRecord, pods: Pods, sla_maximum: int = 0) -> bool:
+    """Whether ``next_step`` would change anything: else nobody needs to take it."""
+    step = next_step(update, pods, sla_maximum)
+    return step.rolls_back or step.update != update
+
+
+def sla_maximum(job: JobRecord) -> int:
+    """What ``next_step`` is to keep to."""
+    return job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0
 
 
 def _sorted_out(update: UpdateRecord, pods: Pods) -> UpdateRecord:

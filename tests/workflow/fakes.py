@@ -140,10 +140,13 @@ class FakeRecords(_Port):
                 p.state not in TERMINAL and p.state is not PodState.INITIALIZED and _must_end(p)
                 for p in job.pods.values()
             ),
+            queued_kill_count=sum(
+                p.state in (PodState.PENDING, PodState.READY) and _must_end(p) for p in job.pods.values()
+            ),
             settle_again=again,
             deadline_s=deadline.wait_s(job.record, min(running, default=0), now_ns),
             gang_run=job.gang[0].run_id if any(_is_on_its_way(job.member(p)) for p in job.gang) else 0,
-            update_id=self.cluster.rolled[job_id].active_update_id if job_id in self.cluster.rolled else "",
+            **(self.cluster.rolled[job_id].looked_at() if job_id in self.cluster.rolled else {}),
         )
 
     @_call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from peloton.lifecycle import rollout, sla
 from peloton.model.ids import JobId
@@ -26,6 +27,7 @@ class RolledService:
         self.on_end: Callable[[], None] = lambda: None  # done once, right after the step that ends an update
         self.update: UpdateRecord | None = None
         self.update_count = 0
+        self.acts = 0  # of people
         self.broken_versions: set[int] = set()  # whose pods fail
         self.looks_ns: list[int] = []
         self.away_most = 0
@@ -40,6 +42,7 @@ class RolledService:
         """Of these instances, or of all. A newer update ends the older one."""
         with self.lock:
             self.update_count += 1
+            self.acts += 1
             self.update = UpdateRecord(
                 f"update{self.update_count}",
                 self.job_id,
@@ -56,6 +59,7 @@ class RolledService:
         with self.lock:
             assert self.update is not None
             self.update = act(self.update)
+            self.acts += 1
         self.tell()
 
     def lose(self, instance: int) -> None:
@@ -73,10 +77,13 @@ class RolledService:
     def versions(self) -> list[int]:
         return [pod.config_version for _, pod in sorted(self.pods.items())]
 
-    @property
-    def active_update_id(self) -> str:
+    def looked_at(self) -> dict[str, Any]:
+        """What a settle says of the update."""
         with self.lock:
-            return self.update.update_id if self.update is not None and self.update.is_active else ""
+            if self.update is None or not self.update.is_active:
+                return {}
+            moves = rollout.moves(self.update, self.pods, self.sla_maximum)
+            return {"update_id": self.update.update_id, "update_version": self.acts, "update_moves": moves}
 
     def is_over(self, update_id: str) -> bool:
         with self.lock:
