@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from workflows.policies import AT_ONCE_CALL, CallOptions
@@ -21,7 +21,7 @@ async def call(step: Callable[..., R], *args: Any, is_small: bool, summary: str,
     if is_small:
         try:
             return await workflow.execute_local_activity_method(step, args=args, **AT_ONCE_CALL)
-        except ActivityError as error:
+        except FailureError as error:
             if is_cancelled_exception(error):
                 raise
     return await workflow.execute_activity_method(step, args=args, summary=summary, **options)

@@ -21,15 +21,16 @@ from dataclasses import dataclass, field, replace
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
+    from activities.launch import LaunchActivities
     from activities.records import RecordsActivities
     from peloton.lifecycle.progress import update_details
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
     from workflows.calls import Alarm
-    from workflows.policies import RECORDS_CALL, Policies
+    from workflows.policies import AT_ONCE_CALL, RECORDS_CALL, Policies
 
 UPDATE_STATE = SearchAttributeKey.for_keyword("PelotonState")
 
@@ -97,15 +98,32 @@ class UpdateWorkflow:
         self.show()
         if self.progress.milestone != self.life.told:
             self.pause_s = 0.0
-            await self.tell_the_job()
+            if not await self.end_pods():
+                await self.tell_the_job()
+            self.life = replace(self.life, told=self.progress.milestone)
         return self.progress
+
+    async def end_pods(self) -> bool:
+        """A few pods that hosts run are told to end here; the host manager tells the job when they have. Returns
+        whether that was all there is to do: the job ends, queues and starts all others, and what fails here."""
+        count = self.progress.kill_count
+        if not 0 < count <= self.policies.at_once_pods_max or self.progress.rest_count:
+            return False
+        try:
+            told = await workflow.execute_local_activity_method(
+                LaunchActivities.kill_running, self.job_id, **AT_ONCE_CALL
+            )
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise
+            return False
+        return told >= count
 
     async def tell_the_job(self) -> None:
         """It ends and starts the pods that the step chose, and shows what became of the update."""
         job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
         with suppress(ApplicationError):  # it has ended: nobody is left to be told
             await job.signal("changed")
-        self.life = replace(self.life, told=self.progress.milestone)
 
     async def wait_for_change(self) -> None:
         if self.changed_noted:

@@ -86,7 +86,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         step = rollout.next_step(turned, pods, sla_maximum)
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
-    return rollout.progress_of(step.update, step)
+    return rollout.progress_of(step.update, step, pods)
 
 
 def _begun(

@@ -24,8 +24,11 @@ from workflows.job import JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.update import UpdateWorkflow
 
-STICKY_TIMEOUT = timedelta(seconds=5)
-"""How long the jobs of a worker that died wait before another one takes them."""
+STICKY_TIMEOUT = timedelta(seconds=10)
+"""How long the jobs of a worker that died wait before another one takes them. A worker that only has much to do must be
+quicker: a workflow that is taken from it is replayed from its first event, which makes more to do."""
+WORKFLOW_TASKS_MAX = 16
+"""Taken from the server at a time. What waits there costs nothing; what waits here is taken away after 5 s, too."""
 ACTIVITY_THREADS_MAX = 16
 """Activities wait for storage and RPCs; more threads only queue there."""
 
@@ -79,6 +82,7 @@ def build_worker(
         activities=activities_on(ports),
         workflow_runner=runner or UnsandboxedWorkflowRunner(),
         activity_executor=ThreadPoolExecutor(ACTIVITY_THREADS_MAX, thread_name_prefix="activity"),
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS_MAX,
         max_concurrent_activities=ACTIVITY_THREADS_MAX,
         max_concurrent_local_activities=ACTIVITY_THREADS_MAX,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,

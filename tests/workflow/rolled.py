@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from peloton.lifecycle import rollout, sla
@@ -15,7 +16,8 @@ from tests.workflow.cluster import Clock
 
 
 class RolledService:
-    """Instances that run; each one that a step changes is away for ``away_s``, and then runs what it was brought to."""
+    """Instances that run; each one that a step changes is to be told to end, is away for ``away_s``, and then runs what
+    it was brought to."""
 
     def __init__(
         self, clock: Clock, job_id: JobId, instances: int, *, away_s: float = 2.0, sla_maximum: int = 0
@@ -29,6 +31,7 @@ class RolledService:
         self.update_count = 0
         self.acts = 0  # of people
         self.broken_versions: set[int] = set()  # whose pods fail
+        self.ending: dict[int, int] = {}  # instance, the version it is brought to: nobody has told it to end yet
         self.looks_ns: list[int] = []
         self.away_most = 0
         running = PodRecord(
@@ -102,10 +105,10 @@ class RolledService:
             if step.rolls_back:
                 step = rollout.next_step(self._turned_back(step.update), self.pods, self.sla_maximum)
             self.update = step.update
+            answer = rollout.progress_of(step.update, step, self.pods)
             for i in step.change:
                 self._change(i, step.update.config_version)
             self.away_most = max(self.away_most, len(sla.missing_of(self.pods)))
-            answer = rollout.progress_of(step.update, step)
             if was_active and answer.is_finished:
                 tell, self.on_end = self.on_end, lambda: None
                 tell()
@@ -119,7 +122,15 @@ class RolledService:
     def _change(self, instance: int, version: int) -> None:
         pod = self.pods[instance]
         self.pods[instance] = replace(pod, desired_config_version=version, desired_run_id=pod.run_id + 1)
-        self.clock.after(self.away_s, lambda: self._came_back(instance, version))
+        self.ending[instance] = version
+
+    def kill(self) -> int:
+        """Tell those to end that are to; returns how many."""
+        with self.lock:
+            told, self.ending = self.ending, {}
+            for instance, version in told.items():
+                self.clock.after(self.away_s, partial(self._came_back, instance, version))
+            return len(told)
 
     def _came_back(self, instance: int, version: int) -> None:
         with self.lock:

@@ -250,7 +250,7 @@ def test_deadline() -> None:
 
 def test_continue_as_new() -> None:
     """A job whose history gets long goes on in new runs, none of them much longer than the bound."""
-    bound = 60
+    bound = 40
     story = Story(admitted_max=10, ending=fail_first_runs(5, 1))
     story.submit(95, max_failures=2, policies=Policies(history_events_max=bound))
 
