@@ -8,11 +8,11 @@ all like any others. Pause, resume, abort and a newer update are
 rows that people change: each step looks at the job's update as it is now, so that lost, repeated and reordered signals
 do no harm.
 
-The job's workflow starts it, and tells it when its next step would change something. It ends when the job has no update that is under way; the next
-one has the same id, so that there is one rollout of a job at a time.
+The job's workflow starts it, and tells it when its next step would change something. It ends when the job has no update
+that is under way; the next one has the same id, so that there is one rollout of a job at a time.
 
-History: 8 events to start and end, 5 for each wake-up, 1 for each batch that is ended here, 5 each time the job is told:
-at the start and the end, of another batch, of a pause; 1 or 2 for a timer. Beyond the bound it continues as new.
+History: 8 events to start and end, 5 for each wake-up, 1 for each batch that is ended here, 5 each time the job is
+told: at the start and the end, of another batch, of a pause; 1 or 2 for a timer. Beyond the bound it continues as new.
 """
 
 from __future__ import annotations

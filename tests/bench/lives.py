@@ -1,4 +1,4 @@
-"""What the stored events of pods tell of services, transaction by transaction: nothing happens between two looks."""
+"""What the stored events of pods tell of services, commit by commit: nothing happens between two looks. SQLite only."""
 
 from __future__ import annotations
 
@@ -28,30 +28,29 @@ class Lives:
         return sorted(self.moves_s)[len(self.moves_s) // 2] if self.moves_s else 0.0
 
 
-def lives(database: str, job_ids: Sequence[str], since_ns: int, until_ns: int = 2**63 - 1) -> Lives:
+def lives(database: str, job_ids: Sequence[str], since_ns: int) -> Lives:
     db, found = Database(database), Lives()
     try:
         for job_id in job_ids:
-            _add(db, job_id, since_ns, until_ns, found)
+            _add(db, job_id, since_ns, found)
     finally:
         db.close()
     return found
 
 
-def _add(db: Database, job_id: str, since_ns: int, until_ns: int, found: Lives) -> None:
+def _add(db: Database, job_id: str, since_ns: int, found: Lives) -> None:
     event = POD_EVENT.c
     is_current = sa.and_(event.desired_run_id <= event.run_id, event.desired_config_version == event.config_version)
     serves = sa.case((sa.and_(event.state == RUNNING, event.goal == RUNNING, is_current), 1), else_=0)
     query = sa.select(event.time_ns, event.instance_id, serves).where(event.job_id == job_id)
-    rows = db.read(lambda conn: conn.execute(query.order_by(event.time_ns, event.instance_id, event.revision)).all())
+    # In the order of the commits: the times were taken before the writer's turn came, or by an agent.
+    rows = db.read(lambda conn: conn.execute(query.order_by(sa.literal_column("rowid"))).all())
     away_since_ns: dict[int, int] = {}
     for index, (time_ns, instance, is_serving) in enumerate(rows):
-        if time_ns > until_ns:
-            break
         if not is_serving:
             away_since_ns.setdefault(instance, time_ns)
         elif (left_ns := away_since_ns.pop(instance, 0)) > since_ns:
             found.moves_s.append((time_ns - left_ns) / 1e9)
-        is_moment = index + 1 == len(rows) or rows[index + 1][0] != time_ns  # all that one transaction wrote
+        is_moment = index + 1 == len(rows) or rows[index + 1][0] != time_ns  # a transaction writes many with one time
         if is_moment and time_ns > since_ns:
             found.away_most = max(found.away_most, len(away_since_ns))

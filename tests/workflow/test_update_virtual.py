@@ -247,3 +247,42 @@ def test_the_job_starts_its_rollouts() -> None:
     assert {update.workflow_id for update in story.gangs} == {update_workflow_id(JOB)}
     story.cluster.kill(JOB)
     assert story.run()[0] == "KILLED"
+
+
+def test_the_job_tells_what_people_do() -> None:
+    """A pause is shown, and an abort ends the workflow, at once: not at the next look."""
+    story = stories.Story(hosts=1, run_s=10_000)
+    service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
+    story.cluster.rolled[JOB] = service
+    service.tell = lambda: story.cluster.tell(JOB)
+    story.submit(2).run_until_pods("RUNNING", 2)
+    service.roll_out(2)
+    story.workflow.run(until=lambda: len(story.gangs) == 1 and bool(story.gangs[0].shown_states))
+    began_s = story.clock.elapsed_s
+
+    service.steer(rollout.paused)
+    story.workflow.run(until=lambda: story.gangs[0].shown_states[-1] == "PAUSED")
+    service.steer(rollout.aborted)
+    story.workflow.run(until=lambda: story.gangs[0].ended)
+
+    assert story.gangs[0].result == UpdateResult("update1", "ABORTED", 0, 0)
+    assert story.clock.elapsed_s < began_s + SLACK_S
+
+
+def test_the_job_tells_what_moves_the_update() -> None:
+    """Changes that do not concern it pass it by."""
+    story = stories.Story(hosts=1, run_s=10_000)
+    service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
+    story.cluster.rolled[JOB] = service
+    service.tell = lambda: story.cluster.tell(JOB)
+    story.submit(2).run_until_pods("RUNNING", 2)
+    service.roll_out(2)
+    story.workflow.run(until=lambda: service.ending == {} and service.looks_ns != [])
+    story.run_for(5)
+    looks = len(service.looks_ns)
+
+    for _ in range(5):
+        story.cluster.tell(JOB)
+        story.run_for(5)
+
+    assert len(service.looks_ns) == looks
