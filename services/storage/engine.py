@@ -39,8 +39,8 @@ class WriterTurn:
     """
 
     def __init__(self, path: str) -> None:
-        self._gate = open(f"{path}-gate", "ab")  # noqa: SIM115, kept open
-        self._turn = open(f"{path}-turn", "ab")  # noqa: SIM115, kept open
+        self._gate = open(f"{path}-gate", "ab")  # noqa: SIM115, open as long as this
+        self._turn = open(f"{path}-turn", "ab")  # noqa: SIM115
         self._in_process = threading.Lock()
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ def drain_50() -> dict[str, Any]:
         events = asyncio.run(_history_events(cluster, chosen[0]))
         up_s = _up(cluster, chosen)
         most = max(sum(places[s.id][host] for host in chosen) for s in made)
-        bound_s = most * found.move_s
+        bound_s = most * min(found.moves_s)
         return {
             "hosts": HOSTS,
             "services": JOBS,
@@ -52,8 +52,11 @@ def drain_50() -> dict[str, Any]:
             "unavailable_most_per_service": found.away_most,
             "down_seconds": round(down_s, 2),
             "move_seconds": round(found.move_s, 2),
+            "fastest_move_seconds": round(min(found.moves_s), 2),
             "bound_seconds": round(bound_s, 2),
             "ratio_to_bound": round(down_s / bound_s, 2),
+            "chain_seconds": round(found.chain_s, 2),
+            "ratio_to_chain": round(down_s / found.chain_s, 2),
             "up_seconds": round(up_s, 2),
             "history_events_per_host": events,
             "cpu_seconds": used_cpu,

@@ -1,4 +1,4 @@
-"""What the stored events of pods tell of services, commit by commit: nothing happens between two looks. SQLite only."""
+"""What the stored events of pods tell of services, commit by commit: nothing happens between two looks."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Lives:
 
     away_most: int = 0  # instances of one service that did not serve, or were told to go, at the same time
     moves_s: list[float] = field(default_factory=list)  # from the moment an instance was told to go until it runs again
+    chain_s: float = 0.0  # the most seconds in all that instances of one service were away, one after the other
 
     @property
     def move_s(self) -> float:
@@ -43,14 +44,16 @@ def _add(db: Database, job_id: str, since_ns: int, found: Lives) -> None:
     is_current = sa.and_(event.desired_run_id <= event.run_id, event.desired_config_version == event.config_version)
     serves = sa.case((sa.and_(event.state == RUNNING, event.goal == RUNNING, is_current), 1), else_=0)
     query = sa.select(event.time_ns, event.instance_id, serves).where(event.job_id == job_id)
-    # In the order of the commits: the times were taken before the writer's turn came, or by an agent.
-    rows = db.read(lambda conn: conn.execute(query.order_by(sa.literal_column("rowid"))).all())
+    rows = db.read(lambda conn: conn.execute(query.order_by(event.time_ns, event.instance_id, event.revision)).all())
     away_since_ns: dict[int, int] = {}
+    mine_s: list[float] = []
     for index, (time_ns, instance, is_serving) in enumerate(rows):
         if not is_serving:
             away_since_ns.setdefault(instance, time_ns)
         elif (left_ns := away_since_ns.pop(instance, 0)) > since_ns:
-            found.moves_s.append((time_ns - left_ns) / 1e9)
+            mine_s.append((time_ns - left_ns) / 1e9)
         is_moment = index + 1 == len(rows) or rows[index + 1][0] != time_ns  # a transaction writes many with one time
         if is_moment and time_ns > since_ns:
             found.away_most = max(found.away_most, len(away_since_ns))
+    found.moves_s += mine_s
+    found.chain_s = max(found.chain_s, sum(mine_s))
