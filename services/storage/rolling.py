@@ -82,7 +82,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     before = update
     if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE:
         update = _begun(conn, job, update, pods, now_ns)
-    sla_maximum = job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0
+    sla_maximum = rollout.sla_maximum(job)
     step = rollout.next_step(update, pods, sla_maximum, now_ns)
     if step.rolls_back:
         job, turned = _turn_back(conn, job, step.update, pods, now_ns)
@@ -92,7 +92,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     _apply(conn, job, step, now_ns)
     write_update(conn, before, replace(step.update, waiting_for=step.waiting_for), now_ns)
     images = images_ahead(conn, step.update, pods)
-    return rollout.progress_of(step.update, step, sum(map(len, images.values())))
+    return rollout.progress_of(step.update, step, pods, sum(map(len, images.values())))
 
 
 def _begun(

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from peloton.errors import AlreadyExists
 from peloton.model.ids import JobId
-from peloton.model.job import JobRecord
 from peloton.model.update import (
     NONE,
     ROLLING,
@@ -79,15 +78,6 @@ def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
             f"{row.config_version}"
         )
     return row is not None
-
-
-def active_update(conn: sa.Connection, job: JobRecord) -> str:
-    """The id of the job's update while it is under way."""
-    if not job.update_id:
-        return ""
-    query = sa.select(UPDATE.c.state).where(UPDATE.c.update_id == job.update_id)
-    state = conn.execute(query).scalar()
-    return job.update_id if state is not None and UpdateState(state) not in UPDATE_TERMINAL else ""
 
 
 def _values(update: UpdateRecord) -> dict[str, Any]:
