@@ -32,17 +32,17 @@ class Alarm:
     than to start a timer and to cancel it for each wait."""
 
     def __init__(self) -> None:
-        self._timer: asyncio.Task[None] | None = None
-        self._due_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.rang = False
 
     def set(self, patience_s: float) -> None:
-        due_s = workflow.time() + patience_s
-        if self._timer is not None and not self._timer.done():
-            if self._due_s <= due_s:
+        loop = asyncio.get_running_loop()  # the workflow's: its time is Temporal's
+        self.rang = False
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + patience_s:
                 return
             self._timer.cancel()
-        self._timer, self._due_s = asyncio.create_task(workflow.sleep(patience_s)), due_s
+        self._timer = loop.call_later(patience_s, self._ring)
 
-    @property
-    def rang(self) -> bool:
-        return self._timer is not None and self._timer.done()
+    def _ring(self) -> None:
+        self._timer, self.rang = None, True

@@ -86,7 +86,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
 def build_worker(
     client: Client, ports: WorkerPorts, task_queue: str = TASK_QUEUE, runner: WorkflowRunner | None = None
 ) -> Worker:
-    """Workflows run as they are: that they are deterministic is shown by tests, which run them in ``sandbox.py``."""
+    """Workflows run as they are: that they are deterministic is shown by tests, which run them in its sandbox."""
     return Worker(
         client,
         task_queue=task_queue,

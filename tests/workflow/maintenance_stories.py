@@ -14,10 +14,10 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, maintenance_workflow_id
 from peloton.model.maintenance import MaintenanceAct
 from services import temporal
-from services.worker.sandbox import workflow_runner
 from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost
+from tests.workflow.sandbox import workflow_runner
 from tests.workflow.server import PATIENCE_S, RealClock, histories_of, replayer, wait_until
 from tests.workflow.stories import ports_on
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceResult

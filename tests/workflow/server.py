@@ -15,11 +15,11 @@ from temporalio.worker import Replayer, Worker
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, SlaSpec
 from services.temporal import JobWaker, start_job
-from services.worker.sandbox import workflow_runner
 from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.rolled import RolledService
+from tests.workflow.sandbox import workflow_runner
 from tests.workflow.stories import ports_on
 from workflows.gang import GangWorkflow
 from workflows.job import JobResult, JobWorkflow

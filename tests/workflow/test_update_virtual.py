@@ -2,81 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 
-from activities.images import ImageActivities
-from activities.launch import LaunchActivities
-from activities.records import RecordsActivities
 from peloton.lifecycle import rollout
-from peloton.model.ids import job_workflow_id, update_workflow_id
+from peloton.model.ids import update_workflow_id
 from tests.workflow import stories
-from tests.workflow.cluster import Cluster
-from tests.workflow.fakes import FakeHostManager, FakePrefetcher, FakeRecords
 from tests.workflow.rolled import RolledService
 from tests.workflow.stories import JOB
-from tests.workflow.virtual import Fault, Virtual, VirtualClock
+from tests.workflow.update_story import Story
+from tests.workflow.virtual import Fault
 from workflows.policies import Policies
-from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
+from workflows.update import UpdateResult
 
 SLACK_S = 10.0
-STEP, PREFETCH = "advance_update", "prefetch_images"
-
-
-class Story:
-    """One service, the workflow of its update, one clock; what the job is told is counted."""
-
-    def __init__(self, instances: int = 6, *, sla_maximum: int = 0, away_s: float = 2.0) -> None:
-        self.clock = VirtualClock()
-        self.cluster = cluster = Cluster(self.clock)
-        self.service = RolledService(self.clock, JOB, instances, sla_maximum=sla_maximum, away_s=away_s)
-        cluster.rolled[JOB] = self.service
-        records = FakeRecords(cluster)
-        steps = [
-            RecordsActivities(records, self.clock.now_ns).advance_update,
-            LaunchActivities(FakeHostManager(cluster)).kill_running,
-            ImageActivities(records, FakePrefetcher(cluster)).prefetch,
-        ]
-        workflow_id = update_workflow_id(JOB)
-        self.workflow = Virtual(self.clock, UpdateWorkflow, steps, signal="changed", workflow_id=workflow_id)
-        self.told_s: list[float] = []
-
-        def told() -> None:
-            self.told_s.append(self.clock.elapsed_s)
-            self.service.kill()
-
-        job = SimpleNamespace(ended=False, signal_now=told)
-        self.workflow.children[job_workflow_id(JOB)] = job  # type: ignore[assignment]
-        self.service.tell = lambda: self.workflow.jobs_changed([])
-
-    def roll_out(self, batch_size: int = 0, policies: Policies | None = None, **spec: object) -> Story:
-        tell, self.service.tell = self.service.tell, lambda: None
-        self.service.roll_out(batch_size, **spec)
-        self.service.tell = tell
-        self.workflow.start(UpdateInput(JOB, policies or Policies()))
-        return self
-
-    def until(self, fact: Callable[[], bool]) -> Story:
-        self.workflow.run(until=fact)
-        assert not self.workflow.ended
-        return self
-
-    def end(self) -> UpdateResult:
-        result: UpdateResult = self.workflow.run()
-        assert self.workflow.failure is None, self.workflow.failure
-        return result
-
-    @property
-    def batches(self) -> int:
-        """Whose pods were told to end."""
-        return self.workflow.calls.count("kill_running")
-
-    @property
-    def status(self) -> dict[str, str]:
-        return dict(self.workflow.query("status"))
+STEP = "advance_update"
 
 
 def test_batches() -> None:
@@ -261,122 +202,6 @@ def test_every_call_fails_once(fault: Fault) -> None:
         assert story.service.away_most == 2, f"call {index}"
         assert len(story.told_s) <= 2, f"call {index}"
         assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
-
-
-# Images that are fetched ahead.
-
-IMAGES = {1: "web:1", 2: "web:2", 3: "web:3"}
-
-
-def with_images(instances: int = 6) -> Story:
-    story = Story(instances)
-    story.service.images = dict(IMAGES)
-    return story
-
-
-def test_images_of_the_next_batches_are_fetched_while_one_is_updated() -> None:
-    """Each host is asked before its instance begins, in the order in which they begin; the first batch and the last
-    step ask for nothing."""
-    story = with_images(6).roll_out(2, in_place=True)
-    before_the_second: list[tuple[str, str]] = []
-    story.until(lambda: len(story.told_s) == 2)
-    before_the_second += story.cluster.prefetched
-    story.end()
-
-    assert before_the_second == [("web:2", f"host{i}") for i in (2, 3, 4, 5)]
-    assert story.cluster.prefetched[4:] == [("web:2", f"host{i}") for i in (4, 5)]
-    assert story.workflow.calls.count(PREFETCH) == 2
-
-
-@pytest.mark.parametrize("batch_size", [1, 2, 5, 12])
-def test_history_budget_with_images(batch_size: int) -> None:
-    """What the docstring of the workflow promises: 6 events more for each batch whose images are fetched."""
-    story = with_images(12).roll_out(batch_size, in_place=True)
-    story.end()
-
-    fetched = -(-12 // batch_size) - 1
-    assert story.workflow.calls.count(PREFETCH) == fetched
-    assert story.workflow.events == 8 + 7 * story.workflow.wakes + 5 * len(story.told_s) + 6 * fetched
-
-
-@pytest.mark.parametrize("spec", [{"in_place": False}, {"in_place": True, "batch_size": 0}])
-def test_nothing_is_fetched_for_hosts_that_are_not_known_or_have_begun(spec: dict[str, int]) -> None:
-    """Instances that are placed anew may go anywhere, and of a single batch none comes later."""
-    story = with_images()
-    story.roll_out(spec.pop("batch_size", 2), **spec).end()
-
-    assert ([], 0) == (story.cluster.prefetched, story.workflow.calls.count(PREFETCH))
-
-
-def test_an_image_that_stays_costs_nothing() -> None:
-    """Not even an event."""
-    story = Story(6)
-    story.service.images = {1: "web:1", 2: "web:1"}
-    story.roll_out(2, in_place=True).end()
-
-    assert story.workflow.calls.count(PREFETCH) == 0
-
-
-def test_nobody_can_fetch_images() -> None:
-    """It is asked once, also when the workflow continues as new, and the rollout goes on as without."""
-    story = with_images(12)
-    story.cluster.can_prefetch = False
-    story.roll_out(1, Policies(history_events_max=60), in_place=True)
-
-    assert story.end().done_count == 12
-    assert len(story.workflow.runs) > 2
-    assert story.workflow.calls.count(PREFETCH) == 1
-
-
-def test_fetching_fails_and_the_rollout_does_not_notice() -> None:
-    """Three attempts for each batch, and it takes no longer than without."""
-    usual = Story(6).roll_out(2)
-    usual.end()
-    story = with_images(6)
-    story.cluster.outages["prefetch"] = 1_000
-    story.roll_out(2, in_place=True)
-
-    assert story.end() == UpdateResult("update1", "SUCCEEDED", 6, 0)
-    assert story.workflow.attempts[PREFETCH] == 3 * 2
-    assert story.workflow.ended_at_s < usual.workflow.ended_at_s + 0.1
-
-
-def test_a_slow_answer_holds_nothing_up() -> None:
-    """While the first call is under way the update is paused, resumed and goes on; there is one call at a time."""
-    story = with_images(8)
-    story.cluster.outages["prefetch"] = 2  # its third attempt comes after the pause
-    story.workflow.on_call[PREFETCH] = lambda: story.service.steer(rollout.paused)
-    story.roll_out(2, in_place=True)
-    story.until(lambda: bool(story.told_s))
-    story.until(lambda: story.status["state"] == "PAUSED")
-    assert story.workflow.attempts[PREFETCH] < 3
-    story.service.steer(rollout.resumed)
-
-    assert story.end().done_count == 8
-    assert story.workflow.calls.count(PREFETCH) == 3
-
-
-def test_batches_that_are_faster_than_a_call() -> None:
-    """There is one call at a time; what it keeps waiting is asked for when it is over."""
-    story = Story(8, away_s=0.01)
-    story.service.images = dict(IMAGES)
-    story.cluster.outages["prefetch"] = 2
-    story.roll_out(1, in_place=True)
-
-    assert story.end().done_count == 8
-    assert 2 <= story.workflow.calls.count(PREFETCH) < 8 - 1
-    assert {f"host{i}" for i in range(3, 8)} == {host for _, host in story.cluster.prefetched}
-
-
-def test_images_of_an_update_that_is_turned_back() -> None:
-    """The way back has batches of its own, and their images are fetched ahead as well."""
-    story = with_images(6)
-    story.service.broken_versions = {2}
-    story.service.images[3] = "web:1"
-    story.roll_out(2, in_place=True, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
-
-    assert story.end().state == "ROLLED_BACK"
-    assert story.cluster.prefetched == [("web:2", f"host{i}") for i in (2, 3, 4, 5)]
 
 
 def test_the_job_starts_its_rollouts() -> None:

@@ -96,7 +96,7 @@ async def test_a_service(world: World) -> None:
     world.gateway.advance_update(job, world.now_ns)
     for checks_sla in (False, True):
         world.gateway.disrupt(
-            job, [0, 1], reason=REASON, message="maintenance of host h1", checks_sla=checks_sla, now_ns=10**9
+            job, [0, 1], reason=REASON, message="maintenance of host h1", checks_sla=checks_sla, now_ns=4 * 10**18
         )
     world.gateway.set_lockdown("Launch", True)
     world.gateway.set_lockdown("Kill", True)
@@ -108,10 +108,10 @@ async def test_a_service(world: World) -> None:
         "  1 instance about to be queued",
         "  UPDATE ROLLING_FORWARD: 0 of 3 done, waits for instance 0 to run and be healthy",
         "  the SLA, at most 1 unavailable, was asked last:",
-        "    1970-01-01T00:00:01Z refused instance 1, KILLED_HOST_MAINTENANCE: 1 of at most 1 instances are unavailable"
+        "    2096-10-02T07:06:40Z refused instance 1, KILLED_HOST_MAINTENANCE: 1 of at most 1 instances are unavailable"
         " already",
-        "    1970-01-01T00:00:01Z granted instance 0, KILLED_HOST_MAINTENANCE: maintenance of host h1",
-        "    1970-01-01T00:00:01Z granted instance 0, KILLED_HOST_MAINTENANCE: maintenance of host h1",
+        "    2096-10-02T07:06:40Z granted instance 0, KILLED_HOST_MAINTENANCE: maintenance of host h1",
+        "    2096-10-02T07:06:40Z granted instance 0, KILLED_HOST_MAINTENANCE: maintenance of host h1",
         "  an administrator has locked Launch: no pod is started before peloton admin unlock Launch",
         "  an administrator has locked Kill: no pod is ended before peloton admin unlock Kill",
     ]

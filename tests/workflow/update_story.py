@@ -1,0 +1,71 @@
+"""One service and the workflow of its update, on one virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from activities.images import ImageActivities
+from activities.launch import LaunchActivities
+from activities.records import RecordsActivities
+from peloton.model.ids import job_workflow_id, update_workflow_id
+from tests.workflow.cluster import Cluster
+from tests.workflow.fakes import FakeHostManager, FakePrefetcher, FakeRecords
+from tests.workflow.rolled import RolledService
+from tests.workflow.stories import JOB
+from tests.workflow.virtual import Virtual, VirtualClock
+from workflows.policies import Policies
+from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
+
+
+class Story:
+    """One service, the workflow of its update, one clock; what the job is told is counted."""
+
+    def __init__(self, instances: int = 6, *, sla_maximum: int = 0, away_s: float = 2.0) -> None:
+        self.clock = VirtualClock()
+        self.cluster = cluster = Cluster(self.clock)
+        self.service = RolledService(self.clock, JOB, instances, sla_maximum=sla_maximum, away_s=away_s)
+        cluster.rolled[JOB] = self.service
+        records = FakeRecords(cluster)
+        steps = [
+            RecordsActivities(records, self.clock.now_ns).advance_update,
+            LaunchActivities(FakeHostManager(cluster)).kill_running,
+            ImageActivities(records, FakePrefetcher(cluster)).prefetch,
+        ]
+        workflow_id = update_workflow_id(JOB)
+        self.workflow = Virtual(self.clock, UpdateWorkflow, steps, signal="changed", workflow_id=workflow_id)
+        self.told_s: list[float] = []
+
+        def told() -> None:
+            self.told_s.append(self.clock.elapsed_s)
+            self.service.kill()
+
+        job = SimpleNamespace(ended=False, signal_now=told)
+        self.workflow.children[job_workflow_id(JOB)] = job  # type: ignore[assignment]
+        self.service.tell = lambda: self.workflow.jobs_changed([])
+
+    def roll_out(self, batch_size: int = 0, policies: Policies | None = None, **spec: object) -> Story:
+        tell, self.service.tell = self.service.tell, lambda: None
+        self.service.roll_out(batch_size, **spec)
+        self.service.tell = tell
+        self.workflow.start(UpdateInput(JOB, policies or Policies()))
+        return self
+
+    def until(self, fact: Callable[[], bool]) -> Story:
+        self.workflow.run(until=fact)
+        assert not self.workflow.ended
+        return self
+
+    def end(self) -> UpdateResult:
+        result: UpdateResult = self.workflow.run()
+        assert self.workflow.failure is None, self.workflow.failure
+        return result
+
+    @property
+    def batches(self) -> int:
+        """Whose pods were told to end."""
+        return self.workflow.calls.count("kill_running")
+
+    @property
+    def status(self) -> dict[str, str]:
+        return dict(self.workflow.query("status"))
