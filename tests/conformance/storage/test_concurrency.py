@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from peloton.errors import AlreadyExists
 from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodStatus
+from services.storage.engine import WriterTurn
 from services.storage.gateway import Gateway
 from tests.conformance.storage.builders import (
     LAUNCHED,
@@ -239,3 +243,43 @@ def test_a_reader_sees_one_moment(
     assert {(50, 0), (0, 50)} >= set(seen)
     assert queue(gateway, job_id) == 0
     assert launch(gateway, job_id) == set()
+
+
+def test_who_waits_to_write_is_next(tmp_path: Path) -> None:
+    """Who has just written an SQLite file does not take the turn of another process that waits for it."""
+    path = str(tmp_path / "file.db")
+    busy, patient = WriterTurn(path), WriterTurn(path)
+    order: list[str] = []
+
+    def write() -> None:
+        with patient.taken():
+            order.append("patient")
+
+    waiting = threading.Thread(target=write)
+    with busy.taken():
+        order.append("busy")
+        waiting.start()
+        _wait_for(lambda: _is_held(f"{path}-gate"))
+    with busy.taken():
+        order.append("busy")
+    waiting.join()
+    busy.close()
+    patient.close()
+
+    assert order == ["busy", "patient", "busy"]
+
+
+def _is_held(path: str) -> bool:
+    with open(path, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
