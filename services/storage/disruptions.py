@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 import sqlalchemy as sa
 
@@ -37,20 +36,15 @@ class Disruptions(Store):
     ) -> Grant:
         """Pods on hosts that the SLA lets go are to run anew; the refused stay, and may be asked for again.
 
-        What is not on a host, or leaves it anyway, is granted without being touched.
+        What is not on a host, or leaves it anyway, is granted without being touched. Dated when the job is held, or
+        ``now_ns`` if that is later: the event of a pod that goes comes after that of the pod it had to wait for.
         """
         wanted = frozenset(instance_ids)
-        return self.db.write(
-            partial(
-                _disrupt,
-                job_id=job_id,
-                wanted=wanted,
-                reason=reason,
-                message=message,
-                checks_sla=checks_sla,
-                now_ns=now_ns,
-            )
-        )
+
+        def work(conn: sa.Connection) -> Grant:
+            return _disrupt(conn, job_id, wanted, reason, message, checks_sla, max(now_ns, self.clock_ns()))
+
+        return self.db.write(work)
 
     def disruptions(self, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
         """What was asked last, newest first; an entry for each instance."""

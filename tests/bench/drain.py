@@ -5,54 +5,92 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.model.ids import maintenance_workflow_id
 from services.local.cluster import LocalSettings
-from tests.e2e.local import Cluster, shell
+from tests.bench.cluster import cpu_seconds
+from tests.bench.lives import Lives, lives
+from tests.e2e.local import Cluster
+from tests.e2e.service import Service
 
-PATIENCE_S = 600.0
+JOBS, INSTANCES, HOSTS, AWAY = 100, 90, 1_000, 50
+PATIENCE_S = 900.0
+LOOK_S = 0.5  # between looks: who asks more often is a load of its own
+DOWN = host_pb2.HOST_STATE_DOWN
 
 
 def drain_50() -> dict[str, Any]:
-    """50 of 1,000 simulated hosts, those with the most of 9,000 batch pods in 100 jobs: down at once, and up again."""
-    jobs, pods, hosts, away = 100, 90, 1_000, 50
-    with Cluster(LocalSettings(port=0, simulate=hosts)) as cluster:
+    """50 of 1,000 simulated hosts that carry 9,000 pods of 100 services, of each of which one may be away at a time:
+    down at once, and up again."""
+    settings = LocalSettings(port=0, simulate=HOSTS, environment={"PELOTON_MAINTENANCE_SHARE": str(AWAY / HOSTS)})
+    with Cluster(settings) as cluster:
         pool = cluster.pool("bench")
-        task = shell("sleep 100000", cpu=cluster.capacity() / hosts / 10, memory=16)
-        ids = [cluster.submit(pool, instanceCount=pods, defaultConfig=task) for _ in range(jobs)]
-
-        def all_run() -> bool:
-            return all(cluster.counts(job) == {"RUNNING": pods} for job in ids)
-
-        def states() -> Counter[int]:
-            return Counter(host.state for host in cluster.client.maintenance.Query(pb.QueryRequest()).hosts)
-
-        cluster.wait(all_run, "all pods running", PATIENCE_S)
-        used = Counter(task.runtime.host for job in ids for task in cluster.tasks(job).values())
-        chosen = [host for host, _ in used.most_common(away)]
-        started_s = time.monotonic()
-        cluster.client.maintenance.Start(pb.StartRequest(hostnames=chosen, at_most=away))
-        cluster.wait(lambda: states() == {host_pb2.HOST_STATE_DOWN: away}, "all down", PATIENCE_S)
-        down_s = time.monotonic() - started_s
-        cluster.wait(all_run, "all pods running again", PATIENCE_S)
-        again_s = time.monotonic() - started_s
+        sla = {"maximumUnavailableInstances": 1}
+        made = [Service(cluster, pool, INSTANCES, "sleep 100000", sla=sla).create() for _ in range(JOBS)]
+        _wait(lambda: all(s.status.pod_stats["POD_STATE_RUNNING"] == INSTANCES for s in made), "all instances running")
+        places = {s.id: Counter(task.runtime.host for task in cluster.tasks(s.id).values()) for s in made}
+        used = sum(places.values(), Counter())
+        chosen = sorted(used)[:: len(used) // AWAY][:AWAY]
+        used_cpu = cpu_seconds(cluster)
+        down_s, found = _down(cluster, made, chosen)
+        used_cpu = {name: round(seconds - used_cpu[name], 1) for name, seconds in cpu_seconds(cluster).items()}
         events = asyncio.run(_history_events(cluster, chosen[0]))
-        started_s = time.monotonic()
-        cluster.client.maintenance.Complete(pb.CompleteRequest(hostnames=chosen))
-        cluster.wait(lambda: not states(), "all up", PATIENCE_S)
+        up_s = _up(cluster, chosen)
+        most = max(sum(places[s.id][host] for host in chosen) for s in made)
+        bound_s = most * min(found.moves_s)
         return {
-            "hosts": hosts,
-            "pods": jobs * pods,
-            "drained_hosts": away,
+            "hosts": HOSTS,
+            "services": JOBS,
+            "pods": JOBS * INSTANCES,
+            "drained_hosts": AWAY,
             "moved_pods": sum(used[host] for host in chosen),
+            "most_pods_of_one_service": most,
+            "unavailable_most_per_service": found.away_most,
             "down_seconds": round(down_s, 2),
-            "running_again_seconds": round(again_s, 2),
-            "up_seconds": round(time.monotonic() - started_s, 2),
+            "move_seconds": round(found.move_s, 2),
+            "fastest_move_seconds": round(min(found.moves_s), 2),
+            "bound_seconds": round(bound_s, 2),
+            "ratio_to_bound": round(down_s / bound_s, 2),
+            "chain_seconds": round(found.chain_s, 2),
+            "ratio_to_chain": round(down_s / found.chain_s, 2),
+            "up_seconds": round(up_s, 2),
             "history_events_per_host": events,
+            "cpu_seconds": used_cpu,
         }
+
+
+def _down(cluster: Cluster, made: Sequence[Service], hosts: list[str]) -> tuple[float, Lives]:
+    """Returns the seconds until all are DOWN, and what became of the services meanwhile."""
+    since_ns, started_s = time.time_ns(), time.monotonic()
+    cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, at_most=AWAY))
+    _wait(lambda: _states(cluster) == {DOWN: len(hosts)}, "all down")
+    seconds = time.monotonic() - started_s
+    _wait(
+        lambda: all(s.status.pod_stats["POD_STATE_RUNNING"] == INSTANCES for s in made), "all instances running again"
+    )
+    return seconds, lives(cluster.local.database, [s.id for s in made], since_ns)
+
+
+def _up(cluster: Cluster, hosts: list[str]) -> float:
+    started_s = time.monotonic()
+    cluster.client.maintenance.Complete(pb.CompleteRequest(hostnames=hosts))
+    _wait(lambda: not _states(cluster), "all up")
+    return time.monotonic() - started_s
+
+
+def _states(cluster: Cluster) -> Counter[int]:
+    return Counter(host.state for host in cluster.client.maintenance.Query(pb.QueryRequest()).hosts)
+
+
+def _wait(condition: Any, what: str) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"{what} not seen within {PATIENCE_S:.0f} s"
+        time.sleep(LOOK_S)
 
 
 async def _history_events(cluster: Cluster, hostname: str) -> int:
