@@ -8,9 +8,10 @@ the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY
 their end. Signals say only that something changed; what changed is read from storage, so lost, repeated and reordered
 signals do no harm.
 
-History: 14 events to start and end a job, 7 per wake-up and 1 more when the job's state changed, 6 per 10,000 pods
-queued, 13 per 1,000 pods launched, 15 per launch of the gang or update and 5 for each wake-up that it is told of;
-wake-ups are coalesced by the senders (see ``services/temporal.py``).
+History: 14 events to start and end a job, 5 per wake-up and 1 more when the job's state changed, 6 per 10,000 pods
+queued, 13 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait of which nobody tells the
+end; 15 per launch of the gang or update, and 5 each time that one is told. Wake-ups are coalesced by the senders (see
+``services/temporal.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
@@ -33,6 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.progress import details
     from peloton.model.ids import gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
+    from workflows.calls import Alarm, call
     from workflows.gang import GANG_STATE, GangInput, GangResult, GangWorkflow
     from workflows.policies import (
         CREATE_PODS_CALL,
@@ -54,6 +55,7 @@ class JobLife:
     """Exactly what continue-as-new carries."""
 
     shown_state: str = ""
+    update_told: str = ""  # update, and what people did to it, as its workflow was last told; "" = none is under way
     gang_run: int = 0  # of the gang whose launch was last told of a change; 0 = none is under way
 
 
@@ -78,6 +80,7 @@ class JobWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.changed_noted = False
+        self.alarm = Alarm()  # the time to look again
         self.progress = JobProgress(JobState.INITIALIZED)
         self.waiting_for = "creation of its pods"
         self.retry_s = 0.0  # until the next look, when a step could not move anything; 0 = every step did
@@ -119,14 +122,24 @@ class JobWorkflow:
         return self.progress
 
     async def roll_out(self) -> None:
-        """An update of a service is rolled out by a workflow of its own, which is told of every change."""
-        if not self.progress.update_id:
+        """An update of a service is rolled out by a workflow of its own. It is told when its next step would change
+        something, and once of whatever people did to it."""
+        progress, told = self.progress, self.life.update_told
+        wish = f"{progress.update_id} {progress.update_version}" if progress.update_id else ""
+        if wish == told and not progress.update_moves:
             return
+        self.life = replace(self.life, update_told=wish)
+        if not await self.tell_update() and wish:
+            await self.start_update()
+
+    async def tell_update(self) -> bool:
+        """Returns whether its workflow runs."""
         update = workflow.get_external_workflow_handle_for(UpdateWorkflow.run, update_workflow_id(self.job_id))
         try:
             await update.signal(UpdateWorkflow.changed)
-        except ApplicationError:  # it does not run yet
-            await self.start_update()
+        except ApplicationError:
+            return False
+        return True
 
     async def start_update(self) -> None:
         with suppress(WorkflowAlreadyStartedError):
@@ -156,25 +169,33 @@ class JobWorkflow:
     async def kill(self) -> None:
         if not self.progress.kill_count:
             return
-        summary = f"kill {self.progress.kill_count} pods"
-        told = await workflow.execute_activity_method(
-            LaunchActivities.kill_running, self.job_id, summary=summary, **KILL_CALL
-        )
-        ended = await workflow.execute_activity_method(
-            AdmissionActivities.kill_queued, self.job_id, summary=summary, **RESMGR_CALL
-        )
-        if ended or told:
-            self.changed_noted = True  # what was killed in a queue has ended already
-        else:
+        queued = self.progress.queued_kill_count
+        told = await self.kill_running(self.progress.kill_count - queued)
+        ended = await self.kill_queued(queued)
+        is_rest = told + ended < self.progress.kill_count
+        if is_rest and not told and not ended:
             self.look_again_soon()
+        elif is_rest or ended:
+            self.changed_noted = True  # what was killed in a queue has ended already
+
+    async def kill_running(self, count: int) -> int:
+        if not count:
+            return 0
+        step, summary = LaunchActivities.kill_running, f"kill {count} pods"
+        return await call(step, self.job_id, is_small=self.is_small(count), summary=summary, options=KILL_CALL)
+
+    async def kill_queued(self, count: int) -> int:
+        if not count:
+            return 0
+        step, summary = AdmissionActivities.kill_queued, f"kill {count} queued pods"
+        return await call(step, self.job_id, is_small=self.is_small(count), summary=summary, options=RESMGR_CALL)
 
     async def admit(self) -> None:
         if not self.progress.admit_count:
             return
         limit = min(self.progress.admit_count, self.policies.admit_pods_max)
-        queued = await workflow.execute_activity_method(
-            AdmissionActivities.enqueue, args=[self.job_id, limit], summary=f"queue {limit} pods", **RESMGR_CALL
-        )
+        step, summary, is_small = AdmissionActivities.enqueue, f"queue {limit} pods", self.is_small(limit)
+        queued = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=RESMGR_CALL)
         if not queued:
             self.look_again_soon()
         elif limit < self.progress.admit_count:
@@ -226,19 +247,15 @@ class JobWorkflow:
         """Of pods that stand alone: one batch per turn, so that what ends meanwhile is settled before the next."""
         if not self.progress.ready_count:
             return
-        batch = await workflow.execute_activity_method(
-            PlacementActivities.place,
-            args=[self.job_id, self.policies.place_pods_max],
-            summary=f"place up to {min(self.progress.ready_count, self.policies.place_pods_max)} pods",
-            **PLACEMENT_CALL,
-        )
+        limit = min(self.progress.ready_count, self.policies.place_pods_max)
+        step, summary, is_small = PlacementActivities.place, f"place up to {limit} pods", self.is_small(limit)
+        batch = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=PLACEMENT_CALL)
         if not batch.placements:
             self.waiting_for = batch.reason
             self.look_again_soon()
             return
-        launch = await workflow.execute_activity_method(
-            LaunchActivities.launch, batch, summary=f"launch {batch.placed_count} pods", **LAUNCH_CALL
-        )
+        summary, is_small = f"launch {batch.placed_count} pods", self.is_small(batch.placed_count)
+        launch = await call(LaunchActivities.launch, batch, is_small=is_small, summary=summary, options=LAUNCH_CALL)
         moved = launch.launched_count + launch.failed_count
         if not moved:  # the lease was lost, or an earlier attempt did it and its answer was lost
             self.waiting_for = "hosts: the lease of those found was lost"
@@ -251,8 +268,8 @@ class JobWorkflow:
             return
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
         patience_s = min(seconds for seconds in waits if seconds > 0)
-        with suppress(TimeoutError):  # the time to look again has come
-            await workflow.wait_condition(lambda: self.changed_noted, timeout=timedelta(seconds=patience_s))
+        self.alarm.set(patience_s)
+        await workflow.wait_condition(lambda: self.changed_noted or self.alarm.rang)
 
     async def forget(self) -> None:
         if self.progress.is_unwanted:
@@ -261,6 +278,9 @@ class JobWorkflow:
             )
 
     # Platform chores.
+
+    def is_small(self, count: int) -> bool:
+        return count <= self.policies.at_once_pods_max
 
     def look_again_soon(self) -> None:
         """Nobody tells us when a step that moved nothing would move something: wait longer each time."""

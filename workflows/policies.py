@@ -16,6 +16,7 @@ class Policies:
 
     place_pods_max: int = 1_000  # pods per placement and per launch
     admit_pods_max: int = 10_000  # pods per enqueue call
+    at_once_pods_max: int = 100  # a step on no more pods is done within the workflow task
     history_events_max: int = 2_000  # continue as new with the first step that ends beyond
     retry_s: float = 2.0  # first wait after a step that moved nothing, as when no host fits; doubles
     retry_max_s: float = 30.0
@@ -54,6 +55,9 @@ _PATIENT = RetryPolicy(
 
 CREATE_PODS_CALL = CallOptions(
     start_to_close_timeout=timedelta(minutes=30), heartbeat_timeout=timedelta(seconds=10), retry_policy=_PATIENT
+)
+AT_ONCE_CALL = LocalCallOptions(
+    start_to_close_timeout=timedelta(seconds=10), retry_policy=RetryPolicy(maximum_attempts=1)
 )
 RECORDS_CALL = LocalCallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)

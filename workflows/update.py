@@ -3,33 +3,35 @@
     [ take step -> wait for change ]* -> SUCCEEDED | FAILED | ABORTED | ROLLED_BACK
 
 A step (``lifecycle.rollout``) sorts the instances in flight into done and failed, fills the batch up, and changes the
-pods that it chose; the job's workflow ends and starts them like any others. Pause, resume, abort and a newer update are
+pods that it chose. Few that hosts run are told to end right here; the job's workflow ends the others, and starts them
+all like any others. Pause, resume, abort and a newer update are
 rows that people change: each step looks at the job's update as it is now, so that lost, repeated and reordered signals
 do no harm.
 
-The job's workflow starts it, and passes its wake-ups on. It ends when the job has no update that is under way; the next
-one has the same id, so that there is one rollout of a job at a time.
+The job's workflow starts it, and tells it when its next step would change something. It ends when the job has no update
+that is under way; the next one has the same id, so that there is one rollout of a job at a time.
 
-History: 8 events to start and end, 7 for each wake-up, 5 more each time the job is told: at the start and the end, of
-each batch, of a pause. Beyond the bound it continues as new.
+History: 8 events to start and end, 5 for each wake-up, 1 for each batch that is ended here, 5 each time the job is
+told: at the start and the end, of another batch, of a pause; 1 or 2 for a timer. Beyond the bound it continues as new.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
+    from activities.launch import LaunchActivities
     from activities.records import RecordsActivities
     from peloton.lifecycle.progress import update_details
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
-    from workflows.policies import RECORDS_CALL, Policies
+    from workflows.calls import Alarm
+    from workflows.policies import AT_ONCE_CALL, RECORDS_CALL, Policies
 
 UPDATE_STATE = SearchAttributeKey.for_keyword("PelotonState")
 
@@ -65,6 +67,7 @@ class UpdateWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.changed_noted = False
+        self.alarm = Alarm()  # the time to look again
         self.progress = UpdateProgress()
         self.pause_s = 0.0  # until the next look, when nobody tells that what it waits for has changed
 
@@ -96,15 +99,32 @@ class UpdateWorkflow:
         self.show()
         if self.progress.milestone != self.life.told:
             self.pause_s = 0.0
-            await self.tell_the_job()
+            if not await self.end_pods():
+                await self.tell_the_job()
+            self.life = replace(self.life, told=self.progress.milestone)
         return self.progress
+
+    async def end_pods(self) -> bool:
+        """A few pods that hosts run are told to end here; the host manager tells the job when they have. Returns
+        whether that was all there is to do: the job ends, queues and starts all others, and what fails here."""
+        count = self.progress.kill_count
+        if not 0 < count <= self.policies.at_once_pods_max or self.progress.rest_count:
+            return False
+        try:
+            told = await workflow.execute_local_activity_method(
+                LaunchActivities.kill_running, self.job_id, **AT_ONCE_CALL
+            )
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise
+            return False
+        return told >= count
 
     async def tell_the_job(self) -> None:
         """It ends and starts the pods that the step chose, and shows what became of the update."""
         job = workflow.get_external_workflow_handle(job_workflow_id(self.job_id))
         with suppress(ApplicationError):  # it has ended: nobody is left to be told
             await job.signal("changed")
-        self.life = replace(self.life, told=self.progress.milestone)
 
     async def wait_for_change(self) -> None:
         if self.changed_noted:
@@ -113,8 +133,8 @@ class UpdateWorkflow:
         if self.progress.look_again:
             self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
             patience_s = self.pause_s
-        with suppress(TimeoutError):  # the time to look again has come
-            await workflow.wait_condition(lambda: self.changed_noted, timeout=timedelta(seconds=patience_s))
+        self.alarm.set(patience_s)
+        await workflow.wait_condition(lambda: self.changed_noted or self.alarm.rang)
 
     # Platform chores.
 

@@ -18,7 +18,8 @@ from enum import StrEnum
 
 from peloton.lifecycle import sla
 from peloton.lifecycle.sla import Availability
-from peloton.model.pod import TERMINAL, PodRecord, PodState
+from peloton.model.job import JobRecord
+from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodState
 from peloton.model.update import (
     NONE,
     UPDATE_TERMINAL,
@@ -103,6 +104,17 @@ def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0) -> Step:
     if update.state is UpdateState.INITIALIZED:
         update = replace(update, state=UpdateState.ROLLING_FORWARD, prev_state=UpdateState.INITIALIZED)
     return _filled_up(update, pods, sla_maximum)
+
+
+def moves(update: UpdateRecord, pods: Pods, sla_maximum: int = 0) -> bool:
+    """Whether ``next_step`` would change anything: else nobody needs to take it."""
+    step = next_step(update, pods, sla_maximum)
+    return step.rolls_back or step.update != update
+
+
+def sla_maximum(job: JobRecord) -> int:
+    """What ``next_step`` is to keep to."""
+    return job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0
 
 
 def _sorted_out(update: UpdateRecord, pods: Pods) -> UpdateRecord:
@@ -191,8 +203,11 @@ def reversed_update(update: UpdateRecord, config_version: int, back: Difference)
     )
 
 
-def progress_of(update: UpdateRecord, step: Step | None = None) -> UpdateProgress:
-    """After ``step``; nobody tells when an update goes on that has nothing in flight."""
+def progress_of(update: UpdateRecord, step: Step | None = None, pods: Pods | None = None) -> UpdateProgress:
+    """After ``step``, taken on ``pods``; nobody tells when an update goes on that has nothing in flight."""
+    chosen = () if step is None else (*step.add, *step.change, *step.remove)
+    states = [pods[i].state for i in chosen if i in pods] if pods else []
+    kill_count = sum(state in ON_HOST and state is not PodState.KILLING for state in states)
     return UpdateProgress(
         update_id=update.update_id,
         state=update.state,
@@ -201,6 +216,8 @@ def progress_of(update: UpdateRecord, step: Step | None = None) -> UpdateProgres
         done_count=len(update.done),
         failed_count=len(update.failed),
         current_count=len(update.current),
+        kill_count=kill_count,
+        rest_count=len(chosen) - kill_count,
         waiting_for="" if step is None else step.waiting_for,
         look_again=step is not None and update.is_active and not update.current,
     )

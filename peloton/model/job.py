@@ -100,9 +100,12 @@ class JobProgress:
     admit_count: int = 0  # INITIALIZED pods that may be queued now
     ready_count: int = 0  # admitted pods, but for members of the gang, that wait for a host
     kill_count: int = 0  # pods that must end: goal KILLED, or a newer run wanted
+    queued_kill_count: int = 0  # of these, pods that no host has heard of
     settle_again: bool = False  # the bound of one settle was reached: there is more to do at once
     is_unwanted: bool = False  # it has ended, and its records are to go
     update_id: str = ""  # of the update that is under way
+    update_version: int = 0  # rises with whatever people do to the job's updates
+    update_moves: bool = False  # the next step of the update would change something
     deadline_s: float = 0.0  # seconds until the next pod reaches its max running time; 0 = none
     gang_run: int = 0  # of the gang's first member, while the gang is between admission and running; else 0
 

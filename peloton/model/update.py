@@ -115,6 +115,8 @@ class UpdateProgress:
     done_count: int = 0
     failed_count: int = 0
     current_count: int = 0
+    kill_count: int = 0  # of the instances that this step put in flight, those that hosts run
+    rest_count: int = 0  # of the instances that this step put in flight, the others
     waiting_for: str = ""
     look_again: bool = False  # nobody will tell when what it waits for has changed
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
 from peloton.errors import NotFound
-from peloton.lifecycle import deadline
+from peloton.lifecycle import deadline, rollout
 from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
 from peloton.model.pod import TERMINAL, PodState
 from services.storage.codec import job_record
 from services.storage.gangs import GangWork, find_gang_work
+from services.storage.instances import pods_of
 from services.storage.store import (
     DELETED,
     ENDS,
@@ -26,7 +27,7 @@ from services.storage.store import (
     TERMINAL_NUMBERS,
 )
 from services.storage.tables import JOB, POD
-from services.storage.update_rows import active_update
+from services.storage.update_rows import read_update
 
 SETTLE_PODS_MAX = 1_000
 """Pods that one settle changes."""
@@ -45,6 +46,21 @@ class Kind(NamedTuple):
     again: int  # 0: no further run; 1: due; 2: later
     in_gang: bool  # of several
     stale: bool  # it is to have another configuration
+
+
+class UpdateLook(NamedTuple):
+    """What the job's workflow has to know of the update that is under way."""
+
+    update_id: str = ""
+    version: int = 0
+    moves: bool = False
+
+    def told(self, progress: JobProgress) -> JobProgress:
+        update_id, version, moves = self
+        return replace(progress, update_id=update_id, update_version=version, update_moves=moves)
+
+
+NO_UPDATE = UpdateLook()
 
 
 @dataclass(slots=True)
@@ -68,7 +84,7 @@ class Look:
     gang: GangWork | None = None
     first_run: int = 0  # of instance 0
     more: bool = False
-    update_id: str = ""  # of the update that is under way
+    update: UpdateLook = NO_UPDATE
 
     @property
     def has_work(self) -> bool:
@@ -84,13 +100,21 @@ def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
     if job.state in JOB_TERMINAL:
         counts = {state.value: count for state, count in job.pod_counts.items()}
         is_unwanted = job.goal is JobState.DELETED
-        return JobProgress(job.state, counts, is_unwanted=is_unwanted, update_id=active_update(conn, job))
+        return look_at_update(conn, job).told(JobProgress(job.state, counts, is_unwanted=is_unwanted))
     seen = count_pods(conn, job, now_ns)
-    seen.update_id = active_update(conn, job)
+    seen.update = look_at_update(conn, job)
     if job.has_controller:
         seen.controller = controller_state(conn, job_id)
     _find_work(conn, seen, now_ns)
     return seen
+
+
+def look_at_update(conn: sa.Connection, job: JobRecord) -> UpdateLook:
+    update = read_update(conn, job.update_id)
+    if update is None or not update.is_active:
+        return NO_UPDATE
+    moves = rollout.moves(update, pods_of(conn, job.job_id), rollout.sla_maximum(job))
+    return UpdateLook(update.update_id, job.workflow_version, moves)
 
 
 def count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:

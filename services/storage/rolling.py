@@ -77,7 +77,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     before = update
     if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE:
         update = _begun(conn, job, update, pods, now_ns)
-    sla_maximum = job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0
+    sla_maximum = rollout.sla_maximum(job)
     step = rollout.next_step(update, pods, sla_maximum)
     if step.rolls_back:
         job, turned = _turn_back(conn, job, step.update, pods, now_ns)
@@ -86,7 +86,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         step = rollout.next_step(turned, pods, sla_maximum)
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
-    return rollout.progress_of(step.update, step)
+    return rollout.progress_of(step.update, step, pods)
 
 
 def _begun(

@@ -26,7 +26,7 @@ from services.storage.codec import counts_to_text
 from services.storage.engine import lock_job
 from services.storage.gangs import apply_gang_work
 from services.storage.goals import STOP_MESSAGE, kill_pods
-from services.storage.looking import Kind, Look, any_kind, controller_state, count_pods, earlier, look
+from services.storage.looking import Kind, Look, any_kind, controller_state, count_pods, earlier, look, look_at_update
 from services.storage.store import (
     STAYS,
     Store,
@@ -121,6 +121,7 @@ def _recount(conn: sa.Connection, seen: Look, now_ns: int) -> None:
     seen.next_due_ns = fresh.next_due_ns
     seen.run_seconds = fresh.run_seconds
     seen.first_run = fresh.first_run
+    seen.update = look_at_update(conn, seen.job)
     if seen.job.has_controller:
         seen.controller = controller_state(conn, seen.job.job_id)
 
@@ -188,8 +189,8 @@ def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
     counts = {state.value: count for state, count in job.pod_counts.items()}
     if job.state in JOB_TERMINAL:
         is_unwanted = job.goal is JobState.DELETED
-        return JobProgress(job.state, counts, is_unwanted=is_unwanted, update_id=seen.update_id)
-    return JobProgress(
+        return seen.update.told(JobProgress(job.state, counts, is_unwanted=is_unwanted))
+    answer = JobProgress(
         state=job.state,
         counts=counts,
         missing_count=0 if job.update_id else max(0, job.instance_count - sum(counts.values())),
@@ -198,11 +199,12 @@ def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
             n for k, n in seen.kinds.items() if k.state is PodState.READY and not k.killed and not k.in_gang
         ),
         kill_count=sum(n for k, n in seen.kinds.items() if _must_end(k)),
+        queued_kill_count=sum(n for k, n in seen.kinds.items() if _must_end(k) and k.state not in ON_HOST),
         settle_again=seen.more,
-        update_id=seen.update_id,
         deadline_s=_wait_s(seen, now_ns),
         gang_run=seen.first_run if any_kind(seen, _is_on_its_way) else 0,
     )
+    return seen.update.told(answer)
 
 
 def _is_on_its_way(kind: Kind) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.model.ids import JobId
-from peloton.model.job import JobRecord
 from peloton.model.update import (
     NONE,
     ROLLING,
@@ -58,15 +57,6 @@ def read_update(conn: sa.Connection, update_id: str) -> UpdateRecord | None:
         return None
     row = conn.execute(sa.select(UPDATE).where(UPDATE.c.update_id == update_id)).one_or_none()
     return None if row is None else update_record(row)
-
-
-def active_update(conn: sa.Connection, job: JobRecord) -> str:
-    """The id of the job's update while it is under way."""
-    if not job.update_id:
-        return ""
-    query = sa.select(UPDATE.c.state).where(UPDATE.c.update_id == job.update_id)
-    state = conn.execute(query).scalar()
-    return job.update_id if state is not None and UpdateState(state) not in UPDATE_TERMINAL else ""
 
 
 def _values(update: UpdateRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The one definition of the workflow sandbox, shared by workers, replays and tests."""
+"""The one definition of the workflow sandbox, for replays and tests; workers run without it."""
 
 from __future__ import annotations
 

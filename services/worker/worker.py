@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from activities.admission import AdmissionActivities
 from activities.launch import LaunchActivities
@@ -19,14 +19,16 @@ from activities.placement import PlacementActivities
 from activities.records import RecordsActivities
 from peloton.ports import HostKeeper, HostManager, HostRecords, JobRecords, Placer, ResourceManager
 from services.temporal import TASK_QUEUE
-from services.worker.sandbox import workflow_runner
 from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.update import UpdateWorkflow
 
-STICKY_TIMEOUT = timedelta(seconds=2)
-"""How long the jobs of a worker that died wait before another one takes them."""
+STICKY_TIMEOUT = timedelta(seconds=10)
+"""How long the jobs of a worker that died wait before another one takes them. A worker that only has much to do must be
+quicker: a workflow that is taken from it is replayed from its first event, which makes more to do."""
+WORKFLOW_TASKS_MAX = 16
+"""Taken from the server at a time. What waits there costs nothing; what waits here is taken away after 5 s, too."""
 ACTIVITY_THREADS_MAX = 16
 """Activities wait for storage and RPCs; more threads only queue there."""
 
@@ -69,14 +71,18 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     ]
 
 
-def build_worker(client: Client, ports: WorkerPorts, task_queue: str = TASK_QUEUE) -> Worker:
+def build_worker(
+    client: Client, ports: WorkerPorts, task_queue: str = TASK_QUEUE, runner: WorkflowRunner | None = None
+) -> Worker:
+    """Workflows run as they are: that they are deterministic is shown by tests, which run them in ``sandbox.py``."""
     return Worker(
         client,
         task_queue=task_queue,
         workflows=[JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow],
         activities=activities_on(ports),
-        workflow_runner=workflow_runner(),
+        workflow_runner=runner or UnsandboxedWorkflowRunner(),
         activity_executor=ThreadPoolExecutor(ACTIVITY_THREADS_MAX, thread_name_prefix="activity"),
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS_MAX,
         max_concurrent_activities=ACTIVITY_THREADS_MAX,
         max_concurrent_local_activities=ACTIVITY_THREADS_MAX,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,

@@ -129,6 +129,7 @@ class FakeRecords(_Port):
         wanted = [p for p in job.pods.values() if p.goal is not PodState.KILLED]
         waiting = sum(p.state is PodState.INITIALIZED for p in wanted)
         gang_waiting = sum(p.state is PodState.INITIALIZED and p.instance_id < job.record.gang_size for p in wanted)
+        rolled = self.cluster.rolled.get(job_id)
         running = [p.started_ns for p in wanted if p.state is PodState.RUNNING]
         return JobProgress(
             job.record.state,
@@ -139,11 +140,15 @@ class FakeRecords(_Port):
             kill_count=sum(
                 p.state not in TERMINAL and p.state is not PodState.INITIALIZED and _must_end(p)
                 for p in job.pods.values()
+            )
+            + len(rolled.ending if rolled else ()),
+            queued_kill_count=sum(
+                p.state in (PodState.PENDING, PodState.READY) and _must_end(p) for p in job.pods.values()
             ),
             settle_again=again,
             deadline_s=deadline.wait_s(job.record, min(running, default=0), now_ns),
             gang_run=job.gang[0].run_id if any(_is_on_its_way(job.member(p)) for p in job.gang) else 0,
-            update_id=self.cluster.rolled[job_id].active_update_id if job_id in self.cluster.rolled else "",
+            **(rolled.looked_at() if rolled else {}),
         )
 
     @_call
@@ -340,13 +345,16 @@ class FakeHostManager(_Port):
         if self.cluster.ignored_kills:
             self.cluster.ignored_kills -= 1
             return 0
-        job = self.cluster.jobs[job_id]
+        rolled_count = self.cluster.rolled[job_id].kill() if job_id in self.cluster.rolled else 0
+        job = self.cluster.jobs.get(job_id)
+        if job is None:
+            return rolled_count
         chosen = [p for p in job.pods.values() if p.state in ON_HOST and _must_end(p)]
         for pod in chosen:
             job.pods[pod.instance_id] = replace(pod, state=PodState.KILLING)
         ids = [p.pod_id for p in chosen]
         self.cluster.clock.after(self.cluster.kill_s, lambda: self.cluster.report(ids, lambda _: PodState.KILLED))
-        return len(chosen)
+        return len(chosen) + rolled_count
 
 
 class FakePlacer(_Port):

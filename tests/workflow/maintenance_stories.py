@@ -14,6 +14,7 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, maintenance_workflow_id
 from peloton.model.maintenance import MaintenanceAct
 from services import temporal
+from services.worker.sandbox import workflow_runner
 from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost
@@ -72,7 +73,7 @@ async def maintenance_story(
     host.tell = lambda: waker.hosts_changed([host.name])
     host.request()
     try:
-        async with build_worker(client, ports_on(Cluster(clock), host), queue):
+        async with build_worker(client, ports_on(Cluster(clock), host), queue, workflow_runner()):
             story = ServerStory(client, host)
             yield story
         for history in await histories_of(client, story.workflow_id):

@@ -52,7 +52,7 @@ async def job_retried_in_waves(client: Client) -> JobId:
         return PodState.FAILED if pod.instance_id < 5 and pod.run_id == 1 else PodState.SUCCEEDED
 
     async with server_story(client, admitted_max=10, ending=ending) as story:
-        job = await story.submit(25, max_failures=2, policies=Policies(history_events_max=100))
+        job = await story.submit(25, max_failures=2, policies=Policies(history_events_max=40))
         await story.result(job)
     return job
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from peloton.lifecycle import rollout, sla
 from peloton.model.ids import JobId
@@ -14,7 +16,8 @@ from tests.workflow.cluster import Clock
 
 
 class RolledService:
-    """Instances that run; each one that a step changes is away for ``away_s``, and then runs what it was brought to."""
+    """Instances that run; each one that a step changes is to be told to end, is away for ``away_s``, and then runs what
+    it was brought to."""
 
     def __init__(
         self, clock: Clock, job_id: JobId, instances: int, *, away_s: float = 2.0, sla_maximum: int = 0
@@ -26,7 +29,9 @@ class RolledService:
         self.on_end: Callable[[], None] = lambda: None  # done once, right after the step that ends an update
         self.update: UpdateRecord | None = None
         self.update_count = 0
+        self.acts = 0  # of people
         self.broken_versions: set[int] = set()  # whose pods fail
+        self.ending: dict[int, int] = {}  # instance, the version it is brought to: nobody has told it to end yet
         self.looks_ns: list[int] = []
         self.away_most = 0
         running = PodRecord(
@@ -40,6 +45,7 @@ class RolledService:
         """Of these instances, or of all. A newer update ends the older one."""
         with self.lock:
             self.update_count += 1
+            self.acts += 1
             self.update = UpdateRecord(
                 f"update{self.update_count}",
                 self.job_id,
@@ -56,6 +62,7 @@ class RolledService:
         with self.lock:
             assert self.update is not None
             self.update = act(self.update)
+            self.acts += 1
         self.tell()
 
     def lose(self, instance: int) -> None:
@@ -73,10 +80,13 @@ class RolledService:
     def versions(self) -> list[int]:
         return [pod.config_version for _, pod in sorted(self.pods.items())]
 
-    @property
-    def active_update_id(self) -> str:
+    def looked_at(self) -> dict[str, Any]:
+        """What a settle says of the update."""
         with self.lock:
-            return self.update.update_id if self.update is not None and self.update.is_active else ""
+            if self.update is None or not self.update.is_active:
+                return {}
+            moves = rollout.moves(self.update, self.pods, self.sla_maximum)
+            return {"update_id": self.update.update_id, "update_version": self.acts, "update_moves": moves}
 
     def is_over(self, update_id: str) -> bool:
         with self.lock:
@@ -95,10 +105,10 @@ class RolledService:
             if step.rolls_back:
                 step = rollout.next_step(self._turned_back(step.update), self.pods, self.sla_maximum)
             self.update = step.update
+            answer = rollout.progress_of(step.update, step, self.pods)
             for i in step.change:
                 self._change(i, step.update.config_version)
             self.away_most = max(self.away_most, len(sla.missing_of(self.pods)))
-            answer = rollout.progress_of(step.update, step)
             if was_active and answer.is_finished:
                 tell, self.on_end = self.on_end, lambda: None
                 tell()
@@ -112,7 +122,15 @@ class RolledService:
     def _change(self, instance: int, version: int) -> None:
         pod = self.pods[instance]
         self.pods[instance] = replace(pod, desired_config_version=version, desired_run_id=pod.run_id + 1)
-        self.clock.after(self.away_s, lambda: self._came_back(instance, version))
+        self.ending[instance] = version
+
+    def kill(self) -> int:
+        """Tell those to end that are to; returns how many."""
+        with self.lock:
+            told, self.ending = self.ending, {}
+            for instance, version in told.items():
+                self.clock.after(self.away_s, partial(self._came_back, instance, version))
+            return len(told)
 
     def _came_back(self, instance: int, version: int) -> None:
         with self.lock:

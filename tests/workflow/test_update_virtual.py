@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from activities.launch import LaunchActivities
 from activities.records import RecordsActivities
 from peloton.lifecycle import rollout
 from peloton.model.ids import job_workflow_id, update_workflow_id
 from tests.workflow import stories
 from tests.workflow.cluster import Cluster
-from tests.workflow.fakes import FakeRecords
+from tests.workflow.fakes import FakeHostManager, FakeRecords
 from tests.workflow.rolled import RolledService
 from tests.workflow.stories import JOB
 from tests.workflow.virtual import Fault, Virtual, VirtualClock
@@ -32,11 +33,19 @@ class Story:
         cluster = Cluster(self.clock)
         self.service = RolledService(self.clock, JOB, instances, sla_maximum=sla_maximum, away_s=away_s)
         cluster.rolled[JOB] = self.service
-        step = RecordsActivities(FakeRecords(cluster), self.clock.now_ns).advance_update
+        steps = [
+            RecordsActivities(FakeRecords(cluster), self.clock.now_ns).advance_update,
+            LaunchActivities(FakeHostManager(cluster)).kill_running,
+        ]
         workflow_id = update_workflow_id(JOB)
-        self.workflow = Virtual(self.clock, UpdateWorkflow, [step], signal="changed", workflow_id=workflow_id)
+        self.workflow = Virtual(self.clock, UpdateWorkflow, steps, signal="changed", workflow_id=workflow_id)
         self.told_s: list[float] = []
-        job = SimpleNamespace(ended=False, signal_now=lambda: self.told_s.append(self.clock.elapsed_s))
+
+        def told() -> None:
+            self.told_s.append(self.clock.elapsed_s)
+            self.service.kill()
+
+        job = SimpleNamespace(ended=False, signal_now=told)
         self.workflow.children[job_workflow_id(JOB)] = job  # type: ignore[assignment]
         self.service.tell = lambda: self.workflow.jobs_changed([])
 
@@ -58,25 +67,38 @@ class Story:
         return result
 
     @property
+    def batches(self) -> int:
+        """Whose pods were told to end."""
+        return self.workflow.calls.count("kill_running")
+
+    @property
     def status(self) -> dict[str, str]:
         return dict(self.workflow.query("status"))
 
 
 def test_batches() -> None:
-    """Three batches of two, one after the other: the job is told of each and of the end, and the Web UI shows it."""
+    """Three batches of two, one after the other: the job is told of the end only, and the Web UI shows it."""
     story = Story(6).roll_out(2)
 
     assert story.end() == UpdateResult("update1", "SUCCEEDED", 6, 0)
     assert (story.service.versions, story.service.away_most) == ([2] * 6, 2)
-    assert len(story.told_s) == 3 + 1
+    assert (story.batches, len(story.told_s)) == (3, 1)
     assert story.workflow.shown_states == ["ROLLING_FORWARD", "SUCCEEDED"]
     assert story.workflow.current_details == "**UPDATE SUCCEEDED**: 6 of 6 instances done"
+
+
+def test_a_large_batch_is_the_jobs() -> None:
+    """The job is told of each batch that has more pods than one step may end."""
+    story = Story(6).roll_out(2, Policies(at_once_pods_max=1))
+
+    assert story.end() == UpdateResult("update1", "SUCCEEDED", 6, 0)
+    assert (story.batches, len(story.told_s), story.service.away_most) == (0, 3 + 1, 2)
 
 
 def test_it_tells_what_it_waits_for() -> None:
     """In flight are as many as the batch has; a paused one waits for a person."""
     story = Story(6).roll_out(2)
-    story.until(lambda: story.service.versions.count(2) == 2 and len(story.told_s) == 2)
+    story.until(lambda: story.service.versions.count(2) == 2 and story.batches == 2)
     assert story.status == {"state": "ROLLING_FORWARD", "waiting_for": "2 instances in flight"}
 
     story.service.steer(rollout.paused)
@@ -90,7 +112,7 @@ def test_it_tells_what_it_waits_for() -> None:
 def test_abort() -> None:
     """It ends at once, and what it had not begun stays as it was."""
     story = Story(6).roll_out(2)
-    story.until(lambda: len(story.told_s) == 2)
+    story.until(lambda: story.batches == 2)
 
     story.service.steer(rollout.aborted)
 
@@ -140,7 +162,7 @@ def test_signals_that_come_twice() -> None:
     story.workflow.signal_copies = 3
 
     assert story.roll_out(2).end().done_count == 6
-    assert (story.service.away_most, len(story.told_s)) == (2, 4)
+    assert (story.service.away_most, story.batches, len(story.told_s)) == (2, 3, 1)
 
 
 def test_an_update_that_comes_while_it_ends() -> None:
@@ -160,7 +182,7 @@ def test_an_update_that_comes_while_it_ends() -> None:
 def test_a_newer_update_takes_over() -> None:
     """Half-way through the older one; all end on the newest version."""
     story = Story(6).roll_out(2)
-    story.until(lambda: len(story.told_s) == 2)
+    story.until(lambda: story.batches == 2)
 
     story.service.roll_out(3)
 
@@ -170,28 +192,29 @@ def test_a_newer_update_takes_over() -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 3, 0])
 def test_history_budget(batch_size: int) -> None:
-    """What the docstring of the workflow promises: 8 events, 7 for each wake-up, 5 each time the job is told."""
+    """What the docstring of the workflow promises: 8 events, 5 for each wake-up, one for each batch that it ends, 5
+    each time the job is told, and one timer."""
     story = Story(12).roll_out(batch_size)
     story.end()
 
-    assert story.workflow.events == 8 + 7 * story.workflow.wakes + 5 * len(story.told_s)
+    assert story.workflow.events == 8 + 5 * story.workflow.wakes + story.batches + 5 * len(story.told_s) + 1
 
 
 def test_a_long_rollout_continues_as_new() -> None:
     """Each run is short; what was shown and told is not shown and told again."""
-    story = Story(40).roll_out(1, Policies(history_events_max=100))
+    story = Story(40).roll_out(1, Policies(history_events_max=60))
 
     assert story.end().done_count == 40
     assert len(story.workflow.runs) > 3
-    assert max(run.events for run in story.workflow.runs) < 120
+    assert max(run.events for run in story.workflow.runs) < 80
     assert story.workflow.shown_states == ["ROLLING_FORWARD", "SUCCEEDED"]
-    assert len(story.told_s) == 40 + 1
+    assert (story.batches, len(story.told_s)) == (40, 1)
 
 
 @pytest.mark.parametrize("fault", Fault)
 def test_every_call_fails_once(fault: Fault) -> None:
-    """Whichever step fails, before or after it acted, no instance is begun twice, the job is told as often, and it
-    takes little longer."""
+    """Whichever step fails, before or after it acted, no instance is begun twice, the job is told of a batch that was
+    not ended here, and it takes little longer."""
     usual = Story(6).roll_out(2)
     usual.end()
 
@@ -199,7 +222,8 @@ def test_every_call_fails_once(fault: Fault) -> None:
         story = Story(6)
         story.workflow.faults[index] = fault
         assert story.roll_out(2).end() == UpdateResult("update1", "SUCCEEDED", 6, 0), f"call {index}"
-        assert (story.service.away_most, len(story.told_s)) == (2, 4), f"call {index}"
+        assert story.service.away_most == 2, f"call {index}"
+        assert len(story.told_s) <= 2, f"call {index}"
         assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
 
 
@@ -223,3 +247,42 @@ def test_the_job_starts_its_rollouts() -> None:
     assert {update.workflow_id for update in story.gangs} == {update_workflow_id(JOB)}
     story.cluster.kill(JOB)
     assert story.run()[0] == "KILLED"
+
+
+def test_the_job_tells_what_people_do() -> None:
+    """A pause is shown, and an abort ends the workflow, at once: not at the next look."""
+    story = stories.Story(hosts=1, run_s=10_000)
+    service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
+    story.cluster.rolled[JOB] = service
+    service.tell = lambda: story.cluster.tell(JOB)
+    story.submit(2).run_until_pods("RUNNING", 2)
+    service.roll_out(2)
+    story.workflow.run(until=lambda: len(story.gangs) == 1 and bool(story.gangs[0].shown_states))
+    began_s = story.clock.elapsed_s
+
+    service.steer(rollout.paused)
+    story.workflow.run(until=lambda: story.gangs[0].shown_states[-1] == "PAUSED")
+    service.steer(rollout.aborted)
+    story.workflow.run(until=lambda: story.gangs[0].ended)
+
+    assert story.gangs[0].result == UpdateResult("update1", "ABORTED", 0, 0)
+    assert story.clock.elapsed_s < began_s + SLACK_S
+
+
+def test_the_job_tells_what_moves_the_update() -> None:
+    """Changes that do not concern it pass it by."""
+    story = stories.Story(hosts=1, run_s=10_000)
+    service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
+    story.cluster.rolled[JOB] = service
+    service.tell = lambda: story.cluster.tell(JOB)
+    story.submit(2).run_until_pods("RUNNING", 2)
+    service.roll_out(2)
+    story.workflow.run(until=lambda: service.ending == {} and service.looks_ns != [])
+    story.run_for(5)
+    looks = len(service.looks_ns)
+
+    for _ in range(5):
+        story.cluster.tell(JOB)
+        story.run_for(5)
+
+    assert len(service.looks_ns) == looks

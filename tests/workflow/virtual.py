@@ -335,8 +335,9 @@ class Virtual(Children):
         except ApplicationError as raised:
             error = raised
         delay_s = self._local_s if is_local else 0.0
-        if error is not None and not error.non_retryable:
-            retry = RetryPolicy.from_proto(asked.retry_policy)
+        retry = RetryPolicy.from_proto(asked.retry_policy)
+        is_last = 0 < retry.maximum_attempts <= attempt
+        if error is not None and not error.non_retryable and not is_last:
             pause_s = retry.initial_interval.total_seconds() * retry.backoff_coefficient ** (attempt - 1)
             pause_s = min(pause_s, (retry.maximum_interval or timedelta(hours=1)).total_seconds())
             self.clock.after(delay_s + pause_s, lambda: self._attempt(run, asked, index, attempt + 1))

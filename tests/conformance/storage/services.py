@@ -38,8 +38,11 @@ def update(
 
 def turn(gateway: Gateway, job_id: JobId, broken_version: int = 0, starts: bool = True) -> UpdateProgress:
     """One step of the update, and what a cluster makes of it: pods end, are queued, start; those of a
-    broken version fail."""
+    broken version fail. What settling says of the step comes true."""
+    said = gateway.settle(job_id, NOW)
+    before = gateway.update(said.update_id)
     progress = gateway.advance_update(job_id, NOW)
+    assert said.update_moves == (gateway.update(said.update_id) != before)
     settle_all(gateway, job_id)
     gateway.kill_queued(job_id, NOW)
     killed = [pod.instance_id for pod, *_ in gateway.mark_killing(job_id, 1_000_000)]

@@ -144,7 +144,8 @@ def test_pods_in_a_queue_leave_it_for_the_new_configuration(gateway: Gateway) ->
     gateway.mark_pending(job_id, gateway.queueable(job_id, 10), 1)
     update(gateway, job_id, service_config(2, "v2"))
     gateway.advance_update(job_id, NOW)
-    assert 2 == gateway.settle(job_id, NOW).kill_count
+    progress = gateway.settle(job_id, NOW)
+    assert (2, 2) == (progress.kill_count, progress.queued_kill_count)
     assert [(0, 2, PodState.PENDING)] == gateway.kill_queued(job_id, NOW)
     assert {0: 2, 1: 2} == versions(gateway, job_id)
     assert [PodState.INITIALIZED] * 2 == states(gateway, job_id)

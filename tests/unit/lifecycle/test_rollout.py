@@ -71,6 +71,27 @@ def test_the_order_of_a_batch() -> None:
     assert {9, 1, 2, 0} == step.update.current
 
 
+def test_who_ends_a_batch() -> None:
+    """Instances that hosts run are told apart from those that were added, wait, or have ended."""
+    pods = service(5)
+    pods[1] = replace(pods[1], state=PodState.READY)
+    pods[2] = replace(pods[2], state=PodState.FAILED)
+    pods[3] = replace(pods[3], state=PodState.KILLING)
+    step = next_step(update(added={9}, updated={0, 1, 2, 3}, removed={4}), pods)
+    progress = rollout.progress_of(step.update, step, pods)
+    assert (2, 4) == (progress.kill_count, progress.rest_count)
+
+
+def test_it_moves_when_an_instance_is_done() -> None:
+    """A look that finds the batch as it was calls for no step; one that finds an instance done does, and so do a new
+    update and one whose batch has room again."""
+    full = update(UpdateSpec(batch_size=1), updated=range(4), current={0})
+    assert not rollout.moves(full, service(4) | {0: service_pod(0, 2, state=PodState.STARTING)})
+    assert rollout.moves(full, service(4) | {0: NEW})
+    assert rollout.moves(update(updated={0}, state=UpdateState.INITIALIZED), service(1))
+    assert rollout.moves(replace(full, spec=UpdateSpec(batch_size=2)), service(4))
+
+
 def test_batch_zero_is_everything_at_once() -> None:
     """A batch of zero has no bound."""
     step = next_step(update(updated=range(50)), service(50))
