@@ -58,14 +58,13 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The update after the step, and the instances that it is to put in flight now."""
+    """The update after the step, which tells what it waits for, and the instances to put in flight now."""
 
     update: UpdateRecord
     add: tuple[int, ...] = ()
     change: tuple[int, ...] = ()
     remove: tuple[int, ...] = ()
     rolls_back: bool = False  # the older configuration becomes a new version: see ``reversed_update``
-    waiting_for: str = ""
 
 
 def stage(update: UpdateRecord, instance: int, pod: PodRecord | None) -> Stage:
@@ -103,7 +102,7 @@ def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0, now_ns: in
         return Step(update)
     update = replace(_sorted_out(update, pods), awaits_pulse=False)
     if update.state is UpdateState.PAUSED:
-        return Step(update, waiting_for=TO_RESUME)
+        return Step(replace(update, waiting_for=TO_RESUME))
     failures = update.spec.max_failure_instances
     if failures and len(update.failed) >= failures:
         if update.spec.rollback_on_failure and update.state is not UpdateState.ROLLING_BACKWARD:
@@ -139,12 +138,12 @@ def _filled_up(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) 
     coming = _in_order(update, pods, begun)
     room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(coming)
     chosen = coming[: max(room, 0)]
-    waiting_for = in_flight_text(update, update.current)
     if chosen and lacks_pulse(update, now_ns):
-        waits = [waiting_for, _pulse_text(update)] if waiting_for else [_pulse_text(update)]
-        return Step(replace(update, awaits_pulse=True), waiting_for=" and for ".join(waits))
+        waits = [text for text in (in_flight_text(update, update.current), _pulse_text(update)) if text]
+        return Step(replace(update, awaits_pulse=True, waiting_for=" and for ".join(waits)))
+    refusal = ""
     if sla_maximum and chosen:
-        chosen, waiting_for = _allowed(chosen, pods, sla_maximum, waiting_for)
+        chosen, refusal = _allowed(chosen, pods, sla_maximum)
     if not coming and not update.current:
         is_back = update.state is UpdateState.ROLLING_BACKWARD
         end = UpdateState.ROLLED_BACK if is_back else UpdateState.SUCCEEDED
@@ -153,7 +152,8 @@ def _filled_up(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) 
     add = tuple(i for i in chosen if i not in update.removed and i not in pods)
     remove = tuple(i for i in chosen if i in update.removed)
     change = tuple(i for i in chosen if i not in update.removed and i in pods)
-    return Step(after, add, change, remove, waiting_for=waiting_for or in_flight_text(update, after.current))
+    after = replace(after, waiting_for=refusal or in_flight_text(update, after.current))
+    return Step(after, add, change, remove)
 
 
 def lacks_pulse(update: UpdateRecord, now_ns: int) -> bool:
@@ -187,12 +187,12 @@ def _in_order(update: UpdateRecord, pods: Pods, begun: Instances) -> list[int]:
     return added + updated + sorted(update.removed - begun)
 
 
-def _allowed(chosen: list[int], pods: Pods, maximum: int, waiting_for: str) -> tuple[list[int], str]:
+def _allowed(chosen: list[int], pods: Pods, maximum: int) -> tuple[list[int], str]:
     """Those of the chosen that the SLA lets go now; instances that do not run yet, or are to stop, are free."""
     runs = [i for i in chosen if i in pods and pods[i].goal not in _ENDS]
     granted = sla.grant(maximum, sla.missing_of(pods), runs)
     refused = frozenset(granted.refused)
-    return [i for i in chosen if i not in refused], f"the SLA: {granted.reason}" if granted.reason else waiting_for
+    return [i for i in chosen if i not in refused], f"the SLA: {granted.reason}" if granted.reason else ""
 
 
 def in_flight_text(update: UpdateRecord, current: Instances) -> str:
@@ -282,7 +282,7 @@ def progress_of(
         current_count=len(update.current),
         kill_count=kill_count,
         rest_count=len(chosen) - kill_count,
-        waiting_for="" if step is None else step.waiting_for,
+        waiting_for=update.waiting_for if update.is_active else "",
         look_again=step is not None and update.is_active and not update.current and not update.awaits_pulse,
         batch_size=update.spec.batch_size,
         coming_image_count=coming_image_count,

@@ -90,7 +90,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         before = turned
         step = rollout.next_step(turned, pods, sla_maximum, now_ns)
     _apply(conn, job, step, now_ns)
-    write_update(conn, before, replace(step.update, waiting_for=step.waiting_for), now_ns)
+    write_update(conn, before, step.update, now_ns)
     images = images_ahead(conn, step.update, pods)
     return rollout.progress_of(step.update, step, pods, sum(map(len, images.values())))
 

@@ -44,8 +44,8 @@ def test_a_random_life(seed: int, template: Path, tmp_path: Path) -> None:
 
 
 def _double_batch(before: Callable[..., Any]) -> Callable[..., Any]:
-    def filled_up(update: Any, pods: Any, maximum: int) -> Any:
-        return before(replace(update, spec=replace(update.spec, batch_size=2 * update.spec.batch_size)), pods, maximum)
+    def filled_up(update: Any, *given: Any) -> Any:
+        return before(replace(update, spec=replace(update.spec, batch_size=2 * update.spec.batch_size)), *given)
 
     return filled_up
 

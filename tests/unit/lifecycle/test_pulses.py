@@ -40,7 +40,7 @@ def test_nothing_begins_without_a_pulse(pulsed_s: float, begun: int, waiting_for
     """The first one has to come, and then one every five seconds; it is rolling all the time."""
     step = next_step(update(UpdateState.INITIALIZED, pulsed_s=pulsed_s), service(), now_ns=NOW)
 
-    assert (FORWARD, begun, waiting_for) == (step.update.state, len(step.change), step.waiting_for)
+    assert (FORWARD, begun, waiting_for) == (step.update.state, len(step.change), step.update.waiting_for)
     assert (begun == 0) == step.update.awaits_pulse
 
 
@@ -50,7 +50,7 @@ def test_what_is_in_flight_is_finished() -> None:
     step = next_step(update(pulsed_s=6, current=frozenset({0, 1})), pods, now_ns=NOW)
 
     assert ({0}, {1}, ()) == (step.update.done, step.update.current, step.change)
-    assert f"instance 1 to run and be healthy and for {ANOTHER}" == step.waiting_for
+    assert f"instance 1 to run and be healthy and for {ANOTHER}" == step.update.waiting_for
 
 
 def test_a_full_batch_waits_for_no_pulse() -> None:
@@ -80,7 +80,7 @@ def test_a_paused_one_waits_for_a_person() -> None:
     waits = next_step(update(), service(), now_ns=NOW).update
     assert waits.awaits_pulse
     stopped = next_step(rollout.paused(waits), service(), now_ns=NOW)
-    assert (False, "somebody to resume it") == (stopped.update.awaits_pulse, stopped.waiting_for)
+    assert (False, "somebody to resume it") == (stopped.update.awaits_pulse, stopped.update.waiting_for)
     assert not rollout.aborted(waits).awaits_pulse
     assert next_step(rollout.resumed(stopped.update), service(), now_ns=NOW).update.awaits_pulse
 

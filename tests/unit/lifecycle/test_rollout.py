@@ -86,7 +86,7 @@ def test_who_ends_a_batch() -> None:
 def test_it_moves_when_an_instance_is_done() -> None:
     """A look that finds the batch as it was calls for no step; one that finds an instance done does, and so do a new
     update and one whose batch has room again."""
-    full = update(UpdateSpec(batch_size=1), updated=range(4), current={0})
+    full = next_step(update(UpdateSpec(batch_size=1), updated=range(4)), service(4)).update
     assert not rollout.moves(full, service(4) | {0: service_pod(0, 2, state=PodState.STARTING)})
     assert rollout.moves(full, service(4) | {0: NEW})
     assert rollout.moves(update(updated={0}, state=UpdateState.INITIALIZED), service(1))
@@ -103,8 +103,8 @@ def test_a_full_batch_waits() -> None:
     """Nothing is begun while as many as the batch are in flight; the wait says so."""
     pods = service(4) | {0: service_pod(0, 2, state=PodState.STARTING)}
     step = next_step(update(UpdateSpec(batch_size=1), updated=range(4), current={0}), pods)
-    assert ((), "instance 0 to run and be healthy") == (step.change, step.waiting_for)
-    assert step.waiting_for == rollout.in_flight_text(step.update, step.update.current)
+    assert ((), "instance 0 to run and be healthy") == (step.change, step.update.waiting_for)
+    assert step.update.waiting_for == rollout.in_flight_text(step.update, step.update.current)
 
 
 @given(st.sets(st.integers(0, 60), min_size=1))
@@ -192,11 +192,11 @@ def test_the_stricter_choice_keeps_to_the_sla() -> None:
     step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
     assert ((0,), "the SLA: no more than 1 instances may be unavailable, 0 are, 2 must wait") == (
         step.change,
-        step.waiting_for,
+        step.update.waiting_for,
     )
     pods[4] = replace(pods[4], state=PodState.PENDING)
     step = next_step(update(UpdateSpec(batch_size=3), updated=range(5)), pods, sla_maximum=1)
-    assert ((4,), "the SLA: 1 of at most 1 instances are unavailable already") == (step.change, step.waiting_for)
+    assert ((4,), "the SLA: 1 of at most 1 instances are unavailable already") == (step.change, step.update.waiting_for)
 
 
 def test_difference() -> None:
