@@ -27,8 +27,7 @@ from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.workflow import maintenance_stories
-from tests.workflow.conftest import TEMPORAL
-from tests.workflow.server import children_in, histories_of, server_story, wait_until
+from tests.workflow.server import TEMPORAL, children_in, histories_of, server_story, wait_until
 from workflows.policies import Policies
 
 FOLDER = Path(__file__).parent / "histories"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
@@ -27,6 +29,7 @@ from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.policies import Policies
 from workflows.update import UpdateWorkflow
 
+TEMPORAL = Path(sys.executable).parent / "temporal"
 PATIENCE_S = 20.0
 """Longer than anything takes here, shorter than a person waits."""
 

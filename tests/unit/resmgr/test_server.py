@@ -311,7 +311,7 @@ async def test_create_waits_for_the_cluster(world: World, manager: Manager, serv
 
 async def test_client(world: World, server: ResmgrServer) -> None:
     """The workers' client queues, kills and notes through the wire, and errors come back as ours."""
-    job = world.job(world.pool("p", 1, 1), 3)
+    job = world.job(world.pool("p", 1, 1), 3, cpu=2)  # never admitted, which would make placement look anew
     server.loop.state.put_pool(world.gateway.pools()[0][0])
     channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")
     client: ResourceManager = ResourceManagerClient(lambda: channel)

@@ -18,9 +18,8 @@ from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord
 from services import temporal
 from services.temporal import SEARCH_ATTRIBUTES, TASK_QUEUE, JobWaker, connect, register_search_attributes
-from tests.workflow.conftest import TEMPORAL
 from tests.workflow.fakes import FakeRecords
-from tests.workflow.server import histories_of, server_story, wait_until
+from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until
 from workflows.policies import Policies
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from services.temporal import SEARCH_ATTRIBUTES
-
-TEMPORAL = Path(sys.executable).parent / "temporal"
+from tests.workflow.server import TEMPORAL
 
 
 @pytest.fixture(scope="session")
