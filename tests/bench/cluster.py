@@ -34,8 +34,8 @@ def throughput_10k() -> dict[str, Any]:
             "state": state,
             "seconds": round(seconds, 2),
             "pods_per_second": round(pods / seconds, 1),
-            "history_events": asyncio.run(_history_events(cluster, job)),
-            "peak_memory_mib": _peak_memory_mib(cluster),
+            "history_events": asyncio.run(history_events(cluster, job)),
+            "peak_memory_mib": peak_memory_mib(cluster),
             "cpu_seconds": cpu_seconds(cluster),
             "job_get_p50_ms": round(answers_s[len(answers_s) // 2] * 1000, 1),
             "job_get_p99_ms": round(answers_s[int(len(answers_s) * 0.99)] * 1000, 1),
@@ -62,12 +62,12 @@ def small_jobs() -> dict[str, Any]:
             "seconds": round(seconds, 2),
             "jobs_per_second": round(jobs / seconds, 1),
             "pods_per_second": round(jobs * pods / seconds, 1),
-            "history_events_per_job": asyncio.run(_history_events(cluster, ids[-1])),
-            "peak_memory_mib": _peak_memory_mib(cluster),
+            "history_events_per_job": asyncio.run(history_events(cluster, ids[-1])),
+            "peak_memory_mib": peak_memory_mib(cluster),
         }
 
 
-async def _history_events(cluster: Cluster, job_id: str) -> int:
+async def history_events(cluster: Cluster, job_id: str) -> int:
     """Events over all runs of the job's workflow. The list of runs lags behind; the latest run is asked itself."""
     from temporalio.client import Client
 
@@ -79,7 +79,7 @@ async def _history_events(cluster: Cluster, job_id: str) -> int:
     return total
 
 
-def _peak_memory_mib(cluster: Cluster) -> dict[str, int]:
+def peak_memory_mib(cluster: Cluster) -> dict[str, int]:
     found = {}
     for name, part in cluster.local.parts.items():
         assert part.process is not None

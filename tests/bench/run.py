@@ -8,13 +8,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.bench import cluster, resmgr, scheduling
+from tests.bench import cluster, resmgr, scale, scheduling
 from tests.bench.drain import drain_50
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.rollout import roll_100x90, roll_9000
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": cluster.throughput_10k,
+    "throughput": scale.throughput,
+    "throughput-postgres": scale.throughput_postgres,
+    "job-create": scale.job_create,
+    "job-create-overrides": scale.job_create_overrides,
     "small-jobs": cluster.small_jobs,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
