@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.model.ids import maintenance_workflow_id
 from services.local.cluster import LocalSettings
-from tests.bench.cluster import cpu_seconds
+from tests.bench.cluster import cpu_seconds, run_events
 from tests.bench.lives import Lives, lives
 from tests.e2e.local import Cluster
 from tests.e2e.service import Service
@@ -38,7 +37,7 @@ def drain_50() -> dict[str, Any]:
         used_cpu = cpu_seconds(cluster)
         down_s, found = _down(cluster, made, chosen)
         used_cpu = {name: round(seconds - used_cpu[name], 1) for name, seconds in cpu_seconds(cluster).items()}
-        events = asyncio.run(_history_events(cluster, chosen[0]))
+        events = run_events(cluster, maintenance_workflow_id("local", chosen[0]))
         up_s = _up(cluster, chosen)
         most = max(sum(places[s.id][host] for host in chosen) for s in made)
         bound_s = most * min(found.moves_s)
@@ -91,11 +90,3 @@ def _wait(condition: Any, what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, f"{what} not seen within {PATIENCE_S:.0f} s"
         time.sleep(LOOK_S)
-
-
-async def _history_events(cluster: Cluster, hostname: str) -> int:
-    from temporalio.client import Client
-
-    client = await Client.connect(f"127.0.0.1:{cluster.local.temporal_port}")
-    described = await client.get_workflow_handle(maintenance_workflow_id("local", hostname)).describe()
-    return described.history_length

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.ids import update_workflow_id
 from services.local.cluster import LocalSettings
-from tests.bench.cluster import cpu_seconds
+from tests.bench.cluster import cpu_seconds, run_events
 from tests.bench.lives import lives
 from tests.e2e.local import Cluster
 from tests.e2e.service import Service
@@ -56,7 +55,7 @@ def _rolled(services: int, instances: int, batch: int) -> dict[str, Any]:
             "instances_per_second": round(services * instances / seconds, 1),
             "unavailable_most_per_service": found.away_most,
             "instance_seconds": round(found.move_s, 2),
-            "history_events_per_service": max(asyncio.run(_history_events(cluster, s.id)) for s in made[-3:]),
+            "history_events_per_service": max(run_events(cluster, update_workflow_id(s.id)) for s in made[-3:]),
             "cpu_seconds": cpu_seconds(cluster),
         }
 
@@ -69,11 +68,3 @@ def _wait(services: list[Service], state: int) -> None:
             left = len(services) - at
             assert time.monotonic() < deadline_s, f"up to {left} updates have not ended after {PATIENCE_S:.0f} s"
             time.sleep(LOOK_S)
-
-
-async def _history_events(cluster: Cluster, job_id: str) -> int:
-    """Of the last run of the update's workflow."""
-    from temporalio.client import Client
-
-    client = await Client.connect(f"127.0.0.1:{cluster.local.temporal_port}")
-    return (await client.get_workflow_handle(update_workflow_id(job_id)).describe()).history_length
