@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CASE ?=
+PROFILE ?=
+RECORD ?=
 SEED ?=
 HOSTS ?=
 POOLS ?=
@@ -58,8 +60,8 @@ proto: $(VENV)/dev.stamp ## generate code from the .proto files
 docs: $(VENV)/dev.stamp ## generate docs/cli.md
 	@$(BIN)/python -m cli.reference
 
-bench: $(VENV)/run.stamp ## run all benchmark cases, or CASE=name; one JSON line each
-	@$(BIN)/python -m tests.bench.run $(CASE)
+bench: $(VENV)/run.stamp ## run all benchmark cases, or CASE=name; one JSON line each; PROFILE=DIR, RECORD=1
+	@$(BIN)/python -m tests.bench.run $(CASE) $(if $(PROFILE),--profile $(PROFILE)) $(if $(RECORD),--record)
 
 sim: $(VENV)/run.stamp ## simulate a day of 1,000 hosts, or as SEED, HOSTS, POOLS, PODS, HOURS, STEP_S, STEPS, ROUGH say
 	@$(BIN)/python -m tests.simulation.run $(foreach name,SEED HOSTS POOLS PODS HOURS STEP_S STEPS ROUGH,$(if $($(name)),$(name)=$($(name))))

@@ -12,10 +12,26 @@ from peloton.model.pod import PodState
 from services.local.cluster import LocalSettings
 from services.storage.gateway import Gateway
 from tests.bench.figures import status_kib
-from tests.e2e.local import JOB_END, Cluster, shell
+from tests.bench.profile import profiled
+from tests.e2e import local
+from tests.e2e.local import JOB_END, shell
 
 PATIENCE_S = 900.0
 LOOK_S = 0.2
+
+
+class Cluster(local.Cluster):
+    """Profiled on demand."""
+
+    def __enter__(self) -> Cluster:
+        super().__enter__()
+        self._profile = profiled(self.local.parts)
+        self._profile.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._profile.__exit__(None, None, None)
+        super().__exit__(*exc)
 
 
 def throughput_10k() -> dict[str, Any]:
@@ -77,6 +93,8 @@ def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more
         "pods_per_second": round(pods / seconds, 1),
         "pods_stored_succeeded": stored_count(cluster, job),
         "history_events": history_events(cluster, job),
+        "bytes_per_pod": {name: round(size / pods) for name, size in stored_bytes(cluster).items()},
+        "written_mib": written_mib(cluster),
         "job_get_p50_ms": round(sorted(answers_s)[len(answers_s) // 2] * 1000, 1),
         "job_get_p99_ms": round(sorted(answers_s)[int(len(answers_s) * 0.99)] * 1000, 1),
         "peak_memory_mib": peak_memory_mib(cluster),
@@ -120,6 +138,26 @@ def peak_memory_mib(cluster: Cluster) -> dict[str, int]:
     for name, part in cluster.local.parts.items():
         assert part.process is not None
         found[name] = status_kib("VmHWM", part.process.pid) // 1024
+    return found
+
+
+def stored_bytes(cluster: Cluster) -> dict[str, int]:
+    """What our store and Temporal's hold in files, their write-ahead logs included; ours only on SQLite."""
+    found: dict[str, int] = {}
+    for path in cluster.local.data_dir.glob("*.db*"):
+        store = path.name.partition(".db")[0]
+        found[store] = found.get(store, 0) + path.stat().st_size
+    return found
+
+
+def written_mib(cluster: Cluster) -> dict[str, int]:
+    """What each process has sent to the disk."""
+    found = {}
+    for name, part in cluster.local.parts.items():
+        assert part.process is not None
+        with open(f"/proc/{part.process.pid}/io") as lines:
+            counts = dict(line.split(": ") for line in lines)
+        found[name] = int(counts["write_bytes"]) >> 20
     return found
 
 

@@ -11,9 +11,8 @@ from peloton.api.v0.host import host_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.model.ids import maintenance_workflow_id
 from services.local.cluster import LocalSettings
-from tests.bench.cluster import cpu_seconds, run_events
+from tests.bench.cluster import Cluster, cpu_seconds, run_events
 from tests.bench.lives import Lives, lives
-from tests.e2e.local import Cluster
 from tests.e2e.service import Service
 
 JOBS, INSTANCES, HOSTS, AWAY = 100, 90, 1_000, 50

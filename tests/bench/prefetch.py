@@ -8,7 +8,7 @@ import urllib.request
 from typing import Any
 
 from services.local.cluster import LocalSettings
-from tests.e2e.local import Cluster
+from tests.bench.cluster import Cluster
 from tests.e2e.service import Service
 
 HOSTS, BATCH, DOWNLOAD_S = 20, 2, 5.0

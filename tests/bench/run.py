@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from tests.bench import cluster, resmgr, scale, scheduling
+from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
 from tests.bench.drain import drain_50
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.rollout import roll_100x90, roll_9000
@@ -36,8 +37,20 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", nargs="*", choices=[[], *CASES], help="cases to run; none: all")
-    for name in parser.parse_args().case or CASES:
-        print(json.dumps({"case": name, **CASES[name]()}), flush=True)
+    parser.add_argument("--record", action="store_true", help="make what is measured the baseline")
+    parser.add_argument("--profile", type=Path, metavar="DIR", help="write where each process spends its time")
+    options = parser.parse_args()
+    known, lines = baseline.load(), []
+    for name in options.case or CASES:
+        if options.profile:
+            profile.into(options.profile / name)
+        line = {"case": name, **baseline.circumstances(), **CASES[name]()}
+        if name in known and not options.record:
+            line |= baseline.compare(line, known[name])
+        print(json.dumps(line), flush=True)
+        lines.append(line)
+    if options.record:
+        baseline.record(lines)
 
 
 if __name__ == "__main__":

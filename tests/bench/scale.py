@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from services.local.cluster import LocalSettings
-from tests.bench.cluster import lived
-from tests.e2e.local import Cluster, shell
+from tests.bench.cluster import Cluster, lived
+from tests.e2e.local import shell
 from tests.postgres import running_postgres
 
 

@@ -1,0 +1,105 @@
+"""How benchmark lines are compared with the baseline, and how profiles are summed up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench import baseline
+from tests.bench.profile import table
+from tests.bench.run import CASES
+
+BASE: dict[str, Any] = {
+    "case": "throughput",
+    "yardstick_ms": 50.0,
+    "hosts": 1_000,
+    "seconds": 60.0,
+    "pods_per_second": 1_500.0,
+    "first_running_seconds": 0.2,
+    "history_events": 3_000,
+    "peak_memory_mib": {"api": 100, "worker": 200},
+    "rebuilt": {"cycle_ms": 8.0},
+    "ratio_to_target": 0.6,
+}
+
+
+def test_the_same_line_is_its_own_baseline() -> None:
+    """Every cost has the ratio 1; sizes and targets are no costs."""
+    found = baseline.compare(BASE, BASE)
+
+    assert found["worse"] == []
+    assert found["to_baseline"] == dict.fromkeys(
+        (
+            "seconds",
+            "pods_per_second",
+            "first_running_seconds",
+            "history_events",
+            "peak_memory_mib",
+            "rebuilt.cycle_ms",
+        ),
+        1.0,
+    )
+
+
+def test_dearer_costs_are_named() -> None:
+    """Twice the time, half the rate, and twice the memory of all processes are worse."""
+    now = BASE | {"seconds": 120.0, "pods_per_second": 750.0, "peak_memory_mib": {"api": 300, "worker": 300}}
+
+    found = baseline.compare(now, BASE)
+
+    assert found["worse"] == ["seconds", "pods_per_second", "peak_memory_mib"]
+    assert {found["to_baseline"][name] for name in found["worse"]} == {2.0}
+
+
+def test_a_slower_machine_is_not_a_slower_program() -> None:
+    """Times and rates are scaled by the yardstick; memory and events are not."""
+    now = BASE | {"yardstick_ms": 100.0, "seconds": 120.0, "pods_per_second": 750.0, "rebuilt": {"cycle_ms": 16.0}}
+
+    assert baseline.compare(now, BASE)["worse"] == []
+    assert baseline.compare(now | {"history_events": 6_000}, BASE)["worse"] == ["history_events"]
+
+
+def test_small_costs_are_noise_until_they_are_large() -> None:
+    """0.4 s after 0.2 s is nothing; 5 s is."""
+    assert baseline.compare(BASE | {"first_running_seconds": 0.4}, BASE)["worse"] == []
+    assert baseline.compare(BASE | {"first_running_seconds": 5.0}, BASE)["worse"] == ["first_running_seconds"]
+
+
+def test_what_is_recorded_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new line takes the place of the old one of its case, and of no other."""
+    monkeypatch.setattr(baseline, "BASELINE", tmp_path / "baseline.jsonl")
+    assert baseline.load() == {}
+
+    baseline.record([BASE, {"case": "reads"}])
+    baseline.record([{"case": "reads", "seconds": 1}])
+
+    assert baseline.load() == {"throughput": BASE, "reads": {"case": "reads", "seconds": 1}}
+
+
+def test_the_committed_baseline_is_of_cases_that_exist() -> None:
+    """Each line of the file has a case, a yardstick, and at least one cost to compare."""
+    for case, line in baseline.load().items():
+        assert case in CASES
+        assert baseline.compare(line, line)["to_baseline"], case
+
+
+def test_profiles_are_summed_by_our_innermost_function() -> None:
+    """Frames below it count as their package; code that only others called is nobody's of ours."""
+    stacks = [
+        "main (/x/cli/main.py:1);work (/x/services/storage/jobs.py:10);execute (/v/site-packages/sqlalchemy/a.py:5) 50",
+        "main (/x/cli/main.py:1);work (/x/services/storage/jobs.py:11);execute (/v/site-packages/sqlalchemy/b.py:6) 25",
+        "work (/x/services/storage/jobs.py:12) 15",
+        "run (/usr/lib/python3.11/threading.py:3) 10",
+    ]
+
+    assert table(stacks).splitlines() == [
+        "1.0 s in Python",
+        "",
+        "| share | in | in it |",
+        "|---|---|---|",
+        "| 75% | `services/storage/jobs.py` work | sqlalchemy |",
+        "| 15% | `services/storage/jobs.py` work | itself |",
+        "| 10% | no code of ours | threading.py |",
+    ]
