@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
 from tests.bench.drain import drain_50
+from tests.bench.faults import throughput_faults
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.rollout import roll_100x90, roll_9000
 
@@ -18,6 +19,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": cluster.throughput_10k,
     "throughput": scale.throughput,
     "throughput-postgres": scale.throughput_postgres,
+    "throughput-faults": throughput_faults,
     "job-create": scale.job_create,
     "job-create-overrides": scale.job_create_overrides,
     "small-jobs": cluster.small_jobs,

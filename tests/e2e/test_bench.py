@@ -1,4 +1,4 @@
-"""The benchmark cases that need no cluster run at a small size and print what docs/benchmarks.md promises."""
+"""Benchmark cases run at a small size and print what docs/benchmarks.md promises."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 from peloton.scheduling.tree import build_tree
 from tests.bench import resmgr, scheduling
+from tests.bench.faults import throughput_faults
 from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.run import CASES
 from tests.unit.test_docs import DOCS, table
@@ -79,3 +80,12 @@ def test_many_shapes() -> None:
 
     assert found["queued"].keys() >= MEMORY | {"enqueue_call_median_ms", "cycle_median_ms"}
     assert found["rebuilt"]["is_equal"]
+
+
+def test_throughput_faults() -> None:
+    """At full load each process is killed once or more: every pod runs once, and nothing is held at the end."""
+    found = throughput_faults(pods=3_000, hosts=50, rounds=1, between_s=1.5)
+
+    assert sum(found["kills"].values()) >= 2
+    assert found["pods_stored_succeeded"] == 3_000
+    assert (found["launched_twice"], found["duplicates_in_mesos"], found["allocation_left"]) == (0, 0, 0)
