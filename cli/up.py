@@ -23,11 +23,22 @@ QUIET_PARTS = {"temporal"}
     help="YAML list of hosts: name, cpus, mem, disk, gpus, ports, attributes, revocable_cpus.",
 )
 @click.option("--simulate", type=click.IntRange(1, 100_000), help="So many simulated hosts; pods are not processes.")
+@click.option(
+    "--simulation",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML of run times, failures, images and classes of simulated hosts; needs --simulate.",
+)
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
 def up(
-    data: Path | None, hosts: Path | None, simulate: int | None, port: int, database: str, image_download: float
+    data: Path | None,
+    hosts: Path | None,
+    simulate: int | None,
+    simulation: Path | None,
+    port: int,
+    database: str,
+    image_download: float,
 ) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
@@ -36,13 +47,18 @@ def up(
       peloton up
       peloton up --data ./data --hosts examples/hosts.yaml
       peloton up --simulate 1000
+      peloton up --simulate 50 --simulation examples/simulation.yaml
     """
     if hosts and simulate:
         raise click.UsageError("--hosts and --simulate exclude each other")
+    if simulation and not simulate:
+        raise click.UsageError("--simulation needs --simulate N")
     from services.local.cluster import LocalSettings
 
     folder = data.resolve() if data else None
-    settings = LocalSettings(port, folder, hosts, simulate or 0, database, image_download_s=image_download)
+    settings = LocalSettings(
+        port, folder, hosts, simulate or 0, database, image_download_s=image_download, simulation_file=simulation
+    )
     asyncio.run(_run(settings))
 
 

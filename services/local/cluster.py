@@ -59,6 +59,7 @@ class LocalSettings:
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
     image_download_s: float = 0.0  # until an image is on an emulated host
     environment: dict[str, str] = field(default_factory=dict)
+    simulation_file: Path | None = None  # how things turn out on simulated hosts
 
 
 class LocalCluster:
@@ -75,6 +76,7 @@ class LocalCluster:
         self.ui_port = TEMPORAL_UI_PORT if settings.port and _is_free(TEMPORAL_UI_PORT) else ui_port
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         self.parts: dict[str, Part] = {}
+        self._hosts_expected = 0
         self._lock: IO[str] | None = None
 
     @property
@@ -104,7 +106,7 @@ class LocalCluster:
         """Start everything and wait until a job could run. Raises Unavailable naming what is missing."""
         if self.settings.port and not _is_free(self.port):
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
-        self._host_count()  # a bad hosts file is told before anything starts
+        self._hosts_expected = self._host_count()  # a bad file is told before anything starts
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._take_data_dir()
         self._describe_parts()
@@ -177,7 +179,8 @@ class LocalCluster:
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
         if self.settings.simulate:
-            return [*arguments, "--simulate", str(self.settings.simulate)]
+            arguments += ["--simulate", str(self.settings.simulate)]
+            return [*arguments, "--simulation", str(file)] if (file := self.settings.simulation_file) else arguments
         return [*arguments, "--hosts", str(self.settings.hosts_file)] if self.settings.hosts_file else arguments
 
     def _temporal_command(self) -> list[str]:
@@ -230,20 +233,25 @@ class LocalCluster:
                 )
             except grpc.RpcError as error:
                 return str(error.details()) if isinstance(error, grpc.Call) else str(error)
-        if len(hosts.host_infos) < self._host_count():
-            return f"{self._host_count() - len(hosts.host_infos)} of {self._host_count()} hosts"
+        if len(hosts.host_infos) < self._hosts_expected:
+            return f"{self._hosts_expected - len(hosts.host_infos)} of {self._hosts_expected} hosts"
         if not any(r.reservation for r in root.poolinfo.config.resources):
             return "the capacity of the root pool"
         return ""
 
     def _host_count(self) -> int:
-        from services.minicluster.hosts import HostFileError, default_hosts, load_hosts
+        """As many are there when the cluster is ready."""
+        from services.minicluster.hosts import default_hosts, load_hosts
+        from services.minicluster.simulation_file import load_simulation
 
-        if self.settings.simulate or self.settings.mesos:
-            return self.settings.simulate or 1
         try:
+            if self.settings.simulation_file:
+                simulation = load_simulation(self.settings.simulation_file, self.settings.simulate)
+                return max(simulation.steady_count(self.settings.simulate), 1)
+            if self.settings.simulate or self.settings.mesos:
+                return self.settings.simulate or 1
             return len(load_hosts(self.settings.hosts_file) if self.settings.hosts_file else default_hosts())
-        except HostFileError as error:
+        except ValueError as error:
             raise InvalidArgument(str(error)) from error
 
 

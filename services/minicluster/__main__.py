@@ -1,4 +1,4 @@
-"""`python -m services.minicluster --port P --data DIR [--hosts FILE | --simulate N]`."""
+"""`python -m services.minicluster --port P --data DIR [--hosts FILE | --simulate N [--simulation FILE]]`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import signal
 import sys
 from pathlib import Path
 
-from services.minicluster.hosts import HostFileError, default_hosts, load_hosts, simulated_hosts
+from services.minicluster.hosts import default_hosts, load_hosts
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
+from services.minicluster.simulation import Simulation
+from services.minicluster.simulation_file import load_simulation
 
 
 def settings_of(arguments: list[str]) -> MiniclusterSettings:
@@ -30,13 +32,19 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hosts", type=Path, help="YAML list of hosts")
     which.add_argument("--simulate", type=int, metavar="N", help="N agents without processes")
+    parser.add_argument("--simulation", type=Path, help="YAML of run times, failures, images and classes of hosts")
     options = parser.parse_args(arguments)
+    if options.simulation and options.simulate is None:
+        parser.error("--simulation needs --simulate N")
+    simulation = Simulation()
     try:
+        if options.simulation:
+            simulation = load_simulation(options.simulation, options.simulate)
         if options.simulate is not None:
-            hosts = simulated_hosts(options.simulate)
+            hosts = simulation.make_hosts(options.simulate)
         else:
             hosts = load_hosts(options.hosts) if options.hosts else default_hosts()
-    except (HostFileError, ValueError) as error:
+    except ValueError as error:
         parser.error(str(error))
     return MiniclusterSettings(
         port=options.port,
@@ -44,6 +52,7 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         data_dir=options.data.resolve(),
         hosts=hosts,
         simulate=options.simulate is not None,
+        simulation=simulation,
         agent_timeout_s=options.agent_timeout,
         image_download_s=max(options.image_download, 0.0),
         slack_interval_s=options.slack_interval if options.slack_interval > 0 else None,

@@ -38,6 +38,8 @@ class HostSpec:
     attributes: Mapping[str, str | float] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False)
     # None: as much as the slack that is measured.
     revocable_cpus: float | None = None
+    # The class of a simulated host; empty when there are none.
+    group: str = ""
 
 
 def default_hosts() -> tuple[HostSpec, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -52,7 +53,8 @@ class ImageCounts:
 class ImageCache:
     """The images of one host, at most `images_max`; the least recently used one goes first."""
 
-    def __init__(self, clock: Clock, download_s: float, images_max: int, counts: ImageCounts) -> None:
+    def __init__(self, clock: Clock, download_s: Callable[[str], float], images_max: int, counts: ImageCounts) -> None:
+        """``download_s``: how long an image takes to come."""
         self._clock = clock
         self._download_s = download_s
         self._images_max = images_max
@@ -90,7 +92,7 @@ class ImageCache:
         return "begun"
 
     def _download(self, image: str) -> float:
-        due = self._downloads[image] = self._clock.now() + self._download_s
+        due = self._downloads[image] = self._clock.now() + self._download_s(image)
         self._clock.call_at(due, self._arrived, image)  # before whoever waits for it: same time, asked earlier
         return due
 
@@ -109,7 +111,8 @@ class ImageCache:
 class Images:
     """The caches of all hosts. What is on a host's disk stays there whatever becomes of its agent."""
 
-    def __init__(self, clock: Clock, download_s: float, images_max: int) -> None:
+    def __init__(self, clock: Clock, download_s: Callable[[str, str], float], images_max: int) -> None:
+        """``download_s`` of a host and an image."""
         self._clock = clock
         self._download_s = download_s
         self._images_max = images_max
@@ -126,7 +129,8 @@ class Images:
     def _of(self, host: str) -> ImageCache:
         cache = self._hosts.get(host)
         if cache is None:
-            cache = self._hosts[host] = ImageCache(self._clock, self._download_s, self._images_max, self.counts)
+            download_s = partial(self._download_s, host)
+            cache = self._hosts[host] = ImageCache(self._clock, download_s, self._images_max, self.counts)
         return cache
 
     def prefetch(self, host: str, image: str) -> str:

@@ -41,7 +41,7 @@ class Master:
         self.port = 0
         self.started_at = clock.wall()
         self.live: dict[str, Framework] = {}
-        self.images = Images(clock, settings.image_download_s, settings.images_max)
+        self.images = Images(clock, self._download_s, settings.images_max)
         self.offers = Offers(settings, clock, self.live)
         self.updates = Updates(settings, clock)
         self.updates.on_terminal = self._release
@@ -79,6 +79,10 @@ class Master:
             # The empty entry is QUOTA_V2, which the v1 enum of this version cannot name.
             "capabilities": [{"type": "AGENT_UPDATE"}, {"type": "AGENT_DRAINING"}, {}],
         }
+
+    def _download_s(self, host: str, image: str) -> float:
+        usual_s = self.settings.image_download_s
+        return self.settings.simulation.download_s(self.agents.by_name[host].spec, image, usual_s)
 
     # tasks
 

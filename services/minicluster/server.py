@@ -15,6 +15,7 @@ from services.minicluster.drills import Drills
 from services.minicluster.estimator import Estimator
 from services.minicluster.executor import RealRuntime
 from services.minicluster.files import Files
+from services.minicluster.host_failures import FailingHosts
 from services.minicluster.http import HttpServer, Request, Response, json_page, not_found, plain
 from services.minicluster.images import PATH as IMAGES_PATH
 from services.minicluster.images import ImagesApi
@@ -94,6 +95,7 @@ class Minicluster:
                 agent = self.master.agents.create(spec, self._http.port, number)
                 agent.runtime = runtime
                 self.master.agents.register(agent)
+            FailingHosts(self.master).start()
         else:
             await self._start_real(loop)
         Estimator(self.master).start()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.minicluster.hosts import HostSpec, default_hosts
+from services.minicluster.simulation import Simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,8 @@ class MiniclusterSettings:
     host: str = "127.0.0.1"
     hosts: tuple[HostSpec, ...] = field(default_factory=default_hosts)
     simulate: bool = False
+    # How things turn out on simulated hosts; empty: as commands and these settings say.
+    simulation: Simulation = field(default_factory=Simulation)
     # An agent that does not answer for this long is marked unreachable (Mesos: 5 pings of 15 s).
     agent_timeout_s: float = 75.0
     allocation_interval_s: float = 1.0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
 import uuid
 from typing import TYPE_CHECKING
 
 from services.minicluster.clock import Timer
+from services.minicluster.hosts import HostSpec
 from services.minicluster.images import image_of
 from services.minicluster.model import Task
 from services.minicluster.resources import THOUSAND, Json, scalars
+from services.minicluster.simulation import Simulation
 from services.minicluster.usage import Usage
 
 if TYPE_CHECKING:
@@ -23,29 +26,51 @@ _EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
 
 
 class Behaviour:
-    """What a simulated command does: run for `seconds` on this `share` of its cpu and memory, then exit with `code`."""
+    """What a simulated command does: run for `seconds` on this `share` of its cpu and memory, then exit with `code`, or
+    by `signal` if that is not 0."""
 
-    __slots__ = ("code", "seconds", "share")
+    __slots__ = ("code", "seconds", "share", "signal")
 
-    def __init__(self, seconds: float, code: int, share: float = 1.0) -> None:
+    def __init__(self, seconds: float, code: int, share: float = 1.0, signal: int = 0) -> None:
         self.seconds = seconds
         self.code = code
         self.share = share
+        self.signal = signal
 
 
 def behaviour(command: Json) -> Behaviour:
     """PELOTON_SIMULATE_SECONDS of the environment, else the sum of all `sleep N`; code of a final `exit N`; all of what
     it asks for is in use unless PELOTON_SIMULATE_SHARE says which part."""
-    words = [command.get("value", "")]
-    if command.get("shell") is False:
-        words.extend(command.get("arguments", ()))
-    text = " ".join(words)
+    text = _text(command)
     seconds = _number(command, SECONDS_VARIABLE)
     if seconds is None:
         seconds = sum(float(found) for found in _SLEEP.findall(text))
     share = _number(command, SHARE_VARIABLE)
     found = _EXIT.search(text)
     return Behaviour(seconds, int(found.group(1)) & 255 if found else 0, 1.0 if share is None else share)
+
+
+def simulated(simulation: Simulation, host: HostSpec, task_id: str, info: Json) -> Behaviour:
+    """What a task does on a host: as its command says, unless the simulation has something else happen."""
+    command = info.get("command", {})
+    plan = behaviour(command)
+    text, labels = "", {}
+    if simulation.has_task_rules:
+        text = _text(command)
+        labels = {row["key"]: row.get("value", "") for row in info.get("labels", {}).get("labels", ())}
+    plan.seconds = simulation.run_s(host, task_id, text, labels, plan.seconds)
+    failure = simulation.failure(task_id, text, labels)
+    if failure is not None:
+        rule, share = failure
+        plan.seconds, plan.code, plan.signal = plan.seconds * share, rule.code, rule.signal
+    return plan
+
+
+def _text(command: Json) -> str:
+    words = [command.get("value", "")]
+    if command.get("shell") is False:
+        words.extend(command.get("arguments", ()))
+    return " ".join(words)
 
 
 def _number(command: Json, variable: str) -> float | None:
@@ -67,7 +92,7 @@ class SimulatedTask:
     def __init__(self, runtime: SimulatedRuntime, task: Task) -> None:
         self._runtime = runtime
         self._task = task
-        self._plan = behaviour(task.info.get("command", {}))
+        self._plan = simulated(runtime.simulation, task.agent.spec, task.id, task.info)
         self._timer: Timer | None = None
         self._started_s: float | None = None  # None: it waits for its image
 
@@ -85,9 +110,10 @@ class SimulatedTask:
         self._runtime.report(task, "TASK_RUNNING")
 
     def _end(self) -> None:
-        code = self._plan.code
-        state = "TASK_FINISHED" if code == 0 else "TASK_FAILED"
-        self._runtime.report(self._task, state, message=f"Command exited with status {code}")
+        code, number = self._plan.code, self._plan.signal
+        state = "TASK_FINISHED" if code == number == 0 else "TASK_FAILED"
+        ending = f"terminated with signal {signal.strsignal(number)}" if number else f"exited with status {code}"
+        self._runtime.report(self._task, state, message=f"Command {ending}")
 
     def cancel(self) -> None:
         if self._timer is not None:
@@ -122,11 +148,12 @@ class SimulatedTask:
 class SimulatedRuntime:
     """Shared by all simulated agents: everything it needs to know is in the task."""
 
-    __slots__ = ("clock", "images", "report")
+    __slots__ = ("clock", "images", "report", "simulation")
 
     def __init__(self, master: Master) -> None:
         self.clock = master.clock
         self.images = master.images
+        self.simulation = master.settings.simulation
         self.report = master.updates.report
 
     def launch(self, task: Task) -> None:

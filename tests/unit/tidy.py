@@ -65,7 +65,14 @@ MAY: dict[str, May] = {
     "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
     "services.minicluster": May((), ("httptools", "orjson", "yaml")),
     "services.local": May(
-        ("peloton.api", "peloton.errors", "services.minicluster.hosts", "services.storage.migrate"), ("grpc",)
+        (
+            "peloton.api",
+            "peloton.errors",
+            "services.minicluster.hosts",
+            "services.minicluster.simulation_file",
+            "services.storage.migrate",
+        ),
+        ("grpc",),
     ),
     "services.runtime": May(
         (*_INSIDE, "peloton.scheduling.placement", "peloton.scheduling.qos", "workflows.policies", "services"),

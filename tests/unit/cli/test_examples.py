@@ -32,8 +32,9 @@ ELASTIC_JOBS = {
     "examples/elastic-pools/sweep.yaml": "examples/elastic-pools/team-b.yaml",
 }
 HOSTS = ["examples/hosts.yaml"]
+SIMULATIONS = ["examples/simulation.yaml"]
 SERVICES = ["examples/services/web.yaml", "examples/udeploy/web.yaml"]
-JOBS = [path for path in EXAMPLES if path not in [*POOLS, *HOSTS, *SERVICES, *ELASTIC_JOBS]]
+JOBS = [path for path in EXAMPLES if path not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *ELASTIC_JOBS]]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
 

@@ -17,10 +17,12 @@ WAIT_S = 10.0
 CAPABILITIES = ("MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE")
 
 
-def settings(folder: Path, hosts: int = 1, revocable_cpus: float | None = None, **more: Any) -> MiniclusterSettings:
-    """Fast defaults: short ticks and grace, small hosts a0, a1, ..."""
+def settings(
+    folder: Path, hosts: int | tuple[HostSpec, ...] = 1, revocable_cpus: float | None = None, **more: Any
+) -> MiniclusterSettings:
+    """Fast defaults: short ticks and grace, small hosts a0, a1, ... unless they are given."""
     host = HostSpec("", cpus=4, mem=1024, disk=1000, ports=((31000, 31009),), revocable_cpus=revocable_cpus)
-    specs = tuple(replace(host, name=f"a{index}") for index in range(hosts))
+    specs = hosts if isinstance(hosts, tuple) else tuple(replace(host, name=f"a{n}") for n in range(hosts))
     values: dict[str, Any] = {
         "data_dir": folder,
         "hosts": specs,

@@ -41,7 +41,7 @@ class Host:
 
     def __init__(self, images_max: int = 3) -> None:
         self.clock, self.counts = VirtualClock(), ImageCounts()
-        self.cache = ImageCache(self.clock, DOWNLOAD_S, images_max, self.counts)
+        self.cache = ImageCache(self.clock, lambda image: DOWNLOAD_S, images_max, self.counts)
         self.began: list[tuple[str, float]] = []
 
     def use(self, image: str) -> Any:
