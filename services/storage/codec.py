@@ -77,10 +77,18 @@ class InstanceFacts:
 
 
 def facts_to_text(facts: InstanceFacts) -> str:
+    return named_facts(facts.name, nameless_facts(facts))
+
+
+def named_facts(name: str, nameless: str) -> str:
+    return f"[{json.dumps(name)},{nameless}"
+
+
+def nameless_facts(facts: InstanceFacts) -> str:
+    """The text behind the name, which many instances share."""
     shape = facts.shape
-    return json.dumps(
+    text = json.dumps(
         [
-            facts.name,
             facts.max_failures,
             convert.HEALTH_NUMBERS[facts.health],
             facts.grace_s,
@@ -97,6 +105,7 @@ def facts_to_text(facts: InstanceFacts) -> str:
         ],
         separators=(",", ":"),
     )
+    return text[1:]
 
 
 @lru_cache(maxsize=4096)

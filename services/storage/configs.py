@@ -11,18 +11,29 @@ from google.protobuf.json_format import MessageToJson
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from peloton.api import convert
-from peloton.api.merge import effective_task_config
+from peloton.api.merge import effective_task_config, merged_config
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
 from peloton.model.pod import HealthState, ShapeRange, Strategy
-from services.storage.codec import InstanceFacts, facts_from_text, facts_to_text, pack, unpack
+from services.storage.codec import (
+    InstanceFacts,
+    facts_from_text,
+    facts_to_text,
+    named_facts,
+    nameless_facts,
+    pack,
+    unpack,
+)
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
 
 KILL_GRACE_DEFAULT_S = 30
 MAX_FAILURES_MAX = 100
 _OVERRIDES_PER_INSERT = 1_000
+_SHARED_FACTS_MAX = 1_000
+OverrideRow = dict[str, Any]
+"""The columns of a row of ``job_config_override``."""
 
 
 class Configs(Store):
@@ -137,14 +148,14 @@ def insert_config(
     job_id: str,
     version: int,
     config: job_pb2.JobConfig,
-    instance_ids: Iterable[int],
+    rows: Sequence[OverrideRow],
     now_ns: int,
     *,
     overrides_from: int = 0,
     spec: bytes = b"",
 ) -> None:
-    """Store ``config`` as ``version``, with the overrides of ``instance_ids``; those of versions from
-    ``overrides_from`` on hold as well (0: none do). ``spec``: what a client of v1alpha sent."""
+    """Store ``config`` as ``version``, with the overrides ``rows``; those of versions from ``overrides_from`` on hold
+    as well (0: none do). ``spec``: what a client of v1alpha sent."""
     bare = without_instances(config)
     conn.execute(
         JOB_CONFIG.insert().values(
@@ -157,19 +168,64 @@ def insert_config(
             spec=pack(spec) if spec else b"",
         )
     )
-    wanted = sorted(instance_ids)
-    for begin in range(0, len(wanted), _OVERRIDES_PER_INSERT):
-        rows = [
-            {
-                "job_id": job_id,
-                "instance_id": instance_id,
-                "version": version,
-                "facts": facts_to_text(instance_facts(config, effective_task_config(config, instance_id))),
-                "config": pack(config.instanceConfig[instance_id].SerializeToString()),
-            }
-            for instance_id in wanted[begin : begin + _OVERRIDES_PER_INSERT]
-        ]
-        conn.execute(OVERRIDE.insert(), rows)
+    insert_overrides(conn, rows)
+
+
+def insert_overrides(conn: sa.Connection, rows: Sequence[OverrideRow]) -> None:
+    for begin in range(0, len(rows), _OVERRIDES_PER_INSERT):
+        conn.execute(OVERRIDE.insert(), rows[begin : begin + _OVERRIDES_PER_INSERT])
+
+
+class OverrideRows:
+    """Rows of overrides. They are made before the transaction that stores them: on SQLite everybody waits for that.
+
+    Pods of a job mostly differ in their names and commands. What the system needs to know of them is then the same,
+    and worked out once.
+    """
+
+    def __init__(self, job_id: str, version: int, config: job_pb2.JobConfig) -> None:
+        self._key = {"job_id": job_id, "version": version}
+        self._config = config
+        self._nameless: dict[bytes, str] = {}
+
+    def of(self, instance_ids: Iterable[int]) -> list[OverrideRow]:
+        """From the configuration itself."""
+        return [self.row(instance_id, self._config.instanceConfig[instance_id]) for instance_id in sorted(instance_ids)]
+
+    def row(self, instance_id: int, override: task_pb2.TaskConfig) -> OverrideRow:
+        facts = named_facts(override.name or self._config.defaultConfig.name, self._rest(override))
+        blob = pack(override.SerializeToString())
+        return {**self._key, "instance_id": instance_id, "facts": facts, "config": blob}
+
+    def _rest(self, override: task_pb2.TaskConfig) -> str:
+        part = _told_in_facts(override)
+        key = part.SerializeToString()
+        text = self._nameless.get(key)
+        if text is None:
+            has_default = self._config.HasField("defaultConfig")
+            merged = merged_config(_told_in_facts(self._config.defaultConfig), part) if has_default else part
+            text = nameless_facts(instance_facts(self._config, merged))
+            if len(self._nameless) < _SHARED_FACTS_MAX:
+                self._nameless[key] = text
+        return text
+
+
+_LEFT_OUT = frozenset({"name", "command"})
+
+
+def _told_in_facts(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
+    """Without what is large and the facts do not mention."""
+    part = task_pb2.TaskConfig()
+    for field, value in task.ListFields():
+        if field.name in _LEFT_OUT:
+            continue
+        if field.is_repeated:
+            getattr(part, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(part, field.name).CopyFrom(value)
+        else:
+            setattr(part, field.name, value)
+    return part
 
 
 def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now_ns: int) -> None:
@@ -191,9 +247,7 @@ def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now
                 "facts": row.facts,
                 "config": row.config,
             }
-        rows = list(newest.values())
-        for begin in range(0, len(rows), _OVERRIDES_PER_INSERT):
-            conn.execute(OVERRIDE.insert(), rows[begin : begin + _OVERRIDES_PER_INSERT])
+        insert_overrides(conn, list(newest.values()))
 
 
 def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> InstanceFacts:
