@@ -36,6 +36,8 @@ from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 
 _ZSTD_VERSION = b"\x01"
 _COMPRESSION_LEVEL = 3
+BLOB_HEAD = 19
+"""Our byte, and the longest header of a frame, which tells its size."""
 _codecs = threading.local()
 
 
@@ -48,6 +50,11 @@ def pack(data: bytes) -> bytes:
         _codecs.compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL)
     compressor: zstandard.ZstdCompressor = _codecs.compressor
     return _ZSTD_VERSION + compressor.compress(data)
+
+
+def unpacked_size(head: bytes) -> int:
+    """Of a blob of which the first BLOB_HEAD bytes are given."""
+    return int(zstandard.frame_content_size(head[1:]))
 
 
 def unpack(blob: bytes) -> bytes:

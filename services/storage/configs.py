@@ -17,6 +17,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
 from peloton.model.pod import HealthState, ShapeRange, Strategy
 from services.storage.codec import (
+    BLOB_HEAD,
     InstanceFacts,
     facts_from_text,
     facts_to_text,
@@ -24,6 +25,7 @@ from services.storage.codec import (
     nameless_facts,
     pack,
     unpack,
+    unpacked_size,
 )
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
@@ -48,6 +50,16 @@ class Configs(Store):
 
         return self.db.read(work)
 
+    def overrides_size(self, job_id: JobId, version: int) -> tuple[int, int]:
+        """How many bytes the overrides in force take as messages, and how many there are; they are not read whole."""
+
+        def work(conn: sa.Connection) -> tuple[int, int]:
+            rows = conn.execute(_overrides(job_id, version, sa.func.substr(OVERRIDE.c.config, 1, BLOB_HEAD)))
+            sizes = {instance_id: unpacked_size(head) for instance_id, head in rows}
+            return sum(sizes.values()), len(sizes)
+
+        return self.db.read(work)
+
     def task_configs(self, job_id: JobId, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
         """Effective configuration per instance; instances that share one share the message. {} for an unknown one."""
 
@@ -56,7 +68,7 @@ class Configs(Store):
             if config is None or not instance_ids:
                 return {}
             wanted = set(instance_ids)
-            query = _overrides(job_id, version, with_config=True, span=(min(wanted), max(wanted)))
+            query = _overrides(job_id, version, OVERRIDE.c.config, span=(min(wanted), max(wanted)))
             for row in conn.execute(query):
                 if row.instance_id in wanted:
                     config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
@@ -111,7 +123,7 @@ def read_config(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobCo
 def read_config_with_instances(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobConfig | None:
     config = read_config(conn, job_id, version)
     if config is not None:
-        for row in conn.execute(_overrides(job_id, version, with_config=True)):
+        for row in conn.execute(_overrides(job_id, version, OVERRIDE.c.config)):
             config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
     return config
 
@@ -124,13 +136,14 @@ def read_facts(
     text = conn.execute(query).scalar()
     if text is None:
         return None, {}
-    rows = conn.execute(_overrides(job_id, version, with_config=False, span=span))
+    rows = conn.execute(_overrides(job_id, version, OVERRIDE.c.facts, span=span))
     return facts_from_text(text), {row.instance_id: facts_from_text(row.facts) for row in rows}
 
 
-def _overrides(job_id: str, version: int, *, with_config: bool, span: tuple[int, int] | None = None) -> sa.Select[Any]:
+def _overrides(
+    job_id: str, version: int, what: sa.ColumnElement[Any], span: tuple[int, int] | None = None
+) -> sa.Select[Any]:
     """Rows in force at ``version``: rising versions, so that of two for one instance the later row counts."""
-    what = OVERRIDE.c.config if with_config else OVERRIDE.c.facts
     of_version = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
     oldest = sa.select(JOB_CONFIG.c.overrides_from).where(of_version).scalar_subquery()
     in_force = OVERRIDE.c.version.between(oldest, version)
@@ -239,7 +252,7 @@ def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now
     conn.execute(JOB_CONFIG.insert().from_select(names, copy))
     if not is_newest:  # else the overrides simply go on to hold
         newest: dict[int, dict[str, Any]] = {}
-        for row in conn.execute(_overrides(job_id, source, with_config=True).add_columns(OVERRIDE.c.facts)):
+        for row in conn.execute(_overrides(job_id, source, OVERRIDE.c.config).add_columns(OVERRIDE.c.facts)):
             newest[row.instance_id] = {
                 "job_id": job_id,
                 "instance_id": row.instance_id,
