@@ -16,7 +16,7 @@ FIRST_S = 3_600
 
 
 def updates(updates: int = 500, added: int = 10, hosts: int = 100) -> dict[str, Any]:
-    """``updates`` times ``added`` instances with names of their own, each update as soon as the one before was accepted;
+    """``updates`` times ``added`` instances with names of their own, each as soon as the one before was accepted;
     until all of them have succeeded. Instance 0 outlives the others, because a job that has ended cannot grow."""
     with Cluster(LocalSettings(port=0, simulate=hosts)) as cluster:
         pool = cluster.pool("bench")

@@ -65,6 +65,11 @@ def config_weight(
         }
 
 
+def config_noise() -> dict[str, Any]:
+    """A part of that, of configurations that cannot be compressed but for their spelling."""
+    return config_weight(pods=20_000, run_pods=5_000, is_compressible=False)
+
+
 class Sent:
     """Counts what goes by."""
 
