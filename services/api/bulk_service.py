@@ -128,7 +128,7 @@ class BulkService:
                     if faults := filling.judge.finish():
                         return _refused(stream.job_id, faults.message())
                     check_wanted(context)
-                    return await self._calls.write(0, partial(self._commit, filling))
+                    return await self._calls.finish(partial(self._commit, filling))
                 case kind:
                     raise InvalidArgument(f"a message of a stream holds {kind or 'nothing'}, want instances or commit")
         raise Aborted(f"the stream of job {stream.job_id} ended without its commit; nothing is kept")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -80,7 +81,8 @@ class Streams(Store):
         taken = JobStream(stream.job_id, str(uuid.uuid4()))
         if not self.db.write(partial(self._take_over, stream=stream, token=taken.token)):
             return
-        self._clear(taken)
+        with suppress(Aborted):  # somebody begins anew
+            self._clear(taken)
         self.db.write(lambda conn: conn.execute(sa.delete(JOB_STREAM).where(_is(taken))))
 
     def discard_streams(self, before_ns: int) -> int:

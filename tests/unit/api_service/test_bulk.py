@@ -294,3 +294,13 @@ async def test_instances_in_the_start(bulk: Any, config: Config) -> None:
 
     with pytest.raises(grpc.aio.AioRpcError, match="the start of a stream carries 1 instance configs; they follow it"):
         await bulk.CreateJob(iter([start]))
+
+
+async def test_locked(bulk: Any, config: Config, gateway: Gateway) -> None:
+    """While writes are locked down nothing is created in pieces either."""
+    gateway.set_lockdown("Write", True)
+
+    with pytest.raises(grpc.aio.AioRpcError, match="All write APIs are locked down"):
+        await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(1), own([0])))))
+
+    assert left(gateway) == {}
