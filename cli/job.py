@@ -59,19 +59,27 @@ def create(
       peloton job create /tutorial examples/tutorial/hello.yaml
       peloton job create /tutorial examples/tutorial/hello.yaml --watch
       peloton job create /tutorial examples/tutorial/hello.yaml -i 91b1b8e5-2ba8-11e7-bc23-0242ac11000d
+
+    A job that is larger than a message may be (256 MiB) is sent in pieces, for which --timeout does not count. It is
+    there with all of them or not at all.
     """
+    from cli.job_pieces import create_from_file, create_heavy, is_heavy_file, refuse_secrets
     from cli.pools import pool_id_at
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.job import job_pb2
     from peloton.api.yaml_config import load_message
 
     secrets = secrets_of(secret_path, secret_data)
-    job_config = load_message(config, job_pb2.JobConfig)
-    job_config.respoolID.value = pool_id_at(settings.client, respool)
-    request = job_pb2.CreateRequest(config=job_config, secrets=secrets)
-    if job_id:
-        request.id.CopyFrom(peloton_pb2.JobID(value=job_id))
-    response = settings.client.jobs.Create(request)
+    if is_heavy_file(config):
+        refuse_secrets(bool(secrets))
+        response = create_from_file(settings, config, pool_id_at(settings.client, respool), job_id)
+    else:
+        job_config = load_message(config, job_pb2.JobConfig)
+        job_config.respoolID.value = pool_id_at(settings.client, respool)
+        request = job_pb2.CreateRequest(config=job_config, secrets=secrets)
+        if job_id:
+            request.id.CopyFrom(peloton_pb2.JobID(value=job_id))
+        response = create_heavy(settings, request) or settings.client.jobs.Create(request)
     texts = {
         "alreadyExists": "Job {id} already exists: {message}",
         "invalidConfig": "Invalid job config: {message}",

@@ -149,10 +149,19 @@ class Watcher(Patience):
         return progress_of(cache.config, cache.runtime)
 
     def read_job(self) -> job_pb2.JobInfo:
+        import grpc
+
         from peloton.api.v0 import peloton_pb2
         from peloton.api.v0.job import job_pb2
 
-        response = self.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=self.job_id)))
+        job_id = peloton_pb2.JobID(value=self.job_id)
+        try:
+            response = self.client.jobs.Get(job_pb2.GetRequest(id=job_id))
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise
+            cache = self.client.jobs.GetCache(job_pb2.GetCacheRequest(id=job_id))  # too large for an answer
+            return job_pb2.JobInfo(id=job_id, config=cache.config, runtime=cache.runtime)
         if not response.HasField("jobInfo"):
             problem = response.error.notFound.message or response.error.getRuntimeFail.message
             raise Failed(f"Unable to get job {self.job_id}: {problem}".rstrip(": "))

@@ -4,8 +4,8 @@
         job_id = client.jobs.Create(request).jobId
 
 Every call carries the headers that the original's servers ask for and ends after ``timeout_s`` unless the caller gives
-its own timeout; watching ends when the caller ends it. Errors are ``grpc.RpcError``; errors inside a response are the
-caller's to look at. Thread-safe.
+its own timeout; watching, and what is sent as a stream, end when the caller ends them. Errors are ``grpc.RpcError``;
+errors inside a response are the caller's to look at. Thread-safe.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 
 from peloton.api.limits import MESSAGE_SIZES
+from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceStub
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
 from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
@@ -77,6 +78,10 @@ class Client:
     @cached_property
     def tasks(self) -> TaskManagerStub:
         return TaskManagerStub(self._channel(JOBMGR))
+
+    @cached_property
+    def bulk(self) -> BulkServiceStub:
+        return BulkServiceStub(self._channel(JOBMGR, streams_end=False))
 
     @cached_property
     def respools(self) -> ResourceManagerStub:
@@ -165,7 +170,9 @@ class CallDetails(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CallDefaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+class CallDefaults(
+    grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor
+):
     """Fills in the timeout and the headers."""
 
     service: str
@@ -178,6 +185,10 @@ class CallDefaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInter
 
     def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         return continuation(self.filled_in(client_call_details, self.timeout_s if self.streams_end else None), request)
+
+    def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
+        timeout_s = self.timeout_s if self.streams_end else None
+        return continuation(self.filled_in(client_call_details, timeout_s), request_iterator)
 
     def filled_in(self, details: Any, timeout_s: float | None) -> CallDetails:
         self.on_call()

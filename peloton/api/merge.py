@@ -7,7 +7,8 @@ never written: whoever overrides an instance of a revocable job has to say ``rev
 
 from __future__ import annotations
 
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -57,9 +58,15 @@ def merged_config(default: ConfigT, override: ConfigT) -> ConfigT:
 
 def replaced_fields(override: Message) -> list[str]:
     """Names of the fields whose value in the default does not count."""
-    always = [field.name for field in override.DESCRIPTOR.fields if field.type == FieldDescriptor.TYPE_BOOL]
     given = [field.name for field, _ in override.ListFields()]
-    return always + given
+    kind: Any = type(override)
+    return [*_booleans(kind), *given]
+
+
+@lru_cache(maxsize=16)
+def _booleans(kind: Any) -> tuple[str, ...]:
+    """Asking descriptors is slow, and a job may have 100,000 overrides."""
+    return tuple(field.name for field in kind.DESCRIPTOR.fields if field.type == FieldDescriptor.TYPE_BOOL)
 
 
 def keep_secret_volumes(default: TaskConfig, merged: TaskConfig) -> None:

@@ -13,6 +13,7 @@ import grpc
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
 
+from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job.svc import job_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
@@ -39,6 +40,7 @@ RESOURCE_MANAGER = (
     "peloton.api.v0.respool.svc.ResourceManager",
 )
 EXPLAIN_SERVICE = ("peloton.api.v0.explain.ExplainService",)
+BULK_SERVICE = ("peloton.api.v0.bulk.BulkService",)
 MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
@@ -49,6 +51,7 @@ DECLARED_IN = (
     job_svc_pb2,
     respool_svc_pb2,
     task_svc_pb2,
+    bulk_pb2,
     explain_pb2,
     maintenance_pb2,
 )

@@ -38,6 +38,10 @@ class ErrorsToStatus(grpc.aio.ServerInterceptor):
             guarded = grpc.unary_unary_rpc_method_handler(
                 _answer(handler.unary_unary, method), handler.request_deserializer, handler.response_serializer
             )
+        elif handler.stream_unary is not None:
+            guarded = grpc.stream_unary_rpc_method_handler(
+                _answer(handler.stream_unary, method), handler.request_deserializer, handler.response_serializer
+            )
         elif inspect.isasyncgenfunction(handler.unary_stream):
             guarded = grpc.unary_stream_rpc_method_handler(
                 _stream(handler.unary_stream, method), handler.request_deserializer, handler.response_serializer

@@ -23,6 +23,15 @@ class Faults:
         if len(texts) < FAULTS_MAX:
             texts[text] = None
 
+    def extend(self, others: Faults) -> None:
+        """Behind those of the same stage."""
+        listed = 0
+        for stage, texts in others._texts.items():
+            listed += len(texts)
+            for text in texts:
+                self.add(stage, text)
+        self.count += others.count - listed
+
     def __bool__(self) -> bool:
         return self.count > 0
 

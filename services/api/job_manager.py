@@ -171,19 +171,14 @@ class JobManager(RollingJobs):
         return await self._calls.run(self._get, record)
 
     def _get(self, record: JobRecord) -> job_pb2.GetResponse:
+        _check_size(record.job_id, *self._records.overrides_size(record.job_id, record.config_version))
         config = self._records.job_config(record.job_id, record.config_version, overrides=True)
         if config is None:
             text = f"config of job:{record.job_id} not found"
             missing = errors_pb2.JobNotFound(id=wire_id(record.job_id), message=text)
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
         config.changeLog.version = record.config_version  # a restart stores an old configuration anew
-        size_bytes = config.ByteSize()
-        if size_bytes > ANSWER_BYTES_MAX:
-            raise ResourceExhausted(
-                f"the config of job {record.job_id} takes {size_bytes} bytes, the limit of one answer is "
-                f"{ANSWER_BYTES_MAX}; Query tells of the job without its {len(config.instanceConfig)} instances, "
-                f"TaskManager.List of instances by range"
-            )
+        _check_size(record.job_id, config.ByteSize(), len(config.instanceConfig))
         is_service = record.type is JobType.SERVICE
         by_version = self._records.pod_counts_by_version(record.job_id) if is_service else None
         return job_pb2.GetResponse(jobInfo=convert.job_info(record, config, by_version))
@@ -224,3 +219,13 @@ class JobManager(RollingJobs):
     async def GetActiveJobs(self, request: job_pb2.GetActiveJobsRequest, context: Any) -> job_pb2.GetActiveJobsResponse:
         ids = await self._calls.run(self._records.active_job_ids)
         return job_pb2.GetActiveJobsResponse(ids=[wire_id(job_id) for job_id in ids])
+
+
+def _check_size(job_id: JobId, size_bytes: int, instance_count: int) -> None:
+    """Of an answer; asked before the configuration is read, because a job may be larger than the api's memory."""
+    if size_bytes > ANSWER_BYTES_MAX:
+        raise ResourceExhausted(
+            f"the config of job {job_id} takes {size_bytes} bytes, the limit of one answer is {ANSWER_BYTES_MAX}; "
+            f"Query and GetCache tell of the job without its {instance_count} instances, TaskManager.List of "
+            f"instances by range"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from peloton.api.convert import resources
@@ -86,47 +86,51 @@ def _path_text(upwards: Sequence[PoolSpec]) -> str:
     return "/" + "/".join(pool.name for pool in reversed(upwards))
 
 
-def pod_faults(
-    config: job_pb2.JobConfig,
-    overrides: Mapping[int, task_pb2.TaskConfig],
-    instances: range,
-    plain_instance: int | None,
-    bounds: PoolBounds,
-) -> Iterator[str]:
-    """Pods that ask more than their pool may ever have. ``plain_instance``: the first that runs on the default's
-    amounts, None when there is none."""
-    default = config.defaultConfig
-    if plain_instance is not None:
-        pod = overrides.get(plain_instance, default)
-        who, asked = f"instance {plain_instance}", resources(default.resource)
-        yield from _excess(who, asked, _is_revocable(config, pod), bounds)
-        yield from _unreserved(who, asked, config, pod, default, bounds)
-    for instance, override in overrides.items():
-        if instance in instances and override.HasField("resource"):
-            who, asked = f"instance {instance}", resources(override.resource)
-            yield from _excess(who, asked, _is_revocable(config, override), bounds)
-            yield from _unreserved(who, asked, config, override, default, bounds)
+class PoolJudge:
+    """What a job asks more than its pool may ever have; instances with an override come by rising instance."""
 
+    def __init__(self, config: job_pb2.JobConfig, bounds: PoolBounds) -> None:
+        self._config = config
+        self._bounds = bounds
+        self._gang_size = config.sla.minimumRunningInstances
+        self._gang_total = Resources()  # of members with amounts of their own
+        self._default_members = 0 if config.defaultConfig.revocable else self._gang_size
 
-def gang_faults(
-    config: job_pb2.JobConfig, overrides: Mapping[int, task_pb2.TaskConfig], bounds: PoolBounds
-) -> Iterator[str]:
-    """A gang that asks more than its pool may ever have; revocable pods are never part of a gang."""
-    size = config.sla.minimumRunningInstances
-    if size < 2 or config.sla.revocable:
-        return
-    default = config.defaultConfig
-    members = {instance: pod for instance, pod in overrides.items() if instance < size}
-    plain_count = 0 if default.revocable else size - len(members)
-    total = resources(default.resource) * plain_count
-    for pod in members.values():
-        if not pod.revocable:
-            total += resources((pod if pod.HasField("resource") else default).resource)
-    who = f"the gang of instances 0-{size - 1}"
-    if size > GANG_PODS_MAX:
-        yield f"{who} has {size} members, at most {GANG_PODS_MAX} can start together"
-    yield from _excess(who, total, False, bounds)
-    yield from _unreserved(who, total, config, default, default, bounds)
+    def add(self, instance: int, override: task_pb2.TaskConfig) -> Iterator[str]:
+        has_own = override.HasField("resource")
+        asked = resources(override.resource) if has_own else Resources()
+        if instance < self._gang_size:
+            has_defaults = not override.revocable and not has_own
+            self._default_members += int(has_defaults) - int(not self._config.defaultConfig.revocable)
+            if not override.revocable:
+                self._gang_total += asked
+        if has_own:
+            yield from self._pod(instance, asked, override)
+
+    def plain(self, instance: int | None, override: task_pb2.TaskConfig | None) -> Iterator[str]:
+        """The first instance that runs on the default's amounts, and its override; None when there is none."""
+        if instance is not None:
+            asked = resources(self._config.defaultConfig.resource)
+            yield from self._pod(instance, asked, override or self._config.defaultConfig)
+
+    def gang(self) -> Iterator[str]:
+        """When all instances are known. Revocable pods are never part of a gang."""
+        config, size, default = self._config, self._gang_size, self._config.defaultConfig
+        if size < 2 or config.sla.revocable:
+            return
+        total = self._gang_total
+        if self._default_members:  # else the default's amounts may be unsound: nobody runs on them
+            total += resources(default.resource) * self._default_members
+        who = f"the gang of instances 0-{size - 1}"
+        if size > GANG_PODS_MAX:
+            yield f"{who} has {size} members, at most {GANG_PODS_MAX} can start together"
+        yield from _excess(who, total, False, self._bounds)
+        yield from _unreserved(who, total, config, default, default, self._bounds)
+
+    def _pod(self, instance: int, asked: Resources, pod: task_pb2.TaskConfig) -> Iterator[str]:
+        who = f"instance {instance}"
+        yield from _excess(who, asked, _is_revocable(self._config, pod), self._bounds)
+        yield from _unreserved(who, asked, self._config, pod, self._config.defaultConfig, self._bounds)
 
 
 def _excess(who: str, asked: Resources, is_revocable: bool, bounds: PoolBounds) -> Iterator[str]:

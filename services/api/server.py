@@ -1,6 +1,7 @@
 """The api process: every public service on one port.
 
-Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses);
+Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses), our
+BulkService;
 v1alpha JobService, PodService, WatchService, AdminService, and ResourcePoolService by way of v0; health and reflection.
 Passed through: v0 ResourceManager and our ExplainService to the resource manager, HostService of both versions and our
 MaintenanceService to the host manager. Other services of the public API are not registered, which gRPC answers with
@@ -19,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.service_names import (
+    BULK_SERVICE,
     EXPLAIN_SERVICE,
     JOB_MANAGER,
     MAINTENANCE_SERVICE,
@@ -35,6 +37,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2
 from peloton.ports import Lifecycles
+from services.api.bulk_service import BulkService
 from services.api.calls import Calls
 from services.api.channels import LeaderChannels, LeaderLookup
 from services.api.errors import ErrorsToStatus
@@ -74,6 +77,7 @@ HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE)
 SERVED = (
     *JOB_MANAGER,
     *TASK_MANAGER,
+    *BULK_SERVICE,
     *RESOURCE_MANAGER,
     *EXPLAIN_SERVICE,
     *HOSTMGR_SERVICES,
@@ -115,8 +119,10 @@ class ApiServer:
         calls: Calls,
         channels: LeaderChannels,
         watches: WatchHub,
+        bulk: BulkService,
     ) -> None:
         self.port = port
+        self._bulk = bulk
         self._watches = watches
         self._server = server
         self._health = servicer
@@ -128,6 +134,7 @@ class ApiServer:
         await self._health.enter_graceful_shutdown()
         await self._watches.close()  # they would not end by themselves
         await self._server.stop(grace_s)
+        await self._bulk.close()
         await self._calls.close()
         await self._channels.close()
 
@@ -161,9 +168,11 @@ async def start(
         maximum_concurrent_rpcs=RPCS_MAX,
     )
     jobs = JobManager(gateway, calls, hosts, wake)
+    bulk = BulkService(gateway, calls, hosts, wake)
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (jobs, JOB_MANAGER),
         (TaskManager(gateway, calls, hosts, wake, waits), TASK_MANAGER),
+        (bulk, BULK_SERVICE),
         (UpdateService(gateway, calls, specs, wake), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),
         (JobService(gateway, calls, specs, wake, waits), (JOB_SERVICE,)),
@@ -184,10 +193,11 @@ async def start(
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
+        await bulk.close()
         await channels.close()
         raise OSError(f"the api cannot listen on {address}: {error}") from error
     await server.start()
     for name in ("", *SERVED):
         await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
     log.info("api listens on %s, port %d", address, port)
-    return ApiServer(server, port, health_servicer, calls, channels, watches)
+    return ApiServer(server, port, health_servicer, calls, channels, watches, bulk)

@@ -34,7 +34,7 @@ def dynamic_port_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
 
 
 def has_secret_volume(pod: task_pb2.TaskConfig) -> bool:
-    return any(
+    return pod.HasField("container") and any(
         volume.HasField("source") and volume.source.type == mesos_pb2.Volume.Source.SECRET
         for volume in pod.container.volumes
     )

@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum, auto
 from typing import Any, cast
 
+from google.protobuf.message import Message
+
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from services.api.faults import Faults
-from services.api.pool_rules import PoolBounds, gang_faults, pod_faults
+from services.api.pool_rules import PoolBounds, PoolJudge
 from services.api.task_rules import RULES, Carries, dynamic_port_fault, has_secret_volume, port_name_fault
 
 MAX_TASKS_PER_JOB = 100_000
@@ -39,6 +41,8 @@ class Stage(IntEnum):
     RUNNING = auto()
     OVERRIDES = auto()
     POOL = auto()
+    POOL_INSTANCES = auto()
+    POOL_GANG = auto()
 
 
 NO_COMMAND = "missing command info for instance {}"
@@ -54,27 +58,34 @@ def job_faults(config: job_pb2.JobConfig, bounds: PoolBounds | None, first_insta
 
     ``bounds`` are the limits along the path of the job's pool, None when no pool rule is to be applied.
     """
-    faults = Faults()
-    blocking = _form_fault(config)
-    if blocking:  # what follows would be judged on a wrong footing, or cost without bound
-        faults.add(Stage.FORM, blocking)
-        return faults
-    _Judge(config, bounds, first_instance, faults).judge()
-    return faults
+    judge = JobJudge(config, bounds, first_instance)
+    if not judge.is_blocked:
+        for instance in sorted(config.instanceConfig):
+            judge.add(instance, config.instanceConfig[instance])
+    return judge.finish()
 
 
 def clamp_max_failures(config: job_pb2.JobConfig) -> None:
     """Cut ``restartPolicy.maxFailures`` down to MAX_FAILURES, in place, in the default config and all overrides."""
     for pod in (config.defaultConfig, *config.instanceConfig.values()):
-        if pod.HasField("restartPolicy") and pod.restartPolicy.maxFailures > MAX_FAILURES:
-            pod.restartPolicy.maxFailures = MAX_FAILURES
+        clamp_pod(pod)
+
+
+def clamp_pod(pod: task_pb2.TaskConfig) -> None:
+    if pod.HasField("restartPolicy") and pod.restartPolicy.maxFailures > MAX_FAILURES:
+        pod.restartPolicy.maxFailures = MAX_FAILURES
 
 
 def secret_fault(config: job_pb2.JobConfig, has_secrets: bool) -> str:
     """Why the request's secrets are refused, or "" ."""
-    if any(has_secret_volume(pod) for pod in (config.defaultConfig, *config.instanceConfig.values())):
-        return "adding secret volumes directly in config is not allowed"
+    for pod in (config.defaultConfig, *config.instanceConfig.values()):
+        if fault := secret_pod_fault(pod):
+            return fault
     return "secrets not supported by cluster" if has_secrets else ""
+
+
+def secret_pod_fault(pod: task_pb2.TaskConfig) -> str:
+    return "adding secret volumes directly in config is not allowed" if has_secret_volume(pod) else ""
 
 
 def _form_fault(config: job_pb2.JobConfig) -> str:
@@ -97,104 +108,123 @@ def _form_fault(config: job_pb2.JobConfig) -> str:
         if (length := len(label.key) + len(label.value)) > TEXT_MAX:
             return f"label {label.key[:40]!r} has {length} characters, at most {TEXT_MAX} are allowed"
     if not config.IsInitialized():
-        missing: list[str] = cast(Any, config).FindInitializationErrors()  # the stubs do not know it
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        return f"job config lacks required fields: {', '.join(missing[:3])}{more}"
+        return f"job config lacks required fields: {_missing(config)}"
     return ""
 
 
-class _Judge:
-    """One pass over one config."""
+class JobJudge:
+    """Judges a job whose instance configs come one by one, by rising instance: ``add`` each, then ``finish``.
 
-    def __init__(
-        self, config: job_pb2.JobConfig, bounds: PoolBounds | None, first_instance: int, faults: Faults
-    ) -> None:
+    Holds no config but the job's own and that of one instance, so a job of any weight is judged in little memory.
+    """
+
+    def __init__(self, config: job_pb2.JobConfig, bounds: PoolBounds | None, first_instance: int = 0) -> None:
         self._config = config
         self._default = config.defaultConfig
         self._has_default = config.HasField("defaultConfig")
-        self._bounds = bounds
-        self._faults = faults
         self._instances = range(first_instance, config.instanceCount)
-        self._overrides = {i: config.instanceConfig[i] for i in sorted(config.instanceConfig)}
-        self._rules = RULES[config.type]
+        self._rules = RULES.get(config.type, ())
         self._job_gang = range(config.sla.minimumRunningInstances)
+        self._reach = Reach(
+            self._instances, (_carries_command, _carries_resource, _carries_preemption, *(c for c, _ in self._rules))
+        )
+        self._of_default = Faults()  # told before those of instances
+        self._of_instances = Faults()
+        self._of_pool = Faults()
+        self._pool = PoolJudge(config, bounds) if bounds is not None else None
+        blocking = _form_fault(config)
+        self.is_blocked = bool(blocking)
+        """What follows would be judged on a wrong footing, or cost without bound."""
+        if blocking:
+            self._of_default.add(Stage.FORM, blocking)
 
-    def judge(self) -> None:
+    @property
+    def faults_of_instances(self) -> Faults:
+        """Those that are certain before all instances are known."""
+        return self._of_instances or self._of_pool
+
+    def add(self, instance: int, override: task_pb2.TaskConfig) -> None:
+        if instance in self._instances:
+            self._reach.add(instance, override)
+            self._judge_override(instance, override)
+            if self._pool is not None and not self._of_instances:  # before that amounts are not sound
+                for text in self._pool.add(instance, override):
+                    self._of_pool.add(Stage.POOL_INSTANCES, text)
+        elif instance >= self._config.instanceCount:
+            count = self._config.instanceCount
+            text = f"instanceConfig is given for instance {instance}, instanceCount is {count}"
+            self._of_instances.add(Stage.OVERRIDES, text)
+
+    def finish(self) -> Faults:
+        if self.is_blocked:
+            return self._of_default
+        self._reach.finish()
         self._judge_default()
-        for instance, override in self._overrides.items():
-            if instance in self._instances:
-                self._judge_override(instance, override)
-            elif instance >= self._config.instanceCount:
-                count = self._config.instanceCount
-                self._faults.add(
-                    Stage.OVERRIDES, f"instanceConfig is given for instance {instance}, instanceCount is {count}"
-                )
         self._judge_running_instances()
-        self._judge_pool()
+        faults = self._of_default
+        faults.extend(self._of_instances)
+        if faults or self._pool is None:
+            return faults
+        plain = self._reach.first(_carries_resource)
+        for text in self._pool.plain(plain, self._reach.config_at(_carries_resource)):
+            faults.add(Stage.POOL, text)
+        faults.extend(self._of_pool)
+        if self._instances.start == 0:  # of a job that grows, the gang exists already
+            for text in self._pool.gang():
+                faults.add(Stage.POOL_GANG, text)
+        return faults
 
     def _judge_default(self) -> None:
         """Faults of the default config, each told for the first instance that it reaches."""
+        faults, reach = self._of_default, self._reach
         if not self._has_default:
-            self._tell(Stage.PRESENCE, self._first_without(_every), "missing task config for instance {}")
+            self._tell_presence(faults, reach.plain, "missing task config for instance {}")
             return
         default = self._default
         for text in _ports_texts(default.ports, default.executor):
-            self._faults.add(Stage.PORTS, text)
+            faults.add(Stage.PORTS, text)
         if not default.HasField("command"):
-            self._tell(Stage.PRESENCE, self._first_without(_carries_command), NO_COMMAND)
+            self._tell_presence(faults, reach.first(_carries_command), NO_COMMAND)
         for carries, rule in self._rules:
             texts = list(rule(default)) if carries(default) else []
-            reached = self._first_without(carries) if texts else None
+            reached = reach.first(carries) if texts else None
             if reached is not None:
-                self._tell_pod_faults(reached, texts)
-        if default.controller and self._first_without(_every, start=1) is not None:
-            self._faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
+                _tell_pod_faults(faults, reached, texts)
+        if default.controller and reach.plain_but_0 is not None:
+            faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
         if self._clashes_with_gang(default):
-            reached = self._first_without(_carries_preemption)
+            reached = reach.first(_carries_preemption)
             if reached is not None and reached in self._job_gang:
-                self._faults.add(Stage.PREEMPTION, GANG_PREEMPTION)
+                faults.add(Stage.PREEMPTION, GANG_PREEMPTION)
 
     def _judge_override(self, instance: int, override: task_pb2.TaskConfig) -> None:
+        faults = self._of_instances
+        if not override.IsInitialized():
+            faults.add(Stage.FORM, f"config of instance {instance} lacks required fields: {_missing(override)}")
+            return
         for text in _override_port_texts(override, self._default):
-            self._faults.add(Stage.PORTS, text)
+            faults.add(Stage.PORTS, text)
         if not self._has_default and not override.HasField("command"):
-            self._tell(Stage.PRESENCE, instance, NO_COMMAND)
+            self._tell_presence(faults, instance, NO_COMMAND)
         for carries, rule in self._rules:
             if carries(override):
-                self._tell_pod_faults(instance, rule(override))
+                _tell_pod_faults(faults, instance, rule(override))
         if override.controller and instance > 0:
-            self._faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
+            faults.add(Stage.CONTROLLER, CONTROLLER_TEXT)
         if instance in self._job_gang and self._clashes_with_gang(override):
-            self._faults.add(Stage.PREEMPTION, GANG_PREEMPTION)
+            faults.add(Stage.PREEMPTION, GANG_PREEMPTION)
 
     def _judge_running_instances(self) -> None:
+        faults = self._of_default
         if self._config.type == job_pb2.SERVICE:
             for text in _service_sla_texts(self._config.sla):
-                self._faults.add(Stage.RUNNING, text)
+                faults.add(Stage.RUNNING, text)
             return
         sla, count = self._config.sla, self._config.instanceCount
         if sla.maximumRunningInstances > count:
-            self._faults.add(Stage.RUNNING, "Job specified MaximumRunningInstances > InstanceCount")
+            faults.add(Stage.RUNNING, "Job specified MaximumRunningInstances > InstanceCount")
         if sla.minimumRunningInstances > (sla.maximumRunningInstances or count):
-            self._faults.add(Stage.RUNNING, "Job specified MinimumRunningInstances > MaximumRunningInstances")
-
-    def _judge_pool(self) -> None:
-        if self._bounds is None or self._faults.count:  # amounts are not sound before the rules above hold
-            return
-        plain = self._first_without(_carries_resource)
-        for text in pod_faults(self._config, self._overrides, self._instances, plain, self._bounds):
-            self._faults.add(Stage.POOL, text)
-        if self._instances.start == 0:  # of a job that grows, the gang exists already
-            for text in gang_faults(self._config, self._overrides, self._bounds):
-                self._faults.add(Stage.POOL, text)
-
-    def _first_without(self, carries: Carries, start: int = 0) -> int | None:
-        """Lowest judged instance that has no override, or one for which ``carries`` is false; None: there is none."""
-        for instance in range(max(start, self._instances.start), self._instances.stop):
-            override = self._overrides.get(instance)
-            if override is None or not carries(override):
-                return instance
-        return None
+            faults.add(Stage.RUNNING, "Job specified MinimumRunningInstances > MaximumRunningInstances")
 
     def _clashes_with_gang(self, pod: task_pb2.TaskConfig) -> bool:
         policy = pod.preemptionPolicy.type
@@ -203,13 +233,66 @@ class _Judge:
             policy == task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE
         )
 
-    def _tell_pod_faults(self, instance: int, texts: Iterable[str]) -> None:
-        for text in texts:
-            self._faults.add(Stage.POD, f"Invalid config for instance {instance}, {text}")
-
-    def _tell(self, stage: Stage, instance: int | None, text: str) -> None:
+    def _tell_presence(self, faults: Faults, instance: int | None, text: str) -> None:
         if instance is not None:
-            self._faults.add(stage, text.format(instance))
+            faults.add(Stage.PRESENCE, text.format(instance))
+
+
+class Reach:
+    """The first instance, for each field, whose value of the field is the default's. Overrides come by rising
+    instance; those that nobody named have none."""
+
+    def __init__(self, instances: range, fields: Iterable[Carries]) -> None:
+        self.plain: int | None = None
+        """The first instance without an override,"""
+        self.plain_but_0: int | None = None
+        """and the first such besides instance 0."""
+        self._next = instances.start
+        self._stop = instances.stop
+        self._open = list(dict.fromkeys(fields))
+        self._first: dict[Carries, tuple[int, task_pb2.TaskConfig | None]] = {}
+
+    def add(self, instance: int, override: task_pb2.TaskConfig) -> None:
+        self._pass_to(instance)
+        self._next = instance + 1
+        for carries in self._open:
+            if not carries(override):
+                self._first[carries] = (instance, override)
+        if len(self._first) > 0:
+            self._open = [carries for carries in self._open if carries not in self._first]
+
+    def finish(self) -> None:
+        self._pass_to(self._stop)
+
+    def first(self, carries: Carries) -> int | None:
+        return self._first.get(carries, (None, None))[0]
+
+    def config_at(self, carries: Carries) -> task_pb2.TaskConfig | None:
+        """The override of the first instance; None: it has none."""
+        return self._first.get(carries, (None, None))[1]
+
+    def _pass_to(self, instance: int) -> None:
+        """Instances up to here have no override."""
+        if instance <= self._next:
+            return
+        if self.plain is None:
+            self.plain = self._next
+            self._first |= dict.fromkeys(self._open, (self._next, None))
+            self._open = []
+        if self.plain_but_0 is None and instance > 1:
+            self.plain_but_0 = max(self._next, 1)
+
+
+def _tell_pod_faults(faults: Faults, instance: int, texts: Iterable[str]) -> None:
+    for text in texts:
+        faults.add(Stage.POD, f"Invalid config for instance {instance}, {text}")
+
+
+def _missing(message: Message) -> str:
+    """Names of required fields that are not there."""
+    missing: list[str] = cast(Any, message).FindInitializationErrors()  # the stubs do not know it
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    return f"{', '.join(missing[:3])}{more}"
 
 
 def _service_sla_texts(sla: job_pb2.SlaConfig) -> Iterator[str]:
@@ -222,10 +305,6 @@ def _service_sla_texts(sla: job_pb2.SlaConfig) -> Iterator[str]:
             yield f"{name} should be 0 for stateless job"
     if sla.revocable and not sla.preemptible:
         yield "revocable job must be preemptible"
-
-
-def _every(_: task_pb2.TaskConfig) -> bool:
-    return True
 
 
 def _carries_command(pod: task_pb2.TaskConfig) -> bool:

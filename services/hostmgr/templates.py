@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from hashlib import blake2b
 
+from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
@@ -13,6 +15,12 @@ from services.hostmgr.mesos.codec import TaskTemplate
 from services.storage.gateway import Gateway
 
 TEMPLATES_MAX = 10_000
+TEMPLATES_BYTES_MAX = 8 * 2**20
+"""Of the configurations as messages; what is made of them takes several times as much."""
+
+
+_Key = tuple[JobId, int, bytes]
+"""Job, version, digest of the configuration."""
 
 
 class TemplateCache:
@@ -22,7 +30,8 @@ class TemplateCache:
         self._gateway = gateway
         self._cluster = cluster
         self._lock = threading.Lock()
-        self._templates: OrderedDict[tuple[JobId, int, bytes], TaskTemplate] = OrderedDict()
+        self._templates: OrderedDict[_Key, tuple[TaskTemplate, int]] = OrderedDict()
+        self._size_bytes = 0
 
     def of_job(self, job: JobRecord, instance_ids: Sequence[int]) -> dict[int, TaskTemplate]:
         """Templates by instance, each of the configuration that its pod is to run: in the middle of a rollout a pod
@@ -35,22 +44,30 @@ class TemplateCache:
 
     def _of_version(self, job: JobRecord, version: int, instance_ids: Sequence[int]) -> dict[int, TaskTemplate]:
         configs = self._gateway.task_configs(job.job_id, version, instance_ids)
-        serialised: dict[int, bytes] = {}
+        seen: dict[int, TaskTemplate] = {}
         templates: dict[int, TaskTemplate] = {}
         for instance_id, config in configs.items():
-            # Instances without an override share one message object: serialise it once.
-            text = serialised.setdefault(id(config), b"") or config.SerializeToString(deterministic=True)
-            serialised[id(config)] = text
-            key = (job.job_id, version, text)
-            with self._lock:
-                template = self._templates.get(key)
-                if template is None:
-                    template = TaskTemplate(job, self._pool_path(job.respool_id), self._cluster, config)
-                    self._templates[key] = template
-                    if len(self._templates) > TEMPLATES_MAX:
-                        self._templates.popitem(last=False)
+            # Instances without an override share one message object: look once.
+            template = seen.get(id(config))
+            if template is None:
+                template = seen[id(config)] = self._of_config(job, version, config)
             templates[instance_id] = template
         return templates
+
+    def _of_config(self, job: JobRecord, version: int, config: task_pb2.TaskConfig) -> TaskTemplate:
+        text = config.SerializeToString(deterministic=True)
+        key = (job.job_id, version, blake2b(text, digest_size=16).digest())
+        with self._lock:
+            known = self._templates.get(key)
+            if known is not None:
+                return known[0]
+            template = TaskTemplate(job, self._pool_path(job.respool_id), self._cluster, config)
+            self._templates[key] = (template, len(text))
+            self._size_bytes += len(text)
+            while len(self._templates) > TEMPLATES_MAX or self._size_bytes > TEMPLATES_BYTES_MAX:
+                _, (_, size_bytes) = self._templates.popitem(last=False)
+                self._size_bytes -= size_bytes
+            return template
 
     def _pool_path(self, respool_id: RespoolId) -> str:
         return pool_paths(spec for spec, _ in self._gateway.pools()).get(respool_id, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -36,7 +36,10 @@ from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 
 _ZSTD_VERSION = b"\x01"
 _COMPRESSION_LEVEL = 3
+BLOB_HEAD = 19
+"""Our byte, and the longest header of a frame, which tells its size."""
 _codecs = threading.local()
+_DECODER = json.JSONDecoder()
 
 
 # -- blobs ---------------------------------------------------------------------------------------------------------
@@ -48,6 +51,11 @@ def pack(data: bytes) -> bytes:
         _codecs.compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL)
     compressor: zstandard.ZstdCompressor = _codecs.compressor
     return _ZSTD_VERSION + compressor.compress(data)
+
+
+def unpacked_size(head: bytes) -> int:
+    """Of a blob of which the first BLOB_HEAD bytes are given."""
+    return int(zstandard.frame_content_size(head[1:]))
 
 
 def unpack(blob: bytes) -> bytes:
@@ -77,10 +85,18 @@ class InstanceFacts:
 
 
 def facts_to_text(facts: InstanceFacts) -> str:
+    return named_facts(facts.name, nameless_facts(facts))
+
+
+def named_facts(name: str, nameless: str) -> str:
+    return f"[{json.dumps(name)},{nameless}"
+
+
+def nameless_facts(facts: InstanceFacts) -> str:
+    """The text behind the name, which many instances share."""
     shape = facts.shape
-    return json.dumps(
+    text = json.dumps(
         [
-            facts.name,
             facts.max_failures,
             convert.HEALTH_NUMBERS[facts.health],
             facts.grace_s,
@@ -97,13 +113,19 @@ def facts_to_text(facts: InstanceFacts) -> str:
         ],
         separators=(",", ":"),
     )
+    return text[1:]
+
+
+def facts_from_text(text: str) -> InstanceFacts:
+    name, end = _DECODER.raw_decode(text, 1)
+    return replace(_nameless_from_text(text[end + 1 :]), name=name)
 
 
 @lru_cache(maxsize=4096)
-def facts_from_text(text: str) -> InstanceFacts:
-    """Cached: instances of one shape share the value."""
-    name, max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule, *more = (
-        json.loads(text)  # old rows lack the last ones
+def _nameless_from_text(text: str) -> InstanceFacts:
+    """Cached: instances that differ in their names share the value."""
+    max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule, *more = (
+        json.loads(f"[{text}")  # old rows lack the last ones
     )
     kills = bool(more[0]) if more else False
     shape = PodShape(
@@ -118,7 +140,7 @@ def facts_from_text(text: str) -> InstanceFacts:
     # Of an old pod that counts labelled pods it was taken for granted that it carries what it counts.
     labels = [tuple(label) for label in more[1]] if len(more) > 1 else sorted(pod_labels_named(shape.constraint))
     image = more[2] if len(more) > 2 else ""
-    return InstanceFacts(name, shape, max_failures, convert.HEALTH_STATES[health], grace_s, kills, tuple(labels), image)
+    return InstanceFacts("", shape, max_failures, convert.HEALTH_STATES[health], grace_s, kills, tuple(labels), image)
 
 
 def _constraint_to_json(constraint: Constraint | None) -> list[Any] | None:

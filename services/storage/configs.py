@@ -11,18 +11,31 @@ from google.protobuf.json_format import MessageToJson
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from peloton.api import convert
-from peloton.api.merge import effective_task_config
+from peloton.api.merge import effective_task_config, merged_config
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
 from peloton.model.pod import HealthState, ShapeRange, Strategy
-from services.storage.codec import InstanceFacts, facts_from_text, facts_to_text, pack, unpack
+from services.storage.codec import (
+    BLOB_HEAD,
+    InstanceFacts,
+    facts_from_text,
+    facts_to_text,
+    named_facts,
+    nameless_facts,
+    pack,
+    unpack,
+    unpacked_size,
+)
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
 
 KILL_GRACE_DEFAULT_S = 30
 MAX_FAILURES_MAX = 100
 _OVERRIDES_PER_INSERT = 1_000
+_SHARED_FACTS_MAX = 1_000
+OverrideRow = dict[str, Any]
+"""The columns of a row of ``job_config_override``."""
 
 
 class Configs(Store):
@@ -37,6 +50,16 @@ class Configs(Store):
 
         return self.db.read(work)
 
+    def overrides_size(self, job_id: JobId, version: int) -> tuple[int, int]:
+        """How many bytes the overrides in force take as messages, and how many there are; they are not read whole."""
+
+        def work(conn: sa.Connection) -> tuple[int, int]:
+            rows = conn.execute(_overrides(job_id, version, sa.func.substr(OVERRIDE.c.config, 1, BLOB_HEAD)))
+            sizes = {instance_id: unpacked_size(head) for instance_id, head in rows}
+            return sum(sizes.values()), len(sizes)
+
+        return self.db.read(work)
+
     def task_configs(self, job_id: JobId, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
         """Effective configuration per instance; instances that share one share the message. {} for an unknown one."""
 
@@ -45,7 +68,7 @@ class Configs(Store):
             if config is None or not instance_ids:
                 return {}
             wanted = set(instance_ids)
-            query = _overrides(job_id, version, with_config=True, span=(min(wanted), max(wanted)))
+            query = _overrides(job_id, version, OVERRIDE.c.config, span=(min(wanted), max(wanted)))
             for row in conn.execute(query):
                 if row.instance_id in wanted:
                     config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
@@ -100,7 +123,7 @@ def read_config(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobCo
 def read_config_with_instances(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobConfig | None:
     config = read_config(conn, job_id, version)
     if config is not None:
-        for row in conn.execute(_overrides(job_id, version, with_config=True)):
+        for row in conn.execute(_overrides(job_id, version, OVERRIDE.c.config)):
             config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
     return config
 
@@ -113,13 +136,14 @@ def read_facts(
     text = conn.execute(query).scalar()
     if text is None:
         return None, {}
-    rows = conn.execute(_overrides(job_id, version, with_config=False, span=span))
+    rows = conn.execute(_overrides(job_id, version, OVERRIDE.c.facts, span=span))
     return facts_from_text(text), {row.instance_id: facts_from_text(row.facts) for row in rows}
 
 
-def _overrides(job_id: str, version: int, *, with_config: bool, span: tuple[int, int] | None = None) -> sa.Select[Any]:
+def _overrides(
+    job_id: str, version: int, what: sa.ColumnElement[Any], span: tuple[int, int] | None = None
+) -> sa.Select[Any]:
     """Rows in force at ``version``: rising versions, so that of two for one instance the later row counts."""
-    what = OVERRIDE.c.config if with_config else OVERRIDE.c.facts
     of_version = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
     oldest = sa.select(JOB_CONFIG.c.overrides_from).where(of_version).scalar_subquery()
     in_force = OVERRIDE.c.version.between(oldest, version)
@@ -137,14 +161,14 @@ def insert_config(
     job_id: str,
     version: int,
     config: job_pb2.JobConfig,
-    instance_ids: Iterable[int],
+    rows: Sequence[OverrideRow],
     now_ns: int,
     *,
     overrides_from: int = 0,
     spec: bytes = b"",
 ) -> None:
-    """Store ``config`` as ``version``, with the overrides of ``instance_ids``; those of versions from
-    ``overrides_from`` on hold as well (0: none do). ``spec``: what a client of v1alpha sent."""
+    """Store ``config`` as ``version``, with the overrides ``rows``; those of versions from ``overrides_from`` on hold
+    as well (0: none do). ``spec``: what a client of v1alpha sent."""
     bare = without_instances(config)
     conn.execute(
         JOB_CONFIG.insert().values(
@@ -157,19 +181,64 @@ def insert_config(
             spec=pack(spec) if spec else b"",
         )
     )
-    wanted = sorted(instance_ids)
-    for begin in range(0, len(wanted), _OVERRIDES_PER_INSERT):
-        rows = [
-            {
-                "job_id": job_id,
-                "instance_id": instance_id,
-                "version": version,
-                "facts": facts_to_text(instance_facts(config, effective_task_config(config, instance_id))),
-                "config": pack(config.instanceConfig[instance_id].SerializeToString()),
-            }
-            for instance_id in wanted[begin : begin + _OVERRIDES_PER_INSERT]
-        ]
-        conn.execute(OVERRIDE.insert(), rows)
+    insert_overrides(conn, rows)
+
+
+def insert_overrides(conn: sa.Connection, rows: Sequence[OverrideRow]) -> None:
+    for begin in range(0, len(rows), _OVERRIDES_PER_INSERT):
+        conn.execute(OVERRIDE.insert(), rows[begin : begin + _OVERRIDES_PER_INSERT])
+
+
+class OverrideRows:
+    """Rows of overrides. They are made before the transaction that stores them: on SQLite everybody waits for that.
+
+    Pods of a job mostly differ in their names and commands. What the system needs to know of them is then the same,
+    and worked out once.
+    """
+
+    def __init__(self, job_id: str, version: int, config: job_pb2.JobConfig) -> None:
+        self._key = {"job_id": job_id, "version": version}
+        self._config = config
+        self._nameless: dict[bytes, str] = {}
+
+    def of(self, instance_ids: Iterable[int]) -> list[OverrideRow]:
+        """From the configuration itself."""
+        return [self.row(instance_id, self._config.instanceConfig[instance_id]) for instance_id in sorted(instance_ids)]
+
+    def row(self, instance_id: int, override: task_pb2.TaskConfig) -> OverrideRow:
+        facts = named_facts(override.name or self._config.defaultConfig.name, self._rest(override))
+        blob = pack(override.SerializeToString())
+        return {**self._key, "instance_id": instance_id, "facts": facts, "config": blob}
+
+    def _rest(self, override: task_pb2.TaskConfig) -> str:
+        part = _told_in_facts(override)
+        key = part.SerializeToString()
+        text = self._nameless.get(key)
+        if text is None:
+            has_default = self._config.HasField("defaultConfig")
+            merged = merged_config(_told_in_facts(self._config.defaultConfig), part) if has_default else part
+            text = nameless_facts(instance_facts(self._config, merged))
+            if len(self._nameless) < _SHARED_FACTS_MAX:
+                self._nameless[key] = text
+        return text
+
+
+_LEFT_OUT = frozenset({"name", "command"})
+
+
+def _told_in_facts(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
+    """Without what is large and the facts do not mention."""
+    part = task_pb2.TaskConfig()
+    for field, value in task.ListFields():
+        if field.name in _LEFT_OUT:
+            continue
+        if field.is_repeated:
+            getattr(part, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(part, field.name).CopyFrom(value)
+        else:
+            setattr(part, field.name, value)
+    return part
 
 
 def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now_ns: int) -> None:
@@ -183,7 +252,7 @@ def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now
     conn.execute(JOB_CONFIG.insert().from_select(names, copy))
     if not is_newest:  # else the overrides simply go on to hold
         newest: dict[int, dict[str, Any]] = {}
-        for row in conn.execute(_overrides(job_id, source, with_config=True).add_columns(OVERRIDE.c.facts)):
+        for row in conn.execute(_overrides(job_id, source, OVERRIDE.c.config).add_columns(OVERRIDE.c.facts)):
             newest[row.instance_id] = {
                 "job_id": job_id,
                 "instance_id": row.instance_id,
@@ -191,9 +260,7 @@ def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now
                 "facts": row.facts,
                 "config": row.config,
             }
-        rows = list(newest.values())
-        for begin in range(0, len(rows), _OVERRIDES_PER_INSERT):
-            conn.execute(OVERRIDE.insert(), rows[begin : begin + _OVERRIDES_PER_INSERT])
+        insert_overrides(conn, list(newest.values()))
 
 
 def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> InstanceFacts:

@@ -37,6 +37,7 @@ from services.storage.snapshot import (
     ResmgrSnapshot,
     RevocablePodRow,
 )
+from services.storage.streams import JobStream, Streams, stream_rows
 from services.storage.updates import Updates
 from services.storage.watch import Watch
 
@@ -47,17 +48,20 @@ __all__ = [
     "Gateway",
     "HeldRange",
     "JobSnapshot",
+    "JobStream",
     "KillRow",
     "LaunchRow",
     "PendingRange",
     "ResmgrSnapshot",
     "RevocablePodRow",
     "StatusOutcome",
+    "stream_rows",
 ]
 
 
 class Gateway(
     Jobs,
+    Streams,
     Configs,
     Goals,
     Settling,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from peloton.api import convert
@@ -20,7 +21,14 @@ from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import HealthState
 from peloton.model.update import UPDATE_TERMINAL
 from services.storage.codec import job_record, job_values, sla_values
-from services.storage.configs import insert_config, read_config, read_facts, search_text, without_instances
+from services.storage.configs import (
+    OverrideRows,
+    insert_config,
+    read_config,
+    read_facts,
+    search_text,
+    without_instances,
+)
 from services.storage.engine import lock_job
 from services.storage.store import CHUNK_PODS, INITIALIZED, KILLED, NON_RUNNING_KILLED, Store, add_events, in_range
 from services.storage.tables import (
@@ -28,6 +36,7 @@ from services.storage.tables import (
     FINISHED_STATES,
     JOB,
     JOB_CONFIG,
+    JOB_STREAM,
     OVERRIDE,
     POD,
     POD_EVENT,
@@ -68,10 +77,11 @@ class Jobs(Store):
     def create_job(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
         """Store a new job with version 1 of its configuration. Raises AlreadyExists."""
         job = replace(job, created_ns=job.created_ns or now_ns, updated_ns=job.updated_ns or now_ns)
+        rows = OverrideRows(job.job_id, job.config_version, config).of(config.instanceConfig)
 
         def work(conn: sa.Connection) -> None:
-            conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
-            insert_config(conn, job.job_id, job.config_version, config, config.instanceConfig, now_ns)
+            insert_alone(conn, job, config)
+            insert_config(conn, job.job_id, job.config_version, config, rows, now_ns)
 
         try:
             self.db.write(work)
@@ -148,6 +158,23 @@ class Jobs(Store):
         self.db.write(forget)
 
 
+def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
+    conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
+
+
+def insert_alone(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
+    """The same, and nothing of a stream that creates a job of this id (ADR 29) is left.
+
+    Whoever writes a job's first rows holds its key in ``job_stream``, so a stream and a call do not mix.
+    """
+    insert = sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
+    taken = insert(JOB_STREAM).values(job_id=job.job_id, token="", touched_ns=job.created_ns)
+    conn.execute(taken.on_conflict_do_update(index_elements=[JOB_STREAM.c.job_id], set_={"token": ""}))
+    insert_job(conn, job, config)
+    for table in (OVERRIDE, JOB_STREAM):
+        conn.execute(sa.delete(table).where(table.c.job_id == job.job_id))
+
+
 def _grown(config: job_pb2.JobConfig, new_count: int) -> job_pb2.JobConfig:
     bare = without_instances(config)
     bare.instanceCount = new_count
@@ -158,16 +185,13 @@ def _store_growth(
     conn: sa.Connection, job: JobRecord, bare: job_pb2.JobConfig, config: job_pb2.JobConfig, now_ns: int
 ) -> None:
     added = [i for i in config.instanceConfig if job.instance_count <= i < bare.instanceCount]
-    grown = job_pb2.JobConfig()
-    grown.CopyFrom(bare)
-    for instance_id in added:
-        grown.instanceConfig[instance_id].CopyFrom(config.instanceConfig[instance_id])
+    rows = OverrideRows(job.job_id, job.config_version + 1, config).of(added)
     oldest = conn.execute(
         sa.select(JOB_CONFIG.c.overrides_from).where(
             JOB_CONFIG.c.job_id == job.job_id, JOB_CONFIG.c.version == job.config_version
         )
     ).scalar_one()
-    insert_config(conn, job.job_id, job.config_version + 1, grown, added, now_ns, overrides_from=oldest)
+    insert_config(conn, job.job_id, job.config_version + 1, bare, rows, now_ns, overrides_from=oldest)
     conn.execute(
         sa.update(JOB)
         .where(JOB.c.job_id == job.job_id)

@@ -94,6 +94,18 @@ class JobConfigOverride(SQLModel, table=True):
     config: bytes = Field(sa_type=_BLOB)
 
 
+class JobStreamRow(SQLModel, table=True):
+    """A job that is being created by a stream: rows of ``job_config_override`` with its id are there, the job is not.
+
+    ``token``: whoever knows it may add to them. ``touched_ns``: when somebody last did.
+    """
+
+    __tablename__ = "job_stream"
+    job_id: str = Field(primary_key=True, sa_type=_UUID)
+    token: str = Field(sa_type=_TEXT)
+    touched_ns: int = Field(sa_type=_BIG)
+
+
 class Pod(SQLModel, table=True):
     """An instance's runtime: its current run.
 
@@ -313,6 +325,7 @@ METADATA = SQLModel.metadata
 JOB = METADATA.tables["job"]
 JOB_CONFIG = METADATA.tables["job_config"]
 OVERRIDE = METADATA.tables["job_config_override"]
+JOB_STREAM = METADATA.tables["job_stream"]
 POD = METADATA.tables["pod"]
 POD_EVENT = METADATA.tables["pod_event"]
 STATUS_LOG = METADATA.tables["status_log"]

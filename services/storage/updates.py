@@ -29,9 +29,10 @@ from peloton.model.update import (
     UpdateType,
 )
 from services.storage import instances
-from services.storage.codec import job_record, job_values, sla_values
-from services.storage.configs import copy_config, insert_config, read_config_with_instances, search_text
+from services.storage.codec import job_record, sla_values
+from services.storage.configs import OverrideRows, copy_config, insert_config, read_config_with_instances, search_text
 from services.storage.engine import lock_job
+from services.storage.jobs import insert_alone
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_NAME, UPDATE, UPDATE_EVENT
 from services.storage.update_rows import (
@@ -87,10 +88,11 @@ class Updates(Store):
             created_ns=job.created_ns or now_ns,
             updated_ns=job.updated_ns or now_ns,
         )
+        rows = OverrideRows(job.job_id, 1, config).of(config.instanceConfig)
 
         def work(conn: sa.Connection) -> None:
-            conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
-            insert_config(conn, job.job_id, 1, config, config.instanceConfig, now_ns, spec=spec)
+            insert_alone(conn, job, config)
+            insert_config(conn, job.job_id, 1, config, rows, now_ns, spec=spec)
             conn.execute(JOB_NAME.insert().values(name=job.name, job_id=job.job_id, updated_ns=now_ns))
             insert_update(conn, record)
             note_job(conn, job)
@@ -315,7 +317,8 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: _Wanted, now_ns: int
         pods = instances.pods_of(conn, job.job_id)
         differs = instances.changed(conn, job.job_id, pods, config)
         found = rollout.difference(pods, config.instanceCount, version, differs)
-        insert_config(conn, job.job_id, version, config, config.instanceConfig, now_ns, spec=wanted.job_spec)
+        rows = OverrideRows(job.job_id, version, config).of(config.instanceConfig)
+        insert_config(conn, job.job_id, version, config, rows, now_ns, spec=wanted.job_spec)
     update = UpdateRecord(
         update_id=str(uuid.uuid4()),
         job_id=job.job_id,

@@ -12,8 +12,10 @@ from typing import Any
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
 from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
+from tests.bench.growth import updates
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.rollout import roll_100x90, roll_9000
+from tests.bench.weight import config_noise, config_weight
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": cluster.throughput_10k,
@@ -22,6 +24,9 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-faults": throughput_faults,
     "job-create": scale.job_create,
     "job-create-overrides": scale.job_create_overrides,
+    "config-weight": config_weight,
+    "config-noise": config_noise,
+    "updates": updates,
     "small-jobs": cluster.small_jobs,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,

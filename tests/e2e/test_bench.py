@@ -7,8 +7,10 @@ import json
 from peloton.scheduling.tree import build_tree
 from tests.bench import resmgr, scheduling
 from tests.bench.faults import throughput_faults
+from tests.bench.growth import updates
 from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.run import CASES
+from tests.bench.weight import config_weight
 from tests.unit.test_docs import DOCS, table
 
 TIMES = {"median_ms", "p90_ms", "cpu_median_ms"}
@@ -89,3 +91,21 @@ def test_throughput_faults() -> None:
     assert sum(found["kills"].values()) >= 2
     assert found["pods_stored_succeeded"] == 3_000
     assert (found["launched_twice"], found["duplicates_in_mesos"], found["allocation_left"]) == (0, 0, 0)
+
+
+def test_config_weight() -> None:
+    """A streamed job runs, its pods have the configurations that were sent, and it is small in storage."""
+    found = config_weight(pods=40, hosts=10, run_pods=40)
+
+    assert (found["state"], found["pods_succeeded"], found["odd_configs"]) == ("SUCCEEDED", 40, 0)
+    assert found["config_bytes"] >= 10_000
+    assert 0 < found["stored_mib"] < found["sent_mib"]
+    assert found.keys() >= {"accepted_seconds", "api_cpu_ms_per_config", "peak_memory_mib", "ratio_to_target"}
+
+
+def test_updates() -> None:
+    """All instances that were added run."""
+    found = updates(updates=4, added=3, hosts=5)
+
+    assert (found["pods"], found["pods_stored_succeeded"]) == (12, 12)
+    assert found.keys() >= {"first_50_calls_p50_ms", "last_50_calls_p50_ms", "seconds", "ratio_to_target"}

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
-from peloton.api.service_names import JOB_MANAGER, TASK_MANAGER
+from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, TASK_MANAGER
 from peloton.errors import PelotonError
 from services.api.calls import Calls
 
@@ -43,6 +43,7 @@ LOCKABLE = frozenset(
     {
         *JOB_MANAGER,
         *TASK_MANAGER,
+        *BULK_SERVICE,
         "peloton.api.v0.update.svc.UpdateService",
         "peloton.api.v1alpha.job.stateless.svc.JobService",
         "peloton.api.v1alpha.pod.svc.PodService",
@@ -120,7 +121,7 @@ class LockdownGate(grpc.aio.ServerInterceptor):
 
         async def answer(request: Any, context: Any) -> Any:
             await self._locks.check(kind)
-            return await handler.unary_unary(request, context)
+            return await (handler.unary_unary or handler.stream_unary)(request, context)
 
         async def stream(request: Any, context: Any) -> AsyncGenerator[Any, None]:
             await self._locks.check(kind)
@@ -128,7 +129,11 @@ class LockdownGate(grpc.aio.ServerInterceptor):
                 async for response in responses:
                     yield response
 
-        is_stream = handler.unary_stream is not None
-        make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
-        gated = make(stream if is_stream else answer, handler.request_deserializer, handler.response_serializer)
+        make: Any = grpc.unary_unary_rpc_method_handler
+        if handler.unary_stream is not None:
+            make = grpc.unary_stream_rpc_method_handler
+        elif handler.stream_unary is not None:
+            make = grpc.stream_unary_rpc_method_handler
+        behaviour = stream if handler.unary_stream is not None else answer
+        gated = make(behaviour, handler.request_deserializer, handler.response_serializer)
         return gated  # type: ignore[no-any-return]

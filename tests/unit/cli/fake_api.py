@@ -24,6 +24,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 
 SERVICES = {
     "jobs": "peloton.api.job.JobManager",
+    "bulk": service_names.BULK_SERVICE[0],
     "tasks": "peloton.api.task.TaskManager",
     "respools": "peloton.api.respool.ResourceManager",
     "explain": service_names.EXPLAIN_SERVICE[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_facts_of_a_configuration_are_kept() -> None:
     plain = InstanceFacts("", PodShape(Resources()), 0, HealthState.DISABLED, 30)
 
     assert [facts, plain] == [facts_from_text(facts_to_text(f)) for f in (facts, plain)]
-    assert facts_from_text(facts_to_text(facts)) is facts_from_text(facts_to_text(facts))
+    assert facts_from_text(facts_to_text(facts)).shape is facts_from_text(facts_to_text(replace(facts, name="b"))).shape
 
 
 def test_facts_of_rows_from_before_images() -> None:

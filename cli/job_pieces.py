@@ -1,0 +1,64 @@
+"""``peloton job create`` of a job that is larger than one message may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.errors import Failed
+
+if TYPE_CHECKING:
+    from cli.settings import Settings
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.v0.task import task_pb2
+
+
+def is_heavy_file(path: Path) -> bool:
+    from peloton.api.yaml_pieces import HEAVY_FILE_BYTES
+
+    return path.stat().st_size > HEAVY_FILE_BYTES
+
+
+def create_from_file(settings: Settings, path: Path, respool_id: str, job_id: str) -> job_pb2.CreateResponse:
+    """Of a file that is too large to be held."""
+    from peloton.api.yaml_pieces import JobPieces
+
+    click.echo(f"Reading {path}, which takes a few minutes for each gigabyte", err=True)
+    with JobPieces(path) as pieces:
+        pieces.config.respoolID.value = respool_id
+        return create_in_pieces(settings, pieces.config, pieces.instances(), job_id)
+
+
+def create_heavy(settings: Settings, request: job_pb2.CreateRequest) -> job_pb2.CreateResponse | None:
+    """None for a request that is small enough to be sent as it is."""
+    from peloton.api.limits import MESSAGE_BYTES_MAX
+    from peloton.api.v0.job import job_pb2
+
+    if request.ByteSize() <= MESSAGE_BYTES_MAX:
+        return None
+    refuse_secrets(bool(request.secrets))
+    whole = request.config.instanceConfig
+    instances = [(instance, whole[instance]) for instance in sorted(whole)]
+    config = job_pb2.JobConfig()
+    config.CopyFrom(request.config)
+    config.ClearField("instanceConfig")
+    return create_in_pieces(settings, config, instances, request.id.value)
+
+
+def refuse_secrets(has_secrets: bool) -> None:
+    if has_secrets:
+        raise Failed("the job is larger than a message may be and is sent in pieces, which carry no secrets")
+
+
+def create_in_pieces(
+    settings: Settings,
+    config: job_pb2.JobConfig,
+    instances: Iterable[tuple[int, task_pb2.TaskConfig]],
+    job_id: str,
+) -> job_pb2.CreateResponse:
+    from peloton.api.bulk import create_messages
+
+    return settings.client.bulk.CreateJob(create_messages(job_id, config, instances))

@@ -1,0 +1,229 @@
+"""Our BulkService: a job whose configuration comes in pieces (ADR 29).
+
+One piece at a time is read, judged, compressed and stored, so memory follows the size of a piece and not that of the
+job. What has come is nobody's until the commit. A stream that ends in any other way is discarded at once, and one whose
+api died with it by whichever api looks next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from peloton.api import convert
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.bulk import bulk_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, ResourceExhausted
+from peloton.model.ids import JobId, new_job_id, parse_job_id
+from services.api.calls import Calls, check_wanted
+from services.api.faults import Faults
+from services.api.hosts import Hosts
+from services.api.pool_rules import pool_bounds, pool_fault
+from services.api.validation import JobJudge, clamp_max_failures, clamp_pod, secret_fault, secret_pod_fault
+from services.api.wake import Wake
+from services.storage.gateway import Gateway, JobStream, stream_rows
+
+log = logging.getLogger(__name__)
+
+STREAMS_MAX = 4
+"""Open in one process; each holds one piece, and what becomes of it."""
+PIECE_BYTES_MAX = 8 * 2**20
+IDLE_S_MAX = 60.0
+"""Between two pieces; who is silent for longer is gone."""
+LEFT_S = 3 * IDLE_S_MAX
+"""A stream that nobody has added to for so long has lost its api."""
+SWEEP_S = 15.0
+
+
+class BulkService:
+    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
+        self._records = records
+        self._calls = calls
+        self._hosts = hosts
+        self._wake = wake
+        self._open = 0
+        self._discards: set[asyncio.Task[None]] = set()
+        self._sweeper = asyncio.create_task(self._sweep(), name="streams that were left")
+
+    async def close(self) -> None:
+        self._sweeper.cancel()
+        await asyncio.gather(self._sweeper, *self._discards, return_exceptions=True)
+
+    async def CreateJob(self, pieces: AsyncIterator[bulk_pb2.CreateJobRequest], context: Any) -> job_pb2.CreateResponse:
+        if self._open >= STREAMS_MAX:
+            raise ResourceExhausted(f"{STREAMS_MAX} jobs are being created by streams, the limit; retry later")
+        self._open += 1
+        try:
+            return await self._create(pieces, context)
+        finally:
+            self._open -= 1
+
+    async def _create(self, pieces: AsyncIterator[bulk_pb2.CreateJobRequest], context: Any) -> job_pb2.CreateResponse:
+        piece = await _next(pieces)
+        if piece is None or piece.WhichOneof("piece") != "start":
+            raise InvalidArgument("the first message of a stream has to be its start")
+        start = piece.start
+        try:
+            job_id = parse_job_id(start.id.value) if start.id.value else new_job_id()
+        except ValueError:
+            refusal = job_pb2.CreateResponse()
+            refusal.error.invalidJobId.id.CopyFrom(start.id)
+            refusal.error.invalidJobId.message = "JobID must be valid UUID"
+            return refusal
+        judge = await self._judge(start.config)
+        if isinstance(judge, str):
+            return _refused(job_id, judge)
+        try:
+            stream = await self._calls.run(self._records.begin_stream, job_id)
+        except AlreadyExists as exists:
+            return await self._exists(job_id, exists)
+        try:
+            return await self._fill(Filling(stream, start.config, judge), pieces, context)
+        except AlreadyExists as exists:
+            return await self._exists(job_id, exists)
+        finally:
+            # After a commit there is nothing to discard; before it, whatever the reason was.
+            task = asyncio.create_task(self._calls.run(self._records.discard_stream, stream))
+            self._discards.add(task)
+            task.add_done_callback(self._discards.discard)
+            await asyncio.shield(task)
+
+    async def _judge(self, config: job_pb2.JobConfig) -> JobJudge | str:
+        """Or why the job is refused before anything of its instances is known."""
+        if config.instanceConfig:
+            raise InvalidArgument(
+                f"the start of a stream carries {len(config.instanceConfig)} instance configs; they follow it"
+            )
+        pools = [spec for spec, _ in await self._calls.run(self._records.pools)]
+        if fault := pool_fault(config.respoolID.value, pools):
+            return fault
+        judge = JobJudge(config, pool_bounds(config.respoolID.value, pools, await self._hosts.capacity()))
+        if judge.is_blocked:
+            return judge.finish().message()
+        if fault := secret_fault(config, has_secrets=False):
+            raise InvalidArgument(fault)
+        clamp_max_failures(config)
+        return judge
+
+    async def _fill(
+        self, filling: Filling, pieces: AsyncIterator[bulk_pb2.CreateJobRequest], context: Any
+    ) -> job_pb2.CreateResponse:
+        stream = filling.stream
+        while (piece := await _next(pieces)) is not None:
+            match piece.WhichOneof("piece"):
+                case "instances":
+                    # Bytes on their way are bounded by STREAMS_MAX pieces; who counts them elsewhere does so here.
+                    rows = await self._calls.run(filling.take, piece.instances)
+                    if filling.faults:
+                        return _refused(stream.job_id, filling.faults.message())
+                    await self._calls.run(self._records.add_to_stream, stream, rows)
+                case "commit":
+                    filling.check_complete(piece.commit)
+                    if faults := filling.judge.finish():
+                        return _refused(stream.job_id, faults.message())
+                    check_wanted(context)
+                    return await self._calls.finish(partial(self._commit, filling))
+                case kind:
+                    raise InvalidArgument(f"a message of a stream holds {kind or 'nothing'}, want instances or commit")
+        raise Aborted(f"the stream of job {stream.job_id} ended without its commit; nothing is kept")
+
+    async def _commit(self, filling: Filling) -> job_pb2.CreateResponse:
+        job_id, config, now_ns = filling.stream.job_id, filling.config, time.time_ns()
+        config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
+        record = convert.new_job_record(job_id, config, now_ns)
+        if filling.first_is_controller is not None:
+            record = replace(record, has_controller=filling.first_is_controller)
+        await self._calls.run(self._records.commit_stream, filling.stream, record, config, now_ns)
+        await self._wake.start(job_id)
+        return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=job_id))
+
+    async def _exists(self, job_id: JobId, exists: AlreadyExists) -> job_pb2.CreateResponse:
+        """A commit that lost its answer, or its workflow, is repeated: nothing stored may be left without one."""
+        record = await self._calls.run(self._records.job, job_id)
+        if record is not None and record.is_active:
+            await self._wake.start(job_id)
+        response = job_pb2.CreateResponse()
+        response.error.alreadyExists.id.value = job_id
+        response.error.alreadyExists.message = exists.message
+        return response
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                before_ns = time.time_ns() - int(LEFT_S * 1e9)
+                left = await self._calls.run(self._records.discard_streams, before_ns)
+                if left:
+                    log.info("discarded %d streams that were left in the middle of a creation", left)
+            except Exception as error:  # storage is away: the next look finds them
+                log.warning("streams that were left could not be discarded: %s", error)
+            await asyncio.sleep(SWEEP_S)
+
+
+class Filling:
+    """A stream on its way to the commit. For one call at a time."""
+
+    def __init__(self, stream: JobStream, config: job_pb2.JobConfig, judge: JobJudge) -> None:
+        self.stream = stream
+        self.config = config
+        self.judge = judge
+        self.first_is_controller: bool | None = None  # None: instance 0 has no config of its own
+        self._rows = stream_rows(stream.job_id, config)
+        self._next_instance = 0
+        self._count = 0
+
+    @property
+    def faults(self) -> Faults:
+        """Of what has come."""
+        return self.judge.faults_of_instances
+
+    def take(self, piece: bulk_pb2.InstanceConfigs) -> Sequence[dict[str, Any]]:
+        """Rows to be stored, unless there are faults now. Raises InvalidArgument."""
+        size_bytes = piece.ByteSize()
+        if size_bytes > PIECE_BYTES_MAX:
+            raise InvalidArgument(f"a message of a stream has {size_bytes} bytes, the limit is {PIECE_BYTES_MAX}")
+        if piece.first < self._next_instance:
+            raise InvalidArgument(
+                f"configs from instance {piece.first} on follow that of instance {self._next_instance - 1}: "
+                f"they have to rise"
+            )
+        rows = []
+        for instance, config in enumerate(piece.configs, piece.first):
+            if fault := secret_pod_fault(config):
+                raise InvalidArgument(f"instance {instance}: {fault}")
+            clamp_pod(config)
+            self.judge.add(instance, config)
+            if not self.faults:
+                rows.append(self._rows.row(instance, config))
+            if instance == 0:
+                self.first_is_controller = config.controller and self.config.type == job_pb2.BATCH
+        self._next_instance = piece.first + len(piece.configs)
+        self._count += len(piece.configs)
+        return rows
+
+    def check_complete(self, commit: bulk_pb2.Commit) -> None:
+        if commit.config_count != self._count:
+            raise InvalidArgument(
+                f"the commit is of {commit.config_count} instance configs, {self._count} have come; nothing is kept"
+            )
+
+
+async def _next(pieces: AsyncIterator[bulk_pb2.CreateJobRequest]) -> bulk_pb2.CreateJobRequest | None:
+    """None at the end. Raises Aborted when nothing comes."""
+    try:
+        async with asyncio.timeout(IDLE_S_MAX):
+            return await anext(pieces, None)
+    except TimeoutError as error:
+        raise Aborted(f"nothing came for {IDLE_S_MAX:g} s; nothing is kept") from error
+
+
+def _refused(job_id: JobId, text: str) -> job_pb2.CreateResponse:
+    response = job_pb2.CreateResponse()
+    response.error.invalidConfig.id.value = job_id
+    response.error.invalidConfig.message = text
+    return response

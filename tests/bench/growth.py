@@ -1,0 +1,70 @@
+"""One batch job that grows again and again while it runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from peloton.api.v0.job import job_pb2
+from services.local.cluster import LocalSettings
+from tests.bench.cluster import cpu_seconds, history_events, peak_memory_mib, stored_count
+from tests.e2e.local import JOB_END, Cluster, shell
+
+TARGET_S = 250
+PATIENCE_S = 900.0
+FIRST_S = 3_600
+
+
+def updates(updates: int = 500, added: int = 10, hosts: int = 100) -> dict[str, Any]:
+    """``updates`` times ``added`` instances with names of their own, each as soon as the one before was accepted;
+    until all of them have succeeded. Instance 0 outlives the others, because a job that has ended cannot grow."""
+    with Cluster(LocalSettings(port=0, simulate=hosts)) as cluster:
+        pool = cluster.pool("bench")
+        job = cluster.submit(
+            pool,
+            instanceCount=1,
+            defaultConfig=shell("true", cpu=1, memory=64),
+            instanceConfig={"0": shell(f"sleep {FIRST_S}", cpu=1, memory=64)},
+        )
+        config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job})).jobInfo.config
+        config.ClearField("changeLog")
+        calls_s: list[float] = []
+        started_s = time.monotonic()
+        for number in range(1, updates + 1):
+            first = config.instanceCount
+            config.instanceCount = 1 + number * added
+            config.ClearField("instanceConfig")
+            for instance in range(first, config.instanceCount):
+                config.instanceConfig[instance].name = f"pod{instance}"
+            asked_s = time.monotonic()
+            answer = cluster.client.jobs.Update(job_pb2.UpdateRequest(id={"value": job}, config=config))
+            calls_s.append(time.monotonic() - asked_s)
+            assert not answer.HasField("error"), answer.error
+        accepted_s = time.monotonic() - started_s
+        wait_until(cluster, job, updates * added)
+        seconds = time.monotonic() - started_s
+        return {
+            "updates": updates,
+            "pods": updates * added,
+            "hosts": hosts,
+            "accepted_seconds": round(accepted_s, 1),
+            "first_50_calls_p50_ms": round(sorted(calls_s[:50])[len(calls_s[:50]) // 2] * 1000, 1),
+            "last_50_calls_p50_ms": round(sorted(calls_s[-50:])[len(calls_s[-50:]) // 2] * 1000, 1),
+            "seconds": round(seconds, 1),
+            "updates_per_second": round(updates / seconds, 1),
+            "pods_stored_succeeded": stored_count(cluster, job),
+            "history_events": history_events(cluster, job),
+            "peak_memory_mib": peak_memory_mib(cluster),
+            "cpu_seconds": cpu_seconds(cluster),
+            "ratio_to_target": round(seconds / TARGET_S, 2),
+        }
+
+
+def wait_until(cluster: Cluster, job: str, pods: int) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while (runtime := cluster.client.jobs.GetCache(job_pb2.GetCacheRequest(id={"value": job})).runtime).taskStats[
+        "SUCCEEDED"
+    ] < pods:
+        assert job_pb2.JobState.Name(runtime.state) not in JOB_END, runtime
+        assert time.monotonic() < deadline_s, runtime.taskStats
+        time.sleep(0.2)

@@ -1,0 +1,176 @@
+"""Jobs that come in pieces: whole or not at all, whoever else wants their id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+import sqlalchemy as sa
+
+from peloton.api import convert
+from peloton.errors import Aborted, AlreadyExists
+from peloton.model.ids import JobId, new_job_id
+from services.storage import streams
+from services.storage.gateway import Gateway, JobStream, stream_rows
+from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
+from tests.conformance.storage.builders import NOW, Clock, a_config, create
+from tests.conformance.storage.test_concurrency import together
+
+ROUNDS = 10
+
+
+def add(gateway: Gateway, stream: JobStream, instances: Iterable[int], command: str = "own") -> None:
+    config = a_config(10)
+    rows = stream_rows(stream.job_id, config)
+    piece = []
+    for instance in instances:
+        override = config.instanceConfig[instance]
+        override.command.value = command
+        piece.append(rows.row(instance, override))
+    gateway.add_to_stream(stream, piece)
+
+
+def commit(gateway: Gateway, stream: JobStream) -> None:
+    config = a_config(10)
+    gateway.commit_stream(stream, convert.new_job_record(stream.job_id, config, NOW), config, NOW)
+
+
+def rows_left(gateway: Gateway) -> dict[str, int]:
+    tables = (JOB, JOB_CONFIG, OVERRIDE, JOB_STREAM)
+
+    def count(conn: sa.Connection) -> dict[str, int]:
+        return {t.name: conn.execute(sa.select(sa.func.count()).select_from(t)).scalar_one() for t in tables}
+
+    return {name: rows for name, rows in gateway.db.read(count).items() if rows}
+
+
+def own_commands(gateway: Gateway, job_id: JobId) -> dict[int, str]:
+    config = gateway.job_config(job_id, overrides=True)
+    assert config is not None
+    return {i: config.instanceConfig[i].command.value for i in sorted(config.instanceConfig)}
+
+
+def test_nothing_is_there_before_the_commit_and_all_after_it(gateway: Gateway) -> None:
+    """A job in two pieces reads like one that was created at once, and is created once."""
+    job_id = new_job_id()
+    stream = gateway.begin_stream(job_id)
+    add(gateway, stream, [0, 1])
+    add(gateway, stream, [7])
+    assert gateway.job(job_id) is None
+    assert gateway.active_job_ids() == []
+
+    commit(gateway, stream)
+
+    assert gateway.active_job_ids() == [job_id]
+    assert own_commands(gateway, job_id) == {0: "own", 1: "own", 7: "own"}
+    assert gateway.create_pods(job_id, lambda _: None) == 10
+    whole = a_config(10)
+    for instance in (0, 1, 7):
+        whole.instanceConfig[instance].command.value = "own"
+    other = create(gateway, whole)
+    assert gateway.shape_ranges(job_id, 1, 0, 10) == gateway.shape_ranges(other, 1, 0, 10)
+    assert gateway.overrides_size(job_id, 1) == gateway.overrides_size(other, 1)
+    assert gateway.overrides_size(job_id, 1) == (
+        sum(override.ByteSize() for override in whole.instanceConfig.values()),
+        3,
+    )
+    with pytest.raises(AlreadyExists):
+        gateway.begin_stream(job_id)
+    with pytest.raises(Aborted):
+        commit(gateway, stream)
+
+
+def test_a_stream_that_is_discarded_leaves_nothing(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its size; and who still has it adds nothing more."""
+    monkeypatch.setattr(streams, "CHUNK_PODS", 2)
+    stream = gateway.begin_stream(new_job_id())
+    add(gateway, stream, [0, 3, 4, 9])
+
+    gateway.discard_stream(stream)
+    gateway.discard_stream(stream)
+
+    assert rows_left(gateway) == {}
+    with pytest.raises(Aborted, match="nothing of this one is kept"):
+        add(gateway, stream, [5])
+    assert rows_left(gateway) == {}
+
+
+def test_a_new_stream_takes_the_job_from_the_one_before(gateway: Gateway) -> None:
+    """What the first has brought is forgotten, and it can neither add nor commit."""
+    job_id = new_job_id()
+    first = gateway.begin_stream(job_id)
+    add(gateway, first, [0, 1], "first")
+
+    second = gateway.begin_stream(job_id)
+    add(gateway, second, [1, 2], "second")
+    with pytest.raises(Aborted):
+        add(gateway, first, [3])
+    with pytest.raises(Aborted):
+        commit(gateway, first)
+    gateway.discard_stream(first)
+    commit(gateway, second)
+
+    assert own_commands(gateway, job_id) == {1: "second", 2: "second"}
+
+
+def test_a_call_takes_the_job_from_a_stream(gateway: Gateway) -> None:
+    """A job that is created at once has nothing of a stream of the same id."""
+    job_id = new_job_id()
+    stream = gateway.begin_stream(job_id)
+    add(gateway, stream, [0, 1])
+
+    create(gateway, a_config(10), job_id)
+
+    assert own_commands(gateway, job_id) == {}
+    with pytest.raises(Aborted):
+        commit(gateway, stream)
+    assert rows_left(gateway) == {"job": 1, "job_config": 1}
+
+
+def test_streams_that_were_left_are_found_by_their_age(gateway: Gateway, clock: Clock) -> None:
+    """Those to which somebody still adds stay."""
+    left, alive = gateway.begin_stream(new_job_id()), gateway.begin_stream(new_job_id())
+    for stream in (left, alive):
+        add(gateway, stream, [0])
+    before_ns = clock.advance(100)
+    add(gateway, alive, [1])
+
+    assert gateway.discard_streams(before_ns) == 1
+    assert gateway.discard_streams(before_ns) == 0
+
+    commit(gateway, alive)
+    assert rows_left(gateway) == {"job": 1, "job_config": 1, "job_config_override": 2}
+
+
+def test_a_stream_and_a_call_that_race(open_gateway: Callable[[], Gateway]) -> None:
+    """One of them makes the job, whole; the other is refused."""
+    one, two = open_gateway(), open_gateway()
+    whole = a_config(10)
+    for instance in (0, 1):
+        whole.instanceConfig[instance].command.value = "called"
+    for _ in range(ROUNDS):
+        job_id = new_job_id()
+
+        def streamed(job_id: JobId = job_id) -> str:
+            try:
+                stream = one.begin_stream(job_id)
+                add(one, stream, [0, 1], "streamed")
+                add(one, stream, [2], "streamed")
+                commit(one, stream)
+            except (Aborted, AlreadyExists):
+                return ""
+            return "streamed"
+
+        def called(job_id: JobId = job_id) -> str:
+            try:
+                create(two, whole, job_id)
+            except AlreadyExists:
+                return ""
+            return "called"
+
+        winners = [who for who in together(streamed, called) if who]
+
+        assert len(winners) == 1
+        count = 3 if winners == ["streamed"] else 2
+        assert own_commands(one, job_id) == dict.fromkeys(range(count), winners[0])
+    assert "job_stream" not in rows_left(one)

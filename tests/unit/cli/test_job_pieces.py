@@ -1,0 +1,109 @@
+"""``peloton job create`` of a job that is larger than a message may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from peloton.api.v0.bulk import bulk_pb2
+from peloton.api.v0.job import job_pb2
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.test_job import ID, JOB, pool_answer
+
+CONFIG = """\
+name: hello
+instanceconfig:
+  2: {name: two}
+  0: {name: zero, command: &own {value: "true"}}
+instancecount: 3
+defaultconfig:
+  command: *own
+"""
+
+
+class Sent:
+    """Takes a stream, and answers."""
+
+    def __init__(self, api: FakeApi, answer: job_pb2.CreateResponse) -> None:
+        api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+        api.answers["bulk.CreateJob"] = [self.take]
+        self.pieces: list[bulk_pb2.CreateJobRequest] = []
+        self._answer = answer
+
+    def take(self, pieces: Iterator[bulk_pb2.CreateJobRequest]) -> job_pb2.CreateResponse:
+        self.pieces = list(pieces)
+        return self._answer
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.mark.parametrize("why", ["the file is large", "the message is large"])
+def test_create(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """Job first, then instances by rising number wherever they stand in the file, then the commit."""
+    limit = "yaml_pieces.HEAVY_FILE_BYTES" if why == "the file is large" else "limits.MESSAGE_BYTES_MAX"
+    monkeypatch.setattr(f"peloton.api.{limit}", 10)
+    sent = Sent(api, job_pb2.CreateResponse(jobId=ID))
+
+    result = run("job", "create", "/dev", config, "-i", JOB)
+
+    assert (0, f"Job {JOB} created\n") == (result.exit_code, result.stdout)
+    start, *pieces, end = sent.pieces
+    assert (JOB, "hello", "pool-1", 3) == (
+        start.start.id.value,
+        start.start.config.name,
+        start.start.config.respoolID.value,
+        start.start.config.instanceCount,
+    )
+    assert start.start.config.defaultConfig.command.value == "true"
+    assert not start.start.config.instanceConfig
+    assert [(0, ["zero"]), (2, ["two"])] == [
+        (piece.instances.first, [config.name for config in piece.instances.configs]) for piece in pieces
+    ]
+    assert end.commit.config_count == 2
+
+
+def test_refused(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusals of a stream are told like those of a call."""
+    monkeypatch.setattr("peloton.api.yaml_pieces.HEAVY_FILE_BYTES", 10)
+    answer = job_pb2.CreateResponse()
+    answer.error.invalidConfig.message = "Invalid config for instance 2, cpuLimit -1 is negative"
+    Sent(api, answer)
+
+    result = run("job", "create", "/dev", config)
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("Invalid job config: Invalid config for instance 2, cpuLimit -1 is negative\n")
+
+
+def test_secrets(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream has no place for them."""
+    monkeypatch.setattr("peloton.api.yaml_pieces.HEAVY_FILE_BYTES", 10)
+
+    result = run("job", "create", "/dev", config, "--secret-path", "/etc/key", "--secret-data", "s3")
+
+    assert (1, []) == (result.exit_code, api.calls)
+    assert "sent in pieces, which carry no secrets" in result.stderr
+
+
+def test_watch_of_a_heavy_job(run: Run, api: FakeApi) -> None:
+    """Its configuration fits no answer, so the summary is told from the short form."""
+    cache = job_pb2.GetCacheResponse()
+    cache.config.instanceCount = 3
+    cache.runtime.state = job_pb2.SUCCEEDED
+    cache.runtime.taskStats["SUCCEEDED"] = 3
+    api.answers["jobs.GetCache"] = [cache]
+    api.answers["jobs.Get"] = [(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large")]
+
+    result = run("job", "watch", JOB)
+
+    assert result.exit_code == 0
+    assert "3 SUCCEEDED" in result.stdout
