@@ -11,6 +11,7 @@ from typing import Any
 from tests.bench import cluster, resmgr, scale, scheduling
 from tests.bench.drain import drain_50
 from tests.bench.prefetch import roll_prefetch
+from tests.bench.pressure import pressure
 from tests.bench.rollout import roll_100x90, roll_9000
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -30,6 +31,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "roll-9000": roll_9000,
     "roll-100x90": roll_100x90,
     "roll-prefetch": roll_prefetch,
+    "pressure": pressure,
 }
 
 

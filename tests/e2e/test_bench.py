@@ -1,4 +1,4 @@
-"""The benchmark cases that need no cluster run at a small size and print what docs/benchmarks.md promises."""
+"""Benchmark cases that take seconds run at a small size and print what docs/benchmarks.md promises."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from peloton.scheduling.tree import build_tree
 from tests.bench import resmgr, scheduling
 from tests.bench.pools import DEPTH, leaves, organisation
+from tests.bench.pressure import pressure
 from tests.bench.run import CASES
 from tests.unit.test_docs import DOCS, table
 
@@ -79,3 +80,14 @@ def test_many_shapes() -> None:
 
     assert found["queued"].keys() >= MEMORY | {"enqueue_call_median_ms", "cycle_median_ms"}
     assert found["rebuilt"]["is_equal"]
+
+
+def test_pressure() -> None:
+    """Everything that was taken has ended, some calls were refused, and reads were answered meanwhile."""
+    found = pressure(seconds=5, waiting_max=5, hosts=5)
+
+    assert found["unexpected"] == 0
+    assert found["jobs_taken"] > 0
+    assert found["calls_refused"] > 0
+    assert found["jobs_waiting_max"] <= 5
+    assert found.keys() >= {"job_get_p99_ms", "ratio_to_target", "peak_memory_mib", "cpu_seconds"}
