@@ -173,11 +173,3 @@ async def test_only_calls_that_bring_work_are_refused(
     assert Backlog(1, 1, 2) == gateway.backlog()
     await TaskManagerStub(narrow).Stop(task_pb2.StopRequest(jobId=ID))  # type: ignore[misc]
     assert JobState.KILLED == gateway.jobs([JOB])[0].goal
-
-
-async def test_the_backlog_is_what_has_not_ended(gateway: Gateway, jobs: Any, job: str) -> None:
-    """A job waits until somebody has looked at it; it is active until it ends."""
-    assert Backlog(1, 1, 4) == gateway.backlog()
-    gateway.settle(JOB, 1)
-    assert JobState.PENDING == gateway.jobs([JOB])[0].state
-    assert Backlog(0, 1, 4) == gateway.backlog()
