@@ -33,6 +33,8 @@ def global_options(defaults: bool) -> list[click.Option]:
         option("--hostmgr", "-u", metavar="HOST:PORT", envvar="HOSTMGR_URL", help="Host calls go here instead."),
         option("--timeout", "-t", type=DURATION, default="20s", envvar="TIMEOUT", show_default=True,
                help="How long one call may take."),
+        option("--patience", type=DURATION, default="60s", show_default=True,
+               help="How long to wait for a Peloton that is too busy to take a call."),
         option("--debug", is_flag=True, default=False, help="Show the stack trace of a failure."),
     ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,9 @@ class Settings:
     resmgr: str | None = None
     hostmgr: str | None = None
     timeout: float = 20.0  # seconds
+    patience: float = 60.0  # seconds
     debug: bool = False
+    has_waited: bool = field(default=False, repr=False)
     open_client: Client | None = field(default=None, repr=False)
 
     @property
@@ -34,8 +37,21 @@ class Settings:
 
             given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
             overrides = {service: without_scheme(address) for service, address in given.items() if address}
-            self.open_client = client.Client(without_scheme(self.address), timeout_s=self.timeout, overrides=overrides)
+            self.open_client = client.Client(
+                without_scheme(self.address),
+                timeout_s=self.timeout,
+                overrides=overrides,
+                patience=client.Patience(time.sleep, self._say_busy, self.patience),
+            )
         return self.open_client
+
+    def _say_busy(self, refusal: str) -> None:
+        """Once, however often it is refused."""
+        if not self.has_waited:
+            click.echo(
+                f"Peloton is busy: {refusal}. Waiting for at most {self.patience:g} s (--patience) ...", err=True
+            )
+        self.has_waited = True
 
     def close(self) -> None:
         if self.open_client is not None:

@@ -36,7 +36,13 @@ class Unavailable(PelotonError):
 
 
 class ResourceExhausted(PelotonError):
+    """``retry_after_s``: when to try again what may be possible then; None for what is too large at any time."""
+
     code = "RESOURCE_EXHAUSTED"
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class OutOfRange(PelotonError):

@@ -84,10 +84,13 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
 
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.api import server
+    from services.api.backlog import Bounds
 
+    settings = shared.settings
+    bounds = Bounds(settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
     async with _waker(shared) as waker:
-        address = f"{shared.settings.host}:{shared.settings.port}"
-        api = await server.start(shared.gateway, waker, waker, shared.channels.leader, address)
+        address = f"{settings.host}:{settings.port}"
+        api = await server.start(shared.gateway, waker, waker, shared.channels.leader, address, bounds=bounds)
         log.info("API at %s", address)
         await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
         await stop.wait()

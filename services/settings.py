@@ -79,6 +79,16 @@ class Settings:
     prefetch_url: str = field(
         default="", metadata={"help": "URL that has hosts fetch images ahead; empty: none are fetched ahead"}
     )
+    jobs_waiting_max: int = field(
+        default=10_000,
+        metadata={"help": "jobs not yet begun at which no more are taken; clients are told to come back"},
+    )
+    jobs_active_max: int = field(
+        default=100_000, metadata={"help": "jobs that have not ended at which no more are taken"}
+    )
+    pods_active_max: int = field(
+        default=2_000_000, metadata={"help": "pods wanted by jobs that have not ended at which no more are taken"}
+    )
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
-from peloton.api.limits import MESSAGE_SIZES
+from peloton.api.limits import MESSAGE_SIZES, RETRY_AFTER
 from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceStub
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 DEFAULT_ADDRESS = "localhost:5397"
 DEFAULT_TIMEOUT_S = 20.0
 CALLER = "peloton-cli"
+PATIENCE_S = 60.0
 
 JOBMGR = "peloton-jobmgr"
 RESMGR = "peloton-resmgr"
@@ -52,10 +53,21 @@ CHANNEL_OPTIONS = [
 ]
 
 
+@dataclass(frozen=True)
+class Patience:
+    """Waits for a server that is busy: calls that it refused and may be repeated are, until ``sleep`` was called for so
+    many ``seconds`` in all. ``say`` hears each refusal."""
+
+    sleep: Callable[[float], None]
+    say: Callable[[str], None]
+    seconds: float = PATIENCE_S
+
+
 class Client:
     """Stubs for the services of one Peloton.
 
-    ``overrides`` gives a service (JOBMGR, RESMGR, HOSTMGR) an address of its own; the rest is at ``address``.
+    ``overrides`` gives a service (JOBMGR, RESMGR, HOSTMGR) an address of its own; the rest is at ``address``. Without
+    ``patience`` a refusal of a busy server is raised at once.
     """
 
     def __init__(
@@ -64,11 +76,13 @@ class Client:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         overrides: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.address = address
         self.timeout_s = timeout_s
         self.last_address = address  # where the latest call went, for messages about failures
         self._overrides = dict(overrides or {})
+        self._patience = patience
         self._channels: dict[str, grpc.Channel] = {}
 
     @cached_property
@@ -151,7 +165,7 @@ class Client:
         address = self.address_of(service)
         if address not in self._channels:
             self._channels[address] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        defaults = CallDefaults(service, self.timeout_s, streams_end, lambda: self._note(address))
+        defaults = CallDefaults(service, self.timeout_s, streams_end, lambda: self._note(address), self._patience)
         return grpc.intercept_channel(self._channels[address], defaults)
 
     def _note(self, address: str) -> None:
@@ -173,15 +187,24 @@ class CallDetails(NamedTuple):
 class CallDefaults(
     grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor
 ):
-    """Fills in the timeout and the headers."""
+    """Fills in the timeout and the headers, and has patience."""
 
     service: str
     timeout_s: float
     streams_end: bool
     on_call: Callable[[], None]
+    patience: Patience | None = None
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return continuation(self.filled_in(client_call_details, self.timeout_s), request)
+        left_s = self.patience.seconds if self.patience else 0.0
+        while True:
+            call = continuation(self.filled_in(client_call_details, self.timeout_s), request)
+            wait_s = retry_after_s(call) if self.patience else None
+            if self.patience is None or wait_s is None or wait_s > left_s:
+                return call
+            self.patience.say(call.details())
+            self.patience.sleep(wait_s)
+            left_s -= wait_s
 
     def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         return continuation(self.filled_in(client_call_details, self.timeout_s if self.streams_end else None), request)
@@ -205,3 +228,10 @@ class CallDefaults(
             wait_for_ready=getattr(details, "wait_for_ready", None),
             compression=getattr(details, "compression", None),
         )
+
+
+def retry_after_s(call: Any) -> float | None:
+    """When a call that a busy server refused may be repeated; None for any other call."""
+    if call.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return None
+    return next((int(value) / 1000 for key, value in call.trailing_metadata() or () if key == RETRY_AFTER), None)

@@ -1,4 +1,4 @@
-"""How large a message between our processes may be: one bound for every channel and every server."""
+"""What each channel and each server has in common: how large a message may be, and how a busy server says so."""
 
 MESSAGE_BYTES_MAX = 256 * 2**20
 """A job with a configuration for each of many instances is large."""
@@ -8,3 +8,6 @@ MESSAGE_SIZES = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
 )
 """As options of a gRPC channel or server."""
+
+RETRY_AFTER = "retry-after-ms"
+"""Trailing metadata of RESOURCE_EXHAUSTED: nothing has been done, and the call may be repeated after so long."""

@@ -19,9 +19,9 @@ from peloton.api import convert
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.job import job_pb2
-from peloton.errors import Aborted, AlreadyExists, InvalidArgument, ResourceExhausted
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument
 from peloton.model.ids import JobId, new_job_id, parse_job_id
-from services.api.calls import Calls, check_wanted
+from services.api.calls import Calls, check_wanted, overloaded
 from services.api.faults import Faults
 from services.api.hosts import Hosts
 from services.api.pool_rules import pool_bounds, pool_fault
@@ -57,7 +57,7 @@ class BulkService:
 
     async def CreateJob(self, pieces: AsyncIterator[bulk_pb2.CreateJobRequest], context: Any) -> job_pb2.CreateResponse:
         if self._open >= STREAMS_MAX:
-            raise ResourceExhausted(f"{STREAMS_MAX} jobs are being created by streams, the limit; retry later")
+            raise overloaded("streams", f"{STREAMS_MAX} jobs are being created by streams, the limit")
         self._open += 1
         try:
             return await self._create(pieces, context)

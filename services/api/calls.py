@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from opentelemetry import metrics
+
 from peloton.errors import ResourceExhausted, Unavailable
 
 T = TypeVar("T")
@@ -19,7 +21,15 @@ WRITES_MAX = 64
 """Writes in flight in one process."""
 WRITE_BYTES_MAX = 512 * 2**20
 """Sum of their requests; one write alone may be larger."""
-RETRY_AFTER_S = 1
+RETRY_AFTER_S = 1.0
+METER = "peloton.api"
+_refused = metrics.get_meter(METER).create_counter("peloton.api.refused")
+
+
+def overloaded(rule: str, text: str, retry_after_s: float = RETRY_AFTER_S) -> ResourceExhausted:
+    """The refusal of a call that may be repeated, which is counted."""
+    _refused.add(1, {"rule": rule})
+    return ResourceExhausted(f"{text}: try again in {retry_after_s:.1f} s", retry_after_s)
 
 
 def check_wanted(context: Any) -> None:
@@ -48,11 +58,12 @@ class Calls:
         Raises ResourceExhausted, without starting, when too many writes are in flight.
         """
         if len(self._writes) >= WRITES_MAX:
-            raise ResourceExhausted(f"{WRITES_MAX} writes are in flight, the limit; retry after {RETRY_AFTER_S} s")
+            raise overloaded("writes", f"{len(self._writes)} writes are in flight, the bound is {WRITES_MAX}")
         if self._writes and self._write_bytes + size_bytes > WRITE_BYTES_MAX:
-            raise ResourceExhausted(
-                f"writes in flight hold {self._write_bytes} bytes and this one has {size_bytes}, the limit is "
-                f"{WRITE_BYTES_MAX}; retry after {RETRY_AFTER_S} s"
+            raise overloaded(
+                "write_bytes",
+                f"writes in flight hold {self._write_bytes:,} bytes and this one has {size_bytes:,}, the bound is "
+                f"{WRITE_BYTES_MAX:,}",
             )
         return await self.finish(work, size_bytes)
 

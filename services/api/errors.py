@@ -12,13 +12,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from peloton.api.limits import RETRY_AFTER
 from peloton.errors import PelotonError, ResourceExhausted
-from services.api.calls import RETRY_AFTER_S
 
 log = logging.getLogger(__name__)
 
-RETRY_KEY = "grpc-retry-pushback-ms"
-"""Trailing metadata that gRPC clients understand: when to try again."""
+RETRY_KEYS = (RETRY_AFTER, "grpc-retry-pushback-ms")
+"""Trailing metadata that say when to try again: ours, and what gRPC's own retries heed."""
 
 
 class ErrorsToStatus(grpc.aio.ServerInterceptor):
@@ -77,9 +77,9 @@ def _stream(behaviour: Callable[[Any, Any], AsyncGenerator[Any, None]], method: 
 
 async def _abort(context: Any, method: str, error: Exception) -> None:
     match error:
-        case ResourceExhausted():
-            pushback = ((RETRY_KEY, str(RETRY_AFTER_S * 1000)),)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message, pushback)
+        case ResourceExhausted(retry_after_s=float(seconds)):
+            trailing = tuple((key, str(round(seconds * 1000))) for key in RETRY_KEYS)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message, trailing)
         case PelotonError():
             await context.abort(grpc.StatusCode[error.code], error.message)
         case _:

@@ -37,6 +37,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2
 from peloton.ports import Lifecycles
+from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_service import BulkService
 from services.api.calls import Calls
 from services.api.channels import LeaderChannels, LeaderLookup
@@ -149,10 +150,12 @@ async def start(
     leader: LeaderLookup,
     address: str,
     hosts: Hosts | None = None,
+    bounds: Bounds | None = None,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
 
     ``leader`` finds the leaders of the roles ``resmgr`` and ``hostmgr``. ``hosts`` stands in for the host manager.
+    ``bounds``: of what may wait in storage.
     """
     calls = Calls()
     channels = LeaderChannels(leader)
@@ -163,7 +166,11 @@ async def start(
     watches = WatchHub(ChangeReader(gateway), calls)
     waits = Waits(channels)
     server = grpc.aio.server(
-        interceptors=[ErrorsToStatus(), LockdownGate(locks)],
+        interceptors=[
+            ErrorsToStatus(),
+            LockdownGate(locks),
+            BacklogGate(gateway, calls, bounds or Bounds()),
+        ],
         options=list(OPTIONS),
         maximum_concurrent_rpcs=RPCS_MAX,
     )

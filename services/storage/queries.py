@@ -17,7 +17,7 @@ from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodRecord, PodState
 from services.storage.codec import facts_from_text, job_record, pod_record
 from services.storage.store import Store
-from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE, POD
+from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, OVERRIDE, POD
 
 LIMIT_DEFAULT = 10
 MAX_LIMIT_DEFAULT = 100
@@ -93,7 +93,23 @@ _POD_COLUMNS: dict[str, sa.ColumnElement[Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How much has not ended: jobs at which no workflow has looked yet, all jobs, and the pods that these want."""
+
+    jobs_waiting: int = 0
+    jobs_active: int = 0
+    pods_active: int = 0
+
+
 class Queries(Store):
+    def backlog(self) -> Backlog:
+        """A job that has grown waits, too, until its new pods are there."""
+        waiting = sa.func.sum(sa.case((JOB.c.state == JOB_STATE_NUMBERS[JobState.INITIALIZED], 1), else_=0))
+        query = sa.select(waiting, sa.func.count(), sa.func.sum(JOB.c.instance_count))
+        query = query.where(JOB.c.state.not_in(FINISHED_STATES), JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
+        return self.db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
+
     def query_jobs(self, query: JobQuery) -> tuple[list[JobRecord], int]:
         """One page, newest jobs first by default, and how many match within ``max_limit``."""
         return self.db.read(partial(_query_jobs, query=query))

@@ -14,6 +14,7 @@ from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
 from tests.bench.prefetch import roll_prefetch
+from tests.bench.pressure import pressure
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.weight import config_noise, config_weight
 
@@ -38,6 +39,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "roll-9000": roll_9000,
     "roll-100x90": roll_100x90,
     "roll-prefetch": roll_prefetch,
+    "pressure": pressure,
 }
 
 

@@ -1,4 +1,4 @@
-"""Benchmark cases run at a small size and print what docs/benchmarks.md promises."""
+"""Benchmark cases that take seconds run at a small size and print what docs/benchmarks.md promises."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.bench import resmgr, scheduling
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
 from tests.bench.pools import DEPTH, leaves, organisation
+from tests.bench.pressure import pressure
 from tests.bench.run import CASES
 from tests.bench.weight import config_weight
 from tests.unit.test_docs import DOCS, table
@@ -109,3 +110,14 @@ def test_updates() -> None:
 
     assert (found["pods"], found["pods_stored_succeeded"]) == (12, 12)
     assert found.keys() >= {"first_50_calls_p50_ms", "last_50_calls_p50_ms", "seconds", "ratio_to_target"}
+
+
+def test_pressure() -> None:
+    """Everything that was taken has ended, some calls were refused, and reads were answered meanwhile."""
+    found = pressure(seconds=5, waiting_max=5, hosts=5)
+
+    assert found["unexpected"] == 0
+    assert found["jobs_taken"] > 0
+    assert found["calls_refused"] > 0
+    assert found["jobs_waiting_max"] <= 5
+    assert found.keys() >= {"job_get_p99_ms", "ratio_to_target", "peak_memory_mib", "cpu_seconds"}

@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchResponse
 from peloton.errors import Aborted, Cancelled, NotFound, OutOfRange, PelotonError, ResourceExhausted, Unavailable
-from services.api.calls import Calls
+from services.api.calls import RETRY_AFTER_S, Calls
 from services.api.v1.watch_changes import Batch, Change, ChangeReader, Filter, Key, Wants
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class WatchHub:
     async def watch(self, wanted: Filter, start_revision: int) -> AsyncGenerator[WatchResponse, None]:
         """First the id, with the revision after which changes are sent; then the changes."""
         if len(self._watchers) >= CLIENTS_MAX:
-            raise ResourceExhausted("max client reached")
+            raise ResourceExhausted("max client reached", RETRY_AFTER_S)
         watcher = Watcher(wanted)
         self._watchers[watcher.id] = watcher
         try:

@@ -9,7 +9,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState
 from services.storage.gateway import Gateway
-from services.storage.queries import JobQuery, PodQuery
+from services.storage.queries import Backlog, JobQuery, PodQuery
 from tests.conformance.storage.builders import (
     NOW,
     SECOND,
@@ -209,3 +209,21 @@ def test_pods_are_counted_as_they_are(gateway: Gateway, mixed: JobId) -> None:
         pod.instance_id for pod in gateway.failed_pods(mixed, 5)
     ]
     assert ({}, []) == (gateway.pod_counts(new_job_id()), gateway.failed_pods(mixed, 0))
+
+
+def test_the_backlog_is_what_has_not_ended(gateway: Gateway) -> None:
+    """A job waits until somebody has looked at it, and again when it has grown; it is active until it ends."""
+    assert Backlog() == gateway.backlog()
+    new, running = create(gateway, a_config(2)), a_running_job(gateway, 3)
+    assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=5) == gateway.backlog()
+
+    gateway.add_instances(running, a_config(7), 7, 1, NOW)
+    assert Backlog(jobs_waiting=2, jobs_active=2, pods_active=9) == gateway.backlog()
+
+    gateway.create_pods(new, lambda _: None)
+    gateway.settle(new, NOW)
+    assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=9) == gateway.backlog()
+
+    gateway.set_job_goal(new, JobState.KILLED, NOW)
+    settle_all(gateway, new)
+    assert Backlog(jobs_waiting=1, jobs_active=1, pods_active=7) == gateway.backlog()

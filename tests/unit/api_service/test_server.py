@@ -16,7 +16,7 @@ from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MAN
 from peloton.api.v0.volume.svc import volume_svc_pb2, volume_svc_pb2_grpc
 from peloton.errors import Aborted, ResourceExhausted
 from services.api.calls import WRITE_BYTES_MAX, WRITES_MAX, Calls
-from services.api.errors import RETRY_KEY, ErrorsToStatus
+from services.api.errors import RETRY_KEYS, ErrorsToStatus
 from services.api.server import SERVED, ApiServer, start
 from tests.unit.api_service.fakes import RecordedWakes
 
@@ -138,11 +138,12 @@ class Refusing:
     ("error", "code", "pushback"),
     [
         (Aborted("run 3 is over"), grpc.StatusCode.ABORTED, None),
-        (ResourceExhausted("64 writes are in flight"), grpc.StatusCode.RESOURCE_EXHAUSTED, "1000"),
+        (ResourceExhausted("64 writes are in flight", 2.5), grpc.StatusCode.RESOURCE_EXHAUSTED, "2500"),
+        (ResourceExhausted("the answer is too large"), grpc.StatusCode.RESOURCE_EXHAUSTED, None),
     ],
 )
 async def test_expected_errors_keep_their_code(error: Exception, code: grpc.StatusCode, pushback: str | None) -> None:
-    """A PelotonError becomes the status that it names, text unchanged; exhaustion tells when to try again."""
+    """A PelotonError becomes the status that it names, text unchanged; what may pass tells when to try again."""
     server = grpc.aio.server(interceptors=[ErrorsToStatus()])
     server.add_generic_rpc_handlers((cast(Any, Refusing(error)),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -153,7 +154,8 @@ async def test_expected_errors_keep_their_code(error: Exception, code: grpc.Stat
     await server.stop(None)
 
     assert (caught.value.code(), caught.value.details()) == (code, str(error))
-    assert dict(caught.value.trailing_metadata()).get(RETRY_KEY) == pushback
+    trailing = dict(caught.value.trailing_metadata())
+    assert [trailing.get(key) for key in RETRY_KEYS] == [pushback, pushback]
 
 
 async def test_writes_are_bounded() -> None:
@@ -161,7 +163,9 @@ async def test_writes_are_bounded() -> None:
     calls, gate = Calls(), asyncio.Event()
     waiting = [asyncio.create_task(calls.write(1, gate.wait)) for _ in range(WRITES_MAX)]
     await asyncio.sleep(0)
-    with pytest.raises(ResourceExhausted, match=f"{WRITES_MAX} writes are in flight, the limit; retry after 1 s"):
+    with pytest.raises(
+        ResourceExhausted, match=f"{WRITES_MAX} writes are in flight, the bound is {WRITES_MAX}: try again in 1.0 s"
+    ):
         await calls.write(1, gate.wait)
     gate.set()
     await asyncio.gather(*waiting)
@@ -175,7 +179,7 @@ async def test_bytes_of_writes_are_bounded() -> None:
     calls, gate = Calls(), asyncio.Event()
     first = asyncio.create_task(calls.write(WRITE_BYTES_MAX + 1, gate.wait))
     await asyncio.sleep(0)
-    with pytest.raises(ResourceExhausted, match="retry after 1 s"):
+    with pytest.raises(ResourceExhausted, match=r"the bound is 536,870,912: try again in 1\.0 s"):
         await calls.write(1, gate.wait)
     gate.set()
 

@@ -37,7 +37,7 @@ SERVICES = {
     "admin": admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 }
 
-Status = tuple[grpc.StatusCode, str]
+Status = tuple[grpc.StatusCode, str] | tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
 Answer = Message | Status | Callable[[Any], Message] | list[Message | Status]
 
 
@@ -67,7 +67,8 @@ class FakeApi:
         answers = self.answers.get(method, [(grpc.StatusCode.INTERNAL, f"no answer given for {method}")])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, tuple):
-            context.abort(*answer)
+            context.set_trailing_metadata(answer[2] if len(answer) > 2 else ())
+            context.abort(*answer[:2])
         if isinstance(answer, list):
             return self.stream(answer, context)
         return answer(request) if callable(answer) else answer

@@ -1,6 +1,12 @@
 """The client on its own."""
 
-from peloton.api.client import HOSTMGR, JOBMGR, Client
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.client import HOSTMGR, JOBMGR, Client, Patience
+from peloton.api.limits import RETRY_AFTER
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
@@ -61,3 +67,48 @@ def test_streams_carry_headers_and_deadline(api: FakeApi) -> None:
     assert ["peloton-jobmgr"] * 3 == [call.headers["rpc-service"] for call in api.calls]
     assert 0 < bounded.time_left_s < 300 < listed.time_left_s < 900
     assert watched.time_left_s is None or watched.time_left_s > 10**6
+
+
+BUSY = (grpc.StatusCode.RESOURCE_EXHAUSTED, "9 jobs wait, the bound is 9: try again in 2.5 s", ((RETRY_AFTER, "2500"),))
+
+
+class Waits:
+    """Time that passes at once."""
+
+    def __init__(self, seconds: float) -> None:
+        self.slept_s: list[float] = []
+        self.told: list[str] = []
+        self.patience = Patience(self.slept_s.append, self.told.append, seconds)
+
+
+def test_a_busy_server_is_asked_again(api: FakeApi) -> None:
+    """After the time that it told, as often as it takes within the patience."""
+    api.answers["jobs.GetActiveJobs"] = [BUSY, BUSY, job_pb2.GetActiveJobsResponse()]
+    waits = Waits(seconds=5)
+    with Client(api.address, patience=waits.patience) as client:
+        client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
+
+    assert ([2.5, 2.5], [BUSY[1], BUSY[1]]) == (waits.slept_s, waits.told)
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds", "slept_s"),
+    [
+        (BUSY, 4.9, [2.5]),
+        (BUSY, None, []),
+        ((grpc.StatusCode.RESOURCE_EXHAUSTED, "the answer is too large"), 60, []),
+        ((grpc.StatusCode.UNAVAILABLE, "no leader", ((RETRY_AFTER, "1"),)), 60, []),
+    ],
+    ids=["patience ends", "no patience", "never possible", "another error"],
+)
+def test_other_refusals_are_raised(api: FakeApi, answer: Any, seconds: float | None, slept_s: list[float]) -> None:
+    """When patience ends, when there is none, and for whatever a wait does not help."""
+    api.answers["jobs.GetActiveJobs"] = [answer]
+    waits = Waits(seconds or 0)
+    patience = waits.patience if seconds else None
+    with Client(api.address, patience=patience) as client, pytest.raises(grpc.RpcError) as caught:
+        client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
+
+    assert isinstance(caught.value, grpc.Call)
+    assert (answer[0], answer[1]) == (caught.value.code(), caught.value.details())
+    assert slept_s == waits.slept_s

@@ -13,6 +13,7 @@ from cli import reference
 from cli.command import Command, LazyGroup
 from cli.errors import Failed, failure
 from cli.main import ENTRIES, peloton
+from peloton.api.limits import RETRY_AFTER
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import NotFound
@@ -185,6 +186,21 @@ def test_an_answer_that_takes_too_long(run: Run, api: FakeApi) -> None:
     api.answers["jobs.GetActiveJobs"] = [(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")]
     expected = f"no answer from {api.address} within 0.5 s (DEADLINE_EXCEEDED); a longer --timeout may help\n"
     assert expected == run("--timeout 500ms job active-list").stderr
+
+
+def test_a_busy_peloton_is_asked_again_with_one_line_about_it(run: Run, api: FakeApi) -> None:
+    """However often it refuses within --patience; then the refusal is the failure."""
+    text = "9 jobs wait to be started, the bound is 9: try again in 0.0 s"
+    busy = (grpc.StatusCode.RESOURCE_EXHAUSTED, text, ((RETRY_AFTER, "10"),))
+    line = f"Peloton is busy: {text}. Waiting for at most {{}} s (--patience) ...\n"
+    api.answers["jobs.GetActiveJobs"] = [busy, busy, job_pb2.GetActiveJobsResponse()]
+    result = run("job active-list")
+    assert (0, line.format(60)) == (result.exit_code, result.stderr)
+
+    api.answers["jobs.GetActiveJobs"] = [busy]
+    result = run("job active-list --patience 25ms")
+    assert (1, f"{line.format(0.025)}{text} (RESOURCE_EXHAUSTED)\n") == (result.exit_code, result.stderr)
+    assert 3 + 3 == len(api.calls)
 
 
 def test_a_defect_is_one_line_unless_debugged(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:

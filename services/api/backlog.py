@@ -1,0 +1,145 @@
+"""Back-pressure: calls that bring more work are refused, and told when to come back, while too much of it waits.
+
+What waits is counted in storage, which all apis share, at most once a second and only while such calls come. In between
+an api adds what it has admitted itself: one api alone never lets a bound be passed, several by what they admit in that
+second. Reads, and calls that end things, are never refused here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+
+from peloton.errors import InvalidArgument
+from services.api.calls import METER, Calls, overloaded
+from services.api.v1.lockdown import LOCKABLE
+from services.storage.queries import Backlog
+
+LOOK_S = 1.0
+LOOK_SHARE = 0.05
+"""Of the time may be spent on counting: a slow count is repeated less often."""
+RETRY_S = 1.0
+RETRY_MAX_S = 30.0
+ADDS = ("Create", "Update", "Replace", "Patch")
+"""How the calls begin that bring more jobs or pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """While there are as many as this, more are refused."""
+
+    jobs_waiting: int = 10_000
+    jobs_active: int = 100_000
+    pods_active: int = 2_000_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise InvalidArgument(
+                    f"PELOTON_{field.name.upper()}_MAX={getattr(self, field.name)}: want a number from 1"
+                )
+
+
+def excess(found: Backlog, bounds: Bounds) -> tuple[str, str] | None:
+    """The first bound that is reached, as its name and a text with the numbers."""
+    rules = (
+        ("jobs_waiting", "jobs wait to be started", found.jobs_waiting, bounds.jobs_waiting),
+        ("jobs_active", "jobs have not ended", found.jobs_active, bounds.jobs_active),
+        ("pods_active", "pods are wanted by jobs that have not ended", found.pods_active, bounds.pods_active),
+    )
+    return next(((rule, f"{n:,} {text}, the bound is {most:,}") for rule, text, n, most in rules if n >= most), None)
+
+
+class Backlogs(Protocol):
+    """Where what waits is counted."""
+
+    def backlog(self) -> Backlog: ...
+
+
+class BacklogGate(grpc.aio.ServerInterceptor):
+    """Inside ErrorsToStatus, which tells the refusal."""
+
+    def __init__(
+        self,
+        records: Backlogs,
+        calls: Calls,
+        bounds: Bounds,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._calls = calls
+        self._bounds = bounds
+        self._clock_s = clock_s
+        self._looking = asyncio.Lock()
+        self._stored = Backlog()
+        self._looked_at_s = self._due_s = -float("inf")
+        self._in_flight = 0
+        self._unseen = 0  # admitted, and perhaps not among the stored
+        self._admitted = self._refused = 0  # since the last look
+        self._rate = 0.0  # admitted each second before it
+        metrics.get_meter(METER).create_observable_gauge("peloton.api.backlog", [self._observe])
+
+    async def enter(self) -> None:
+        """Before work is added; ``leave`` follows. Raises ResourceExhausted."""
+        await self._look()
+        stored, unseen = self._stored, self._unseen
+        found = replace(stored, jobs_waiting=stored.jobs_waiting + unseen, jobs_active=stored.jobs_active + unseen)
+        if (reached := excess(found, self._bounds)) is not None:
+            # Whoever is turned away now comes back in turn, as fast as others were let in.
+            wait_s = min(RETRY_S + self._refused / max(self._rate, 1.0), RETRY_MAX_S)
+            self._refused += 1
+            raise overloaded(*reached, wait_s)
+        self._admitted += 1
+        self._unseen += 1
+        self._in_flight += 1
+
+    def leave(self) -> None:
+        self._in_flight -= 1
+
+    async def _look(self) -> None:
+        async with self._looking:  # nobody enters meanwhile
+            began_s = self._clock_s()
+            if began_s < self._due_s:
+                return
+            unseen = self._in_flight  # these may be stored or not: counted twice rather than not at all
+            self._stored = await self._calls.run(self._records.backlog)
+            now_s = self._clock_s()
+            self._rate = self._admitted / (began_s - self._looked_at_s)
+            self._unseen, self._admitted, self._refused = unseen, 0, 0
+            self._looked_at_s = began_s
+            self._due_s = max(began_s + LOOK_S, now_s + (now_s - began_s) / LOOK_SHARE)
+
+    def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
+        found = self._records.backlog()
+        for field in fields(Backlog):
+            yield Observation(getattr(found, field.name), {"of": field.name})
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler: Any = await continuation(handler_call_details)
+        service, _, name = handler_call_details.method.removeprefix("/").rpartition("/")
+        if handler is None or service not in LOCKABLE or not name.startswith(ADDS):
+            return handler  # type: ignore[no-any-return]
+
+        async def answer(request: Any, context: Any) -> Any:
+            await self.enter()
+            try:
+                return await (handler.unary_unary or handler.stream_unary)(request, context)
+            finally:
+                self.leave()
+
+        make: Any = grpc.unary_unary_rpc_method_handler
+        if handler.stream_unary is not None:
+            make = grpc.stream_unary_rpc_method_handler
+        return make(answer, handler.request_deserializer, handler.response_serializer)  # type: ignore[no-any-return]

@@ -1,0 +1,175 @@
+"""Back-pressure of what waits in storage: no bound is passed, refusals say when to come back, the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.api.limits import RETRY_AFTER
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
+from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+from peloton.errors import InvalidArgument, ResourceExhausted
+from peloton.model.job import JobState
+from services.api.backlog import LOOK_S, RETRY_MAX_S, BacklogGate, Bounds, excess
+from services.api.calls import Calls
+from services.api.server import start
+from services.storage.gateway import Gateway
+from services.storage.queries import Backlog
+from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
+from tests.unit.api_service.story import ID, JOB
+
+BOUNDS = Bounds(jobs_waiting=3, jobs_active=10, pods_active=100)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Backlog(2, 9, 99), None),
+        (Backlog(3, 9, 99), ("jobs_waiting", "3 jobs wait to be started, the bound is 3")),
+        (Backlog(0, 11, 0), ("jobs_active", "11 jobs have not ended, the bound is 10")),
+        (
+            Backlog(0, 0, 12_000),
+            ("pods_active", "12,000 pods are wanted by jobs that have not ended, the bound is 100"),
+        ),
+    ],
+)
+def test_each_bound_is_told_with_its_numbers(found: Backlog, expected: tuple[str, str] | None) -> None:
+    """What is below all bounds is taken."""
+    assert expected == excess(found, BOUNDS)
+
+
+def test_a_bound_below_one_is_a_mistake() -> None:
+    """The setting is named."""
+    with pytest.raises(InvalidArgument, match="PELOTON_JOBS_ACTIVE_MAX=0: want a number from 1"):
+        Bounds(jobs_active=0)
+
+
+class Store:
+    """Jobs that wait, as the gate counts them, and a clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.waiting = 0
+        self.looks = 0
+
+    def backlog(self) -> Backlog:
+        self.looks += 1
+        return Backlog(self.waiting, self.waiting, 0)
+
+    def clock_s(self) -> float:
+        return self.now_s
+
+
+async def entered(gate: BacklogGate) -> bool:
+    try:
+        await gate.enter()
+    except ResourceExhausted:
+        return False
+    return True
+
+
+@given(st.lists(st.sampled_from(["enter", "store", "abandon", "drain", "wait"]), max_size=60))
+def test_no_bound_is_passed_whatever_happens(steps: list[str]) -> None:
+    """Stored and in flight together are never more; and when nothing waits and time has passed, the next is taken."""
+
+    async def story() -> None:
+        store, calls, in_flight = Store(), Calls(), 0
+        gate = BacklogGate(store, calls, BOUNDS, store.clock_s)
+        for step in steps:
+            match step:
+                case "enter":
+                    in_flight += await entered(gate)
+                case "store" | "abandon" if in_flight:
+                    in_flight -= 1
+                    store.waiting += step == "store"
+                    gate.leave()
+                case "drain":
+                    store.waiting = max(store.waiting - 1, 0)
+                case "wait":
+                    store.now_s += LOOK_S
+            assert store.waiting + in_flight <= BOUNDS.jobs_waiting
+        for _ in range(in_flight):
+            gate.leave()
+        store.waiting = 0
+        store.now_s += LOOK_S
+        assert await entered(gate)
+        await calls.close()
+
+    asyncio.run(story())
+
+
+async def test_storage_is_asked_once_a_second() -> None:
+    """However many come; they come back spread over the time that others needed to get in."""
+    store, calls = Store(), Calls()
+    gate = BacklogGate(store, calls, replace(BOUNDS, jobs_waiting=5), store.clock_s)
+    waits_s: list[float] = []
+    texts: list[str] = []
+    for _ in range(100):
+        try:
+            await gate.enter()
+        except ResourceExhausted as refusal:
+            waits_s.append(refusal.retry_after_s or 0)
+            texts.append(refusal.message)
+    assert (1, 95) == (store.looks, len(waits_s))
+    assert "5 jobs wait to be started, the bound is 5: try again in 1.0 s" == texts[0]
+    assert sorted(waits_s) == waits_s
+    assert (1.0, RETRY_MAX_S) == (waits_s[0], waits_s[-1])
+
+    for _ in range(5):
+        gate.leave()
+    store.now_s = 1.0
+    assert await entered(gate)  # none was stored
+    assert 2 == store.looks
+    await calls.close()
+
+
+# A server.
+
+
+@pytest.fixture
+async def narrow(gateway: Gateway, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
+    """To an api that takes one job that waits."""
+    bounds = Bounds(jobs_waiting=1)
+    server = await start(gateway, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts, bounds)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield channel
+    await server.stop(0)
+
+
+async def test_only_calls_that_bring_work_are_refused(
+    narrow: grpc.aio.Channel, gateway: Gateway, config: Callable[..., job_pb2.JobConfig]
+) -> None:
+    """In both versions of the API, with a time to come back; reads and stops go on, and refused jobs are not there."""
+    jobs: Any = JobManagerStub(narrow)
+    services: Any = JobServiceStub(narrow)
+    await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(2)))
+
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: jobs.Create(job_pb2.CreateRequest(config=config(1))),
+        lambda: jobs.Update(job_pb2.UpdateRequest(id=ID, config=config(3))),
+        lambda: services.CreateJob(stateless_svc_pb2.CreateJobRequest()),
+        lambda: services.PatchJob(stateless_svc_pb2.PatchJobRequest()),
+    )
+    for call in calls:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call()
+        assert grpc.StatusCode.RESOURCE_EXHAUSTED == caught.value.code()
+        assert (caught.value.details() or "").startswith("1 jobs wait to be started, the bound is 1: try again in ")
+        assert int(dict(caught.value.trailing_metadata())[RETRY_AFTER]) >= 1_000
+
+    assert JOB == (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.id.value
+    assert Backlog(1, 1, 2) == gateway.backlog()
+    await TaskManagerStub(narrow).Stop(task_pb2.StopRequest(jobId=ID))  # type: ignore[misc]
+    assert JobState.KILLED == gateway.jobs([JOB])[0].goal
