@@ -12,7 +12,7 @@ import click
 
 from cli.command import Command
 
-QUIET_PARTS = {"temporal"}
+FIRST_CLUSTER = "local"
 
 
 @click.command(cls=Command)
@@ -26,8 +26,21 @@ QUIET_PARTS = {"temporal"}
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME",
+    help="One more emulated cluster; its hosts have the prefix NAME-. May be repeated.",
+)
 def up(
-    data: Path | None, hosts: Path | None, simulate: int | None, port: int, database: str, image_download: float
+    data: Path | None,
+    hosts: Path | None,
+    simulate: int | None,
+    port: int,
+    database: str,
+    image_download: float,
+    clusters: tuple[str, ...],
 ) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
@@ -36,13 +49,18 @@ def up(
       peloton up
       peloton up --data ./data --hosts examples/hosts.yaml
       peloton up --simulate 1000
+      peloton up --cluster west --cluster east
     """
     if hosts and simulate:
         raise click.UsageError("--hosts and --simulate exclude each other")
+    if len({FIRST_CLUSTER, *clusters}) <= len(clusters):
+        raise click.UsageError(f"each cluster needs a name of its own, and the first one is {FIRST_CLUSTER}")
     from services.local.cluster import LocalSettings
 
     folder = data.resolve() if data else None
-    settings = LocalSettings(port, folder, hosts, simulate or 0, database, image_download_s=image_download)
+    settings = LocalSettings(
+        port, folder, hosts, simulate or 0, database, image_download_s=image_download, more_clusters=clusters
+    )
     asyncio.run(_run(settings))
 
 
