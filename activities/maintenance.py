@@ -8,12 +8,12 @@ from activities.errors import translated
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
-from peloton.ports import HostKeeper, HostRecords
+from peloton.ports import HostKeepers, HostRecords
 
 
 class MaintenanceActivities:
-    def __init__(self, keeper: HostKeeper, records: HostRecords) -> None:
-        self._keeper = keeper
+    def __init__(self, keepers: HostKeepers, records: HostRecords) -> None:
+        self._keepers = keepers
         self._records = records
 
     @activity.defn(name="look_at_host")
@@ -26,23 +26,23 @@ class MaintenanceActivities:
     @activity.defn(name="cordon_host")
     @translated
     def cordon(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keeper.cordon(hostname)
+        self._keepers.keeper(cluster).cordon(hostname)
         return self.look(cluster, hostname)
 
     @activity.defn(name="drain_host")
     @translated
     def drain(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keeper.drain(hostname)
+        self._keepers.keeper(cluster).drain(hostname)
         return self.look(cluster, hostname)
 
     @activity.defn(name="take_host_down")
     @translated
     def take_down(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keeper.take_down(hostname)
+        self._keepers.keeper(cluster).take_down(hostname)
         return self.look(cluster, hostname)
 
     @activity.defn(name="bring_host_up")
     @translated
     def bring_up(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._keeper.bring_up(hostname)
+        self._keepers.keeper(cluster).bring_up(hostname)
         return self.look(cluster, hostname)

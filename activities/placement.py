@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from temporalio import activity
 
 from activities.errors import translated
-from peloton.errors import PelotonError
-from peloton.model.host import Desired, PlacementBatch, ReadyGang
+from peloton.errors import PelotonError, Unavailable
+from peloton.model.host import ClusterChoice, Desired, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
@@ -40,13 +41,44 @@ class PlacementActivities:
     def _place(self, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         if not gangs:
             return PlacementBatch(job, "", reason="no pod waits for a host any more")
-        wanted: Counter[PodShape] = Counter()
-        for gang in gangs:
-            wanted[gang.shape] += len(gang.pods)
+        homes = Counter(gang.desired_cluster for gang in gangs if gang.desired_host)
+        choice = self._hosts.choose_clusters(_wanted(gangs), homes)
+        if choice.order and not choice.passed_over and len(choice.order) == 1:
+            batch = self._place_in(choice.order[0], job, gangs, for_gang)
+        else:
+            batch = self._place_in_first(choice, job, gangs, for_gang)
+        if batch.unplaced_count:
+            self._note_unplaced(batch)
+        return batch
+
+    def _place_in_first(
+        self, choice: ClusterChoice, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool
+    ) -> PlacementBatch:
+        """In the first cluster where something fits: a batch, and so a gang, never spans two. Pods that come back to a
+        cluster that is tried too wait for its turn. Raises Unavailable when no cluster answers."""
+        reasons, faults, unplaced = dict(choice.passed_over), [], 0
+        for cluster in choice.order:
+            mine = [g for g in gangs if not g.desired_host or g.desired_cluster not in {*choice.order} - {cluster}]
+            try:
+                batch = self._place_in(cluster, job, mine, for_gang) if mine else PlacementBatch(job, "")
+            except Unavailable as error:
+                faults.append(error)
+                reasons[cluster] = error.message
+                continue
+            if batch.placements:
+                return replace(batch, reason=batch.reason and f"cluster {cluster}: {batch.reason}")
+            unplaced = max(unplaced, batch.unplaced_count)
+            reasons[cluster] = batch.reason
+        if faults and len(faults) == len(choice.order):
+            raise faults[0]
+        told = "; ".join(f"cluster {cluster}: {reason}" for cluster, reason in sorted(reasons.items()) if reason)
+        return PlacementBatch(job, "", unplaced_count=unplaced or sum(len(g.pods) for g in gangs), reason=told)
+
+    def _place_in(self, cluster: str, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         desired = [
             Desired(gang.pods[0][0], Hostname(gang.desired_host), gang.shape) for gang in gangs if gang.desired_host
         ]
-        lease = self._hosts.acquire_hosts(job, list(wanted.items()), for_gang, desired)
+        lease = self._hosts.acquire_hosts(job, _wanted(gangs), for_gang, desired, cluster)
         try:
             batch = self._placer.place(job, gangs, lease)
         except Exception:
@@ -54,8 +86,6 @@ class PlacementActivities:
             raise
         if not batch.placements:
             self._hosts.release(lease.lease_id)
-        if batch.unplaced_count:
-            self._note_unplaced(batch)
         return batch
 
     def _note_unplaced(self, batch: PlacementBatch) -> None:
@@ -64,3 +94,10 @@ class PlacementActivities:
             self._resmgr.note_unplaced(batch.job_id, batch.unplaced_count, batch.reason)
         except PelotonError as error:
             activity.logger.info("reason of unplaced pods not noted: %s", error)
+
+
+def _wanted(gangs: Sequence[ReadyGang]) -> list[tuple[PodShape, int]]:
+    wanted: Counter[PodShape] = Counter()
+    for gang in gangs:
+        wanted[gang.shape] += len(gang.pods)
+    return list(wanted.items())

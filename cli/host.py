@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HOST_STATE_PREFIX = "HOST_STATE_"
 HEADER = ("Hostname", "IP", "State", "HostPool", "CPU free", "Memory free", "GPU free", "Slack held",
-          "CPU used", "Memory used")  # fmt: skip
+          "CPU used", "Memory used", "Cluster")  # fmt: skip
 HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
 
 
@@ -57,6 +57,7 @@ def query(settings: Settings, states: tuple[str, ...]) -> None:
             host_pb2.HostState.Name(info.state).removeprefix(HOST_STATE_PREFIX),
             info.current_pool,
             *amounts(info),
+            info.cluster,
         )
         for info in sorted(response.host_infos, key=lambda info: info.hostname)
     ]
@@ -64,6 +65,10 @@ def query(settings: Settings, states: tuple[str, ...]) -> None:
         print_table(HEADER, rows)
     else:
         click.echo("No hosts found")
+    if response.silent_clusters:
+        click.echo(
+            f"Not told: hosts of {', '.join(response.silent_clusters)}, whose host managers do not answer", err=True
+        )
 
 
 def amounts(info: host_pb2.HostInfo) -> tuple[str, ...]:

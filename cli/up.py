@@ -12,7 +12,7 @@ import click
 
 from cli.command import Command
 
-QUIET_PARTS = {"temporal"}
+FIRST_CLUSTER = "local"
 
 
 @click.command(cls=Command)
@@ -31,6 +31,13 @@ QUIET_PARTS = {"temporal"}
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME",
+    help="One more emulated cluster; its hosts have the prefix NAME-. May be repeated.",
+)
 def up(
     data: Path | None,
     hosts: Path | None,
@@ -39,6 +46,7 @@ def up(
     port: int,
     database: str,
     image_download: float,
+    clusters: tuple[str, ...],
 ) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
@@ -48,16 +56,26 @@ def up(
       peloton up --data ./data --hosts examples/hosts.yaml
       peloton up --simulate 1000
       peloton up --simulate 50 --simulation examples/simulation.yaml
+      peloton up --cluster west --cluster east
     """
     if hosts and simulate:
         raise click.UsageError("--hosts and --simulate exclude each other")
     if simulation and not simulate:
         raise click.UsageError("--simulation needs --simulate N")
+    if len({FIRST_CLUSTER, *clusters}) <= len(clusters):
+        raise click.UsageError(f"each cluster needs a name of its own, and the first one is {FIRST_CLUSTER}")
     from services.local.cluster import LocalSettings
 
     folder = data.resolve() if data else None
     settings = LocalSettings(
-        port, folder, hosts, simulate or 0, database, image_download_s=image_download, simulation_file=simulation
+        port,
+        folder,
+        hosts,
+        simulate or 0,
+        database,
+        image_download_s=image_download,
+        simulation_file=simulation,
+        more_clusters=clusters,
     )
     asyncio.run(_run(settings))
 

@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 
+from peloton.model.ids import hostmgr_role
 from services.settings import Settings, load
 
 PATIENCE_S = 5.0
@@ -63,7 +64,7 @@ def main(role: str) -> int:
         elif role == "worker":
             asyncio.run(asyncio.wait_for(check_worker(settings), PATIENCE_S))
         else:
-            check_leader(settings, role)
+            check_leader(settings, hostmgr_role(settings.cluster) if role == "hostmgr" else role)
     except Exception as error:
         print(f"{role}: {str(error) or repr(error)}", file=sys.stderr)
         return 1

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from peloton.model.host import Desired, HostLease, LaunchResult, Placement, PlacementBatch, Prefetched, ReadyGang
+from peloton.model.host import (
+    ClusterChoice,
+    Desired,
+    HostLease,
+    LaunchResult,
+    Placement,
+    PlacementBatch,
+    Prefetched,
+    ReadyGang,
+)
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord
 from peloton.model.maintenance import HostMaintenance
@@ -82,15 +91,23 @@ class Evictor(Protocol):
 
 
 class HostManager(Protocol):
+    """The host managers of all clusters."""
+
+    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
+        """Where to look for hosts for these pods, and in which order; ``homes``: clusters to which so many of them come
+        back."""
+        ...
+
     def acquire_hosts(
         self,
         job_id: JobId,
         gangs: Sequence[tuple[PodShape, int]],
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
+        cluster: str = "",
     ) -> HostLease:
-        """Lease hosts that can take some of ``(shape, pod count)``. With none free the lease is empty, and
-        the job's workflow is told when that changes. A job has two leases at most, one of them for its gang.
+        """Lease hosts of a cluster that can take some of ``(shape, pod count)``. With none free the lease is empty, and
+        the job's workflow is told when that changes. A job has two leases there at most, one of them for its gang.
         ``desired``: of the wanted pods those that come back to a host."""
         ...
 
@@ -132,6 +149,10 @@ class HostKeeper(Protocol):
     def take_down(self, hostname: str) -> None: ...
 
     def bring_up(self, hostname: str) -> None: ...
+
+
+class HostKeepers(Protocol):
+    def keeper(self, cluster: str) -> HostKeeper: ...
 
 
 class Placer(Protocol):

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import grpc
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 RENEWALS_PER_TTL = 4
 LOOKUP_CACHE_S = 1.0
-CHANNELS_MAX = 16
+CHANNELS_MAX = 64
 """Every new leader may have a new address; the oldest ones are long gone."""
 
 
@@ -34,6 +34,7 @@ class Leases(Protocol):
     def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
     def release_lease(self, role: str, owner: str) -> bool: ...
     def leader(self, role: str, now_s: float) -> str | None: ...
+    def clusters(self, now_s: float) -> dict[str, str]: ...
 
 
 class LeaderElection:
@@ -107,6 +108,7 @@ class LeaderChannels:
         self._lock = threading.Lock()
         self._found: dict[str, tuple[float, str | None]] = {}
         self._channels: dict[str, grpc.Channel] = {}  # the last used last
+        self._clusters: tuple[float, dict[str, str]] = (0.0, {})
 
     def leader(self, role: str) -> str | None:
         with self._lock:
@@ -122,18 +124,40 @@ class LeaderChannels:
             address = self.leader(role)
             if address is None:
                 raise Unavailable(f"no {role} leads at present")
-            with self._lock:
-                if address not in self._channels:
-                    while len(self._channels) >= CHANNELS_MAX:
-                        self._channels.pop(next(iter(self._channels))).close()
-                    self._channels[address] = grpc.insecure_channel(
-                        address,
-                        options=[*MESSAGE_SIZES, ("grpc.max_reconnect_backoff_ms", 1000)],
-                    )
-                channel = self._channels[address] = self._channels.pop(address)
-                return channel
+            return self._to(address)
 
         return find
+
+    def clusters(self) -> Mapping[str, str]:
+        """Every cluster -> address of its host manager, empty while none leads."""
+        with self._lock:
+            looked_s, found = self._clusters
+        if not any(found.values()) or time.monotonic() - looked_s > LOOKUP_CACHE_S:
+            found = self._leases.clusters(time.time())
+            with self._lock:
+                self._clusters = (time.monotonic(), found)
+        return found
+
+    def cluster_channel(self, cluster: str) -> Callable[[], grpc.Channel]:
+        """As ``channel``, to the host manager of a cluster."""
+
+        def find() -> grpc.Channel:
+            if address := self.clusters().get(cluster):
+                return self._to(address)
+            raise Unavailable(f"no host manager of cluster {cluster} leads at present")
+
+        return find
+
+    def _to(self, address: str) -> grpc.Channel:
+        with self._lock:
+            if address not in self._channels:
+                while len(self._channels) >= CHANNELS_MAX:
+                    self._channels.pop(next(iter(self._channels))).close()
+                self._channels[address] = grpc.insecure_channel(
+                    address, options=[*MESSAGE_SIZES, ("grpc.max_reconnect_backoff_ms", 1000)]
+                )
+            channel = self._channels[address] = self._channels.pop(address)
+            return channel
 
     def close(self) -> None:
         with self._lock:

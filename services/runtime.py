@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 
-from peloton.errors import PelotonError
+from peloton.errors import InvalidArgument, PelotonError
+from peloton.model.ids import hostmgr_role
 from services import telemetry, temporal
 from services.leader import LeaderChannels, LeaderElection
 from services.settings import Settings, load
@@ -24,6 +25,7 @@ from services.storage.gateway import Gateway
 from workflows.policies import Policies
 
 if TYPE_CHECKING:
+    from services.hostmgr.federation import HostManagers
     from services.hostmgr.qos import QosSettings
 
 log = logging.getLogger(__name__)
@@ -90,7 +92,10 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     bounds = Bounds(settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
     async with _waker(shared) as waker:
         address = f"{settings.host}:{settings.port}"
-        api = await server.start(shared.gateway, waker, waker, shared.channels.leader, address, bounds=bounds)
+        channels = shared.channels
+        api = await server.start(
+            shared.gateway, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters
+        )
         log.info("API at %s", address)
         await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
         await stop.wait()
@@ -99,7 +104,6 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from peloton.scheduling.placement import FirstFitPlacer
-    from services.hostmgr.client import HostManagerClient
     from services.resmgr.client import ResourceManagerClient
     from services.worker.worker import WorkerPorts, build_worker
 
@@ -107,7 +111,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     client = await _connected(settings, stop)
     if client is None:
         return
-    hosts = HostManagerClient(shared.channels.channel("hostmgr"))
+    hosts = _host_managers(shared)
     ports = WorkerPorts(
         shared.gateway,
         ResourceManagerClient(shared.channels.channel("resmgr")),
@@ -123,12 +127,11 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
 
 
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
-    from services.hostmgr.client import HostManagerClient
     from services.resmgr import server
     from services.resmgr.loop import LoopSettings
 
     settings = shared.settings
-    capacity = HostManagerClient(shared.channels.channel("hostmgr"))
+    capacity = _host_managers(shared)
     loop_settings = LoopSettings(
         entitlement_period_s=settings.entitlement_period_s,
         preempts=settings.preemption,
@@ -157,6 +160,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr.client import ResourceManagerClient
 
     settings, gateway = shared.settings, shared.gateway
+    role = _hostmgr_role(settings)
     qos_settings, images = _qos_settings(settings), prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
     core_settings = HostManagerSettings(
@@ -191,7 +195,26 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
 
             return Leading(port, end)
 
-        await _lead(shared, "hostmgr", stop, lead)
+        await _lead(shared, role, stop, lead)
+
+
+def _host_managers(shared: Shared) -> HostManagers:
+    """Those of all clusters as one."""
+    from services.hostmgr.client import HostManagerClient
+    from services.hostmgr.federation import HostManagers
+
+    channels = shared.channels
+    return HostManagers(
+        channels.clusters, lambda cluster: HostManagerClient(channels.cluster_channel(cluster)), shared.gateway
+    )
+
+
+def _hostmgr_role(settings: Settings) -> str:
+    """Raises InvalidArgument for a name that a cluster cannot have."""
+    try:
+        return hostmgr_role(settings.cluster)
+    except ValueError as error:
+        raise InvalidArgument(f"PELOTON_CLUSTER: {error}") from None
 
 
 def _qos_settings(settings: Settings) -> QosSettings:

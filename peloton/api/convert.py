@@ -184,6 +184,7 @@ def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -
         desiredConfigVersion=pod.desired_config_version,
         healthy=HEALTH_NUMBERS[pod.health],  # type: ignore[arg-type]
         desiredHost=pod.desired_host,
+        cluster=pod.cluster if pod.host else "",
         resourceUsage=resource_usage(limits, pod.run_seconds) if limits is not None else None,
     )
     runtime.mesosTaskId.value = str(pod.pod_id)

@@ -86,6 +86,7 @@ def pod_status(pod: PodRecord) -> pod_pb2.PodStatus:
         desired_version=entity_version(config_only(pod.desired_config_version)),
         desiredHost=pod.desired_host,
         host_id=pod.host,
+        cluster=pod.cluster if pod.host else "",
     )
     status.pod_id.value = str(pod.pod_id)
     status.desired_pod_id.value = str(PodId(pod.job_id, pod.instance_id, pod.desired_run_id))

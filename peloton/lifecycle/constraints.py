@@ -20,6 +20,9 @@ HOSTNAME_LABEL = "hostname"
 EXCLUSIVE_LABEL = "peloton/exclusive"
 """A host with this label takes only pods whose constraint mentions the label."""
 
+CLUSTER_LABEL = "peloton/cluster"
+"""Every host has this label: the name of its cluster."""
+
 COMPARE: dict[str, Callable[[int, int], bool]] = {"<": operator.lt, "=": operator.eq, ">": operator.gt}
 
 
@@ -92,6 +95,18 @@ def conjuncts(constraint: Constraint | None) -> tuple[Constraint, ...]:
 def mentions(constraint: Constraint | None, key: str) -> bool:
     """Does any host label in the tree have this key, whatever it asks of it?"""
     return any(isinstance(leaf, HostLabel) and leaf.key == key for leaf in leaves(constraint))
+
+
+def may_hold_in(constraint: Constraint | None, cluster: str) -> bool:
+    """Could a host of this cluster do, whatever its other labels and its pods are?"""
+    match constraint:
+        case HostLabel(key, value, condition, count) if key == CLUSTER_LABEL:
+            return COMPARE[condition](int(value == cluster), count)
+        case AllOf(parts):
+            return all(may_hold_in(part, cluster) for part in parts)
+        case AnyOf(parts) if parts:
+            return any(may_hold_in(part, cluster) for part in parts)
+    return True
 
 
 def describe(constraint: Constraint) -> str:

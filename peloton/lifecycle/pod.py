@@ -72,9 +72,9 @@ class Orphan:
 Outcome = Applied | Ignored | Orphan
 
 
-def apply_status(pod: PodRecord | None, status: PodStatus, job_type: JobType) -> Outcome:
-    """The outcome of one report for the stored ``pod`` (None when there is no such instance)."""
-    stranger = _stranger(pod, status)
+def apply_status(pod: PodRecord | None, status: PodStatus, job_type: JobType, cluster: str = "") -> Outcome:
+    """The outcome of one report of a cluster for the stored ``pod`` (None when there is no such instance)."""
+    stranger = _stranger(pod, status, cluster)
     if stranger is not None:
         return stranger
     assert pod is not None
@@ -91,8 +91,9 @@ def apply_status(pod: PodRecord | None, status: PodStatus, job_type: JobType) ->
     return Applied(_alive(pod, status))
 
 
-def _stranger(pod: PodRecord | None, status: PodStatus) -> Outcome | None:
-    """A report of a run that is not the instance's current one, or of one that was never launched."""
+def _stranger(pod: PodRecord | None, status: PodStatus, cluster: str) -> Outcome | None:
+    """A report of a run that is not the instance's current one, of one that was never launched, or of one that another
+    cluster runs."""
     if pod is None:
         why = "unknown pod"
     elif status.pod_id != pod.pod_id:
@@ -101,6 +102,8 @@ def _stranger(pod: PodRecord | None, status: PodStatus) -> Outcome | None:
         why = f"run {pod.run_id} is {pod.state}: it was not launched"
     elif pod.state in TERMINAL and status.state not in TERMINAL:
         why = f"run {pod.run_id} has ended as {pod.state}"
+    elif cluster and pod.cluster and cluster != pod.cluster:
+        why = f"run {pod.run_id} is in cluster {pod.cluster}, not in {cluster}"
     else:
         return None
     return Ignored(why) if status.state in TERMINAL else Orphan(why)

@@ -61,6 +61,7 @@ class ReadyGang:
     pods: tuple[tuple[int, int], ...]
     labels: tuple[Label, ...] = ()  # of the pods, as far as constraints of their job name them
     desired_host: str = ""  # of a pod that stands alone: where it comes back to
+    desired_cluster: str = ""  # of that host
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,14 @@ class ComingBack:
     hostname: Hostname
     resources: Resources
     grace_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChoice:
+    """Clusters in the order in which hosts of them are tried, and why others are not."""
+
+    order: tuple[str, ...]
+    passed_over: tuple[tuple[str, str], ...] = ()  # cluster, reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ A pod is one run of one instance of a job. Its ids nest: ``<job>``, ``<job>-<ins
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from typing import NewType
@@ -96,6 +97,20 @@ class EntityVersion:
 def job_workflow_id(job_id: str) -> str:
     """The Temporal workflow that owns a job's life; the id is its mutex."""
     return f"job/{job_id}"
+
+
+HOSTMGR_ROLE = "hostmgr/"
+"""And the name of a cluster: the role that its host manager leads, see ``hostmgr_role``."""
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def hostmgr_role(cluster: str) -> str:
+    """Raises ValueError for a name that a cluster cannot have."""
+    if not _CLUSTER_NAME.fullmatch(cluster):
+        raise ValueError(
+            f"cluster {cluster!r}: want at most 63 letters, digits, dots, dashes and underscores, the first no mark"
+        )
+    return HOSTMGR_ROLE + cluster
 
 
 def maintenance_workflow_id(cluster: str, hostname: str) -> str:

@@ -150,6 +150,7 @@ class PodRecord:
     host: str = ""
     desired_host: str = ""  # where the next run is to go, if it fits there
     agent_id: str = ""
+    cluster: str = ""  # where its last launch was
     ports: dict[str, int] = field(default_factory=dict)
     message: str = ""
     reason: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import grpc.aio
 
@@ -14,9 +14,12 @@ from peloton.errors import Unavailable
 LeaderLookup = Callable[[str], str | None]
 """Role -> ``host:port`` of its leader, None when there is none. May block, so it is called in a thread."""
 
+ClusterLookup = Callable[[], Mapping[str, str]]
+"""Every cluster -> ``host:port`` of its host manager, empty while there is none. May block."""
+
 ANSWER_BYTES_MAX = MESSAGE_BYTES_MAX - 2**20
 """What an answer may carry, with room for what is round it."""
-CHANNELS_MAX = 16
+CHANNELS_MAX = 64
 """Addresses kept connected; leaders move rarely, so the oldest are those of leaders long gone."""
 
 CLOSE_GRACE_S = 30.0
@@ -35,8 +38,9 @@ CHANNEL_OPTIONS = (
 class LeaderChannels:
     """One channel per address, shared by all calls. For one event loop only."""
 
-    def __init__(self, leader: LeaderLookup) -> None:
+    def __init__(self, leader: LeaderLookup, clusters: ClusterLookup = dict) -> None:
         self._leader = leader
+        self._clusters = clusters
         self._channels: OrderedDict[str, grpc.aio.Channel] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -45,6 +49,20 @@ class LeaderChannels:
         address = await asyncio.to_thread(self._leader, role)
         if not address:
             raise Unavailable(f"no leader of role {role} is known: it is starting or being replaced, try again")
+        return self._at(address)
+
+    async def clusters(self) -> Mapping[str, str]:
+        return await asyncio.to_thread(self._clusters)
+
+    async def to_cluster(self, cluster: str) -> grpc.aio.Channel:
+        """Channel to the host manager of a cluster; raises Unavailable when none is known."""
+        address = (await self.clusters()).get(cluster)
+        if not address:
+            which = f" of cluster {cluster}" if cluster else ""
+            raise Unavailable(f"no host manager{which} is known: it is starting or being replaced, try again")
+        return self._at(address)
+
+    def _at(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = grpc.aio.insecure_channel(address, options=list(CHANNEL_OPTIONS))

@@ -19,7 +19,6 @@ from services.api.channels import LeaderChannels
 log = logging.getLogger(__name__)
 
 RESMGR = "resmgr"
-HOSTMGR = "hostmgr"
 
 # Set by the transport anew for each hop, or private to it.
 _HOP_KEYS = frozenset({"te", "content-type", "user-agent", "host", "connection"})
@@ -32,7 +31,6 @@ Check = Callable[[bytes], Awaitable[None]]
 class ForwardedServices(grpc.GenericRpcHandler):
     """Handler for every unary method of the services in ``roles``: service name -> role whose leader serves it.
 
-    ``served_as``: services whose messages are those of another one, under whose name the other side serves them.
     ``checks``: full name of a method -> what its requests must pass here.
     """
 
@@ -40,22 +38,18 @@ class ForwardedServices(grpc.GenericRpcHandler):
         self,
         roles: Mapping[str, str],
         channels: LeaderChannels,
-        served_as: Mapping[str, str] | None = None,
         checks: Mapping[str, Check] | None = None,
     ) -> None:
         self._roles = dict(roles)
         self._channels = channels
-        self._served_as = dict(served_as or {})
         self._checks = dict(checks or {})
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         method = handler_call_details.method
-        service, _, name = method.removeprefix("/").rpartition("/")
+        service, _, _ = method.removeprefix("/").rpartition("/")
         role = self._roles.get(service)
         if role is None:
             return None
-        method = f"/{self._served_as.get(service, service)}/{name}"
-
         check = self._checks.get(method)
 
         async def forward(request: bytes, context: Any) -> bytes:
@@ -72,16 +66,21 @@ class ForwardedServices(grpc.GenericRpcHandler):
         except Unavailable as unavailable:
             await context.abort(grpc.StatusCode.UNAVAILABLE, unavailable.message)
             raise
-        call: Any = channel.unary_unary(method)
-        in_flight = call(request, timeout=context.time_remaining(), metadata=passed_on(context.invocation_metadata()))
-        try:
-            response: bytes = await in_flight
-        except grpc.aio.AioRpcError as error:
-            log.info("%s of %s answered %s: %s", method, role, error.code().name, error.details())
-            await context.abort(error.code(), error.details() or "", passed_on(error.trailing_metadata()))
-            raise
-        context.set_trailing_metadata(passed_on(await in_flight.trailing_metadata()))
-        return response
+        return await relay(channel, method, request, context)
+
+
+async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context: Any) -> bytes:
+    """Pass a call on, and its answer back, whatever it is."""
+    call: Any = channel.unary_unary(method)
+    in_flight = call(request, timeout=context.time_remaining(), metadata=passed_on(context.invocation_metadata()))
+    try:
+        response: bytes = await in_flight
+    except grpc.aio.AioRpcError as error:
+        log.info("%s answered %s: %s", method, error.code().name, error.details())
+        await context.abort(error.code(), error.details() or "", passed_on(error.trailing_metadata()))
+        raise
+    context.set_trailing_metadata(passed_on(await in_flight.trailing_metadata()))
+    return response
 
 
 def passed_on(metadata: Iterable[tuple[str, str | bytes]] | None) -> tuple[tuple[str, str | bytes], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import Protocol
@@ -10,11 +11,10 @@ import grpc
 import grpc.aio
 
 from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
-from peloton.errors import ERRORS, PelotonError, Unavailable
+from peloton.errors import ERRORS, NotFound, PelotonError, Unavailable
 from peloton.model.ids import PodId
 from peloton.model.resources import Resources
 from services.api.channels import LeaderChannels
-from services.api.forward import HOSTMGR
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ BROWSE_TIMEOUT_S = 15.0
 
 class Hosts(Protocol):
     async def capacity(self) -> Resources | None:
-        """Sum over the hosts of the cluster, None while no host is known."""
+        """Sum over the hosts of all clusters, None while one does not answer or no host is known."""
         ...
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
@@ -35,7 +35,7 @@ class Hosts(Protocol):
 
 
 class RemoteHosts:
-    """Hosts, asked of the leading host manager."""
+    """Hosts, asked of the host managers of all clusters."""
 
     def __init__(self, channels: LeaderChannels) -> None:
         self._channels = channels
@@ -51,20 +51,34 @@ class RemoteHosts:
 
     async def _ask_capacity(self) -> Resources | None:
         try:
-            stub = hostmgr_pb2_grpc.HostsStub(await self._channels.to(HOSTMGR))
-            answer = await stub.ClusterCapacity(hostmgr_pb2.ClusterCapacityRequest(), timeout=CAPACITY_TIMEOUT_S)
+            clusters = await self._channels.clusters()
+            answers = await asyncio.gather(*map(self._capacity_of, clusters or [""]))
         except (Unavailable, grpc.aio.AioRpcError) as error:
-            log.warning("the cluster's capacity is not known: %s", error)
+            log.warning("the capacity of all clusters is not known: %s", error)
             return None
-        if not answer.host_count:
+        if not any(answer.host_count for answer in answers):
             return None
-        amounts = answer.capacity
-        return Resources(amounts.cpu_milli, amounts.memory_mib, amounts.disk_mib, amounts.gpu_milli)
+        amounts = [answer.capacity for answer in answers]
+        return sum((Resources(a.cpu_milli, a.memory_mib, a.disk_mib, a.gpu_milli) for a in amounts), Resources())
+
+    async def _capacity_of(self, cluster: str) -> hostmgr_pb2.ClusterCapacityResponse:
+        stub = hostmgr_pb2_grpc.HostsStub(await self._channels.to_cluster(cluster))
+        return await stub.ClusterCapacity(hostmgr_pb2.ClusterCapacityRequest(), timeout=CAPACITY_TIMEOUT_S)
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
-        stub = hostmgr_pb2_grpc.HostsStub(await self._channels.to(HOSTMGR))
+        """Of the cluster that knows the host."""
         request = hostmgr_pb2.BrowseSandboxRequest(pod_id=str(pod_id), hostname=host, agent_id=agent_id)
-        try:
-            return await stub.BrowseSandbox(request, timeout=BROWSE_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            raise ERRORS.get(error.code().name, PelotonError)(error.details() or error.code().name) from error
+        fault: PelotonError | None = None
+        for cluster in await self._channels.clusters() or [""]:
+            try:
+                stub = hostmgr_pb2_grpc.HostsStub(await self._channels.to_cluster(cluster))
+                return await stub.BrowseSandbox(request, timeout=BROWSE_TIMEOUT_S)
+            except Unavailable as error:
+                fault = error
+            except grpc.aio.AioRpcError as error:
+                found = ERRORS.get(error.code().name, PelotonError)(error.details() or error.code().name)
+                if not isinstance(found, NotFound):
+                    raise found from error
+                fault = fault or found
+        assert fault is not None
+        raise fault

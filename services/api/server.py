@@ -40,9 +40,10 @@ from peloton.ports import Lifecycles
 from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_service import BulkService
 from services.api.calls import Calls
-from services.api.channels import LeaderChannels, LeaderLookup
+from services.api.channels import ClusterLookup, LeaderChannels, LeaderLookup
+from services.api.cluster_services import ClusterServices
 from services.api.errors import ErrorsToStatus
-from services.api.forward import HOSTMGR, RESMGR, ForwardedServices
+from services.api.forward import RESMGR, ForwardedServices
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
 from services.api.task_manager import TaskManager
@@ -151,14 +152,15 @@ async def start(
     address: str,
     hosts: Hosts | None = None,
     bounds: Bounds | None = None,
+    clusters: ClusterLookup = dict,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is taken.
 
-    ``leader`` finds the leaders of the roles ``resmgr`` and ``hostmgr``. ``hosts`` stands in for the host manager.
+    ``leader`` finds the leader of the role ``resmgr``, ``clusters`` the host managers. ``hosts`` stands in for these.
     ``bounds``: of what may wait in storage.
     """
     calls = Calls()
-    channels = LeaderChannels(leader)
+    channels = LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     wake = Wake(starter, lifecycles)
     specs = Specs(gateway, calls, hosts)
@@ -190,10 +192,11 @@ async def start(
     )
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)
-    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR) | dict.fromkeys(HOSTMGR_SERVICES, HOSTMGR)
+    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR)
     checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
-    forwarded = ForwardedServices(roles, channels, {HOST_SERVICE_V1: HOST_SERVICE}, checks)
-    server.add_generic_rpc_handlers((forwarded,))
+    about_hosts = {name: name for name in HOSTMGR_SERVICES} | {HOST_SERVICE_V1: HOST_SERVICE}
+    of_hosts = ClusterServices(about_hosts, channels, lambda names: gateway.clusters_of_hosts(names))
+    server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks), of_hosts))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     reflection.enable_server_reflection((*SERVED, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

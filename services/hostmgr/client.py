@@ -1,4 +1,4 @@
-"""Client of the host manager. Finds the leader anew for each call, so it survives a failover."""
+"""Client of the host manager of one cluster. Finds the leader anew for each call, so it survives a failover."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from services.hostmgr import messages
 
 CALL_TIMEOUT_S = 20.0
 PREFETCH_TIMEOUT_S = 5.0
+FREE_TIMEOUT_S = 2.0
 NAME = "host manager"
 
 
 class HostManagerClient:
-    """Implements ``ports.HostManager``, ``ports.HostKeeper`` and ``ports.ImagePrefetcher``."""
+    """Implements ``ports.HostKeeper`` and ``ports.ImagePrefetcher``; ``HostManagers`` makes one of several."""
 
     def __init__(self, channel: Callable[[], grpc.Channel]) -> None:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
@@ -86,6 +87,12 @@ class HostManagerClient:
         with raising(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=CALL_TIMEOUT_S)
         return messages.resources_from_wire(answer.capacity), messages.resources_from_wire(answer.revocable)
+
+    def free(self) -> Resources:
+        """What is on offer there and leased to nobody."""
+        with raising(NAME):
+            answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
+        return messages.resources_from_wire(answer.free)
 
     def _stub(self) -> hostmgr_pb2_grpc.HostsStub:
         return hostmgr_pb2_grpc.HostsStub(self._channel())

@@ -47,7 +47,8 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
     ) -> host_svc_pb2.QueryHostsResponse:
         wanted = set(request.host_states)
         uses = self._uses()
-        infos = [_host_info(host, uses.get(host.hostname)) for host in self._pool.hosts()]
+        cluster = self._maintainer.cluster
+        infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._pool.hosts()]
         return host_svc_pb2.QueryHostsResponse(host_infos=[i for i in infos if not wanted or i.state in wanted])
 
     @answering
@@ -104,7 +105,7 @@ def _each(request: Any, act: Callable[[str], object]) -> None:
         raise PelotonError("; ".join(errors))
 
 
-def _host_info(host: Host, use: Use | None) -> host_pb2.HostInfo:
+def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:
     labels = [Label(key=key, value=value) for key, value in host.labels]
     info = host_pb2.HostInfo(
         hostname=host.hostname,
@@ -114,6 +115,7 @@ def _host_info(host: Host, use: Use | None) -> host_pb2.HostInfo:
         labels=labels,
         slack_cpu=host.revocable.cpu_milli / 1000,
         slack_held_cpu=host.revocable_held.cpu_milli / 1000,
+        cluster=cluster,
     )
     if any(host.capacity):  # the agent is there
         info.capacity.CopyFrom(_amounts(host.capacity))

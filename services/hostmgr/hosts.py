@@ -10,8 +10,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from peloton.lifecycle.constraints import pod_labels_named
@@ -21,6 +20,7 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape, Strategy
 from peloton.model.resources import Resources, free_share
 from services.hostmgr.holds import ComingBackOf, Holds, PodKey
+from services.hostmgr.launches import Launches
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.offers import (
     Agent,
@@ -46,13 +46,15 @@ UNAVAILABILITY_NOTICE_NS = 3 * 3_600 * 10**9
 
 
 class HostPool:
-    def __init__(self, lease_s: float, wall_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, lease_s: float, wall_ns: Callable[[], int] = time.time_ns, cluster: str = "") -> None:
         self._lease_s = lease_s
+        self._cluster = cluster
         self._wall_ns = wall_ns
         self._lock = threading.RLock()
         self._hosts: dict[Hostname, HostOffers] = {}
         self._host_of_offer: dict[str, Hostname] = {}
         self._agents: dict[Hostname, Agent] = {}
+        self._refused: dict[str, str] = {}  # host -> the other cluster that has its name
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         # A job's gang is placed apart from its other pods: placements are known by the job and whether it is its gang.
         self._lease_of_job: dict[tuple[JobId, bool], str] = {}
@@ -63,7 +65,7 @@ class HostPool:
         self.inverse_offers: deque[Json] = deque(maxlen=INVERSE_OFFERS_MAX)
         self.pod_labels = PodLabelIndex()
         self._holds = Holds()
-        self._launching: Counter[str] = Counter()  # host -> launches that may still commit pods on it
+        self.launches = Launches()
 
     # What is in maintenance.
 
@@ -72,31 +74,21 @@ class HostPool:
         with self._lock:
             self._maintained = {host.hostname: host for host in hosts}
 
-    @contextmanager
-    def launching(self, hostnames: Sequence[str]) -> Iterator[None]:
-        """Round a launch from its claim to its commit."""
-        with self._lock:
-            self._launching.update(hostnames)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._launching.subtract(hostnames)
-                self._launching = +self._launching
-
     def is_closed(self, hostname: str) -> bool:
         """Nothing is launched on the host any more, nor will be."""
         with self._lock:
-            return self._is_away(Hostname(hostname)) and not self._launching[hostname]
+            return self._is_away(Hostname(hostname)) and not self.launches.are_on(hostname)
 
     def _is_away(self, hostname: Hostname) -> bool:
         return hostname in self._maintained and self._maintained[hostname].is_away
 
     # What Mesos says.
 
-    def set_agents(self, agents: Iterable[Agent]) -> None:
+    def set_agents(self, agents: Iterable[Agent], refused: Mapping[str, str] | None = None) -> None:
+        """``refused``: of them those whose names are of hosts of other clusters, and of which."""
         with self._lock:
-            self._agents = {a.hostname: a for a in agents}
+            self._refused = dict(refused or {})
+            self._agents = {a.hostname: a for a in agents if a.hostname not in self._refused}
             gone = [n for n, h in self._hosts.items() if not h.offers and not h.lease_id and n not in self._agents]
             for hostname in gone:
                 del self._hosts[hostname]
@@ -111,7 +103,8 @@ class HostPool:
                 if host is None or host.agent_id != agent_id:
                     for stale_id in host.offers if host else ():
                         self._host_of_offer.pop(stale_id, None)
-                    host = HostOffers(hostname, agent_id, labels_of(hostname, offer.get("attributes", ())))
+                    labels = labels_of(hostname, offer.get("attributes", ()), self._cluster)
+                    host = HostOffers(hostname, agent_id, labels)
                     self._hosts[hostname] = host
                 host.offers[offer["id"]["value"]] = offer
                 self._host_of_offer[offer["id"]["value"]] = hostname
@@ -191,6 +184,12 @@ class HostPool:
             total = sum((a.capacity for a in agents), Resources())
             slack = sum(self._slack_cpu(a) for a in agents)
             return total, Resources(cpu_milli=slack), len(agents)
+
+    def free(self) -> Resources:
+        """What is on offer on hosts that take pods and are leased to nobody."""
+        with self._lock:
+            free = [h.free for h in self._hosts.values() if not h.lease_id and not self._is_away(h.hostname)]
+            return sum(free, Resources())
 
     def _slack_cpu(self, agent: Agent) -> int:
         """Revocable cpu for which pods may be admitted: what they hold where no more may come."""
@@ -348,6 +347,8 @@ class HostPool:
     def _kept_back(self, host: HostOffers) -> str:
         if self._is_away(host.hostname):
             return "in maintenance"
+        if host.hostname in self._refused:
+            return f"a host of cluster {self._refused[host.hostname]} has the same name"
         start_ns = host.unavailable_from_ns
         if start_ns and start_ns - UNAVAILABILITY_NOTICE_NS <= self._wall_ns():
             return "scheduled for maintenance in Mesos"

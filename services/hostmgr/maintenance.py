@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from peloton.errors import Aborted, Unavailable
@@ -75,8 +76,8 @@ class HostMaintainer:
         self._core, self._pool = core, core.pool
         self._gateway, self._disrupts = gateway, disrupts
         self._jobs, self._hosts, self._watch = jobs, hosts, watch
-        self._cluster, self._share = cluster, share
-        self._residents = Residents(gateway.residents)
+        self.cluster, self._share = cluster, share
+        self._residents = Residents(partial(gateway.residents, cluster=cluster))
         self._schedule = MaintenanceSchedule(lambda: core.driver.master)
         self._refreshing = threading.Lock()
         self._wanted = threading.Event()
@@ -87,7 +88,7 @@ class HostMaintainer:
     def start(self) -> None:
         """Once the core has started. Wakes every maintenance: wake-ups may have died with a predecessor."""
         self._thread.start()
-        self._tell(self._gateway.maintained_hosts(self._cluster))
+        self._tell(self._gateway.maintained_hosts(self.cluster))
 
     def stop(self) -> None:
         self._stopping = True
@@ -98,7 +99,7 @@ class HostMaintainer:
 
     def request(self, requests: Sequence[MaintenanceRequest]) -> list[HostMaintenance]:
         """All of the hosts, or none; their ip is filled in here. Raises Aborted, Unavailable while no host is known."""
-        known = {host.hostname for host in self._gateway.maintained_hosts(self._cluster)}
+        known = {host.hostname for host in self._gateway.maintained_hosts(self.cluster)}
         placed: dict[Hostname, MaintenanceRequest] = {}
         for request in requests:
             agent = self._pool.agent(request.hostname)
@@ -107,21 +108,21 @@ class HostMaintainer:
                     raise Unavailable("the hosts of the cluster are not known yet")
                 raise Aborted(NOT_AN_AGENT if len(requests) == 1 else f"{request.hostname}: {NOT_AN_AGENT}")
             placed[request.hostname] = replace(request, ip=agent.ip if agent else "")
-        hosts = self._gateway.request_maintenance(self._cluster, list(placed.values()), self.away_max(), time.time_ns())
+        hosts = self._gateway.request_maintenance(self.cluster, list(placed.values()), self.away_max(), time.time_ns())
         self._changed(hosts)
-        everybody = self._gateway.maintained_hosts(self._cluster)
+        everybody = self._gateway.maintained_hosts(self.cluster)
         return [self._told(host, everybody) for host in hosts]
 
     def steer(self, hostnames: Sequence[str], act: MaintenanceAct) -> list[HostMaintenance]:
         """All of the hosts, or none. Raises NotFound, Aborted."""
         asked = list(dict.fromkeys(hostnames))
-        changed = self._gateway.steer_maintenance(self._cluster, asked, act, self.away_max(), time.time_ns())
+        changed = self._gateway.steer_maintenance(self.cluster, asked, act, self.away_max(), time.time_ns())
         self._changed(changed)
         return [host for host in changed if host.hostname in asked]
 
     def hosts(self) -> list[HostMaintenance]:
         """Those in maintenance, in the order of the requests."""
-        hosts = self._gateway.maintained_hosts(self._cluster)
+        hosts = self._gateway.maintained_hosts(self.cluster)
         return [self._told(host, hosts) for host in hosts]
 
     def away_max(self) -> int:
@@ -135,7 +136,7 @@ class HostMaintainer:
     def cordon(self, hostname: str) -> None:
         """When it is the host's turn, nothing is launched on it any more."""
         if self._next(hostname, Step.CORDON):
-            self._changed(self._gateway.admit_maintenance(self._cluster, self.away_max(), time.time_ns()))
+            self._changed(self._gateway.admit_maintenance(self.cluster, self.away_max(), time.time_ns()))
 
     def drain(self, hostname: str) -> None:
         """One round: ask who has not been told to leave; the host is DRAINED once nothing is left."""
@@ -144,33 +145,33 @@ class HostMaintainer:
         residents = self._residents.of(host.hostname)
         if not residents and self._is_empty(host.hostname):
             now_ns = time.time_ns()
-            if self._gateway.move_host(self._cluster, hostname, HostState.DRAINING, HostState.DRAINED, now_ns):
+            if self._gateway.move_host(self.cluster, hostname, HostState.DRAINING, HostState.DRAINED, now_ns):
                 log.info("host %s is drained", hostname)
             self._watch.watch(host.hostname)
             self._refresh()
             return
         progress = self._ask_to_leave(host, residents)
         if progress != host.progress:
-            self._gateway.note_drain(self._cluster, hostname, progress)
+            self._gateway.note_drain(self.cluster, hostname, progress)
 
     def take_down(self, hostname: str) -> None:
         if host := self._next(hostname, Step.TAKE_DOWN):
             self._mesos(lambda: self._schedule.take_down(_machine(host)))
-            self._gateway.move_host(self._cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
+            self._gateway.move_host(self.cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
             log.info("host %s is down for maintenance", hostname)
             self._refresh()
 
     def bring_up(self, hostname: str) -> None:
         if host := self._next(hostname, Step.BRING_UP):
             self._mesos(lambda: self._schedule.bring_up(_machine(host)))
-            begun = self._gateway.end_maintenance(self._cluster, hostname, self.away_max(), time.time_ns())
+            begun = self._gateway.end_maintenance(self.cluster, hostname, self.away_max(), time.time_ns())
             log.info("maintenance of host %s is over", hostname)
             self._watch.watch(host.hostname)
             self._changed(begun)
 
     def _next(self, hostname: str, step: Step) -> HostMaintenance | None:
         """The host, when this is its next step."""
-        host = self._gateway.maintained_host(self._cluster, hostname)
+        host = self._gateway.maintained_host(self.cluster, hostname)
         return host if host is not None and next_step(host) is step else None
 
     def _told(self, host: HostMaintenance, hosts: Collection[HostMaintenance]) -> HostMaintenance:
@@ -230,7 +231,7 @@ class HostMaintainer:
     def _refresh(self) -> None:
         """What is away is read and taken over in one order, so that an older look never replaces a newer one."""
         with self._refreshing:
-            self._pool.set_maintained(self._gateway.maintained_hosts(self._cluster))
+            self._pool.set_maintained(self._gateway.maintained_hosts(self.cluster))
 
     def _tell(self, hosts: Iterable[HostMaintenance]) -> None:
         self._hosts.hosts_changed([host.hostname for host in hosts])
@@ -255,7 +256,7 @@ class HostMaintainer:
                         log.warning("a chore of maintenance failed, tried again soon: %s", error)
 
     def _announce(self) -> None:
-        going = [h for h in self._gateway.maintained_hosts(self._cluster) if h.is_away and h.goal is HostState.DOWN]
+        going = [h for h in self._gateway.maintained_hosts(self.cluster) if h.is_away and h.goal is HostState.DOWN]
         if going and self._core.driver.connected:
             self._schedule.announce([_machine(host) for host in going])
 
@@ -265,7 +266,7 @@ class HostMaintainer:
         asked = [offers.popleft() for _ in range(len(offers))]
         if not asked:
             return
-        going = {host.hostname for host in self._gateway.maintained_hosts(self._cluster) if host.is_away}
+        going = {host.hostname for host in self._gateway.maintained_hosts(self.cluster) if host.is_away}
         ours = self._pool.agent_ids(going)
         for verb in ("ACCEPT", "DECLINE"):
             ids = [o["id"] for o in asked if (o["agent_id"]["value"] in ours) == (verb == "ACCEPT")]

@@ -18,9 +18,10 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.ports import Lifecycles
+from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos import operator
-from services.hostmgr.mesos.codec import TaskTemplate, accept_call, agents_of, kill_call, pod_status
+from services.hostmgr.mesos.codec import TaskTemplate, accept_call, kill_call, pod_status
 from services.hostmgr.mesos.driver import Callbacks, Disconnected, Driver, local_address
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
@@ -55,7 +56,8 @@ class HostManagerCore(Callbacks):
         self._settings = settings
         self._gateway = gateway
         self._lifecycles = lifecycles
-        self.pool = HostPool(settings.lease_s)
+        self.pool = HostPool(settings.lease_s, cluster=settings.cluster)
+        self._claims = HostClaims(gateway, settings.cluster)
         self._templates = TemplateCache(gateway, settings.cluster)
         self._statuses = StatusCommitter(
             self._commit, self._acknowledge, self._kill_orphans, self._translate, missed=self._look_anew
@@ -84,7 +86,7 @@ class HostManagerCore(Callbacks):
         }
         if known := self._gateway.framework_id(settings.cluster):
             framework["id"] = {"value": known}
-        for pods in self._gateway.labelled_pods():
+        for pods in self._gateway.labelled_pods(settings.cluster):
             self.pool.pod_labels.add(pods)
         self._driver = Driver(self, framework, settings.master)
         self._statuses.start()
@@ -207,7 +209,7 @@ class HostManagerCore(Callbacks):
             for pod in p.pods
             if pod.instance_id in templates  # else it has been deleted
         ]
-        taken = self._gateway.mark_launched(job.job_id, rows, time.time_ns()) if rows else set()
+        taken = self._gateway.mark_launched(job.job_id, rows, time.time_ns(), self._settings.cluster) if rows else set()
         launched = [(i, run, host, templates[i].labels) for i, run, host, _, _ in rows if i in taken]
         self.pool.pods_launched(job.job_id, launched)
         return taken, self._accept(job.job_id, placements, claims, templates, taken)
@@ -267,7 +269,7 @@ class HostManagerCore(Callbacks):
         """Raises Unavailable while Mesos is away: the pods are marked, and the next call or the next subscription
         tells Mesos. The same while an administrator has locked kills."""
         self._check_unlocked("Kill", "kill")
-        kills = self._gateway.mark_killing(job_id, KILL_BATCH)
+        kills = self._gateway.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
         self.pool.hold(self._gateway.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
         self._kill(kills)
         return len(kills)
@@ -370,7 +372,7 @@ class HostManagerCore(Callbacks):
                 raise
 
     def _refresh_agents(self) -> None:
-        self.pool.set_agents(agents_of(operator.call(self.driver.master, {"type": "GET_AGENTS"})))
+        self.pool.set_agents(*self._claims.of(operator.call(self.driver.master, {"type": "GET_AGENTS"})))
 
     def _review_holds(self) -> None:
         self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()))
@@ -379,7 +381,7 @@ class HostManagerCore(Callbacks):
         """Ask Mesos about the pods that storage believes on hosts, and tell it again what must end. A look at
         everything wakes all active jobs too: their wake-ups may have died with our predecessor."""
         again: list[Kill] = []
-        for page in self._gateway.pods_on_hosts():
+        for page in self._gateway.pods_on_hosts(self._settings.cluster):
             asked = self._in_flight.landed([row for row in page if look.covers(row[3])])
             tasks = [{"task_id": {"value": str(pod_id)}, "agent_id": {"value": agent}} for pod_id, _, agent, _ in asked]
             if tasks:

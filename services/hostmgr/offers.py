@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, conjuncts, describe, matches
+from peloton.lifecycle.constraints import CLUSTER_LABEL, EXCLUSIVE_LABEL, accepts, conjuncts, describe, matches
 from peloton.model.host import Host, HostState, LeasedHost
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
@@ -74,8 +74,8 @@ class Claim:
     pot: OfferedResources
 
 
-def labels_of(hostname: str, attributes: Iterable[Json]) -> dict[str, str]:
-    """Host labels: ``hostname``, and every attribute as text (a set's items are joined by commas)."""
+def labels_of(hostname: str, attributes: Iterable[Json], cluster: str = "") -> dict[str, str]:
+    """Host labels: ``hostname``, the cluster, and every attribute as text (a set's items are joined by commas)."""
     labels = {"hostname": hostname}
     for attribute in attributes:
         name, kind = attribute["name"], attribute["type"]
@@ -85,6 +85,8 @@ def labels_of(hostname: str, attributes: Iterable[Json]) -> dict[str, str]:
             labels[name] = f"{attribute['scalar']['value']:.6f}"
         elif kind == "SET":
             labels[name] = ",".join(attribute["set"].get("item", []))
+    if cluster:
+        labels[CLUSTER_LABEL] = cluster
     return labels
 
 

@@ -47,7 +47,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @answering
     def Launch(self, request: pb.LaunchRequest, context: grpc.ServicerContext) -> pb.LaunchResponse:
         placements = messages.placements_from_wire(request.placements)
-        with self._core.pool.launching([p.hostname for p in placements]):
+        with self._core.pool.launches.on([p.hostname for p in placements]):
             result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
         return pb.LaunchResponse(
             launched=result.launched_count, refused=result.refused_count, failed=result.failed_count
@@ -66,6 +66,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             capacity=messages.resources_to_wire(capacity),
             revocable=messages.resources_to_wire(revocable),
             host_count=count,
+            free=messages.resources_to_wire(self._core.pool.free()) if request.with_free else None,
         )
 
     @answering

@@ -43,6 +43,15 @@ QUICKER = {
 """Defaults of a cluster that somebody watches."""
 
 
+def is_role(part: str) -> bool:
+    """``hostmgr``, or ``hostmgr-b`` of another cluster."""
+    return part.partition("-")[0] in ROLES
+
+
+def prefetch_url(master: str) -> str:
+    return f"http://{master}/minicluster/images"
+
+
 def own_defaults(environment: Mapping[str, str]) -> dict[str, str]:
     """Those that the environment does not set: what the user says there holds."""
     return {name: value for name, value in QUICKER.items() if name not in environment}
@@ -58,6 +67,7 @@ class LocalSettings:
     mesos: str = ""  # host:port of a Mesos master to use instead of the emulated one
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
     image_download_s: float = 0.0  # until an image is on an emulated host
+    more_clusters: tuple[str, ...] = ()  # emulated too; each has a host manager, and hosts with its prefix
     environment: dict[str, str] = field(default_factory=dict)
     simulation_file: Path | None = None  # how things turn out on simulated hosts
 
@@ -70,11 +80,13 @@ class LocalCluster:
         self.report = report
         self.is_temporary = settings.data_dir is None
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
-        port, self.temporal_port, ui_port, mesos_port = free_ports(4)
+        port, self.temporal_port, ui_port, mesos_port, *more_ports = free_ports(4 + len(settings.more_clusters))
         self.port = settings.port or port
         # A cluster on the usual ports shows its Web UI at the usual place too; others keep out of its way.
         self.ui_port = TEMPORAL_UI_PORT if settings.port and _is_free(TEMPORAL_UI_PORT) else ui_port
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
+        more = zip(settings.more_clusters, more_ports, strict=True)
+        self.more_masters = {name: f"127.0.0.1:{port}" for name, port in more}
         self.parts: dict[str, Part] = {}
         self._hosts_expected = 0
         self._lock: IO[str] | None = None
@@ -110,16 +122,15 @@ class LocalCluster:
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._take_data_dir()
         self._describe_parts()
-        await asyncio.gather(*(part.start() for name, part in self.parts.items() if name not in ROLES))
+        await asyncio.gather(*(part.start() for name, part in self.parts.items() if not is_role(name)))
         await asyncio.to_thread(self._migrate)
-        await asyncio.gather(*(self.parts[role].start() for role in ROLES))
+        await asyncio.gather(*(part.start() for name, part in self.parts.items() if is_role(name)))
         await self._wait_until_ready()
 
     async def stop(self) -> None:
         """Roles first, so that nobody complains of a missing neighbour."""
-        with contextlib.suppress(KeyError):
-            await asyncio.gather(*(self.parts[role].stop() for role in ROLES))
-            await asyncio.gather(*(part.stop() for name, part in self.parts.items() if name not in ROLES))
+        await asyncio.gather(*(part.stop() for name, part in self.parts.items() if is_role(name)))
+        await asyncio.gather(*(part.stop() for name, part in self.parts.items() if not is_role(name)))
         if self._lock is not None:
             self._lock.close()
         if self.is_temporary:
@@ -167,15 +178,29 @@ class LocalCluster:
         for name, argv in commands.items():
             log_path = self.data_dir / "logs" / f"{name}.log"
             self.parts[name] = Part(name, argv, environment, log_path, self.report)
+        for index, (cluster, master) in enumerate(self.more_masters.items(), 2):
+            own = {"PELOTON_CLUSTER": cluster, "PELOTON_MESOS": master, PREFETCH_URL: prefetch_url(master)}
+            arguments = self._minicluster_arguments(index, cluster)
+            for name, argv in (
+                (f"minicluster-{cluster}", [*python, "services.minicluster", *arguments]),
+                (f"hostmgr-{cluster}", [*python, "cli.main", "serve", "hostmgr"]),
+            ):
+                log_path = self.data_dir / "logs" / f"{name}.log"
+                self.parts[name] = Part(name, argv, environment | own, log_path, self.report)
 
     def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Images are fetched ahead on emulated hosts, unless the environment says where else."""
         if self.settings.mesos or PREFETCH_URL in environment:
             return {}
-        return {PREFETCH_URL: f"http://{self.mesos}/minicluster/images"}
+        return {PREFETCH_URL: prefetch_url(self.mesos)}
 
-    def _minicluster_arguments(self) -> list[str]:
-        arguments = ["--port", self.mesos.rpartition(":")[2], "--data", str(self.data_dir / "minicluster")]
+    def _minicluster_arguments(self, index: int = 1, cluster: str = "") -> list[str]:
+        """``index``: of the clusters, from 1; ``cluster``: its name, none for the first."""
+        master = self.more_masters.get(cluster, self.mesos)
+        folder = f"minicluster-{cluster}" if cluster else "minicluster"
+        arguments = ["--port", master.rpartition(":")[2], "--data", str(self.data_dir / folder)]
+        arguments += ["--prefix", f"{cluster}-"] if cluster else []
+        arguments += ["--share", f"{index}/{1 + len(self.more_masters)}"]
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
         if self.settings.simulate:
@@ -240,19 +265,26 @@ class LocalCluster:
         return ""
 
     def _host_count(self) -> int:
-        """As many are there when the cluster is ready."""
+        """As many are there, over all clusters, when the cluster is ready. Raises InvalidArgument."""
+        if self.more_masters and self.settings.hosts_file:
+            raise InvalidArgument("a hosts file describes one cluster: leave out the other ones, or the file")
+        try:
+            return self._hosts_of_a_cluster() + len(self.more_masters) * self._hosts_of_a_cluster(emulated=True)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from error
+
+    def _hosts_of_a_cluster(self, emulated: bool = False) -> int:
+        """Those that never fail; at least one. Raises ValueError."""
         from services.minicluster.hosts import default_hosts, load_hosts
         from services.minicluster.simulation_file import load_simulation
 
-        try:
-            if self.settings.simulation_file:
-                simulation = load_simulation(self.settings.simulation_file, self.settings.simulate)
-                return max(simulation.steady_count(self.settings.simulate), 1)
-            if self.settings.simulate or self.settings.mesos:
-                return self.settings.simulate or 1
-            return len(load_hosts(self.settings.hosts_file) if self.settings.hosts_file else default_hosts())
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from error
+        settings = self.settings
+        if settings.mesos and not emulated:
+            return 1
+        if settings.simulation_file:
+            simulation = load_simulation(settings.simulation_file, settings.simulate)
+            return max(simulation.steady_count(settings.simulate), 1)
+        return settings.simulate or len(load_hosts(settings.hosts_file) if settings.hosts_file else default_hosts())
 
 
 def temporal_binary() -> str:

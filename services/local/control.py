@@ -73,8 +73,9 @@ class ControlServer:
             if action in ("start", "restart"):
                 await part.start()
             return [f"{name} {'is running' if part.is_running else 'is stopped'}"]
+        master = self._master_of(name)
         for verb in {"restart": ("stop", "start")}.get(action, (action,)):
-            await asyncio.to_thread(self._mesos, "POST", f"/minicluster/agents/{name}/{verb}", {"now": now})
+            await asyncio.to_thread(self._mesos, master, "POST", f"/minicluster/agents/{name}/{verb}", {"now": now})
         return [f"host {name}: {action} done"]
 
     async def _status(self) -> list[str]:
@@ -84,17 +85,23 @@ class ControlServer:
             lines.append(
                 f"{part.name:22} {'running' if part.is_running else 'stopped':12} pid {pid}, starts {part.starts}"
             )
-        try:
-            agents = await asyncio.to_thread(self._mesos, "GET", "/minicluster/agents")
-            shown, more = agents["agents"][:HOSTS_SHOWN_MAX], len(agents["agents"]) - HOSTS_SHOWN_MAX
-            lines += [f"{a['name']:22} {a['state']:12} host, {len(a['tasks'])} pods" for a in shown]
-            lines += [f"... and {more} more hosts"] if more > 0 else []
-        except Unavailable as error:
-            lines.append(error.message)
+        for master in (self._cluster.mesos, *self._cluster.more_masters.values()):
+            try:
+                agents = await asyncio.to_thread(self._mesos, master, "GET", "/minicluster/agents")
+                shown, more = agents["agents"][:HOSTS_SHOWN_MAX], len(agents["agents"]) - HOSTS_SHOWN_MAX
+                lines += [f"{a['name']:22} {a['state']:12} host, {len(a['tasks'])} pods" for a in shown]
+                lines += [f"... and {more} more hosts"] if more > 0 else []
+            except Unavailable as error:
+                lines.append(error.message)
         return lines
 
-    def _mesos(self, method: str, path: str, body: object = None) -> Any:
-        connection = http.client.HTTPConnection(self._cluster.mesos, timeout=10)
+    def _master_of(self, host: str) -> str:
+        """Hosts of clusters beside the first one have its name as a prefix."""
+        more = self._cluster.more_masters.items()
+        return next((master for name, master in more if host.startswith(f"{name}-")), self._cluster.mesos)
+
+    def _mesos(self, master: str, method: str, path: str, body: object = None) -> Any:
+        connection = http.client.HTTPConnection(master, timeout=10)
         try:
             text = json.dumps(body) if body is not None else None
             connection.request(method, path, body=text, headers={"Content-Type": "application/json"})

@@ -29,6 +29,10 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     parser.add_argument(
         "--image-download", type=float, default=0.0, help="seconds until an image is on a host (default 0)"
     )
+    parser.add_argument("--prefix", default="", help="what names of hosts begin with (not of those in a file)")
+    parser.add_argument(
+        "--share", type=_share, default=(1, 1), metavar="I/N", help="the I-th of N miniclusters that share ports"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hosts", type=Path, help="YAML list of hosts")
     which.add_argument("--simulate", type=int, metavar="N", help="N agents without processes")
@@ -41,9 +45,9 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         if options.simulation:
             simulation = load_simulation(options.simulation, options.simulate)
         if options.simulate is not None:
-            hosts = simulation.make_hosts(options.simulate)
+            hosts = simulation.make_hosts(options.simulate, options.prefix)
         else:
-            hosts = load_hosts(options.hosts) if options.hosts else default_hosts()
+            hosts = load_hosts(options.hosts) if options.hosts else default_hosts(options.prefix, options.share)
     except ValueError as error:
         parser.error(str(error))
     return MiniclusterSettings(
@@ -57,6 +61,13 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         image_download_s=max(options.image_download, 0.0),
         slack_interval_s=options.slack_interval if options.slack_interval > 0 else None,
     )
+
+
+def _share(text: str) -> tuple[int, int]:
+    which, _, of = text.partition("/")
+    if not (which.isdigit() and of.isdigit() and 0 < int(which) <= int(of)):
+        raise argparse.ArgumentTypeError(f"want I/N with I from 1 to N, got {text!r}")
+    return int(which), int(of)
 
 
 async def run(settings: MiniclusterSettings) -> None:

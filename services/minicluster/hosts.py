@@ -42,10 +42,12 @@ class HostSpec:
     group: str = ""
 
 
-def default_hosts() -> tuple[HostSpec, ...]:
-    """The three hosts of the original minicluster."""
-    hosts = [HostSpec(name=f"peloton-mesos-agent{index}") for index in range(3)]
-    return tuple(replace(host, ports=ports) for host, ports in zip(hosts, dealt_ports(3), strict=True))
+def default_hosts(prefix: str = "", share: tuple[int, int] = (1, 1)) -> tuple[HostSpec, ...]:
+    """The three hosts of the original minicluster. ``share``: which, of how many clusters on this machine, among which
+    its ports are dealt."""
+    which, of = share
+    ports = dealt_ports(3 * of)[3 * (which - 1) : 3 * which]
+    return tuple(HostSpec(name=f"{prefix}peloton-mesos-agent{index}", ports=ports[index]) for index in range(3))
 
 
 def dealt_ports(count: int, taken: Iterable[tuple[int, int]] = ()) -> list[tuple[tuple[int, int], ...]]:
@@ -64,11 +66,11 @@ def _ranges(ports: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(starts, ends, strict=True))
 
 
-def simulated_hosts(count: int) -> tuple[HostSpec, ...]:
+def simulated_hosts(count: int, prefix: str = "") -> tuple[HostSpec, ...]:
     """`count` equal hosts sim-00000, sim-00001, ... for the simulate mode."""
     if not 0 < count <= MAX_HOSTS:
         raise ValueError(f"the number of simulated hosts must be between 1 and {MAX_HOSTS}, got {count}")
-    return tuple(HostSpec(name=f"sim-{index:05d}") for index in range(count))
+    return tuple(HostSpec(name=f"{prefix}sim-{index:05d}") for index in range(count))
 
 
 def load_hosts(path: str | Path) -> tuple[HostSpec, ...]:

@@ -103,11 +103,11 @@ class Simulation:
     def has_task_rules(self) -> bool:
         return bool(self.run_times or self.failures)
 
-    def make_hosts(self, count: int) -> tuple[HostSpec, ...]:
+    def make_hosts(self, count: int, prefix: str = "") -> tuple[HostSpec, ...]:
         """``count`` of them, class by class; raises ValueError when the classes name more or fewer."""
         if not self.hosts:
-            return simulated_hosts(count)
-        names = iter(simulated_hosts(count))
+            return simulated_hosts(count, prefix)
+        names = iter(simulated_hosts(count, prefix))
         found: list[HostSpec] = []
         for row, size in zip(self.hosts, class_sizes(self.hosts, count), strict=True):
             turns: dict[tuple[int, ...], Labels | Mapping[str, str | float]] = {}

@@ -283,6 +283,7 @@ def pod_record(row: sa.Row[Any]) -> PodRecord:
         host=row.host,
         desired_host=row.desired_host,
         agent_id=row.agent_id,
+        cluster=row.cluster,
         ports=json.loads(row.ports) if row.ports else {},
         message=row.message,
         reason=row.reason,

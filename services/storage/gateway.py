@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from services.storage.admission import Admission
+from services.storage.clusters import Clusters
 from services.storage.configs import Configs
 from services.storage.disruptions import Disruptions
 from services.storage.engine import Database
@@ -73,6 +74,7 @@ class Gateway(
     Gangs,
     Hosts,
     Leases,
+    Clusters,
     Maintenance,
     Updates,
     Pulses,

@@ -49,28 +49,31 @@ class _Change:
 
 
 class Hosts(Store):
-    def mark_launched(self, job_id: JobId, rows: Sequence[LaunchRow], now_ns: int) -> set[int]:
-        """READY -> LAUNCHED; returns the instances that took it.
+    def mark_launched(self, job_id: JobId, rows: Sequence[LaunchRow], now_ns: int, cluster: str = "") -> set[int]:
+        """READY -> LAUNCHED in a cluster; returns the instances that took it.
 
         Refused: pods that are to be killed, that await another run, or that an earlier call launched; members of a gang
         unless all of them take it; and pods on hosts in maintenance, whatever a leader that has been replaced believes
         of them.
         """
-        return self.db.write(partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns)) if rows else set()
+        work = partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns, cluster=cluster)
+        return self.db.write(work) if rows else set()
 
     def apply_status(self, statuses: Sequence[PodStatus], cluster: str = "") -> StatusOutcome:
         """Apply statuses in their order, write what changed with its events, and log what ended, in one transaction.
 
-        Ids of jobs, orphans and ended pods come in order of job, and of their statuses.
+        Ids of jobs, orphans and ended pods come in order of job, and of their statuses. ``cluster``: who reports.
         """
-        return self.db.write(partial(_apply_status, statuses=statuses)) if statuses else StatusOutcome()
+        work = partial(_apply_status, statuses=statuses, cluster=cluster)
+        return self.db.write(work) if statuses else StatusOutcome()
 
-    def mark_killing(self, job_id: JobId, limit: int, again: bool = False) -> list[KillRow]:
-        """Pods on hosts that must end become KILLING; returns those, at most ``limit``, with their seconds of grace.
+    def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
+        """Pods on hosts of a cluster that must end become KILLING; returns those, at most ``limit``, with their grace.
 
         ``again`` also returns those that are KILLING already.
         """
-        return self.db.write(partial(_mark_killing, job_id=job_id, limit=limit, again=again, now_ns=self.clock_ns()))
+        work = partial(_mark_killing, job_id=job_id, limit=limit, again=again, cluster=cluster, now_ns=self.clock_ns())
+        return self.db.write(work)
 
     def coming_back(self, job_id: JobId, instance_ids: Sequence[int]) -> list[ComingBack]:
         """Of these pods those that are to have their next run where they are or were."""
@@ -89,11 +92,12 @@ class Hosts(Store):
 # -- launch --------------------------------------------------------------------------------------------------------
 
 
-def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], now_ns: int) -> set[int]:
+def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], now_ns: int, cluster: str) -> set[int]:
     row = lock_job(conn, job_id)
     if row is None:
         return set()
-    away = set(conn.execute(sa.select(HOST.c.hostname).where(HOST.c.drained_from_ns > 0)).scalars())
+    in_maintenance = sa.select(HOST.c.hostname).where(HOST.c.cluster == cluster, HOST.c.drained_from_ns > 0)
+    away = set(conn.execute(in_maintenance).scalars())
     asked = {row[0]: row for row in rows if row[2] not in away}
     query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(among(conn, job_id, list(asked)), LAUNCHABLE)
     taken = {instance for instance, run in conn.execute(query) if asked[instance][1] == run}
@@ -112,6 +116,7 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
             run_id=POD.c.desired_run_id,
             host=sa.bindparam("on_host"),
             agent_id=sa.bindparam("on_agent"),
+            cluster=cluster,
             ports=sa.bindparam("with_ports"),
             message=LAUNCH_MESSAGE,
             reason=LAUNCH_REASON,
@@ -132,7 +137,7 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
 # -- statuses ------------------------------------------------------------------------------------------------------
 
 
-def _apply_status(conn: sa.Connection, statuses: Sequence[PodStatus]) -> StatusOutcome:
+def _apply_status(conn: sa.Connection, statuses: Sequence[PodStatus], cluster: str) -> StatusOutcome:
     jobs = {row.job_id: job_record(row) for row in lock_jobs(conn, [s.pod_id.job_id for s in statuses])}
     pods = _read_pods(conn, statuses)
     outcome = StatusOutcome()
@@ -140,7 +145,7 @@ def _apply_status(conn: sa.Connection, statuses: Sequence[PodStatus]) -> StatusO
     depth: dict[tuple[str, int], int] = {}
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
-        change = _decide(jobs.get(status.pod_id.job_id), pods.get(key), status, outcome)
+        change = _decide(jobs.get(status.pod_id.job_id), pods.get(key), status, cluster, outcome)
         if change is None:
             continue
         pods[key] = change.pod
@@ -165,9 +170,11 @@ def _read_pods(conn: sa.Connection, statuses: Iterable[PodStatus]) -> dict[tuple
     return {(row.job_id, row.instance_id): pod_record(row) for row in conn.execute(query)}
 
 
-def _decide(job: JobRecord | None, pod: PodRecord | None, status: PodStatus, outcome: StatusOutcome) -> _Change | None:
+def _decide(
+    job: JobRecord | None, pod: PodRecord | None, status: PodStatus, cluster: str, outcome: StatusOutcome
+) -> _Change | None:
     job_type = job.type if job else JobType.BATCH
-    decision = apply_status(pod if job else None, status, job_type)
+    decision = apply_status(pod if job else None, status, job_type, cluster)
     if isinstance(decision, Orphan):
         outcome.orphans.append(status.pod_id)
     if not isinstance(decision, Applied):
@@ -280,13 +287,16 @@ def _coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> lis
 # -- kill ----------------------------------------------------------------------------------------------------------
 
 
-def _mark_killing(conn: sa.Connection, job_id: str, limit: int, again: bool, now_ns: int) -> list[KillRow]:
+def _mark_killing(
+    conn: sa.Connection, job_id: str, limit: int, again: bool, cluster: str, now_ns: int
+) -> list[KillRow]:
     if lock_job(conn, job_id) is None:
         return []
     ends = sa.or_(ENDS, POD.c.desired_run_id > POD.c.run_id)
     untold = sa.and_(POD.c.state.in_(numbers(ON_HOST - {PodState.KILLING})), ends)
     chosen = sa.or_(untold, POD.c.state == KILLING) if again else untold
-    query = sa.select(POD).where(POD.c.job_id == job_id, chosen).order_by(POD.c.instance_id).limit(limit)
+    mine = sa.and_(POD.c.job_id == job_id, POD.c.cluster == cluster)
+    query = sa.select(POD).where(mine, chosen).order_by(POD.c.instance_id).limit(limit)
     pods = [pod_record(row) for row in conn.execute(query)]
     told = [pod.instance_id for pod in pods if pod.state is not PodState.KILLING]
     if told:

@@ -124,15 +124,15 @@ class Maintenance(Store):
         text = _progress_to_text(progress)
         self.db.write(lambda conn: conn.execute(_update(cluster, hostname, progress=text)))
 
-    def residents(self, hostnames: Collection[str]) -> dict[Hostname, list[Resident]]:
-        """Pods that storage believes on these hosts. One pass over the pods of jobs that have not ended: no index
-        mentions the host of a pod, so ask for many hosts at once."""
+    def residents(self, hostnames: Collection[str], cluster: str = "") -> dict[Hostname, list[Resident]]:
+        """Pods that storage believes on these hosts of a cluster. One pass over the pods of jobs that have not ended:
+        no index mentions the host of a pod, so ask for many hosts at once."""
         found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
         leaves = sa.or_(ENDS, POD.c.desired_run_id > POD.c.run_id, POD.c.state == KILLING)
         query = (
             sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves.label("leaves"))
             .join(JOB, JOB.c.job_id == POD.c.job_id)
-            .where(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS))
+            .where(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
             .order_by(POD.c.job_id, POD.c.instance_id)
         )
 

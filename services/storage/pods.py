@@ -17,7 +17,7 @@ from services.storage.tables import FINISHED_STATES, JOB, POD, POD_EVENT
 
 PAGE_PODS = 5_000
 _FAILED = numbers({PodState.FAILED, PodState.LOST})
-_LIVING_JOBS = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+LIVING_JOBS = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
 
 
 class Pods(Store):
@@ -88,13 +88,14 @@ class Pods(Store):
         )
         return self.db.write(lambda conn: conn.execute(statement).rowcount)
 
-    def pods_on_hosts(self) -> Iterator[Sequence[tuple[PodId, str, str, PodState]]]:
-        """Pages of ``(pod id, host, agent id, state)`` of all pods that a host may know, for reconciliation."""
+    def pods_on_hosts(self, cluster: str = "") -> Iterator[Sequence[tuple[PodId, str, str, PodState]]]:
+        """Pages of ``(pod id, host, agent id, state)`` of all pods that a host of the cluster may know, for
+        reconciliation."""
         page: list[tuple[PodId, str, str, PodState]] = []
-        for job_id in self.db.read(lambda conn: list(conn.execute(_LIVING_JOBS).scalars())):
+        for job_id in self.db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
             start = 0
             while True:
-                found = self._on_hosts(job_id, start)
+                found = self._on_hosts(job_id, start, cluster)
                 page += found
                 if len(page) >= PAGE_PODS:
                     yield page
@@ -105,18 +106,22 @@ class Pods(Store):
         if page:
             yield page
 
-    def labelled_pods(self) -> Iterator[list[tuple[PodId, str, tuple[Label, ...]]]]:
-        """``(pod id, host, labels)`` of pods on hosts that carry labels, job by job, at most PAGE_PODS at a time."""
-        for job_id in self.db.read(lambda conn: list(conn.execute(_LIVING_JOBS).scalars())):
+    def labelled_pods(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, tuple[Label, ...]]]]:
+        """``(pod id, host, labels)`` of pods on hosts of the cluster that carry labels, job by job, at most PAGE_PODS
+        at a time."""
+        for job_id in self.db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
             start: int | None = 0
             while start is not None:
-                found, start = self.db.read(partial(_labelled, job_id=job_id, start=start))
+                found, start = self.db.read(partial(_labelled, job_id=job_id, start=start, cluster=cluster))
                 if found:
                     yield found
 
-    def _on_hosts(self, job_id: str, start: int) -> list[tuple[PodId, str, str, PodState]]:
+    def _on_hosts(self, job_id: str, start: int, cluster: str) -> list[tuple[PodId, str, str, PodState]]:
         query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.agent_id, POD.c.state).where(
-            POD.c.job_id == job_id, POD.c.instance_id >= start, POD.c.state.in_(ON_HOST_NUMBERS)
+            POD.c.job_id == job_id,
+            POD.c.instance_id >= start,
+            POD.c.state.in_(ON_HOST_NUMBERS),
+            POD.c.cluster == cluster,
         )
         query = query.order_by(POD.c.instance_id).limit(PAGE_PODS)
 
@@ -139,11 +144,14 @@ class Pods(Store):
 
 
 def _labelled(
-    conn: sa.Connection, job_id: str, start: int
+    conn: sa.Connection, job_id: str, start: int, cluster: str
 ) -> tuple[list[tuple[PodId, str, tuple[Label, ...]]], int | None]:
     """A page of a job's labelled pods on hosts, and the instance where the next one begins."""
     query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version).where(
-        POD.c.job_id == job_id, POD.c.instance_id >= start, POD.c.state.in_(ON_HOST_NUMBERS)
+        POD.c.job_id == job_id,
+        POD.c.instance_id >= start,
+        POD.c.state.in_(ON_HOST_NUMBERS),
+        POD.c.cluster == cluster,
     )
     pods = list(conn.execute(query.order_by(POD.c.instance_id).limit(PAGE_PODS)))
     if not pods:

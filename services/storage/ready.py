@@ -18,8 +18,8 @@ from services.storage.configs import read_facts
 from services.storage.store import LAUNCHABLE, Store
 from services.storage.tables import JOB, POD
 
-_Pod = tuple[int, int, int, str]
-"""Instance, run, config version, desired host."""
+_Pod = tuple[int, int, int, str, str]
+"""Instance, run, config version, desired host, the cluster of its last launch: that of its desired host."""
 
 
 class Ready(Store):
@@ -41,8 +41,10 @@ def _ready_gangs(conn: sa.Connection, job_id: str, limit: int) -> list[ReadyGang
     facts = _facts(conn, job_id, pods) if pods else {}
     named = _named(facts)
     return [
-        ReadyGang(facts[instance].shape, ((instance, run),), _labels(facts[instance], named), host)
-        for instance, run, _, host in pods
+        ReadyGang(
+            facts[instance].shape, ((instance, run),), _labels(facts[instance], named), host, cluster if host else ""
+        )
+        for instance, run, _, host, cluster in pods
     ]
 
 
@@ -78,19 +80,19 @@ def _job(conn: sa.Connection, job_id: str) -> JobRecord | None:
 def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
     """From instance ``first`` on."""
     query = (
-        sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host)
+        sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster)
         .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, LAUNCHABLE)
         .order_by(POD.c.instance_id)
         .limit(limit)
     )
-    return [(instance, run, version, host) for instance, run, version, host in conn.execute(query)]
+    return [tuple(row) for row in conn.execute(query)]
 
 
 def _facts(conn: sa.Connection, job_id: str, pods: Sequence[_Pod]) -> Mapping[int, InstanceFacts]:
     span = (pods[0][0], pods[-1][0])
     facts: dict[int, tuple[InstanceFacts | None, dict[int, InstanceFacts]]] = {}
     found: dict[int, InstanceFacts] = {}
-    for instance, _, version, _ in pods:
+    for instance, _, version, *_ in pods:
         if version not in facts:
             facts[version] = read_facts(conn, job_id, version, span)
         default, overridden = facts[version]

@@ -130,6 +130,7 @@ class Pod(SQLModel, table=True):
     host: str = Field(sa_type=_TEXT)
     desired_host: str = Field(sa_type=_TEXT)
     agent_id: str = Field(sa_type=_TEXT)
+    cluster: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})  # of its last launch
     ports: str = Field(sa_type=_TEXT)  # JSON {name: number}, empty for none
     message: str = Field(sa_type=_TEXT)
     reason: str = Field(sa_type=_TEXT)
@@ -293,6 +294,14 @@ class Framework(SQLModel, table=True):
     framework_id: str = Field(sa_type=_TEXT)
 
 
+class ClusterHost(SQLModel, table=True):
+    """Hosts that are registered, each in one cluster only."""
+
+    __tablename__ = "cluster_host"
+    hostname: str = Field(primary_key=True, sa_type=_TEXT)
+    cluster: str = Field(sa_type=_TEXT)
+
+
 class Lease(SQLModel, table=True):
     __tablename__ = "lease"
     role: str = Field(primary_key=True, sa_type=_TEXT)
@@ -339,5 +348,6 @@ LOCKDOWN = METADATA.tables["lockdown"]
 COUNTER = METADATA.tables["counter"]
 RESPOOL = METADATA.tables["respool"]
 FRAMEWORK = METADATA.tables["framework"]
+CLUSTER_HOST = METADATA.tables["cluster_host"]
 LEASE = METADATA.tables["lease"]
 HOST = METADATA.tables["host"]

@@ -19,7 +19,7 @@ from activities.maintenance import MaintenanceActivities
 from activities.placement import PlacementActivities
 from activities.records import RecordsActivities
 from peloton.ports import (
-    HostKeeper,
+    HostKeepers,
     HostManager,
     HostRecords,
     ImagePrefetcher,
@@ -48,7 +48,7 @@ class WorkerPorts:
     resmgr: ResourceManager
     hosts: HostManager
     placer: Placer
-    keeper: HostKeeper
+    keepers: HostKeepers
     host_records: HostRecords
     images: ImagePrefetcher
 
@@ -59,7 +59,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     admission = AdmissionActivities(ports.resmgr)
     placement = PlacementActivities(ports.records, ports.hosts, ports.resmgr, ports.placer)
     launch = LaunchActivities(ports.hosts)
-    hosts = MaintenanceActivities(ports.keeper, ports.host_records)
+    hosts = MaintenanceActivities(ports.keepers, ports.host_records)
     images = ImageActivities(ports.records, ports.images)
     return [
         records.create_pods,

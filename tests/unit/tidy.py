@@ -59,7 +59,8 @@ MAY: dict[str, May] = {
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
     "services.hostmgr": May(
-        (*_INSIDE, *_STORED, "peloton.scheduling.qos", "services.grpc_errors"), ("google", "grpc", "opentelemetry")
+        (*_INSIDE, *_STORED, "peloton.scheduling.clusters", "peloton.scheduling.qos", "services.grpc_errors"),
+        ("google", "grpc", "opentelemetry"),
     ),
     "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr"), ("google", "httptools", "orjson", "pymesos")),
     "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),

@@ -30,6 +30,7 @@ from peloton.lifecycle.gang import (
 from peloton.lifecycle.job import admit_count, roll_up
 from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, NextRun
 from peloton.model.host import (
+    ClusterChoice,
     Desired,
     HostLease,
     LaunchResult,
@@ -280,6 +281,9 @@ class FakeResourceManager(_Port):
 
 
 class FakeHostManager(_Port):
+    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
+        return ClusterChoice(("",))
+
     @_call
     def acquire_hosts(
         self,
@@ -287,6 +291,7 @@ class FakeHostManager(_Port):
         gangs: Sequence[tuple[PodShape, int]],
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
+        cluster: str = "",
     ) -> HostLease:
         missing = sum(count for _, count in gangs)
         self.cluster.leases_made += 1

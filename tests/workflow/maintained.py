@@ -13,6 +13,7 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import Blocker, HostMaintenance, MaintenanceAct, Resident
+from peloton.ports import HostKeeper
 from tests.workflow.cluster import Clock
 
 CLUSTER, HOST = "local", Hostname("host1")
@@ -70,6 +71,10 @@ class MaintainedHost:
             return self.row
 
     # ports.HostKeeper
+
+    def keeper(self, cluster: str) -> HostKeeper:
+        assert cluster == CLUSTER
+        return self
 
     def cordon(self, hostname: str) -> None:
         self._called("cordon")

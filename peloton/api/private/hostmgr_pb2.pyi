@@ -566,12 +566,16 @@ Global___KillRunningResponse: _TypeAlias = KillRunningResponse  # noqa: Y015
 class ClusterCapacityRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    WITH_FREE_FIELD_NUMBER: _builtins.int
+    with_free: _builtins.bool
     def __init__(
         self,
+        *,
+        with_free: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["with_free", b"with_free"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -584,21 +588,27 @@ class ClusterCapacityResponse(_message.Message):
     CAPACITY_FIELD_NUMBER: _builtins.int
     REVOCABLE_FIELD_NUMBER: _builtins.int
     HOST_COUNT_FIELD_NUMBER: _builtins.int
+    FREE_FIELD_NUMBER: _builtins.int
     host_count: _builtins.int
     @_builtins.property
     def capacity(self) -> Global___Resources: ...
     @_builtins.property
     def revocable(self) -> Global___Resources: ...
+    @_builtins.property
+    def free(self) -> Global___Resources:
+        """on offer and leased to nobody; only when asked for"""
+
     def __init__(
         self,
         *,
         capacity: Global___Resources | None = ...,
         revocable: Global___Resources | None = ...,
         host_count: _builtins.int = ...,
+        free: Global___Resources | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "revocable", b"revocable"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "host_count", b"host_count", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "host_count", b"host_count", "revocable", b"revocable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -54,7 +54,7 @@ def pod_status(status: Json, host: str) -> PodStatus | None:
     )
 
 
-def agents_of(answer: Json) -> Iterable[Agent]:
+def agents_of(answer: Json, cluster: str = "") -> Iterable[Agent]:
     """Active agents of a GET_AGENTS answer."""
     for entry in answer.get("get_agents", {}).get("agents", ()):
         if not entry.get("active", True):
@@ -72,7 +72,7 @@ def agents_of(answer: Json) -> Iterable[Agent]:
             address,
             pot.total(revocable=False),
             pot.total(revocable=True),
-            labels_of(hostname, info.get("attributes", ())),
+            labels_of(hostname, info.get("attributes", ()), cluster),
             process,
             allocated.total(revocable=True),
         )

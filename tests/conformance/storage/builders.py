@@ -90,11 +90,11 @@ def admit(gateway: Gateway, job_id: JobId) -> int:
     return gateway.mark_ready([(job_id, 0, job.instance_count)])
 
 
-def launch(gateway: Gateway, job_id: JobId, limit: int = 1_000_000) -> set[int]:
+def launch(gateway: Gateway, job_id: JobId, limit: int = 1_000_000, cluster: str = "") -> set[int]:
     """Every READY pod is LAUNCHED on a host."""
     ready = ready_pods(gateway, job_id, limit)
     rows = [(instance, run, f"host{instance % 3}", "agent", {"http": 31000}) for instance, run in ready]
-    return gateway.mark_launched(job_id, rows, NOW)
+    return gateway.mark_launched(job_id, rows, NOW, cluster)
 
 
 def ready_pods(gateway: Gateway, job_id: JobId, limit: int = 1_000_000) -> list[tuple[int, int]]:

@@ -233,7 +233,7 @@ def test_no_launch_on_a_host_that_goes(gateway: Gateway) -> None:
     admit(gateway, job_id)
     gateway.request_maintenance(C, asked("host1", "host2"), 1, NOW)
 
-    assert launch(gateway, job_id) == {0, 2, 3, 5}
+    assert launch(gateway, job_id, cluster=C) == {0, 2, 3, 5}
     assert states(gateway, job_id)[1] is PodState.READY
 
 

@@ -12,7 +12,7 @@ import pytest
 from peloton.api.service_names import RESOURCE_MANAGER, add_under_all_names
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.respool import respool_pb2
-from services.api.channels import LeaderChannels
+from services.api.channels import CHANNELS_MAX, LeaderChannels
 from services.api.server import ApiServer, start
 from tests.unit.api_service.fakes import RecordedWakes
 
@@ -50,13 +50,16 @@ class HostService(host_svc_pb2_grpc.HostServiceServicer):
 
 
 class Leaders:
-    """Who leads what; changed by tests."""
+    """Who leads resmgr and the only cluster; changed by tests."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, str] = {}
 
     def __call__(self, role: str) -> str | None:
         return self.addresses.get(role)
+
+    def clusters(self) -> dict[str, str]:
+        return {"local": self.addresses.get("local", "")}
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ async def resmgr(leaders: Leaders) -> AsyncIterator[ResourceManager]:
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostService(), server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
-    leaders.addresses = {"resmgr": address, "hostmgr": address}
+    leaders.addresses = {"resmgr": address, "local": address}
     yield servicer
     await server.stop(None)
 
@@ -80,7 +83,7 @@ async def resmgr(leaders: Leaders) -> AsyncIterator[ResourceManager]:
 @pytest.fixture
 async def api(leaders: Leaders) -> AsyncIterator[ApiServer]:
     wakes = RecordedWakes()
-    server = await start(cast(Any, None), wakes, wakes, leaders, "127.0.0.1:0")
+    server = await start(cast(Any, None), wakes, wakes, leaders, "127.0.0.1:0", clusters=leaders.clusters)
     yield server
     await server.stop(0)
 
@@ -173,7 +176,7 @@ async def test_unknown_method_of_a_forwarded_service(resmgr: ResourceManager, ch
 
 async def test_channels_are_shared_and_bounded() -> None:
     """One channel per address; the oldest addresses are given up."""
-    addresses = [f"127.0.0.1:{port}" for port in range(1, 20)]
+    addresses = [f"127.0.0.1:{port}" for port in range(1, CHANNELS_MAX + 4)]
     at = iter([addresses[0], addresses[0], *addresses[1:], addresses[0]])
     channels = LeaderChannels(lambda _: next(at))
 

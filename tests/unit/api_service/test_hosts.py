@@ -47,7 +47,7 @@ async def remote(servicer: Hosts) -> AsyncIterator[RemoteHosts]:
     hostmgr_pb2_grpc.add_HostsServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    channels = LeaderChannels(lambda role: f"127.0.0.1:{port}" if role == "hostmgr" else None)
+    channels = LeaderChannels(lambda _: None, lambda: {"local": f"127.0.0.1:{port}"})
     yield RemoteHosts(channels)
     await channels.close()
     await server.stop(None)
@@ -93,5 +93,5 @@ async def test_browse_errors(remote: RemoteHosts) -> None:
     """A refusal keeps its kind and text; a missing leader is Unavailable."""
     with pytest.raises(NotFound, match="no agent on host gone"):
         await remote.browse_sandbox(POD, "gone", "agent-1")
-    with pytest.raises(Unavailable, match="no leader of role hostmgr"):
+    with pytest.raises(Unavailable, match="no host manager"):
         await RemoteHosts(LeaderChannels(lambda _: None)).browse_sandbox(POD, "h1", "agent-1")

@@ -201,8 +201,8 @@ def test_delete_says_so(run: Run, api: FakeApi) -> None:
 
 
 HOSTS = """\
-Hostname  IP        State     HostPool  CPU free  Memory free  GPU free  Slack held  CPU used  Memory used
-host-1    10.0.0.1  UP        default   1.5/4     512/2048     0/2       0.25/1.5    1.23      900
+Hostname  IP        State     HostPool  CPU free  Memory free  GPU free  Slack held  CPU used  Memory used  Cluster
+host-1    10.0.0.1  UP        default   1.5/4     512/2048     0/2       0.25/1.5    1.23      900          west
 host-2    10.0.0.2  DRAINING            4/4       2048/2048    0/0       0/0
 host-3    10.0.0.3  DOWN
 """
@@ -219,9 +219,11 @@ def test_host_query(run: Run, api: FakeApi) -> None:
         hostname="host-1", ip="10.0.0.1", state=host_pb2.HOST_STATE_UP, current_pool="default",
         capacity=host_pb2.HostAmounts(cpu=4, memory_mib=2048, gpu=2),
         free=host_pb2.HostAmounts(cpu=1.5, memory_mib=512),
-        slack_cpu=1.5, slack_held_cpu=0.25, used=host_pb2.HostAmounts(cpu=1.234, memory_mib=900),
+        slack_cpu=1.5, slack_held_cpu=0.25, used=host_pb2.HostAmounts(cpu=1.234, memory_mib=900), cluster="west",
     )  # fmt: skip
+    response.silent_clusters.append("east")
     api.answers["hosts.QueryHosts"] = [response, host_svc_pb2.QueryHostsResponse()]
-    assert HOSTS == run("host query -s UP,HOST_STATE_DRAINING").stdout
+    result = run("host query -s UP,HOST_STATE_DRAINING")
+    assert (HOSTS, "Not told: hosts of east, whose host managers do not answer\n") == (result.stdout, result.stderr)
     assert "No hosts found\n" == run("host query").stdout
     assert [[2, 3], []] == [list(request.host_states) for request in api.requests("hosts.QueryHosts")]

@@ -74,13 +74,13 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
     pool = pool_with(offer("h1"))
 
     def fails() -> None:
-        with pool.launching(["h1"]):
+        with pool.launches.on(["h1"]):
             pool.set_maintained([maintained("h1", DRAINING)])
             assert not pool.is_closed("h1")
             raise OSError
 
     assert not pool.is_closed("h1")
-    with pool.launching(["h1", "h2"]):
+    with pool.launches.on(["h1", "h2"]):
         with suppress(OSError):
             fails()
         assert not pool.is_closed("h1")

@@ -692,6 +692,7 @@ class RuntimeInfo(_message.Message):
     DESIREDMESOSTASKID_FIELD_NUMBER: _builtins.int
     TERMINATIONSTATUS_FIELD_NUMBER: _builtins.int
     DESIREDHOST_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
     state: Global___TaskState.ValueType
     startTime: _builtins.str
     completionTime: _builtins.str
@@ -705,6 +706,8 @@ class RuntimeInfo(_message.Message):
     healthy: Global___HealthState.ValueType
     desiredHost: _builtins.str
     """Host that an in-place update tries to come back to."""
+    cluster: _builtins.str
+    """Ours: the cluster of the host."""
     @_builtins.property
     def mesosTaskId(self) -> _mesos_pb2.TaskID: ...
     @_builtins.property
@@ -751,10 +754,11 @@ class RuntimeInfo(_message.Message):
         desiredMesosTaskId: _mesos_pb2.TaskID | None = ...,
         terminationStatus: Global___TerminationStatus | None = ...,
         desiredHost: _builtins.str = ...,
+        cluster: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["agentID", b"agentID", "desiredMesosTaskId", b"desiredMesosTaskId", "mesosTaskId", b"mesosTaskId", "prevMesosTaskId", b"prevMesosTaskId", "revision", b"revision", "terminationStatus", b"terminationStatus", "volumeID", b"volumeID"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agentID", b"agentID", "completionTime", b"completionTime", "configVersion", b"configVersion", "desiredConfigVersion", b"desiredConfigVersion", "desiredHost", b"desiredHost", "desiredMesosTaskId", b"desiredMesosTaskId", "failureCount", b"failureCount", "goalState", b"goalState", "healthy", b"healthy", "host", b"host", "mesosTaskId", b"mesosTaskId", "message", b"message", "ports", b"ports", "prevMesosTaskId", b"prevMesosTaskId", "reason", b"reason", "resourceUsage", b"resourceUsage", "revision", b"revision", "startTime", b"startTime", "state", b"state", "terminationStatus", b"terminationStatus", "volumeID", b"volumeID"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agentID", b"agentID", "cluster", b"cluster", "completionTime", b"completionTime", "configVersion", b"configVersion", "desiredConfigVersion", b"desiredConfigVersion", "desiredHost", b"desiredHost", "desiredMesosTaskId", b"desiredMesosTaskId", "failureCount", b"failureCount", "goalState", b"goalState", "healthy", b"healthy", "host", b"host", "mesosTaskId", b"mesosTaskId", "message", b"message", "ports", b"ports", "prevMesosTaskId", b"prevMesosTaskId", "reason", b"reason", "resourceUsage", b"resourceUsage", "revision", b"revision", "startTime", b"startTime", "state", b"state", "terminationStatus", b"terminationStatus", "volumeID", b"volumeID"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

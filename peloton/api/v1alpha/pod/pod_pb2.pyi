@@ -970,6 +970,7 @@ class PodStatus(_message.Message):
     DESIRED_POD_ID_FIELD_NUMBER: _builtins.int
     DESIREDHOST_FIELD_NUMBER: _builtins.int
     HOST_ID_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
     state: Global___PodState.ValueType
     start_time: _builtins.str
     completion_time: _builtins.str
@@ -980,6 +981,8 @@ class PodStatus(_message.Message):
     failure_count: _builtins.int
     desiredHost: _builtins.str
     host_id: _builtins.str
+    cluster: _builtins.str
+    """Ours: the cluster of the host."""
     @_builtins.property
     def pod_id(self) -> _peloton_pb2.PodID: ...
     @_builtins.property
@@ -1026,10 +1029,11 @@ class PodStatus(_message.Message):
         desired_pod_id: _peloton_pb2.PodID | None = ...,
         desiredHost: _builtins.str = ...,
         host_id: _builtins.str = ...,
+        cluster: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "desired_pod_id", b"desired_pod_id", "desired_version", b"desired_version", "pod_id", b"pod_id", "prev_pod_id", b"prev_pod_id", "revision", b"revision", "version", b"version", "volume_id", b"volume_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "completion_time", b"completion_time", "containers_status", b"containers_status", "desiredHost", b"desiredHost", "desired_pod_id", b"desired_pod_id", "desired_state", b"desired_state", "desired_version", b"desired_version", "failure_count", b"failure_count", "host", b"host", "host_id", b"host_id", "init_containers_status", b"init_containers_status", "message", b"message", "pod_id", b"pod_id", "prev_pod_id", b"prev_pod_id", "reason", b"reason", "resource_usage", b"resource_usage", "revision", b"revision", "start_time", b"start_time", "state", b"state", "version", b"version", "volume_id", b"volume_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "cluster", b"cluster", "completion_time", b"completion_time", "containers_status", b"containers_status", "desiredHost", b"desiredHost", "desired_pod_id", b"desired_pod_id", "desired_state", b"desired_state", "desired_version", b"desired_version", "failure_count", b"failure_count", "host", b"host", "host_id", b"host_id", "init_containers_status", b"init_containers_status", "message", b"message", "pod_id", b"pod_id", "prev_pod_id", b"prev_pod_id", "reason", b"reason", "resource_usage", b"resource_usage", "revision", b"revision", "start_time", b"start_time", "state", b"state", "version", b"version", "volume_id", b"volume_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -44,16 +44,22 @@ class QueryHostsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HOST_INFOS_FIELD_NUMBER: _builtins.int
+    SILENT_CLUSTERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def host_infos(self) -> _containers.RepeatedCompositeFieldContainer[_host_pb2.HostInfo]: ...
+    @_builtins.property
+    def silent_clusters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ours: clusters whose host managers do not answer; their hosts are not told."""
+
     def __init__(
         self,
         *,
         host_infos: _abc.Iterable[_host_pb2.HostInfo] | None = ...,
+        silent_clusters: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["host_infos", b"host_infos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host_infos", b"host_infos", "silent_clusters", b"silent_clusters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,67 @@
+"""Which cluster is asked for hosts first, and what a cluster counts for that does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from peloton.lifecycle.constraints import CLUSTER_LABEL, may_hold_in
+from peloton.model.host import ClusterChoice
+from peloton.model.pod import PodShape
+from peloton.model.resources import Resources
+
+CAPACITY_KEPT_S = 300.0
+"""So long a silent cluster counts with what it had: longer than a change of leaders or a reboot takes."""
+SILENT = "its host manager does not answer"
+ELSEWHERE = f"no pod may go there: label {CLUSTER_LABEL}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    name: str
+    free: Resources = Resources()  # noqa: RUF009 - frozen
+    is_silent: bool = False
+
+
+def order_clusters(
+    clusters: Sequence[ClusterView], wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]
+) -> ClusterChoice:
+    """First the clusters to which most pods come back (``homes``: how many to each), then those with room for most of
+    the wanted pods, then by name. Passed over are those that are silent, or that no wanted pod may go to."""
+    passed: list[tuple[str, str]] = []
+    tried: list[ClusterView] = []
+    for cluster in sorted(clusters, key=lambda one: one.name):
+        if cluster.is_silent:
+            passed.append((cluster.name, SILENT))
+        elif not any(may_hold_in(shape.constraint, cluster.name) for shape, _ in wanted):
+            passed.append((cluster.name, ELSEWHERE))
+        else:
+            tried.append(cluster)
+    tried.sort(key=lambda one: (-homes.get(one.name, 0), -_room(one, wanted), one.name))
+    return ClusterChoice(tuple(one.name for one in tried), tuple(passed))
+
+
+def _room(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
+    """How often all wanted pods that may go there would fit into its free resources, in thousandths; how they are dealt
+    to hosts is not looked at."""
+    asked = Resources()
+    for shape, count in wanted:
+        if may_hold_in(shape.constraint, cluster.name):
+            cpu, *rest = shape.resources * count
+            asked += Resources(0 if shape.revocable else cpu, *rest)
+    shares = [have * 1000 // need for have, need in zip(cluster.free, asked, strict=True) if need > 0]
+    return min(shares, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a cluster said last: everything, and the revocable part."""
+
+    capacity: Resources
+    revocable: Resources
+    said_s: float
+
+
+def counts_as_known(known: Known | None, now_s: float) -> bool:
+    """Of a silent cluster. If not, it counts with what its pods hold: they keep that, and nobody gets more there."""
+    return known is not None and now_s - known.said_s <= CAPACITY_KEPT_S

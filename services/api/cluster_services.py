@@ -1,0 +1,151 @@
+"""The public services about hosts, over the host managers of all clusters.
+
+With one cluster calls pass through byte for byte. With several, questions are asked of all and the answers are put
+together; what names hosts goes to the clusters of those hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from peloton.api.v0.host.svc import host_svc_pb2 as hosts
+from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
+from peloton.errors import Unavailable
+from services.api.channels import LeaderChannels
+from services.api.forward import passed_on, relay
+
+log = logging.getLogger(__name__)
+
+QUERY_TIMEOUT_S = 10.0
+"""Of one cluster, when all are asked."""
+ClustersOfHosts = Callable[[Collection[str]], Mapping[str, str]]
+"""Of these hosts those that are known -> their clusters. May block, so it is called in a thread."""
+
+_ASKED_OF_ALL: dict[str, tuple[type[Message], type[Message]]] = {
+    "QueryHosts": (hosts.QueryHostsRequest, hosts.QueryHostsResponse),
+    "Query": (maintenance.QueryRequest, maintenance.QueryResponse),
+}
+_NAMES_HOSTS: dict[str, tuple[type[Message], type[Message]]] = {
+    "StartMaintenance": (hosts.StartMaintenanceRequest, hosts.StartMaintenanceResponse),
+    "CompleteMaintenance": (hosts.CompleteMaintenanceRequest, hosts.CompleteMaintenanceResponse),
+    "Start": (maintenance.StartRequest, maintenance.StartResponse),
+    "Complete": (maintenance.CompleteRequest, maintenance.CompleteResponse),
+    "Cancel": (maintenance.CancelRequest, maintenance.CancelResponse),
+    "Force": (maintenance.ForceRequest, maintenance.ForceResponse),
+}
+
+
+class ClusterServices(grpc.GenericRpcHandler):
+    """``services``: their names -> the names under which host managers serve them."""
+
+    def __init__(
+        self, services: Mapping[str, str], channels: LeaderChannels, clusters_of_hosts: ClustersOfHosts
+    ) -> None:
+        self._services = dict(services)
+        self._channels = channels
+        self._clusters_of_hosts = clusters_of_hosts
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        service, _, name = handler_call_details.method.removeprefix("/").rpartition("/")
+        if service not in self._services:
+            return None
+        method = f"/{self._services[service]}/{name}"
+
+        async def answer(request: bytes, context: Any) -> bytes:
+            clusters = await self._channels.clusters()
+            try:
+                if len(clusters) > 1 and name in _ASKED_OF_ALL:
+                    return await self._ask_all(method, name, request, clusters, context)
+                if len(clusters) > 1 and name in _NAMES_HOSTS:
+                    return await self._ask_those_of_hosts(method, name, request, clusters, context)
+                channel = await self._channels.to_cluster(_first(clusters))
+            except Unavailable as unavailable:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, unavailable.message)
+                raise
+            return await relay(channel, method, request, context)
+
+        handler: Any = grpc.unary_unary_rpc_method_handler(answer)
+        return handler  # type: ignore[no-any-return]
+
+    async def _ask_all(
+        self, method: str, name: str, request: bytes, clusters: Mapping[str, str], context: Any
+    ) -> bytes:
+        """What the clusters say that answer; QueryHosts also names the others. Raises Unavailable when none answers."""
+
+        async def ask(cluster: str) -> bytes | None:
+            try:
+                channel: Any = await self._channels.to_cluster(cluster)
+                patience_s = min(context.time_remaining() or QUERY_TIMEOUT_S, QUERY_TIMEOUT_S)
+                answer: bytes = await channel.unary_unary(method)(request, timeout=patience_s)
+                return answer
+            except (Unavailable, grpc.aio.AioRpcError) as error:
+                log.debug("%s: cluster %s does not answer: %s", name, cluster, error)
+                return None
+
+        answers = dict(zip(clusters, await asyncio.gather(*map(ask, clusters)), strict=True))
+        silent = [cluster for cluster, answer in answers.items() if answer is None]
+        if len(silent) == len(clusters):
+            raise Unavailable(f"no host manager answers, of the clusters {', '.join(silent)}")
+        merged: Any = _ASKED_OF_ALL[name][1]()
+        counts = [0, 0]
+        for answer in answers.values():
+            if answer is not None:
+                merged.MergeFromString(answer)
+                if name == "Query":
+                    one = maintenance.QueryResponse.FromString(answer)
+                    counts = [counts[0] + one.away_max, counts[1] + one.host_count]
+        if name == "Query":
+            merged.away_max, merged.host_count = counts
+        else:
+            merged.silent_clusters.extend(silent)
+        return bytes(merged.SerializeToString())
+
+    async def _ask_those_of_hosts(
+        self, method: str, name: str, request: bytes, clusters: Mapping[str, str], context: Any
+    ) -> bytes:
+        """All hosts of a cluster or none; nothing is done while a cluster of one of them has no host manager. Hosts
+        that nobody knows are asked of the first cluster, before anything else: it refuses them as it always does."""
+        whole: Any = _NAMES_HOSTS[name][0].FromString(request)
+        named = [whole.hostname] if getattr(whole, "hostname", "") else list(whole.hostnames)
+        known = await asyncio.to_thread(self._clusters_of_hosts, named)
+        first = _first(clusters)
+        homes = {host: known.get(host, first) for host in named}
+        order = sorted(set(homes.values()) or {first})
+        if any(host not in known for host in named):
+            order = [first, *(cluster for cluster in order if cluster != first)]
+        channels = [(cluster, await self._channels.to_cluster(cluster)) for cluster in order]
+        merged: Any = _NAMES_HOSTS[name][1]()
+        done: list[str] = []
+        for cluster, channel in channels:
+            mine = [host for host in named if homes[host] == cluster]
+            part: Any = _NAMES_HOSTS[name][0].FromString(request)
+            if not getattr(whole, "hostname", ""):
+                part.ClearField("hostnames")
+                part.hostnames.extend(mine)
+            calls: Any = channel
+            try:
+                answer = await calls.unary_unary(method)(
+                    part.SerializeToString(),
+                    timeout=context.time_remaining(),
+                    metadata=passed_on(context.invocation_metadata()),
+                )
+            except grpc.aio.AioRpcError as error:
+                already = f" (done already: {', '.join(done)})" if done else ""
+                await context.abort(error.code(), f"{error.details() or ''}{already}")
+                raise
+            merged.MergeFromString(answer)
+            done += mine
+        return bytes(merged.SerializeToString())
+
+
+def _first(clusters: Mapping[str, str]) -> str:
+    """By name, of those with a host manager if there are any."""
+    led: Sequence[str] = sorted(cluster for cluster, address in clusters.items() if address)
+    return next(iter(led or sorted(clusters)), "")

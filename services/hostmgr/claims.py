@@ -1,0 +1,57 @@
+"""Names of hosts are unique over all clusters: who registers one first has it until it is registered no more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from services.hostmgr.mesos.codec import agents_of
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.offers import Agent
+
+log = logging.getLogger(__name__)
+
+
+class ClaimRecords(Protocol):
+    """The part of storage that knows whose each host is."""
+
+    def claim_hosts(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]: ...
+    def disclaim_hosts(self, cluster: str, hostnames: Collection[str]) -> None: ...
+    def claimed_hosts(self, cluster: str) -> set[str]: ...
+
+
+class HostClaims:
+    """One thread looks. Storage is asked at the first look, and about hosts that came, went or were refused."""
+
+    def __init__(self, records: ClaimRecords, cluster: str) -> None:
+        self._records = records
+        self._cluster = cluster
+        self._mine: set[str] | None = None
+        self._refused: dict[str, str] = {}
+
+    def of(self, answer: Json) -> tuple[list[Agent], Mapping[str, str]]:
+        """The agents of a GET_AGENTS answer, and of them those that are not to be used."""
+        registered = list(agents_of(answer, self._cluster))
+        return registered, self.refused([agent.hostname for agent in registered])
+
+    def refused(self, registered: Collection[str]) -> Mapping[str, str]:
+        """Of the hosts that are registered now those that another cluster has, and which one."""
+        if self._mine is None:
+            self._mine = self._records.claimed_hosts(self._cluster)
+        names = set(registered)
+        if gone := self._mine - names:
+            self._records.disclaim_hosts(self._cluster, gone)
+            self._mine -= gone
+        refused: dict[str, str] = {}
+        if new := names - self._mine:
+            refused = self._records.claim_hosts(self._cluster, new)
+            self._mine |= new - refused.keys()
+        for hostname in sorted(refused.keys() - self._refused.keys()):
+            log.error(
+                "host %s is not used: cluster %s has one of that name, and names are unique over all clusters",
+                hostname,
+                refused[hostname],
+            )
+        self._refused = refused
+        return refused

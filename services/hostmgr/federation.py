@@ -1,0 +1,187 @@
+"""The host managers of all clusters, seen as one. Each call goes to the clusters that it concerns; one that is away
+holds nobody up who does not need it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from peloton.errors import Unavailable
+from peloton.model.host import ClusterChoice, Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape
+from peloton.model.resources import Resources
+from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters
+from services.hostmgr.client import HostManagerClient
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FREE_AGE_MAX_S = 5.0
+"""What is free in which cluster is asked so often, while there are several."""
+HELD_AGE_MAX_S = 60.0
+NOBODY = "no hostmgr leads at present"
+
+
+class ClusterRecords(Protocol):
+    """The part of storage that knows of clusters."""
+
+    def held_in_cluster(self, cluster: str) -> tuple[Resources, Resources]: ...
+    def clusters_of_hosts(self, hostnames: Sequence[Hostname]) -> dict[str, str]: ...
+
+
+class HostManagers:
+    """Implements ``ports.HostManager``, ``ports.HostKeepers`` and ``ports.ImagePrefetcher``, and tells the capacity.
+
+    A lease is known here as ``<cluster>/<its id there>``.
+    """
+
+    def __init__(
+        self,
+        clusters: Callable[[], Mapping[str, str]],
+        client: Callable[[str], HostManagerClient],
+        records: ClusterRecords,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clusters``: all that there are -> address of the host manager, empty while none leads."""
+        self._clusters = clusters
+        self._client = client
+        self._records = records
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._free: dict[str, Resources] = {}
+        self._free_asked_s = -FREE_AGE_MAX_S
+        self._known: dict[str, Known] = {}
+        self._held: dict[str, Known] = {}
+
+    # Placement.
+
+    def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
+        """Raises Unavailable while no host manager is there."""
+        clusters = self._led()
+        if len(clusters) == 1:
+            return ClusterChoice(tuple(clusters))
+        free = self._free_of(clusters)
+        views = [ClusterView(name, free.get(name, Resources()), not address) for name, address in clusters.items()]
+        return order_clusters(views, wanted, homes)
+
+    def acquire_hosts(
+        self,
+        job_id: JobId,
+        gangs: Sequence[tuple[PodShape, int]],
+        for_gang: bool = False,
+        desired: Sequence[Desired] = (),
+        cluster: str = "",
+    ) -> HostLease:
+        lease = self._client(cluster).acquire_hosts(job_id, gangs, for_gang, desired)
+        if lease.hosts:
+            self._take_free(cluster, gangs)
+        return HostLease(f"{cluster}/{lease.lease_id}", lease.hosts, lease.rejected, lease.awaited)
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        cluster, own_id = self._of_lease(lease_id)
+        return self._client(cluster).launch(job_id, own_id, placements)
+
+    def release(self, lease_id: str) -> None:
+        cluster, own_id = self._of_lease(lease_id)
+        self._client(cluster).release(own_id)
+
+    def _of_lease(self, lease_id: str) -> tuple[str, str]:
+        """A lease from before there were several clusters is one of the only one."""
+        cluster, is_ours, own_id = lease_id.partition("/")
+        return (cluster, own_id) if is_ours else (next(iter(self._led())), lease_id)
+
+    def kill_running(self, job_id: JobId) -> int:
+        """In every cluster that answers: the job looks again for what is left in others. Raises Unavailable when none
+        does."""
+        return sum(self._each(self._led(), lambda cluster: self._client(cluster).kill_running(job_id)))
+
+    def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
+        clusters = self._led()
+        if len(clusters) == 1:
+            return self._client(next(iter(clusters))).prefetch(images)
+        homes = self._records.clusters_of_hosts([host for hosts in images.values() for host in hosts])
+
+        def ask(cluster: str) -> Prefetched:
+            mine = {image: [h for h in hosts if homes.get(h) == cluster] for image, hosts in images.items()}
+            return self._client(cluster).prefetch({image: hosts for image, hosts in mine.items() if hosts})
+
+        answers = self._each(sorted(set(homes.values())), ask)
+        return Prefetched(sum(one.asked_count for one in answers), any(one.is_possible for one in answers))
+
+    def keeper(self, cluster: str) -> HostManagerClient:
+        return self._client(cluster)
+
+    def _each(self, clusters: Collection[str], ask: Callable[[str], T]) -> list[T]:
+        """Answers of the clusters that give one; raises Unavailable when there are some and none does."""
+        answers: list[T] = []
+        faults: list[Unavailable] = []
+        for cluster in clusters:
+            try:
+                answers.append(ask(cluster))
+            except Unavailable as error:
+                faults.append(error)
+        if faults and not answers:
+            raise faults[0]
+        return answers
+
+    def _led(self) -> Mapping[str, str]:
+        """All clusters, at least one of them with a host manager."""
+        clusters = self._clusters()
+        if not any(clusters.values()):
+            raise Unavailable(NOBODY)
+        return clusters
+
+    def _free_of(self, clusters: Mapping[str, str]) -> Mapping[str, Resources]:
+        """What was free a moment ago, less what was leased from here since."""
+        with self._lock:
+            now_s = self._clock()
+            if now_s - self._free_asked_s < FREE_AGE_MAX_S:
+                return dict(self._free)
+            self._free_asked_s = now_s  # before the calls: others use the old numbers meanwhile
+        found: dict[str, Resources] = {}
+        for cluster, address in clusters.items():
+            if address:
+                try:
+                    found[cluster] = self._client(cluster).free()
+                except Unavailable as error:
+                    log.info("what is free in cluster %s is not known: %s", cluster, error)
+        with self._lock:
+            self._free = found
+            return dict(found)
+
+    def _take_free(self, cluster: str, gangs: Sequence[tuple[PodShape, int]]) -> None:
+        taken = sum((shape.resources * count for shape, count in gangs), Resources())
+        with self._lock:
+            if cluster in self._free:
+                left = self._free[cluster] - taken
+                self._free[cluster] = Resources(*(max(amount, 0) for amount in left))
+
+    # Capacity, for one thread.
+
+    def capacity(self) -> tuple[Resources, Resources]:
+        """Totals and revocable totals over all clusters. Raises Unavailable when none answers."""
+        now_s, clusters = self._clock(), self._led()
+
+        def ask(cluster: str) -> None:
+            self._known[cluster] = Known(*self._client(cluster).capacity(), now_s)
+            self._held.pop(cluster, None)
+
+        self._each(clusters, ask)
+        parts = [self._counted(cluster, now_s) for cluster in clusters]
+        total = sum((part.capacity for part in parts), Resources())
+        return total, sum((part.revocable for part in parts), Resources())
+
+    def _counted(self, cluster: str, now_s: float) -> Known:
+        known = self._known.get(cluster)
+        if known is not None and counts_as_known(known, now_s):
+            return known
+        held = self._held.get(cluster)
+        if held is None or now_s - held.said_s > HELD_AGE_MAX_S:
+            if held is None:
+                log.warning("cluster %s is silent: it counts with what its pods hold", cluster)
+            held = self._held[cluster] = Known(*self._records.held_in_cluster(cluster), now_s)
+        return held

@@ -1,0 +1,261 @@
+"""Two clusters under one Peloton: one database, one resource manager, one api, a host manager for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+from click.testing import CliRunner
+
+from cli.main import peloton
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from peloton.api.v0.task import task_pb2
+from peloton.api.v0.update import update_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
+from tests.e2e.local import Cluster, shell, temporary
+
+pytestmark = pytest.mark.xdist_group("clusters")
+A, B = "local", "b"
+HOSTS, CPUS = 4, 4
+"""Of each cluster, and of each host."""
+CPU = 3
+"""Of a pod: one fits on a host."""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    settings = temporary(tmp_path_factory.mktemp("clusters"), simulate=HOSTS, more_clusters=(B,))
+    with Cluster(settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running: Cluster) -> Cluster:
+    """With all hosts of both clusters, and nothing on them."""
+    running.wait(lambda: running.capacity() == HOSTS * CPUS * 2, "the capacity of both clusters")
+    running.wait(lambda: free_cpus(running) == {A: HOSTS * CPUS, B: HOSTS * CPUS}, "all of it free")
+    return running
+
+
+@pytest.fixture
+def start(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """Create a job whose pods run until they are stopped."""
+    pool, jobs = cluster.pool(request.node.name), []
+
+    def create(count: int, cpu: float = CPU, task: dict[str, object] | None = None, **config: object) -> str:
+        jobs.append(
+            cluster.submit(pool, instanceCount=count, defaultConfig=shell("sleep 1000", cpu, **(task or {})), **config)
+        )
+        return jobs[-1]
+
+    yield create
+    for job in jobs:
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+        assert cluster.finish(job) == "KILLED"
+
+
+def infos(cluster: Cluster) -> host_svc_pb2.QueryHostsResponse:
+    return cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
+
+
+def free_cpus(cluster: Cluster) -> dict[str, float]:
+    free: Counter[str] = Counter()
+    for info in infos(cluster).host_infos:
+        free[info.cluster] += info.free.cpu  # type: ignore[assignment]
+    return dict(free)
+
+
+def clusters_of(cluster: Cluster, job: str) -> Counter[str]:
+    """Pods on hosts by cluster."""
+    return Counter(t.runtime.cluster for t in cluster.tasks(job).values() if t.runtime.host)
+
+
+def homes(cluster: Cluster, job: str) -> dict[int, str]:
+    return {i: t.runtime.host for i, t in cluster.tasks(job).items()}
+
+
+def wait_running(cluster: Cluster, job: str, count: int) -> None:
+    cluster.wait(lambda: cluster.counts(job).get("RUNNING", 0) == count, f"{count} pods running")
+
+
+def bound_to(name: str) -> dict[str, object]:
+    rule = {"kind": "HOST", "condition": "CONDITION_EQUAL", "requirement": 1,
+            "label": {"key": "peloton/cluster", "value": name}}  # fmt: skip
+    return {"constraint": {"type": "LABEL_CONSTRAINT", "labelConstraint": rule}}
+
+
+def run(cluster: Cluster, *arguments: str) -> str:
+    result = CliRunner().invoke(peloton, ["-a", cluster.local.address, *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def why(cluster: Cluster, job: str) -> str:
+    return run(cluster, "job", "why", job)
+
+
+def test_a_job_runs_in_both(cluster: Cluster, start: Callable[..., str]) -> None:
+    """What one cluster does not hold goes on in the other."""
+    job = start(HOSTS * 2)
+
+    wait_running(cluster, job, HOSTS * 2)
+
+    assert {A: HOSTS, B: HOSTS} == clusters_of(cluster, job)
+    assert {A: HOSTS, B: HOSTS} == Counter(info.cluster for info in infos(cluster).host_infos)
+    assert [] == infos(cluster).silent_clusters
+    assert dict.fromkeys(range(HOSTS * 2), 1) == cluster.run_ids(job)
+
+
+def test_jobs_go_where_most_is_free(cluster: Cluster, start: Callable[..., str]) -> None:
+    """Four jobs, each half a cluster: two for each."""
+    jobs = [start(HOSTS // 2) for _ in range(4)]
+
+    for job in jobs:
+        wait_running(cluster, job, HOSTS // 2)
+
+    assert {A: HOSTS, B: HOSTS} == sum((clusters_of(cluster, job) for job in jobs), Counter())
+
+
+def test_a_gang_is_whole_in_one(cluster: Cluster, start: Callable[..., str]) -> None:
+    """One that fits in one cluster only goes there; one that only both together could hold waits, and says where it
+    looked."""
+    other = start(1, task=bound_to(A))
+    wait_running(cluster, other, 1)
+
+    gang = start(HOSTS, sla={"minimumRunningInstances": HOSTS})
+
+    wait_running(cluster, gang, HOSTS)
+    assert {B: HOSTS} == clusters_of(cluster, gang)
+    second = start(HOSTS - 1 + 1, cpu=0.9 * CPUS / CPUS, sla={"minimumRunningInstances": HOSTS})
+    wait_running(cluster, second, HOSTS)
+    assert 1 == len(clusters_of(cluster, second))
+    large = start(HOSTS, sla={"minimumRunningInstances": HOSTS})
+    cluster.wait(lambda: "cluster b: gang of 4 without a host" in why(cluster, large), "why the large gang waits")
+    assert f"cluster {A}: gang of 4 without a host" in why(cluster, large)
+
+
+def test_a_job_is_bound_by_a_constraint(cluster: Cluster, start: Callable[..., str]) -> None:
+    """It stays in its cluster though the other one is empty."""
+    job = start(HOSTS + 1, task=bound_to(B))
+
+    wait_running(cluster, job, HOSTS)
+
+    cluster.wait(
+        lambda: f"cluster {A}: no pod may go there: label peloton/cluster" in why(cluster, job), "where it looked"
+    )
+    assert {B: HOSTS} == clusters_of(cluster, job)
+    assert "b-sim-00000" in run(cluster, "host", "query")
+    assert '"cluster": "b"' in run(cluster, "--json", "task", "get", job, "0")
+
+
+def test_a_host_manager_is_killed(cluster: Cluster, start: Callable[..., str]) -> None:
+    """Pods run on in both clusters, and each host manager asks for its own only: nobody is lost."""
+    job = start(HOSTS * 2)
+    wait_running(cluster, job, HOSTS * 2)
+
+    cluster.kill("hostmgr-b")
+    small = start(1, cpu=1, task=bound_to(A))
+    wait_running(cluster, small, 1)
+    wait_led(cluster)
+    cluster.kill("hostmgr")
+    wait_led(cluster)
+
+    # Pods that stop are those that run: a word of every host of both has come.
+    assert {"RUNNING": HOSTS * 2} == cluster.counts(job)
+    assert dict.fromkeys(range(HOSTS * 2), 1) == cluster.run_ids(job)
+
+
+def wait_led(cluster: Cluster) -> None:
+    """All hosts are told again."""
+    cluster.wait(lambda: len(infos(cluster).host_infos) < HOSTS * 2 or bool(infos(cluster).silent_clusters), "the loss")
+    cluster.wait(lambda: len(infos(cluster).host_infos) == HOSTS * 2, "all hosts, known to a new host manager")
+
+
+def test_a_cluster_without_a_host_manager(cluster: Cluster, start: Callable[..., str]) -> None:
+    """Its pods run on, its hosts are not told, and pods that may go elsewhere do; what was to end there ends when it is
+    back, and a host of it is refused for maintenance until then."""
+    there = start(2, task=bound_to(B))
+    wait_running(cluster, there, 2)
+    cluster.stop_part("hostmgr-b", now=True)
+    cluster.wait(lambda: list(infos(cluster).silent_clusters) == [B], "the api knowing it")
+
+    job = start(HOSTS)
+
+    wait_running(cluster, job, HOSTS)
+    assert {A: HOSTS} == clusters_of(cluster, job)
+    assert {"RUNNING": 2} == cluster.counts(there)
+    with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
+        cluster.client.maintenance.Start(pb.StartRequest(hostnames=["b-sim-00000", "sim-00000"]))
+    assert [] == list(cluster.client.maintenance.Query(pb.QueryRequest()).hosts)
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": there}))
+    cluster.start_part("hostmgr-b")
+    cluster.wait(lambda: cluster.counts(there) == {"KILLED": 2}, "the stopped pods ended")
+
+
+def test_a_master_is_away(cluster: Cluster, start: Callable[..., str]) -> None:
+    """While Mesos of one cluster is gone nothing of it is declared lost; its pods, whose hosts forgot them, run anew
+    when it is back, and those of the other cluster were never touched."""
+    again = {"restartPolicy": {"maxFailures": 1}}
+    here, there = start(HOSTS, task=bound_to(A)), start(HOSTS, task=bound_to(B) | again)
+    wait_running(cluster, here, HOSTS)
+    wait_running(cluster, there, HOSTS)
+
+    cluster.stop_part("minicluster-b", now=True)
+    small = start(2, cpu=0.5)
+    wait_running(cluster, small, 2)
+
+    assert {A: 2} == clusters_of(cluster, small)
+    assert {"RUNNING": HOSTS} == cluster.counts(there)
+    cluster.start_part("minicluster-b")
+    cluster.wait(lambda: set(cluster.run_ids(there).values()) == {2}, "new runs")
+    wait_running(cluster, there, HOSTS)
+    assert dict.fromkeys(range(HOSTS), 1) == cluster.run_ids(here)
+
+
+def test_a_host_of_the_second_is_maintained(cluster: Cluster, start: Callable[..., str]) -> None:
+    """Asked for together with one of the first: each goes by the bound of its own cluster."""
+    job = start(2, task=bound_to(B))
+    wait_running(cluster, job, 2)
+    host = homes(cluster, job)[0]
+
+    answer = cluster.client.maintenance.Start(pb.StartRequest(hostnames=[host, "sim-00000"]))
+
+    assert {host: B, "sim-00000": A} == {one.hostname: one.cluster for one in answer.hosts}
+    with pytest.raises(grpc.RpcError, match="host is not a Peloton agent"):
+        cluster.client.maintenance.Start(pb.StartRequest(hostnames=["b-sim-00003", "nowhere"]))
+    states = lambda: {i.hostname: i.state for i in infos(cluster).host_infos}  # noqa: E731
+    cluster.wait(lambda: {states()[h] for h in (host, "sim-00000")} == {host_pb2.HOST_STATE_DOWN}, "both down")
+    wait_running(cluster, job, 2)
+    assert {B: 2} == clusters_of(cluster, job)
+    assert host not in homes(cluster, job).values()
+    asked = cluster.client.maintenance.Query(pb.QueryRequest())
+    assert (2, HOSTS * 2) == (asked.away_max, asked.host_count)
+    cluster.client.maintenance.Complete(pb.CompleteRequest(hostnames=["sim-00000", host]))
+    cluster.wait(lambda: set(states().values()) == {host_pb2.HOST_STATE_UP}, "both back")
+
+
+def test_a_service_is_updated_in_place_in_both(cluster: Cluster, start: Callable[..., str]) -> None:
+    """Every instance comes back on its host, in whichever cluster that is, while others want the room."""
+    web = start(HOSTS * 2, type="SERVICE")
+    wait_running(cluster, web, HOSTS * 2)
+    before = homes(cluster, web)
+    waiting = start(1, cpu=2)
+    config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": web})).jobInfo.config
+    config.defaultConfig.command.value = "sleep 2000"
+    asked = update_pb2.UpdateConfig(batchSize=3, inPlace=True)
+    request = update_svc_pb2.CreateUpdateRequest(jobId={"value": web}, jobConfig=config, updateConfig=asked)
+
+    update_id = cluster.client.updates.CreateUpdate(request).updateID
+
+    look = update_svc_pb2.GetUpdateRequest(updateId=update_id)
+    cluster.wait(
+        lambda: cluster.client.updates.GetUpdate(look).updateInfo.status.state == update_pb2.SUCCEEDED, "all updated"
+    )
+    assert dict.fromkeys(range(HOSTS * 2), 2) == cluster.run_ids(web)
+    assert before == homes(cluster, web)
+    assert 0 == cluster.counts(waiting).get("RUNNING", 0)

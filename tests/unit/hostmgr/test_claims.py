@@ -1,0 +1,75 @@
+"""Names of hosts are unique over all clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from services.hostmgr.claims import HostClaims
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.offers import Agent
+
+
+class Table:
+    def __init__(self, **rows: str) -> None:
+        self.rows = dict(rows)
+        self.calls: list[tuple[str, list[str]]] = []
+
+    def claim_hosts(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]:
+        self.calls.append(("claim", sorted(hostnames)))
+        for name in hostnames:
+            self.rows.setdefault(name, cluster)
+        return {name: self.rows[name] for name in hostnames if self.rows[name] != cluster}
+
+    def disclaim_hosts(self, cluster: str, hostnames: Collection[str]) -> None:
+        self.calls.append(("disclaim", sorted(hostnames)))
+        for name in hostnames:
+            del self.rows[name]
+
+    def claimed_hosts(self, cluster: str) -> set[str]:
+        return {name for name, holder in self.rows.items() if holder == cluster}
+
+
+def test_storage_is_asked_about_what_changed() -> None:
+    """A look at hosts that are known asks nothing."""
+    table = Table(h1="b", h0="b")
+    claims = HostClaims(table, "b")
+
+    looks = [claims.refused(names) for names in (["h1", "h2"], ["h1", "h2"], ["h2"])]
+
+    assert [{}, {}, {}] == looks
+    assert [("disclaim", ["h0"]), ("claim", ["h2"]), ("disclaim", ["h1"])] == table.calls
+    assert {"h2": "b"} == table.rows
+
+
+def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told once, and asked for at each look."""
+    table = Table(h1="a")
+    claims = HostClaims(table, "b")
+
+    looks = [claims.refused(["h1", "h2"]), claims.refused(["h1", "h2"])]
+    del table.rows["h1"]
+
+    assert [{"h1": "a"}, {"h1": "a"}, {}] == [*looks, claims.refused(["h1", "h2"])]
+    assert ["host h1 is not used: cluster a has one of that name, and names are unique over all clusters"] == [
+        record.getMessage() for record in caplog.records
+    ]
+
+
+def test_a_refused_host_takes_no_pods() -> None:
+    """It is no part of the capacity, is not told of, and says why."""
+    pool = HostPool(30.0, cluster="b")
+    agent = Agent("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
+    offer = {"id": {"value": "o1"}, "agent_id": {"value": "agent1"}, "hostname": "h1", "resources": []}
+
+    pool.add_offers([offer])
+    pool.set_agents([agent], {"h1": "a"})
+
+    assert ((Resources(), Resources(), 0), []) == (pool.capacity(), pool.hosts())
+    [host] = pool._hosts.values()
+    assert "a host of cluster a has the same name" == pool._kept_back(host)
+    pool.set_agents([agent])
+    assert "" == pool._kept_back(host)

@@ -1,0 +1,201 @@
+"""The host managers of several clusters, seen as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.model.host import HostLease, LaunchResult, LeasedHost, Prefetched
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape
+from peloton.model.resources import Resources
+from peloton.scheduling.clusters import CAPACITY_KEPT_S, SILENT
+from services.hostmgr.federation import FREE_AGE_MAX_S, HELD_AGE_MAX_S, HostManagers
+
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+ONE = PodShape(Resources(1_000, 10))
+
+
+class HostManager:
+    """Of one cluster: counts what it is asked."""
+
+    def __init__(self, cpu: int) -> None:
+        self.cpu, self.is_away = cpu, False
+        self.asked: Counter[str] = Counter()
+        self.images: Mapping[str, Sequence[str]] = {}
+        self.lease_ids: list[str] = []
+
+    def _note(self, what: str) -> None:
+        self.asked[what] += 1
+        if self.is_away:
+            raise Unavailable("away")
+
+    def free(self) -> Resources:
+        self._note("free")
+        return Resources(self.cpu * 1_000, 1_000)
+
+    def capacity(self) -> tuple[Resources, Resources]:
+        self._note("capacity")
+        return Resources(self.cpu * 1_000), Resources(self.cpu)
+
+    def acquire_hosts(self, *_: Any) -> HostLease:
+        self._note("acquire")
+        return HostLease("lease1", (LeasedHost(Hostname("h"), Resources(), Resources()),))
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Any) -> LaunchResult:
+        self._note("launch")
+        self.lease_ids.append(lease_id)
+        return LaunchResult(1)
+
+    def release(self, lease_id: str) -> None:
+        self._note("release")
+        self.lease_ids.append(lease_id)
+
+    def kill_running(self, job_id: JobId) -> int:
+        self._note("kill")
+        return self.cpu
+
+    def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
+        self._note("prefetch")
+        self.images = images
+        return Prefetched(sum(map(len, images.values())))
+
+
+class World:
+    """Implements ``ClusterRecords`` too."""
+
+    def __init__(self, **cpus: int) -> None:
+        self.managers = {name: HostManager(cpu) for name, cpu in cpus.items()}
+        self.addresses = dict.fromkeys(cpus, "host:1")
+        self.now_s = 1_000.0
+        self.looks = 0
+        self.all = HostManagers(
+            lambda: self.addresses,
+            lambda name: self.managers[name],  # type: ignore[arg-type, return-value]
+            self,
+            lambda: self.now_s,
+        )
+
+    def held_in_cluster(self, cluster: str) -> tuple[Resources, Resources]:
+        self.looks += 1
+        return Resources(2_000), Resources(1)
+
+    def clusters_of_hosts(self, hostnames: Sequence[Hostname]) -> dict[str, str]:
+        return {name: name[0] for name in hostnames if name[0] in self.managers}
+
+    def silence(self, name: str) -> None:
+        self.addresses[name], self.managers[name].is_away = "", True
+
+    def asked(self) -> dict[str, dict[str, int]]:
+        return {name: dict(manager.asked) for name, manager in self.managers.items() if manager.asked}
+
+
+def test_one_cluster_costs_no_more_calls() -> None:
+    """A placement and its launch are one call each, a kill and a prefetch too."""
+    world = World(a=4)
+
+    choice = world.all.choose_clusters([(ONE, 1)], {})
+    lease = world.all.acquire_hosts(JOB, [(ONE, 1)], cluster=choice.order[0])
+    world.all.launch(JOB, lease.lease_id, [])
+    world.all.kill_running(JOB)
+    world.all.prefetch({"image": [Hostname("elsewhere")]})
+
+    assert {"a": dict.fromkeys(("acquire", "launch", "kill", "prefetch"), 1)} == world.asked()
+    assert ["lease1"] == world.managers["a"].lease_ids
+
+
+def test_leases_know_their_cluster() -> None:
+    """Launches and returns go where the lease is from; one without a cluster is of the first."""
+    world = World(a=4, b=4)
+    lease = world.all.acquire_hosts(JOB, [(ONE, 1)], cluster="b")
+
+    world.all.launch(JOB, lease.lease_id, [])
+    world.all.release(lease.lease_id)
+    world.all.release("old")
+
+    assert {"a": {"release": 1}, "b": {"acquire": 1, "launch": 1, "release": 1}} == world.asked()
+    assert (["old"], ["lease1", "lease1"]) == (world.managers["a"].lease_ids, world.managers["b"].lease_ids)
+
+
+def test_what_is_free_is_asked_once_in_a_while() -> None:
+    """In between, what was leased from here is taken off: batches are dealt to the clusters."""
+    world = World(a=4, b=3)
+    chosen = []
+    for _ in range(4):
+        chosen.append(world.all.choose_clusters([(ONE, 2)], {}).order[0])
+        world.all.acquire_hosts(JOB, [(ONE, 2)], cluster=chosen[-1])
+
+    assert (["a", "b", "a", "b"], 1) == (chosen, world.managers["a"].asked["free"])
+    world.now_s += FREE_AGE_MAX_S
+    assert ("a", 2) == (world.all.choose_clusters([(ONE, 2)], {}).order[0], world.managers["a"].asked["free"])
+
+
+def test_a_silent_cluster_is_passed_over() -> None:
+    """Others are tried; when none is left the caller is told to try again."""
+    world = World(a=4, b=3)
+    world.silence("a")
+
+    choice = world.all.choose_clusters([(ONE, 2)], {})
+
+    assert (("b",), (("a", SILENT),)) == (choice.order, choice.passed_over)
+    world.silence("b")
+    with pytest.raises(Unavailable, match="no hostmgr leads"):
+        world.all.choose_clusters([(ONE, 2)], {})
+
+
+def test_kills_go_to_all_that_answer() -> None:
+    """One that is away is asked again later; when nobody answers that is an error."""
+    world = World(a=4, b=3)
+    assert 7 == world.all.kill_running(JOB)
+
+    world.managers["a"].is_away = True
+    assert 3 == world.all.kill_running(JOB)
+
+    world.managers["b"].is_away = True
+    with pytest.raises(Unavailable):
+        world.all.kill_running(JOB)
+
+
+def test_images_go_to_the_clusters_of_their_hosts() -> None:
+    """Only those that have some are asked; hosts that nobody knows are left out."""
+    world = World(a=1, b=1, c=1)
+
+    done = world.all.prefetch({"x": [Hostname("a1"), Hostname("b1")], "y": [Hostname("a2"), Hostname("?")]})
+
+    assert Prefetched(3) == done
+    assert {"x": ["a1"], "y": ["a2"]} == world.managers["a"].images
+    assert {"x": ["b1"]} == world.managers["b"].images
+    assert {"a", "b"} == world.asked().keys()
+
+
+def test_capacity_is_that_of_all_clusters() -> None:
+    """One that falls silent counts as it was, then with what its pods hold, until it answers again."""
+    world = World(a=4, b=3)
+    assert (Resources(7_000), Resources(7)) == world.all.capacity()
+
+    world.silence("b")
+    world.now_s += CAPACITY_KEPT_S
+    assert (Resources(7_000), Resources(7)) == world.all.capacity()
+    for _ in range(3):
+        world.now_s += HELD_AGE_MAX_S * 0.6
+        assert (Resources(6_000), Resources(5)) == world.all.capacity()
+    assert 2 == world.looks
+
+    world.addresses["b"], world.managers["b"].is_away = "host:2", False
+    assert (Resources(7_000), Resources(7)) == world.all.capacity()
+    world.silence("a")
+    world.silence("b")
+    with pytest.raises(Unavailable):
+        world.all.capacity()
+
+
+def test_a_cluster_that_never_answered_counts_with_what_is_held() -> None:
+    """As after a restart of the resource manager."""
+    world = World(a=4, b=3)
+    world.silence("b")
+
+    assert (Resources(6_000), Resources(5)) == world.all.capacity()

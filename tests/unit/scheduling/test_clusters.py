@@ -1,0 +1,113 @@
+"""Which cluster is asked for hosts first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.lifecycle.constraints import CLUSTER_LABEL, may_hold_in
+from peloton.model.host import ClusterChoice
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodShape
+from peloton.model.resources import Resources
+from peloton.scheduling.clusters import (
+    CAPACITY_KEPT_S,
+    ELSEWHERE,
+    SILENT,
+    ClusterView,
+    Known,
+    counts_as_known,
+    order_clusters,
+)
+
+SMALL = PodShape(Resources(1_000, 100))
+IN_B = HostLabel(CLUSTER_LABEL, "b", "=", 1)
+NOT_B = HostLabel(CLUSTER_LABEL, "b", "<", 1)
+FAST = HostLabel("disk", "fast", "=", 1)
+
+
+def view(name: str, cpu: int, memory: int = 10_000, is_silent: bool = False) -> ClusterView:
+    return ClusterView(name, Resources(cpu * 1_000, memory), is_silent)
+
+
+def test_the_one_with_most_room_is_first() -> None:
+    """Room for what is wanted, by the kind that is shortest; equals go by name."""
+    views = [view("c", 8), view("b", 8), view("a", 2), view("d", 100, memory=150)]
+
+    assert ClusterChoice(("b", "c", "a", "d")) == order_clusters(views, [(SMALL, 4)], {})
+
+
+def test_pods_that_come_back_come_first() -> None:
+    """Most of them decide, whatever is free there."""
+    views = [view("a", 0), view("b", 1), view("c", 100)]
+
+    assert ClusterChoice(("b", "a", "c")) == order_clusters(views, [(SMALL, 4)], {"a": 1, "b": 3})
+
+
+def test_silent_clusters_and_those_of_others_are_passed_over() -> None:
+    """Each with its reason; one that some of the pods may go to is tried."""
+    views = [view("a", 8), view("b", 1), view("c", 9, is_silent=True)]
+    bound = replace(SMALL, constraint=IN_B)
+
+    assert ClusterChoice(("b",), (("a", ELSEWHERE), ("c", SILENT))) == order_clusters(views, [(bound, 1)], {})
+    assert ("a", "b") == order_clusters(views, [(bound, 1), (SMALL, 1)], {}).order
+
+
+def test_only_what_may_go_there_counts_as_wanted() -> None:
+    """The hundred bound to b do not make a look full."""
+    views = [view("a", 4), view("b", 90)]
+    wanted = [(replace(SMALL, constraint=IN_B), 100), (SMALL, 1)]
+
+    assert ("a", "b") == order_clusters(views, wanted, {}).order
+
+
+def test_revocable_cpu_is_no_room() -> None:
+    """Revocable pods take ordinary memory, and slack that is not told."""
+    views = [view("a", 100, memory=100), view("b", 0, memory=1_000)]
+
+    assert ("b", "a") == order_clusters(views, [(replace(SMALL, revocable=True), 1)], {}).order
+
+
+def test_constraints_are_read_as_far_as_they_name_clusters() -> None:
+    """What other labels and pods say is open."""
+    cases: list[tuple[Constraint | None, bool, bool]] = [
+        (None, True, True),
+        (IN_B, False, True),
+        (NOT_B, True, False),
+        (FAST, True, True),
+        (AllOf((FAST, IN_B)), False, True),
+        (AnyOf((FAST, IN_B)), True, True),
+        (AnyOf((NOT_B, HostLabel(CLUSTER_LABEL, "c", "=", 1))), True, False),
+        (AllOf((IN_B, NOT_B)), False, False),
+        (AnyOf(()), True, True),
+        (AllOf(()), True, True),
+    ]
+
+    assert [(a, b) for _, a, b in cases] == [(may_hold_in(c, "a"), may_hold_in(c, "b")) for c, *_ in cases]
+
+
+VIEWS = st.lists(
+    st.builds(view, st.sampled_from("abcdef"), st.integers(0, 9), is_silent=st.booleans()), unique_by=lambda v: v.name
+)
+
+
+@given(VIEWS, st.randoms(), st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3)))
+def test_every_cluster_is_tried_once_or_has_a_reason(views: list[ClusterView], random, homes: dict[str, int]) -> None:  # type: ignore[no-untyped-def]
+    """Whatever order they are told in, the choice is the same."""
+    choice = order_clusters(views, [(SMALL, 3)], homes)
+    shuffled = list(views)
+    random.shuffle(shuffled)
+
+    assert sorted(v.name for v in views) == sorted([*choice.order, *(name for name, _ in choice.passed_over)])
+    assert {v.name for v in views if v.is_silent} == {name for name, _ in choice.passed_over}
+    assert choice == order_clusters(shuffled, [(SMALL, 3)], homes)
+
+
+def test_a_silent_cluster_counts_for_a_while() -> None:
+    """As it was known last; afterwards, and if it never said anything, with what is held."""
+    known = Known(Resources(4_000), Resources(), said_s=10.0)
+
+    assert counts_as_known(known, 10.0 + CAPACITY_KEPT_S)
+    assert not counts_as_known(known, 10.1 + CAPACITY_KEPT_S)
+    assert not counts_as_known(None, 0.0)
