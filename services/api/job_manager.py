@@ -24,6 +24,7 @@ from services.api.ids import wire_id
 from services.api.job_query import job_query
 from services.api.pool_rules import PoolBounds, pool_bounds, pool_fault
 from services.api.rolling import RollingJobs
+from services.api.stored_configs import StoredConfigs, answer
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
 from services.api.wake import Wake
 from services.storage.gateway import Gateway
@@ -33,6 +34,7 @@ class JobManager(RollingJobs):
     def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
         super().__init__(records, calls, wake)
         self._hosts = hosts
+        self._configs = StoredConfigs(records, calls)
 
     # -- writes
 
@@ -163,30 +165,28 @@ class JobManager(RollingJobs):
 
     # -- reads
 
-    async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
+    async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse | bytes:
+        """An answer with a configuration is already in the form of the wire."""
         record = await self._record(request.id)
         if record is None:
             fail = errors_pb2.JobGetRuntimeFail(id=request.id, message=f"job:{request.id.value} not found")
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(getRuntimeFail=fail))
-        return await self._calls.run(self._get, record)
-
-    def _get(self, record: JobRecord) -> job_pb2.GetResponse:
-        config = self._records.job_config(record.job_id, record.config_version, overrides=True)
+        config = await self._configs.of(record)
         if config is None:
             text = f"config of job:{record.job_id} not found"
             missing = errors_pb2.JobNotFound(id=wire_id(record.job_id), message=text)
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
-        config.changeLog.version = record.config_version  # a restart stores an old configuration anew
-        size_bytes = config.ByteSize()
-        if size_bytes > ANSWER_BYTES_MAX:
+        if len(config.wire) > ANSWER_BYTES_MAX:
             raise ResourceExhausted(
-                f"the config of job {record.job_id} takes {size_bytes} bytes, the limit of one answer is "
-                f"{ANSWER_BYTES_MAX}; Query tells of the job without its {len(config.instanceConfig)} instances, "
+                f"the config of job {record.job_id} takes {len(config.wire)} bytes, the limit of one answer is "
+                f"{ANSWER_BYTES_MAX}; Query tells of the job without its {config.own_count} instances, "
                 f"TaskManager.List of instances by range"
             )
-        is_service = record.type is JobType.SERVICE
-        by_version = self._records.pod_counts_by_version(record.job_id) if is_service else None
-        return job_pb2.GetResponse(jobInfo=convert.job_info(record, config, by_version))
+        limits, by_version = config.limits, None
+        if record.type is JobType.SERVICE:
+            limits, by_version = None, await self._calls.run(self._records.pod_counts_by_version, record.job_id)
+        info = job_pb2.JobInfo(id=wire_id(record.job_id), runtime=convert.job_runtime(record, limits, by_version))
+        return answer(info, config)
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
         response = job_pb2.QueryResponse()
@@ -207,8 +207,9 @@ class JobManager(RollingJobs):
         return response
 
     def _job_infos(self, records: list[JobRecord]) -> list[job_pb2.JobInfo]:
-        configs = ((r, self._records.job_config(r.job_id, r.config_version)) for r in records)
-        return [convert.job_info(record, config) for record, config in configs if config is not None]
+        configs = self._records.job_configs([(record.job_id, record.config_version) for record in records])
+        found = ((record, configs.get((record.job_id, record.config_version))) for record in records)
+        return [convert.job_info(record, config) for record, config in found if config is not None]
 
     async def GetCache(self, request: job_pb2.GetCacheRequest, context: Any) -> job_pb2.GetCacheResponse:
         record = await self._record_or_not_found(request.id, "Job not found in cache")

@@ -264,10 +264,11 @@ class AdmissionLoop:
             self._wake.clear()
             self._is_dirty = False
             try:
-                self._apply_log(await self._in_storage(self._read_log))
-                if self.state.capacity is None:
-                    return []
-                return await self._admit()
+                with self._meter.cycle():
+                    self._apply_log(await self._in_storage(self._read_log))
+                    if self.state.capacity is None:
+                        return []
+                    return await self._admit()
             except BaseException:
                 self._is_dirty = True
                 raise
@@ -385,7 +386,9 @@ class AdmissionLoop:
         """Read memory anew if it may differ from storage."""
         if not self._is_stale:
             return
+        began_s = time.monotonic()
         fresh = await asyncio.get_running_loop().run_in_executor(self._storage, rebuild, self._records)
+        log.info("memory rebuilt from storage in %.2f s: %d jobs", time.monotonic() - began_s, len(fresh.jobs))
         fresh.take_over(self.state)
         self.state = fresh
         self._is_stale = False
