@@ -182,11 +182,12 @@ class JobManager(RollingJobs):
                 f"{ANSWER_BYTES_MAX}; Query tells of the job without its {config.own_count} instances, "
                 f"TaskManager.List of instances by range"
             )
-        limits, by_version = config.limits, None
         if record.type is JobType.SERVICE:
-            limits, by_version = None, await self._calls.run(self._records.pod_counts_by_version, record.job_id)
-        info = job_pb2.JobInfo(id=wire_id(record.job_id), runtime=convert.job_runtime(record, limits, by_version))
-        return answer(info, config)
+            by_version = await self._calls.run(self._records.pod_counts_by_version, record.job_id)
+            runtime = convert.job_runtime(record, None, by_version)
+        else:
+            runtime = convert.job_runtime(record, config.limits)
+        return answer(job_pb2.JobInfo(id=wire_id(record.job_id), runtime=runtime), config)
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
         response = job_pb2.QueryResponse()

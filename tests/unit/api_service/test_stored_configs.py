@@ -102,6 +102,18 @@ async def test_a_job_with_the_id_of_a_deleted_one(jobs: Any, gateway: Gateway, c
         assert found == name
 
 
+async def test_a_job_that_grows(jobs: Any, config: Config) -> None:
+    """Who asks after the growth is told the new configuration."""
+    await create(jobs, config(2), JOB)
+    found = []
+    for count in (2, 5, 7):
+        await jobs.Update(job_pb2.UpdateRequest(id=ID, config=config(count)))
+        told = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.config
+        found.append((told.instanceCount, told.changeLog.version))
+
+    assert found == [(2, 1), (5, 2), (7, 3)]
+
+
 @pytest.mark.parametrize("name", ["", "x" * 127, "x" * 128, "x" * 70_000])
 def test_answer(name: str) -> None:
     """It is what a message with that configuration would be."""
