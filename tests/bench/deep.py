@@ -86,7 +86,7 @@ def deep(size: Size = Size(), database: str = "") -> dict[str, Any]:
             counts = _counts(cluster.local.database)
             return {
                 "database": "postgresql" if database else "sqlite",
-                "jobs": len(jobs) + 1,
+                "jobs": len(jobs),
                 "pools": size.parents * size.pools_per_parent,
                 "pods_by_state": counts,
                 "store_seconds": round(stored_s, 1),

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from peloton.model.ids import JobId
-from peloton.model.pod import TERMINAL
+from peloton.model.pod import TERMINAL, PodState
 from services.local.cluster import LocalSettings
 from services.storage.gateway import Gateway
-from tests.bench.cluster import cpu_seconds
+from tests.bench.cluster import cpu_seconds, peak_memory_mib
 from tests.e2e.local import Cluster, shell
 
 KEPT_TARGET = 0.8
@@ -26,8 +26,8 @@ NO_PAUSE = "no_pause"
 @dataclass(frozen=True)
 class Size:
     pods: int = 50_000  # of the job that is read
-    launched_pods: int = 40_000  # of the job that runs meanwhile
-    slots: int = 1_200
+    launched_pods: int = 50_000  # of the job that runs meanwhile
+    slots: int = 1_400
     run_s: float = 2.0  # of its pods: slots / run_s are launched in a second, less what a launch takes
     hosts: int = 1_000
     clients: int = 100
@@ -42,13 +42,11 @@ def reads(size: Size = Size()) -> dict[str, Any]:
         own = {str(i): {"name": f"pod{i}", **shell(f"echo {i}")} for i in range(size.pods)}
         alike = cluster.submit(watched, instanceCount=size.pods, defaultConfig=shell("sleep 3600"))
         unlike = cluster.submit(watched, instanceCount=size.pods, defaultConfig=shell("sleep 3600"), instanceConfig=own)
-        created = {"INITIALIZED": 0, "PENDING": size.pods}
-        for job in (alike, unlike):
-            cluster.wait(lambda job=job: _waits(cluster, job) >= size.pods // 2, f"queue {created}", PATIENCE_S)
-        job = JobId(
-            cluster.submit(busy, instanceCount=size.launched_pods, defaultConfig=shell(f"sleep {size.run_s}", cpu=0.1))
-        )
         with closing(Gateway(cluster.local.database)) as gateway:
+            for read in (alike, unlike):
+                cluster.wait(lambda read=read: _is_queued(gateway, read), f"queued pods of {read}", PATIENCE_S)
+            config = shell(f"sleep {size.run_s}", cpu=0.1)
+            job = JobId(cluster.submit(busy, instanceCount=size.launched_pods, defaultConfig=config))
             cluster.wait(lambda: _ended(gateway, job) > size.slots, "steady launches", PATIENCE_S)
             found = {
                 "alone": _measure(cluster, gateway, job, size, "", 0),
@@ -57,6 +55,7 @@ def reads(size: Size = Size()) -> dict[str, Any]:
                 "unlike_each_second": _measure(cluster, gateway, job, size, unlike, 1),
                 "alone_again": _measure(cluster, gateway, job, size, "", 0),
             }
+            memory_mib = peak_memory_mib(cluster)
     alone = (found["alone"]["launches_per_second"] + found["alone_again"]["launches_per_second"]) / 2
     ratios = {name: round(one["launches_per_second"] / alone, 3) for name, one in found.items() if "gets" in one}
     return {
@@ -65,6 +64,7 @@ def reads(size: Size = Size()) -> dict[str, Any]:
         "hosts": size.hosts,
         **found,
         "launches_kept": ratios,
+        "peak_memory_mib": memory_mib,
         "failures": sum(one.get("failures", 0) for one in found.values()),
         "ratio_to_target": round(KEPT_TARGET / min(ratio for name, ratio in ratios.items() if name != NO_PAUSE), 3),
     }
@@ -92,9 +92,9 @@ def _measure(cluster: Cluster, gateway: Gateway, job: JobId, size: Size, read: s
     return {"launches_per_second": round((ended - before) / seconds, 1), **figures, "cpu_seconds": used}
 
 
-def _waits(cluster: Cluster, job: str) -> int:
-    counts = cluster.counts(job)
-    return sum(counts.get(state, 0) for state in ("PENDING", "READY", "LAUNCHED", "STARTING", "RUNNING"))
+def _is_queued(gateway: Gateway, job: str) -> bool:
+    counts = gateway.pod_counts(JobId(job))
+    return bool(counts) and not counts.get(PodState.INITIALIZED)
 
 
 def _ended(gateway: Gateway, job: JobId) -> int:
