@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.client import Client
 
 from peloton.errors import InvalidArgument, PelotonError
-from peloton.model.ids import hostmgr_role
+from peloton.model.ids import JobId, hostmgr_role
 from services import telemetry, temporal
 from services.leader import LeaderChannels, LeaderElection
 from services.settings import Settings, load
@@ -144,7 +144,8 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
         async def lead() -> Leading:
             address = f"{settings.host}:{settings.resmgr_port}"
             running = await server.serve(shared.gateway, waker, capacity, address, loop_settings)
-            await _wake_active(shared, waker)  # wake-ups of admitted pods may have died with a predecessor
+            # Wake-ups of admitted pods may have died with a predecessor.
+            await _wake_active(shared, waker, running.loop.state.wholly_queued())
             return Leading(running.port, running.stop)
 
         await _lead(shared, "resmgr", stop, lead)
@@ -300,8 +301,9 @@ async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.Maintenan
         yield waker
 
 
-async def _wake_active(shared: Shared, waker: temporal.JobWaker) -> None:
-    waker.jobs_changed(await asyncio.to_thread(shared.gateway.active_job_ids))
+async def _wake_active(shared: Shared, waker: temporal.JobWaker, but: Set[JobId] = frozenset()) -> None:
+    active = await asyncio.to_thread(shared.gateway.active_job_ids)
+    waker.jobs_changed(job_id for job_id in active if job_id not in but)
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:

@@ -274,13 +274,9 @@ def job_runtime(
     return runtime
 
 
-def job_info(
-    job: JobRecord,
-    config: job_pb2.JobConfig,
-    by_version: Mapping[int, Mapping[PodState, int]] | None = None,
-) -> job_pb2.JobInfo:
+def job_info(job: JobRecord, config: job_pb2.JobConfig) -> job_pb2.JobInfo:
     limits = config.defaultConfig.resource if job.type is JobType.BATCH else None
-    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, limits, by_version))
+    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, limits))
     info.id.value = job.job_id
     return info
 

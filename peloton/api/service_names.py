@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import grpc
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
 
 from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.explain import explain_pb2
@@ -76,7 +77,6 @@ def service_handler(name: str, servicer: object) -> grpc.GenericRpcHandler:
 
 def method_handler(method: MethodDescriptor, behaviour: Any) -> grpc.RpcMethodHandler[Any, Any]:
     request = message_factory.GetMessageClass(method.input_type)
-    response = message_factory.GetMessageClass(method.output_type)
     kinds = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
@@ -85,6 +85,11 @@ def method_handler(method: MethodDescriptor, behaviour: Any) -> grpc.RpcMethodHa
     }
     make_handler: Any = kinds[method.client_streaming, method.server_streaming]
     handler: grpc.RpcMethodHandler[Any, Any] = make_handler(
-        behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString
+        behaviour, request_deserializer=request.FromString, response_serializer=serialized
     )
     return handler
+
+
+def serialized(answer: Message | bytes) -> bytes:
+    """A servicer may answer in the form of the wire."""
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()

@@ -12,11 +12,10 @@ from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
-from peloton.errors import AlreadyExists, InvalidArgument, PelotonError, ResourceExhausted
+from peloton.errors import AlreadyExists, InvalidArgument, PelotonError
 from peloton.model.ids import JobId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from services.api.calls import Calls, check_wanted
-from services.api.channels import ANSWER_BYTES_MAX
 from services.api.faults import Faults
 from services.api.growth import growth_faults, touched
 from services.api.hosts import Hosts
@@ -24,6 +23,7 @@ from services.api.ids import wire_id
 from services.api.job_query import job_query
 from services.api.pool_rules import PoolBounds, pool_bounds, pool_fault
 from services.api.rolling import RollingJobs
+from services.api.stored_configs import StoredConfigs, answer, check_size
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
 from services.api.wake import Wake
 from services.storage.gateway import Gateway
@@ -33,6 +33,7 @@ class JobManager(RollingJobs):
     def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
         super().__init__(records, calls, wake)
         self._hosts = hosts
+        self._configs = StoredConfigs(records, calls)
 
     # -- writes
 
@@ -163,25 +164,24 @@ class JobManager(RollingJobs):
 
     # -- reads
 
-    async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
+    async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse | bytes:
+        """An answer with a configuration is already in the form of the wire."""
         record = await self._record(request.id)
         if record is None:
             fail = errors_pb2.JobGetRuntimeFail(id=request.id, message=f"job:{request.id.value} not found")
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(getRuntimeFail=fail))
-        return await self._calls.run(self._get, record)
-
-    def _get(self, record: JobRecord) -> job_pb2.GetResponse:
-        _check_size(record.job_id, *self._records.overrides_size(record.job_id, record.config_version))
-        config = self._records.job_config(record.job_id, record.config_version, overrides=True)
+        config = await self._configs.of(record)
         if config is None:
             text = f"config of job:{record.job_id} not found"
             missing = errors_pb2.JobNotFound(id=wire_id(record.job_id), message=text)
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
-        config.changeLog.version = record.config_version  # a restart stores an old configuration anew
-        _check_size(record.job_id, config.ByteSize(), len(config.instanceConfig))
-        is_service = record.type is JobType.SERVICE
-        by_version = self._records.pod_counts_by_version(record.job_id) if is_service else None
-        return job_pb2.GetResponse(jobInfo=convert.job_info(record, config, by_version))
+        check_size(record.job_id, len(config.wire), config.own_count)
+        if record.type is JobType.SERVICE:
+            by_version = await self._calls.run(self._records.pod_counts_by_version, record.job_id)
+            runtime = convert.job_runtime(record, None, by_version)
+        else:
+            runtime = convert.job_runtime(record, config.limits)
+        return answer(job_pb2.JobInfo(id=wire_id(record.job_id), runtime=runtime), config)
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
         response = job_pb2.QueryResponse()
@@ -202,8 +202,9 @@ class JobManager(RollingJobs):
         return response
 
     def _job_infos(self, records: list[JobRecord]) -> list[job_pb2.JobInfo]:
-        configs = ((r, self._records.job_config(r.job_id, r.config_version)) for r in records)
-        return [convert.job_info(record, config) for record, config in configs if config is not None]
+        configs = self._records.job_configs([(record.job_id, record.config_version) for record in records])
+        found = ((record, configs.get((record.job_id, record.config_version))) for record in records)
+        return [convert.job_info(record, config) for record, config in found if config is not None]
 
     async def GetCache(self, request: job_pb2.GetCacheRequest, context: Any) -> job_pb2.GetCacheResponse:
         record = await self._record_or_not_found(request.id, "Job not found in cache")
@@ -219,13 +220,3 @@ class JobManager(RollingJobs):
     async def GetActiveJobs(self, request: job_pb2.GetActiveJobsRequest, context: Any) -> job_pb2.GetActiveJobsResponse:
         ids = await self._calls.run(self._records.active_job_ids)
         return job_pb2.GetActiveJobsResponse(ids=[wire_id(job_id) for job_id in ids])
-
-
-def _check_size(job_id: JobId, size_bytes: int, instance_count: int) -> None:
-    """Of an answer; asked before the configuration is read, because a job may be larger than the api's memory."""
-    if size_bytes > ANSWER_BYTES_MAX:
-        raise ResourceExhausted(
-            f"the config of job {job_id} takes {size_bytes} bytes, the limit of one answer is {ANSWER_BYTES_MAX}; "
-            f"Query and GetCache tell of the job without its {instance_count} instances, TaskManager.List of "
-            f"instances by range"
-        )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from peloton.scheduling.admission import GangRun
+from peloton.model.ids import JobId, RespoolId
 from peloton.scheduling.cycle import HeldGang
 from peloton.scheduling.reason import Reason, Rule
 from peloton.scheduling.tree import Ints, PoolTree
@@ -15,22 +15,25 @@ _NS = 10**9
 
 
 def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger], now_ns: int) -> list[HeldGang]:
-    """Those of these jobs whose gang stands in a queue and is not to be admitted yet."""
-    found: list[HeldGang] = []
+    """Those of these jobs whose gang stands in a queue and is not to be admitted yet, by job. A queue is gone through
+    once, however many are held back."""
+    by_pool: dict[RespoolId, dict[JobId, JobLedger]] = {}
     for ledger in ledgers:
         row = tree.row.get(ledger.pool_id)
-        if ledger.gang_due_ns <= now_ns or row is None or not tree.is_leaf[row]:
-            continue
-        left_s = -(-(ledger.gang_due_ns - now_ns) // _NS)
-        path, size = tree.paths[row], ledger.gang_size
-        reason = Reason(Rule.HELD_BACK, path, left=left_s, bound=ledger.requeue_count, gang_size=size)
-        found += [HeldGang(row, run, reason) for run in _gangs(waiting, ledger)]
-    return found
+        if ledger.gang_due_ns > now_ns and row is not None and tree.is_leaf[row]:
+            by_pool.setdefault(ledger.pool_id, {})[ledger.job_id] = ledger
+    found: list[HeldGang] = []
+    for pool_id, mine in by_pool.items():
+        row = tree.row[pool_id]
+        for _, queue in waiting.of_pool(pool_id):
+            gangs = (run for run in queue if run.gang_size > 1 and run.job_id in mine)
+            found += [HeldGang(row, run, _reason(tree.paths[row], mine[run.job_id], now_ns)) for run in gangs]
+    return sorted(found, key=lambda gang: gang.run.job_id)
 
 
-def _gangs(waiting: WaitingRuns, ledger: JobLedger) -> Iterator[GangRun]:
-    for _, queue in waiting.of_pool(ledger.pool_id):
-        yield from (run for run in queue if run.job_id == ledger.job_id and run.gang_size > 1)
+def _reason(path: str, ledger: JobLedger, now_ns: int) -> Reason:
+    left_s = -(-(ledger.gang_due_ns - now_ns) // _NS)
+    return Reason(Rule.HELD_BACK, path, left=left_s, bound=ledger.requeue_count, gang_size=ledger.gang_size)
 
 
 def passed_by(
@@ -42,8 +45,11 @@ def passed_by(
     if not held:
         return waiting, demand
     waiting, demand = dict(waiting), demand.copy()
+    gone: dict[int, set[int]] = {}
     for gang in held:
+        gone.setdefault(gang.row, set()).add(id(gang.run))
         demand[gang.row] -= gang.run.need
-        kept = {kind: [run for run in queue if run is not gang.run] for kind, queue in waiting.pop(gang.row).items()}
-        waiting[gang.row] = {kind: queue for kind, queue in kept.items() if queue}
+    for row, runs in gone.items():
+        kept = {kind: [run for run in queue if id(run) not in runs] for kind, queue in waiting.pop(row).items()}
+        waiting[row] = {kind: queue for kind, queue in kept.items() if queue}
     return {row: queues for row, queues in waiting.items() if queues}, demand

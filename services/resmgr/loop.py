@@ -264,10 +264,11 @@ class AdmissionLoop:
             self._wake.clear()
             self._is_dirty = False
             try:
-                self._apply_log(await self._in_storage(self._read_log))
-                if self.state.capacity is None:
-                    return []
-                return await self._admit()
+                with self._meter.cycle():
+                    self._apply_log(await self._in_storage(self._read_log))
+                    if self.state.capacity is None:
+                        return []
+                    return await self._admit()
             except BaseException:
                 self._is_dirty = True
                 raise
@@ -277,7 +278,7 @@ class AdmissionLoop:
         now = state.snapshot(self.settings.admitted_pods_max, self.clock_ns())
         if self.settings.preempts and self._rounds.is_time():
             now = replace(now, evictable=await self._look_for_evictable())
-        plan = plan_cycle(now)
+        plan = plan_cycle(now) if now.evictable is None else await asyncio.to_thread(plan_cycle, now)
         before = replace(now, usage=frozen(now.usage)) if self.settings.checks_invariants else None
         chosen = plan.admission.admitted
         if chosen:
@@ -306,7 +307,8 @@ class AdmissionLoop:
             return None
         held = await self._in_storage(lambda: self._records.held(jobs))
         # What ended since the log was read is not among them, and still counts in memory: it is as good as gone.
-        return evictable(self.state, held, due, self.settings.evicted_pods_max)
+        # Of 100,000 runs this takes seconds: others go on meanwhile, and the lock keeps the state as it is.
+        return await asyncio.to_thread(evictable, self.state, held, due, self.settings.evicted_pods_max)
 
     async def _evict(self, evictions: Sequence[Eviction]) -> list[JobId]:
         """Commit, apply; the jobs are to be woken: their workflows end what hosts run."""
@@ -385,7 +387,9 @@ class AdmissionLoop:
         """Read memory anew if it may differ from storage."""
         if not self._is_stale:
             return
+        began_s = time.monotonic()
         fresh = await asyncio.get_running_loop().run_in_executor(self._storage, rebuild, self._records)
+        log.info("memory rebuilt from storage in %.2f s: %d jobs", time.monotonic() - began_s, len(fresh.jobs))
         fresh.take_over(self.state)
         self.state = fresh
         self._is_stale = False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -19,6 +20,7 @@ from services.resmgr.state import ResmgrState
 METER = "peloton.resmgr"
 QUEUED_TIMES_MAX = 50_000
 """Enqueue calls whose time is remembered; pods of older ones count as admitted, but their wait is not told."""
+CYCLE_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _UNITS = {"cpu": 1000, "memory": 1, "disk": 1, "gpu": 1000}
 
 
@@ -55,7 +57,7 @@ class PoolGauges:
 
 class AdmissionMeter:
     """``peloton.pool.admitted`` and ``peloton.pool.preempted`` in pods, ``peloton.pool.wait_time`` in seconds, once per
-    run of like gangs, and ``peloton.resmgr.broken_invariants``.
+    run of like gangs, ``peloton.resmgr.cycle_time`` in seconds, and ``peloton.resmgr.broken_invariants``.
 
     Waits are timed by the process that queued the pods: after a restart those of pods in the queue are not told.
     """
@@ -66,6 +68,9 @@ class AdmissionMeter:
         self._preempted = meter.create_counter("peloton.pool.preempted")
         self._broken = meter.create_counter("peloton.resmgr.broken_invariants")
         self._wait_time = meter.create_histogram("peloton.pool.wait_time", unit="s")
+        self._cycle_time = meter.create_histogram(
+            "peloton.resmgr.cycle_time", unit="s", explicit_bucket_boundaries_advisory=CYCLE_BOUNDS_S
+        )
         self._queued_s: OrderedDict[int, float] = OrderedDict()
         self._clock_s = clock_s
 
@@ -88,6 +93,12 @@ class AdmissionMeter:
         for one in evictions:
             kind = "inside" if one.grounds.is_inside else "between"
             self._preempted.add(one.run.pod_count, {"pool": one.grounds.pool_path, "kind": kind})
+
+    @contextmanager
+    def cycle(self) -> Iterator[None]:
+        began_s = self._clock_s()
+        yield
+        self._cycle_time.record(self._clock_s() - began_s)
 
     def broken(self, count: int) -> None:
         if count:

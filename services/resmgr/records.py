@@ -82,7 +82,9 @@ class AdmissionRecords(Protocol):
 
     def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]: ...
 
-    def shape_ranges(self, job_id: JobId, version: int, start: int, count: int) -> list[ShapeRange]: ...
+    def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> Sequence[list[ShapeRange]]:
+        """For each ``(job, version, start, count)``."""
+        ...
 
     def queueable(self, job_id: JobId, limit: int) -> list[Range]:
         """INITIALIZED instances that may be queued, about ``limit`` of them; a gang is never split."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from peloton.model.ids import JobId
 from peloton.model.pod import ShapeRange
 from services.resmgr.records import AdmissionRecords, JobSnapshot, VersionedRange
 from services.resmgr.state import ResmgrState
@@ -19,8 +20,9 @@ def rebuild(records: AdmissionRecords) -> ResmgrState:
     state = ResmgrState(found.pools)
     state.log_cursor = found.log_cursor
     state.next_seq = found.last_queue_seq + 1
+    known = _shapes(records, found.jobs)
     for pods in found.jobs:
-        shapes = _shapes(records, pods)
+        shapes = known[pods.job.job_id]
         for held in pods.allocated:
             state.hold(pods.job, shapes[held.config_version], [(held.start, held.count)], held.evicted)
         for queue_seq, ranges in groupby(pods.pending, key=lambda span: span.queue_seq):
@@ -31,14 +33,21 @@ def rebuild(records: AdmissionRecords) -> ResmgrState:
     return state
 
 
-def _shapes(records: AdmissionRecords, pods: JobSnapshot) -> dict[int, list[ShapeRange]]:
-    """Config version -> shapes of the instances between the first and the last that counts."""
-    spans: Sequence[VersionedRange] = [*pods.pending, *pods.allocated]
-    if not spans:
-        return {}
-    first, end = min(span.start for span in spans), max(span.start + span.count for span in spans)
-    versions = sorted({span.config_version for span in spans})
-    return {v: records.shape_ranges(pods.job.job_id, v, first, end - first) for v in versions}
+def _shapes(records: AdmissionRecords, jobs: Sequence[JobSnapshot]) -> dict[JobId, dict[int, list[ShapeRange]]]:
+    """Job -> config version -> shapes of the instances between the first and the last that counts."""
+    spans = [span for pods in jobs for span in _spans(pods)]
+    shapes: dict[JobId, dict[int, list[ShapeRange]]] = {pods.job.job_id: {} for pods in jobs}
+    for (job_id, version, *_), found in zip(spans, records.shapes_of(spans), strict=True):
+        shapes[job_id][version] = found
+    return shapes
+
+
+def _spans(pods: JobSnapshot) -> Iterator[tuple[JobId, int, int, int]]:
+    ranges: Sequence[VersionedRange] = [*pods.pending, *pods.allocated]
+    if ranges:
+        first, end = min(span.start for span in ranges), max(span.start + span.count for span in ranges)
+        for version in sorted({span.config_version for span in ranges}):
+            yield pods.job.job_id, version, first, end - first
 
 
 def _joined(spans: Sequence[VersionedRange]) -> Iterator[tuple[int, int]]:

@@ -278,6 +278,10 @@ class ResmgrState:
         """Some pod waits or holds resources."""
         return bool(self.jobs)
 
+    def wholly_queued(self) -> frozenset[JobId]:
+        """Jobs of which all pods wait in a queue: nothing was admitted, and nothing is left to be queued."""
+        return frozenset(job.job_id for job in self.jobs.values() if job.pending_count == len(job.states))
+
     def snapshot(self, pod_limit: int, now_ns: int) -> Snapshot:
         """Only valid until the next event: the arrays are the live ones. Gangs that are held back are neither waiting
         nor wanted."""

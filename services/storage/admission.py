@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,7 +17,7 @@ from peloton.model.respool import PoolSpec
 from services.storage.codec import job_record, pack, pool_from_text, pool_to_text, unpack
 from services.storage.configs import shape_runs
 from services.storage.engine import lock_job, lock_jobs
-from services.storage.evictions import is_evicted, runs_of
+from services.storage.evictions import JOBS_PER_QUERY, is_evicted, runs_of
 from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
 from services.storage.store import (
     ENDS,
@@ -41,6 +40,8 @@ from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD, RESPOOL,
 QUEUED_MESSAGE = "Task sent for placement"
 STATUS_SEQ = "status_log"
 _ALLOCATED_NUMBERS = numbers(ALLOCATED)
+_READY, _ON_HOST, _EVICTED, _KINDS = 1, 2, 3, 4
+"""What a pod that holds resources counts as in a snapshot; multiples of _KINDS are places in the queue."""
 
 
 class Admission(Store):
@@ -255,40 +256,38 @@ def _snapshot(conn: sa.Connection) -> ResmgrSnapshot:
     pools = conn.execute(sa.select(RESPOOL.c.spec).order_by(RESPOOL.c.respool_id)).scalars()
     cursor = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == STATUS_SEQ)).scalar_one()
     active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
-    pending, allocated = _pending_runs(), _allocated_runs()
-    jobs = [_job_snapshot(conn, job_record(row), pending, allocated) for row in conn.execute(active).all()]
-    places = sa.select(sa.func.max(POD.c.queue_seq)).where(POD.c.job_id.in_(sa.select(active.subquery().c.job_id)))
-    last = conn.execute(places).scalar() or 0
-    return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(jobs), cursor, last)
+    jobs = [job_record(row) for row in conn.execute(active).all()]
+    found: list[JobSnapshot] = []
+    last = 0
+    for at in range(0, len(jobs), JOBS_PER_QUERY):
+        some = jobs[at : at + JOBS_PER_QUERY]
+        ids = [job.job_id for job in some]
+        found += _job_snapshots(conn, some, ids)
+        places = sa.select(sa.func.max(POD.c.queue_seq)).where(POD.c.job_id.in_(ids))
+        last = max(last, conn.execute(places).scalar() or 0)
+    return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(found), cursor, last)
 
 
-def _pending_runs() -> sa.Select[Any]:
-    """For any ``job_id``: to build and to compile a statement for each of many jobs takes longer than to execute it."""
-    return runs_of(POD.c.job_id == sa.bindparam("job_id"), POD.c.state == PENDING, POD.c.queue_seq).order_by(
-        "key", "start"
-    )
-
-
-def _allocated_runs() -> sa.Select[Any]:
-    """For any ``job_id``; the key is 0 for READY pods, 2 for evicted pods on hosts, 1 for the others there."""
+def _job_snapshots(conn: sa.Connection, jobs: Sequence[JobRecord], ids: Sequence[JobId]) -> list[JobSnapshot]:
+    """One statement for many jobs: what a database is asked job by job it answers job by job, over a network."""
+    pending: dict[str, list[PendingRange]] = {job_id: [] for job_id in ids}
+    allocated: dict[str, list[AllocatedRange]] = {job_id: [] for job_id in ids}
     on_host = POD.c.state.in_(ON_HOST_NUMBERS)
-    launched = sa.case((sa.and_(on_host, is_evicted()), 2), (on_host, 1), else_=0)
-    return runs_of(POD.c.job_id == sa.bindparam("job_id"), POD.c.state.in_(_ALLOCATED_NUMBERS), launched).order_by(
-        "start"
+    key = sa.case(
+        (POD.c.state == PENDING, POD.c.queue_seq * _KINDS),
+        (sa.and_(on_host, is_evicted()), _EVICTED),
+        (on_host, _ON_HOST),
+        else_=_READY,
     )
-
-
-def _job_snapshot(
-    conn: sa.Connection, job: JobRecord, pending: sa.Select[Any], allocated: sa.Select[Any]
-) -> JobSnapshot:
-    of_job = {"job_id": job.job_id}
-    return JobSnapshot(
-        job,
-        tuple(
-            PendingRange(seq, start, count, version) for seq, start, count, version, _ in conn.execute(pending, of_job)
-        ),
-        tuple(
-            AllocatedRange(start, count, version, key > 0, key == 2)
-            for key, start, count, version, _ in conn.execute(allocated, of_job)
-        ),
-    )
+    counts = POD.c.state.in_([PENDING, *_ALLOCATED_NUMBERS])
+    query = runs_of(POD.c.job_id.in_(ids), counts, key).order_by("key", "start")
+    for number, start, count, version, job_id in conn.execute(query):
+        kind = number % _KINDS
+        if kind:
+            allocated[job_id].append(AllocatedRange(start, count, version, kind != _READY, kind == _EVICTED))
+        else:
+            pending[job_id].append(PendingRange(number // _KINDS, start, count, version))
+    return [
+        JobSnapshot(job, tuple(pending[job.job_id]), tuple(sorted(allocated[job.job_id], key=lambda one: one.start)))
+        for job in jobs
+    ]

@@ -27,6 +27,7 @@ from services.storage.codec import (
     unpack,
     unpacked_size,
 )
+from services.storage.engine import pod_keys
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
 
@@ -36,6 +37,7 @@ _OVERRIDES_PER_INSERT = 1_000
 _SHARED_FACTS_MAX = 1_000
 OverrideRow = dict[str, Any]
 """The columns of a row of ``job_config_override``."""
+_SPANS_PER_QUERY = 500
 
 
 class Configs(Store):
@@ -59,6 +61,22 @@ class Configs(Store):
             return sum(sizes.values()), len(sizes)
 
         return self.db.read(work)
+
+    def job_configs(self, keys: Sequence[tuple[JobId, int]]) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
+        """By ``(job, version)``, those that exist, without their instances."""
+
+        def work(conn: sa.Connection) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
+            wanted = pod_keys(conn, keys)  # a version is a number as an instance is
+            same = sa.and_(JOB_CONFIG.c.job_id == wanted.c.job_id, JOB_CONFIG.c.version == wanted.c.instance_id)
+            query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, JOB_CONFIG.c.config).join_from(
+                wanted, JOB_CONFIG, same
+            )
+            return {
+                (JobId(job_id), version): job_pb2.JobConfig.FromString(unpack(blob))
+                for job_id, version, blob in conn.execute(query)
+            }
+
+        return self.db.read(work) if keys else {}
 
     def task_configs(self, job_id: JobId, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
         """Effective configuration per instance; instances that share one share the message. {} for an unknown one."""
@@ -87,11 +105,43 @@ class Configs(Store):
 
         return self.db.read(work)
 
+    def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> list[list[ShapeRange]]:
+        """For each ``(job, version, start, count)`` its runs of one shape, [] for an unknown version; jobs without
+        overrides, which are most, are read many at a time."""
+
+        def work(conn: sa.Connection) -> list[list[ShapeRange]]:
+            found: list[list[ShapeRange]] = []
+            for at in range(0, len(spans), _SPANS_PER_QUERY):
+                some = spans[at : at + _SPANS_PER_QUERY]
+                ids = sorted({job_id for job_id, *_ in some})
+                unlike = set(
+                    conn.execute(sa.select(OVERRIDE.c.job_id).where(OVERRIDE.c.job_id.in_(ids)).distinct()).scalars()
+                )
+                keys = [(job_id, version) for job_id, version, *_ in some if job_id not in unlike]
+                shapes = {key: facts_from_text(text).shape for key, text in _default_facts(conn, keys)}
+                for job_id, version, start, count in some:
+                    if job_id in unlike:
+                        found.append(list(shape_runs(conn, job_id, version, start, count)))
+                    else:
+                        shape = shapes.get((job_id, version))
+                        found.append([ShapeRange(start, count, shape)] if shape else [])
+            return found
+
+        return self.db.read(work) if spans else []
+
     def shape_ranges(self, job_id: JobId, version: int, start: int, count: int) -> list[ShapeRange]:
         """Instances ``start .. start+count-1`` as runs of one shape. [] when the version is unknown."""
         if count <= 0:
             return []
         return self.db.read(lambda conn: list(shape_runs(conn, job_id, version, start, count)))
+
+
+def _default_facts(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], str]]:
+    wanted = pod_keys(conn, keys)
+    same = sa.and_(JOB_CONFIG.c.job_id == wanted.c.job_id, JOB_CONFIG.c.version == wanted.c.instance_id)
+    query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, JOB_CONFIG.c.facts).join_from(wanted, JOB_CONFIG, same)
+    for job_id, version, text in conn.execute(query):
+        yield (job_id, version), text
 
 
 def shape_runs(conn: sa.Connection, job_id: str, version: int, start: int, count: int) -> Iterator[ShapeRange]:

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
+from tests.bench.deep import deep, deep_postgres
 from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
+from tests.bench.pods import pods
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.pressure import pressure
+from tests.bench.reads import reads
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.weight import config_noise, config_weight
 
@@ -35,6 +38,10 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "rebuild": resmgr.rebuild,
     "churn": resmgr.churn,
     "many-shapes": resmgr.many_shapes,
+    "pods": pods,
+    "deep": deep,
+    "deep-postgres": deep_postgres,
+    "reads": reads,
     "drain-50": drain_50,
     "roll-9000": roll_9000,
     "roll-100x90": roll_100x90,

@@ -1,13 +1,15 @@
-"""Benchmark cases that take seconds run at a small size and print what docs/benchmarks.md promises."""
+"""Benchmark cases run at a small size and print what docs/benchmarks.md promises."""
 
 from __future__ import annotations
 
 import json
 
 from peloton.scheduling.tree import build_tree
-from tests.bench import resmgr, scheduling
+from tests.bench import reads, resmgr, scheduling
+from tests.bench.deep import Size, deep
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
+from tests.bench.pods import pods
 from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.pressure import pressure
 from tests.bench.run import CASES
@@ -121,3 +123,38 @@ def test_pressure() -> None:
     assert found["calls_refused"] > 0
     assert found["jobs_waiting_max"] <= 5
     assert found.keys() >= {"job_get_p99_ms", "ratio_to_target", "peak_memory_mib", "cpu_seconds"}
+
+
+def test_pods() -> None:
+    """Each count is measured."""
+    found = pods((30, 60))["pods"]
+
+    assert [one["pods"] for one in found] == [30, 60]
+    assert found[0].keys() >= {"stored_bytes_per_pod", "rebuild_seconds", "resmgr_mib", "job_query_cpu_median_ms"}
+    assert found[0].keys() >= {f"{cycle}_cycle_{time}" for cycle in ("waiting", "admitting") for time in TIMES}
+
+
+def test_deep() -> None:
+    """A cluster comes up on stored pods, fills its hosts with them, answers, and runs small jobs; pods that no host may
+    have stay admitted."""
+    size = Size(4, 30, (40,), 3, 2, 2, hosts=2, run_s=(600, 601), fresh_pods=2, ask_s=1)
+
+    found = deep(size)
+
+    assert (found["jobs"], found["pools"]) == (6, 4)
+    states = found["pods_by_state"]
+    assert states.pop("SUCCEEDED") == 2 * found["fresh_jobs"]
+    assert states["READY"] >= 3
+    assert states["RUNNING"] > 60
+    assert sum(states.values()) == 4 * 30 + 40 + 3
+    assert found["cycles"] > 0
+    assert found.keys() >= {"rebuilds", "job_get_p99_ms", "pod_query_p99_ms", "back_after_kill_seconds"}
+
+
+def test_reads() -> None:
+    """Launches are counted with and without clients, none of whom is refused."""
+    found = reads.reads(reads.Size(20, 2_000, slots=10, run_s=0.2, hosts=3, clients=3, seconds=1))
+
+    assert found["failures"] == 0
+    assert found["launches_kept"].keys() == {"each_second", "no_pause", "unlike_each_second"}
+    assert min(found[kind]["gets"] for kind in found["launches_kept"]) >= 3

@@ -225,8 +225,8 @@ class Records:
         job = self.jobs.get(job_id)
         return job.record if job else None
 
-    def shape_ranges(self, job_id: JobId, version: int, start: int, count: int) -> list[ShapeRange]:
-        return list(self.jobs[job_id].plan.shapes)
+    def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> list[list[ShapeRange]]:
+        return [list(self.jobs[job_id].plan.shapes) for job_id, *_ in spans]
 
     def queueable(self, job_id: JobId, limit: int) -> list[Range]:
         job = self.jobs[job_id]

@@ -46,7 +46,7 @@ class SimulatedResmgr:
             return 0
         marked = self.records.mark_pending(job_id, ranges, queue_seq)
         self.read_log()
-        queued = self.state.enqueue(job.record, self.records.shape_ranges(job_id, 1, 0, 0), ranges, queue_seq)
+        queued = self.state.enqueue(job.record, self.records.shapes_of([(job_id, 1, 0, 0)])[0], ranges, queue_seq)
         if marked != queued:
             raise Broken(f"{marked} rows of {job.record.name} are PENDING, and {queued} pods in the queue")
         self.is_dirty = True

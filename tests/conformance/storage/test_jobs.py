@@ -103,6 +103,19 @@ def test_a_configuration_is_stored_in_pieces_and_read_whole(gateway: Gateway) ->
     assert gateway.job_config(job_id, version=2) is None
 
 
+def test_configurations_of_many_jobs_at_once(gateway: Gateway) -> None:
+    """By job and version, without their instances; those that are not there are left out."""
+    jobs = [a_job(gateway, count) for count in (2, 3)]
+    gateway.add_instances(jobs[1], a_config(5), 5, 1, NOW)
+    keys = [(jobs[0], 1), (jobs[1], 1), (jobs[1], 2), (jobs[0], 2), (new_job_id(), 1)]
+
+    found = gateway.job_configs(keys)
+
+    assert found == {key: gateway.job_config(*key) for key in keys[:3]}
+    assert sorted(config.instanceCount for config in found.values()) == [2, 3, 5]
+    assert gateway.job_configs([]) == {}
+
+
 def test_unknown_fields_of_a_configuration_survive(gateway: Gateway) -> None:
     """A newer client's field comes back, although we do not know it."""
     config = a_config(1)
@@ -142,6 +155,9 @@ def test_instances_of_one_shape_are_one_range(gateway: Gateway) -> None:
     assert [1500, 4000, 1500] == [r.shape.resources.cpu_milli for r in ranges]
     assert [(4, 1), (5, 1)] == [(r.start, r.count) for r in gateway.shape_ranges(job_id, 1, 4, 2)]
     assert [ShapeRange(8, 2, ranges[0].shape)] == gateway.shape_ranges(job_id, 1, 8, 2)
+    alike = a_job(gateway, 3)
+    spans = [(job_id, 1, 0, 10), (alike, 1, 1, 2), (alike, 2, 0, 3), (new_job_id(), 1, 0, 1), (job_id, 1, 8, 2)]
+    assert [gateway.shape_ranges(*span) for span in spans] == gateway.shapes_of(spans)
     assert Resources(1500, 100, 0, 0) == ranges[0].shape.resources
 
 
