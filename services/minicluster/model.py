@@ -177,8 +177,8 @@ class Agent:
 
     __slots__ = (
         "containers", "deactivated", "drain", "executors", "fragment", "free", "gone", "id", "offers", "online", "owed",
-        "pid", "port", "registered", "registered_at", "reregistered_at", "runtime", "sleep_epoch", "sleep_until",
-        "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
+        "pid", "port", "recovered", "registered", "registered_at", "reregistered_at", "returns", "runtime",
+        "sleep_epoch", "sleep_until", "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
     )  # fmt: skip
 
     def __init__(self, id_: str, spec: HostSpec, total: Resources) -> None:
@@ -193,6 +193,8 @@ class Agent:
         # `online`: the agent process runs and holds its connection; `registered`: the master counts it as an agent.
         self.online = False
         self.registered = False
+        # `recovered`: a new master knows of it and waits for it; `returns`: it is on its way.
+        self.recovered = self.returns = False
         self.deactivated = False
         self.gone = False
         self.unreachable_at: float | None = None

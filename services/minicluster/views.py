@@ -274,7 +274,7 @@ def executor(item: Executor) -> Json:
 def agents(master: Master) -> Json:
     return {
         "agents": [agent(item) for item in master.agents.known.values() if item.registered],
-        "recovered_agents": [],
+        "recovered_agents": [agent_info(item) for item in master.agents.known.values() if item.recovered],
     }
 
 
