@@ -143,7 +143,7 @@ class Answers:
             self._changed.notify_all()
             if not self._awaited:
                 seconds = self._clock() - self._began_s
-                log.info("Mesos has answered for all %d pods, after %.1f s", self._asked_count, seconds)
+                log.info("Mesos has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
 
     def wait(self, most: int) -> None:
         """Until no more than so many answers are awaited, or none comes any more."""

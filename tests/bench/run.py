@@ -10,8 +10,10 @@ from typing import Any
 
 from tests.bench import cluster, resmgr, scale, scheduling
 from tests.bench.drain import drain_50
+from tests.bench.minicluster import minicluster_updates
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.rollout import roll_100x90, roll_9000
+from tests.bench.wide import hosts, wide
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": cluster.throughput_10k,
@@ -30,6 +32,9 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "roll-9000": roll_9000,
     "roll-100x90": roll_100x90,
     "roll-prefetch": roll_prefetch,
+    "minicluster-updates": minicluster_updates,
+    "wide": wide,
+    "hosts": hosts,
 }
 
 

@@ -1,4 +1,4 @@
-"""The benchmark cases that need no cluster run at a small size and print what docs/benchmarks.md promises."""
+"""Benchmark cases run at a small size and print what docs/benchmarks.md promises."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 
 from peloton.scheduling.tree import build_tree
 from tests.bench import resmgr, scheduling
+from tests.bench.minicluster import minicluster_updates
 from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.run import CASES
+from tests.bench.wide import hosts, wide
 from tests.unit.test_docs import DOCS, table
 
 TIMES = {"median_ms", "p90_ms", "cpu_median_ms"}
@@ -79,3 +81,27 @@ def test_many_shapes() -> None:
 
     assert found["queued"].keys() >= MEMORY | {"enqueue_call_median_ms", "cycle_median_ms"}
     assert found["rebuilt"]["is_equal"]
+
+
+def test_minicluster_updates() -> None:
+    """Every task has two updates and ends."""
+    found = minicluster_updates(host_count=20, task_count=200)
+
+    assert (found["ended"], found["updates"]) == (200, 400)
+    assert found.keys() >= {"updates_per_second", "cpu_us_per_update", "peak_memory_mib", "ratio_to_target"}
+
+
+def test_wide() -> None:
+    """After both failovers all hosts are known, all pods run, and none has run twice."""
+    found = wide(host_count=30, pods_per_host=2, idle_s=0.1, agents_back_s=0.2)
+
+    assert (found["runs"], found["states"]) == ({1: 60}, {"RUNNING": 60})
+    assert found.keys() >= {"hostmgr_failover", "master_failover", "idle_cpu_seconds_per_minute", "ratio_to_target"}
+
+
+def test_hosts() -> None:
+    """Each size has its own figures."""
+    found = hosts(sizes=[3, 6], pods_max=8, idle_s=0.1)
+
+    assert {size: figures["pods"] for size, figures in found.items()} == {"3": 6, "6": 8}
+    assert found["6"].keys() >= {"ready_seconds", "hostmgr_mib", "minicluster_mib", "cpu_ms_per_pod"}
