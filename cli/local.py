@@ -21,6 +21,7 @@ def local() -> None:
       peloton local stop --now resmgr
       peloton local start resmgr
       peloton local restart peloton-mesos-agent1
+      peloton local failover
     """
 
 
@@ -65,3 +66,10 @@ def start(settings: Settings, name: str) -> None:
 def restart(settings: Settings, name: str, now: bool) -> None:
     """Stop and start the part or host NAME."""
     _call(settings, "restart", name, now)
+
+
+@local.command(cls=Command)
+@click.pass_obj
+def failover(settings: Settings) -> None:
+    """Replace the Mesos master: the new one knows nothing until hosts come back to it and frameworks subscribe."""
+    _call(settings, "failover")

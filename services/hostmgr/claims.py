@@ -6,10 +6,6 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from services.hostmgr.mesos.codec import agents_of
-from services.hostmgr.mesos.resources import Json
-from services.hostmgr.offers import Agent
-
 log = logging.getLogger(__name__)
 
 
@@ -29,11 +25,6 @@ class HostClaims:
         self._cluster = cluster
         self._mine: set[str] | None = None
         self._refused: dict[str, str] = {}
-
-    def of(self, answer: Json) -> tuple[list[Agent], Mapping[str, str]]:
-        """The agents of a GET_AGENTS answer, and of them those that are not to be used."""
-        registered = list(agents_of(answer, self._cluster))
-        return registered, self.refused([agent.hostname for agent in registered])
 
     def refused(self, registered: Collection[str]) -> Mapping[str, str]:
         """Of the hosts that are registered now those that another cluster has, and which one."""

@@ -49,6 +49,10 @@ class Holds:
     def expire(self, now_s: float) -> bool:
         return self.drop([key for key, (until_s, _) in self._holds.items() if until_s <= now_s])
 
+    def hostnames(self) -> Iterable[Hostname]:
+        """Where anything is held."""
+        return self._on_host.keys()
+
     def is_held(self, hostname: Hostname, key: PodKey) -> bool:
         return key in self._on_host.get(hostname, {})
 

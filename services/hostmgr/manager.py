@@ -20,13 +20,13 @@ from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.ports import Lifecycles
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.mesos import operator
-from services.hostmgr.mesos.codec import TaskTemplate, accept_call, kill_call, pod_status
+from services.hostmgr.mesos.agents import AgentLooks
+from services.hostmgr.mesos.codec import TaskTemplate, accept_call, acknowledge_call, kill_call, pod_status
 from services.hostmgr.mesos.driver import Callbacks, Disconnected, Driver, local_address
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
 from services.hostmgr.offers import Claim
-from services.hostmgr.reconcile import InFlight, Look, ReconcileSchedule
+from services.hostmgr.reconcile import InFlight, Look, Reconciler, ReconcileSchedule
 from services.hostmgr.statuses import StatusCommitter
 from services.hostmgr.templates import TemplateCache
 from services.storage.gateway import Gateway
@@ -59,15 +59,22 @@ class HostManagerCore(Callbacks):
         self.pool = HostPool(settings.lease_s, cluster=settings.cluster)
         self._claims = HostClaims(gateway, settings.cluster)
         self._templates = TemplateCache(gateway, settings.cluster)
+        self._in_flight = InFlight()
+        self._reconciler = Reconciler(partial(gateway.pods_on_hosts, settings.cluster), self._in_flight)
         self._statuses = StatusCommitter(
-            self._commit, self._acknowledge, self._kill_orphans, self._translate, missed=self._look_anew
+            self._commit,
+            self._acknowledge,
+            self._kill_orphans,
+            self._translate,
+            missed=self._look_anew,
+            done=self._reconciler.answers.take,
         )
         self._driver: Driver | None = None
         self._stopping = threading.Event()
         self._look_now = threading.Event()
+        self._agent_looks = AgentLooks(settings.agents_period_s, cluster=settings.cluster)
         self._reconciling = ReconcileSchedule()
         self._unsaved_framework_id = ""
-        self._in_flight = InFlight()
         self._unused_offers: deque[str] = deque()  # claimed, and not known to have come back to Mesos
         self._chores = threading.Thread(target=self._run_chores, name="host chores", daemon=True)
 
@@ -119,23 +126,25 @@ class HostManagerCore(Callbacks):
         self._look_anew()
 
     def disconnected(self, driver: Driver) -> None:
+        self._agent_looks.want()
         self.pool.forget_offers()
         self._unused_offers.clear()
 
     def resourceOffers(self, driver: Driver, offers: list[Json]) -> None:
         self._lifecycles.jobs_changed(self.pool.add_offers(offers))
         if any(self.pool.agent(offer["hostname"]) is None for offer in offers):
-            self._look_now.set()
+            self._look_at_agents()
 
     def offerRescinded(self, driver: Driver, offer_id: Json) -> None:
         self.pool.remove_offer(offer_id["value"])
 
     def statusUpdate(self, driver: Driver, status: Json) -> None:
-        self._statuses.add(status)
+        if self._reconciler.answers.is_news(status):
+            self._statuses.add(status)
 
     def slaveLost(self, driver: Driver, agent_id: Json) -> None:
         log.warning("agent %s is lost", agent_id["value"])
-        self._look_now.set()
+        self._look_at_agents()
 
     def executorLost(self, driver: Driver, executor_id: Json, agent_id: Json, status: int) -> None:
         log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
@@ -151,6 +160,10 @@ class HostManagerCore(Callbacks):
 
     def _look_anew(self, look: Look = Look.ALL) -> None:
         self._reconciling.want(look)
+        self._look_now.set()
+
+    def _look_at_agents(self) -> None:
+        self._agent_looks.want()
         self._look_now.set()
 
     # Leases and launches.
@@ -315,17 +328,10 @@ class HostManagerCore(Callbacks):
         return list(outcome.orphans)
 
     def _acknowledge(self, statuses: list[Json]) -> None:
-        calls = [
-            {
-                "type": "ACKNOWLEDGE",
-                "acknowledge": {"agent_id": s["agent_id"], "task_id": s["task_id"], "uuid": s["uuid"]},
-            }
-            for s in statuses
-        ]
         try:
-            self.driver.send_all(calls)
+            self.driver.send_all([acknowledge_call(status) for status in statuses])
         except (Disconnected, OSError) as error:
-            log.info("%d acknowledgements not sent: %s; the updates come again", len(calls), error)
+            log.info("%d acknowledgements not sent: %s; the updates come again", len(statuses), error)
 
     # Chores: the framework id, offers to give back, agents, reconciliation.
 
@@ -341,7 +347,7 @@ class HostManagerCore(Callbacks):
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
             is_behind = self._reconciling.is_wanted or self._unsaved_framework_id or self._unused_offers
-            self._look_now.wait(1.0 if is_behind else self._settings.agents_period_s)
+            self._look_now.wait(min(1.0, self._agent_looks.due_in_s) if is_behind else self._agent_looks.due_in_s)
             self._stopping.wait(0.2)  # offers of many new agents ask for one look, not for many
 
     def _attempt(self, what: str, chore: Callable[[], None]) -> bool:
@@ -372,7 +378,9 @@ class HostManagerCore(Callbacks):
                 raise
 
     def _refresh_agents(self) -> None:
-        self.pool.set_agents(*self._claims.of(operator.call(self.driver.master, {"type": "GET_AGENTS"})))
+        if self._agent_looks.is_due:
+            agents = self._agent_looks.look(self.driver.master)
+            self.pool.set_agents(agents, self._claims.refused([agent.hostname for agent in agents]))
 
     def _review_holds(self) -> None:
         self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()))
@@ -380,21 +388,7 @@ class HostManagerCore(Callbacks):
     def _reconcile(self, look: Look) -> None:
         """Ask Mesos about the pods that storage believes on hosts, and tell it again what must end. A look at
         everything wakes all active jobs too: their wake-ups may have died with our predecessor."""
-        again: list[Kill] = []
-        for page in self._gateway.pods_on_hosts(self._settings.cluster):
-            asked = self._in_flight.landed([row for row in page if look.covers(row[3])])
-            tasks = [{"task_id": {"value": str(pod_id)}, "agent_id": {"value": agent}} for pod_id, _, agent, _ in asked]
-            if tasks:
-                self._ask(tasks)
-            again += [(pod, host, agent, 0) for pod, host, agent, state in asked if state is PodState.KILLING]
-        if look is Look.ALL:
-            self._ask([])
-        self._kill(again)
+        ending = self._reconciler.ask(look, self.driver.send_all)
+        self._kill([(pod, host, agent, 0) for pod, host, agent, _ in ending])
         if look is Look.ALL:
             self._lifecycles.jobs_changed(self._gateway.active_job_ids())
-
-    def _ask(self, tasks: list[Json]) -> None:
-        """Without tasks: about everything that Mesos knows of us."""
-        for refusal in self.driver.send_all([{"type": "RECONCILE", "reconcile": {"tasks": tasks}}]):
-            if refusal:
-                raise refusal

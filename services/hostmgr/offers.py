@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from peloton.lifecycle.constraints import CLUSTER_LABEL, EXCLUSIVE_LABEL, accepts, conjuncts, describe, matches
+from peloton.lifecycle.constraints import (
+    CLUSTER_LABEL,
+    EXCLUSIVE_LABEL,
+    HOSTNAME_LABEL,
+    accepts,
+    conjuncts,
+    describe,
+    matches,
+)
 from peloton.model.host import Host, HostState, LeasedHost
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
-from services.hostmgr.mesos.resources import Json, OfferedResources, needed
+from services.hostmgr.mesos.resources import Json, Offered, OfferedResources, Ports, needed
+
+NOTHING = Resources()
 
 
 @dataclass(slots=True)
@@ -25,11 +35,15 @@ class Agent:
     revocable: Resources
     labels: dict[str, str]
     process: str = "slave(1)"  # its name at the address
-    revocable_held: Resources = field(default_factory=Resources)
+    revocable_held: Resources = NOTHING
 
     @property
     def ip(self) -> str:
         return self.address.rpartition(":")[0]
+
+
+Kind = tuple[bool, Resources, int, int, int, tuple[tuple[str, str], ...]]
+"""All that decides whether a pod fits, whatever host it is: see ``HostOffers.kind``."""
 
 
 @dataclass(slots=True)
@@ -37,18 +51,36 @@ class HostOffers:
     hostname: Hostname
     agent_id: str
     labels: dict[str, str]
-    offers: dict[str, Json] = field(default_factory=dict)  # offer id -> offer
+    order: int = 0  # of hosts, as they came: the earlier is filled first
+    offers: dict[str, tuple[Offered, int]] = field(default_factory=dict)  # -> contents, when the host goes
     lease_id: str = ""
-    free: Resources = field(default_factory=Resources)
-    revocable: Resources = field(default_factory=Resources)
-    ports: tuple[tuple[int, int], ...] = ()
+    free: Resources = NOTHING
+    revocable: Resources = NOTHING
+    ports: Ports = ()
     unavailable_from_ns: int = 0  # as Mesos's schedule of maintenance says; 0 = not
 
+    def add(self, offer_id: str, offered: Offered, unavailability: Json | None) -> None:
+        self.offers[offer_id] = (offered, max(int(unavailability["start"]["nanoseconds"]), 1) if unavailability else 0)
+        self.recount()
+
     def recount(self) -> None:
-        pot = self.pot()
-        starts = [_start_ns(offer["unavailability"]) for offer in self.offers.values() if "unavailability" in offer]
-        self.unavailable_from_ns = min(starts, default=0)
-        self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
+        self.unavailable_from_ns = min((start_ns for _, start_ns in self.offers.values() if start_ns), default=0)
+        if len(self.offers) == 1:
+            ((only, _),) = self.offers.values()
+            self.free, self.revocable, self.ports = only.free, only.revocable, only.ports
+        else:
+            pot = self.pot()
+            self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
+
+    @property
+    def kind(self) -> Kind:
+        labels = tuple(sorted((key, value) for key, value in self.labels.items() if key != HOSTNAME_LABEL))
+        revocable = self.revocable.cpu_milli
+        return bool(self.offers), self.free, revocable, self.port_count, self.unavailable_from_ns, labels
+
+    @property
+    def port_count(self) -> int:
+        return sum(end - begin + 1 for begin, end in self.ports)
 
     def without(self, held: Resources) -> HostOffers:
         """As it looks when this much of it is not to be had."""
@@ -59,8 +91,9 @@ class HostOffers:
 
     def pot(self) -> OfferedResources:
         pot = OfferedResources()
-        for offer in self.offers.values():
-            pot.add(offer["resources"])
+        for offered, _ in self.offers.values():
+            pot.scalars += offered.scalars
+            pot.port_entries += offered.port_entries
         return pot
 
 
@@ -88,10 +121,6 @@ def labels_of(hostname: str, attributes: Iterable[Json], cluster: str = "") -> d
     if cluster:
         labels[CLUSTER_LABEL] = cluster
     return labels
-
-
-def _start_ns(unavailability: Json) -> int:
-    return max(int(unavailability["start"]["nanoseconds"]), 1)
 
 
 PodCounts = tuple[tuple[Label, int], ...]
@@ -125,12 +154,20 @@ def _offered(host: HostOffers, shape: PodShape) -> Resources:
 
 def unfit(host: HostOffers, shape: PodShape, pods: PodCounts = ()) -> str:
     """The first rule that keeps the pod off the host; empty: it fits. ``pods``: of the labels that it names."""
+    return lack_of_room(host, shape) or broken_rule(host, shape, pods)
+
+
+def lack_of_room(host: HostOffers, shape: PodShape) -> str:
     if not host.offers:
         return "nothing on offer"
     if not needed(shape.resources).fits_in(_offered(host, shape)):
         return _lack(_offered(host, shape), shape)
-    if shape.port_count and sum(end - begin + 1 for begin, end in host.ports) < shape.port_count:
+    if shape.port_count and host.port_count < shape.port_count:
         return "not enough ports"
+    return ""
+
+
+def broken_rule(host: HostOffers, shape: PodShape, pods: PodCounts = ()) -> str:
     counts = {key: {v: n for (k, v), n in pods if k == key} for (key, _), _ in pods}
     if not accepts(host.labels, shape.constraint, counts):
         broken = [rule for rule in conjuncts(shape.constraint) if not matches(rule, host.labels, counts)]
@@ -151,5 +188,5 @@ def room_for(host: HostOffers, shape: PodShape) -> int:
     offered = _offered(host, shape)
     rooms = [have // need for have, need in zip(offered, needed(shape.resources), strict=True) if need > 0]
     if shape.port_count:
-        rooms.append(sum(end - begin + 1 for begin, end in host.ports) // shape.port_count)
+        rooms.append(host.port_count // shape.port_count)
     return min(rooms, default=1_000_000)

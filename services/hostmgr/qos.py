@@ -153,7 +153,7 @@ class QosController:
 
     def _next_hosts(self) -> list[Agent]:
         """Hosts on which revocable pods run, a bounded number of them, each in its turn."""
-        agents = [agent for agent in self._pool.agents() if agent.revocable_held.cpu_milli]
+        agents = self._pool.revocable_holders()
         names = {agent.hostname for agent in agents}
         self._uses = {name: use for name, use in self._uses.items() if name in names}
         chosen = in_turn(agents, self._last, HOSTS_PER_ROUND_MAX)
@@ -244,7 +244,7 @@ class QosMeter:
         return [Observation(cpu, {"kind": "cpu"}), Observation(memory, {"kind": "memory"})]
 
     def _read_slack(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(sum(agent.revocable.cpu_milli for agent in self._pool.agents()) / 1000)]
+        return [Observation(self._pool.slack()[0] / 1000)]
 
     def _read_held(self, _: CallbackOptions) -> list[Observation]:
-        return [Observation(sum(agent.revocable_held.cpu_milli for agent in self._pool.agents()) / 1000)]
+        return [Observation(self._pool.slack()[1] / 1000)]

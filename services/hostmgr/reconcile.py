@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.wire import MesosRefusal
+
+log = logging.getLogger(__name__)
 
 PERIOD_S = 1_800.0
 FOLLOW_UPS_S = (20.0, 60.0, 180.0, 600.0)
 """After a comparison of everything. A master that still waits for its agents does not answer for their pods."""
+
+ASKED_MAX = 20_000
+"""Pods that Mesos is asked about before it has answered for others: the queue of statuses takes all of its answers."""
+PATIENCE_S = 2.0
+"""When no answer has come for so long, the next question does not wait for those that are left."""
+RECONCILED = "REASON_RECONCILIATION"
 
 Row = tuple[PodId, str, str, PodState]
 """Pod, host, agent id, stored state."""
@@ -80,3 +92,107 @@ class InFlight:
         """Rows read from storage before, without those in flight: what has landed since is known to Mesos."""
         with self._lock:
             return [row for row in rows if row[0] not in self._pods]
+
+
+class Answers:
+    """What Mesos has said of the pods that it was asked about. Filled by one thread, asked by others."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._awaited: set[str] = set()
+        self._late_count = 0  # of those that are awaited: nobody waits for them any more
+        self._said: dict[str, str] = {}  # task id -> state, since ``begin``
+        self._asked_count = 0
+        self._began_s = 0.0
+
+    def begin(self) -> frozenset[str]:
+        """Questions follow; returns those that are still open, as if they had not been asked."""
+        with self._changed:
+            before = frozenset(self._awaited)
+            self._awaited.clear()
+            self._said.clear()
+            self._late_count, self._asked_count, self._began_s = 0, 0, self._clock()
+            return before
+
+    def ask(self, task_ids: Collection[str], is_late: bool = False) -> None:
+        with self._changed:
+            before = len(self._awaited)
+            self._awaited.update(task_ids)
+            self._asked_count += len(self._awaited) - before
+            self._late_count += is_late * (len(self._awaited) - before)
+
+    def is_news(self, status: Json) -> bool:
+        """False for an answer that repeats one which is stored: all that Mesos knows is told after all that we know."""
+        if status.get("reason") != RECONCILED:
+            return True
+        with self._changed:
+            return bool(self._said.get(status["task_id"]["value"]) != status["state"])
+
+    def take(self, statuses: Iterable[Json]) -> None:
+        """Statuses that are stored, or that say nothing that could be."""
+        with self._changed:
+            if not self._awaited:
+                return
+            for status in statuses:
+                task_id = status["task_id"]["value"]
+                if task_id in self._awaited:
+                    self._awaited.discard(task_id)
+                    self._said[task_id] = status["state"]
+            self._late_count = min(self._late_count, len(self._awaited))
+            self._changed.notify_all()
+            if not self._awaited:
+                seconds = self._clock() - self._began_s
+                log.info("Mesos has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
+
+    def wait(self, most: int) -> None:
+        """Until no more than so many answers are awaited, or none comes any more."""
+        with self._changed:
+            while len(self._awaited) - self._late_count > most:
+                if not self._changed.wait(PATIENCE_S):
+                    self._late_count = len(self._awaited)
+
+
+SendAll = Callable[[Sequence[Json]], Sequence[MesosRefusal | None]]
+
+
+class Reconciler:
+    """Asks Mesos about the pods that storage believes on hosts, a bounded number at a time, and then about all."""
+
+    def __init__(self, pages: Callable[[], Iterator[Sequence[Row]]], in_flight: InFlight) -> None:
+        self._pages = pages
+        self._in_flight = in_flight
+        self.answers = Answers()
+
+    def ask(self, look: Look, send_all: SendAll) -> list[Row]:
+        """Returns the pods that must end and have not. Pods for which Mesos never answered, as it had not heard of
+        their agents again, are in every look. Raises MesosRefusal and what ``send_all`` does."""
+        open_ids = self.answers.begin()
+        try:
+            ending = self._ask_pages(look, open_ids, send_all)
+        except BaseException:
+            self.answers.ask(open_ids, is_late=True)
+            raise
+        if look is Look.ALL:
+            self.answers.wait(0)
+            _send([], send_all)
+        return ending
+
+    def _ask_pages(self, look: Look, open_ids: Collection[str], send_all: SendAll) -> list[Row]:
+        ending = []
+        for page in self._pages():
+            asked = self._in_flight.landed([row for row in page if look.covers(row[3]) or str(row[0]) in open_ids])
+            if asked:
+                self.answers.wait(ASKED_MAX - len(asked))
+                self.answers.ask([str(row[0]) for row in asked])
+                _send(asked, send_all)
+            ending += [row for row in asked if row[3] is PodState.KILLING]
+        return ending
+
+
+def _send(rows: Sequence[Row], send_all: SendAll) -> None:
+    """Without rows: about everything that Mesos knows of us."""
+    tasks = [{"task_id": {"value": str(pod_id)}, "agent_id": {"value": agent}} for pod_id, _, agent, _ in rows]
+    for refusal in send_all([{"type": "RECONCILE", "reconcile": {"tasks": tasks}}]):
+        if refusal:
+            raise refusal

@@ -74,7 +74,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         self, request: pb.BrowseSandboxRequest, context: grpc.ServicerContext
     ) -> pb.BrowseSandboxResponse:
         agent = self._core.pool.agent(request.hostname)
-        if agent is None:
+        if agent is None or not agent.address:
             raise NotFound(f"host {request.hostname} is not registered with Mesos")
         framework_id = self._core.driver.framework_id
         run = f"slaves/{request.agent_id}/frameworks/{framework_id}/executors/{request.pod_id}/runs/latest"

@@ -35,15 +35,18 @@ class StatusCommitter:
         kill_orphans: Callable[[list[PodId]], None],
         translate: Callable[[Json], PodStatus | None],
         missed: Callable[[], None] = lambda: None,
+        done: Callable[[Sequence[Json]], None] = lambda statuses: None,
         patience_s: float = 1.0,
     ) -> None:
-        """``missed`` is told that an update is lost which Mesos sends only once: the master's own have no uuid.
+        """``missed`` is told that an update is lost which Mesos sends only once: the master's own have no uuid;
+        ``done`` of those that are committed.
         ``patience_s`` passes after a batch that failed."""
         self._commit = commit
         self._acknowledge = acknowledge
         self._kill_orphans = kill_orphans
         self._translate = translate
         self._missed = missed
+        self._done = done
         self._patience_s = patience_s
         self._updates: queue.Queue[Json | None] = queue.Queue(QUEUE_MAX)
         self._stopping = threading.Event()
@@ -101,5 +104,6 @@ class StatusCommitter:
         translated = [s for update in batch if (s := self._translate(update)) is not None]
         orphans = self._commit(translated) if translated else []
         self._acknowledge([update for update in batch if update.get("uuid")])
+        self._done(batch)
         if orphans:
             self._kill_orphans(orphans)

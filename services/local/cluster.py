@@ -242,7 +242,7 @@ class LocalCluster:
 
     def _missing(self) -> str:
         """What a job would still wait for; empty when nothing."""
-        from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
+        from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
         from peloton.api.v0.respool import respool_pb2
         from peloton.api.v0.short_names import respool_pb2_grpc
 
@@ -250,16 +250,16 @@ class LocalCluster:
             return "Temporal"
         with grpc.insecure_channel(self.address) as channel:
             try:
-                hosts = host_svc_pb2_grpc.HostServiceStub(channel).QueryHosts(
-                    host_svc_pb2.QueryHostsRequest(), timeout=2
+                hosts = maintenance_pb2_grpc.MaintenanceServiceStub(channel).Query(
+                    maintenance_pb2.QueryRequest(), timeout=2
                 )
                 root = respool_pb2_grpc.ResourceManagerStub(channel).GetResourcePool(
                     respool_pb2.GetRequest(), timeout=2
                 )
             except grpc.RpcError as error:
                 return str(error.details()) if isinstance(error, grpc.Call) else str(error)
-        if len(hosts.host_infos) < self._hosts_expected:
-            return f"{self._hosts_expected - len(hosts.host_infos)} of {self._hosts_expected} hosts"
+        if hosts.host_count < self._hosts_expected:
+            return f"{self._hosts_expected - hosts.host_count} of {self._hosts_expected} hosts"
         if not any(r.reservation for r in root.poolinfo.config.resources):
             return "the capacity of the root pool"
         return ""

@@ -16,7 +16,7 @@ from typing import Any
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
 from services.local.cluster import LocalCluster
 
-ACTIONS = ("stop", "start", "restart", "status")
+ACTIONS = ("stop", "start", "restart", "status", "failover")
 CALL_TIMEOUT_S = 60.0
 HOSTS_SHOWN_MAX = 20
 
@@ -66,6 +66,11 @@ class ControlServer:
             raise InvalidArgument(f"no action {action!r}; there are {', '.join(ACTIONS)}")
         if action == "status":
             return await self._status()
+        if action == "failover":
+            answer = await asyncio.to_thread(
+                self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", {}
+            )
+            return [f"another Mesos master leads, {answer['agents']} hosts come back to it"]
         if name in self._cluster.parts:
             part = self._cluster.part(name)
             if action in ("stop", "restart"):

@@ -23,6 +23,7 @@ from services.minicluster.resources import (
 if TYPE_CHECKING:
     from services.minicluster.master import Master
 
+REMOVED = "REASON_AGENT_REMOVED"
 _TOTALS: dict[tuple[float, float, float, int, tuple[tuple[int, int], ...], float | None], Resources] = {}
 
 
@@ -53,6 +54,7 @@ class Agents:
         self._updates = master.updates
         self.known: dict[str, Agent] = {}
         self.by_name: dict[str, Agent] = {}
+        self.recovered_count = 0
         self._count = 0
         self._kill_later: dict[str, list[Task]] = {}
         self.on_change: Callable[[str, Agent], None] | None = None
@@ -76,8 +78,9 @@ class Agents:
             agent.timer = None
         was_unreachable = agent.unreachable_at is not None
         first = agent.registered_at == 0.0
-        was_registered = agent.registered
+        was_registered, was_recovered = agent.registered, agent.recovered
         agent.online = agent.registered = True
+        agent.recovered = agent.returns = False
         agent.unreachable_at = None
         if first:
             agent.registered_at = self._clock.wall()
@@ -85,6 +88,9 @@ class Agents:
             agent.reregistered_at = self._clock.wall()
         if was_unreachable:
             self._welcome_back(agent)
+        elif was_recovered:
+            self.recovered_count -= 1
+            self._bring_back(agent)
         if not was_registered:
             self._offers.add_agent(agent)
             self._notify("AGENT_ADDED", agent)
@@ -100,7 +106,7 @@ class Agents:
         """An unreachable agent returned with its tasks: they are as they were."""
         for task in list((agent.tasks or {}).values()):
             framework = task.framework
-            if framework.id not in self._master.live:
+            if not self._master.frameworks.recover(framework):
                 self._master.abandon(task)
                 continue
             # The list of unreachable tasks is bounded, the agent's own is not.
@@ -108,7 +114,8 @@ class Agents:
             framework.tasks[task.id] = task
             state = task.reported
             # The agent's own list does not know what the master called the task meanwhile.
-            task.statuses.pop()
+            if task.statuses and task.statuses[-1].get("reason") == REMOVED:
+                task.statuses.pop()
             task.state = task.status_state = state
             task.released = False
             self._offers.charge(agent, framework.id, task.role, task.resources)
@@ -128,6 +135,38 @@ class Agents:
                 self._master.on_task_added(task)
         for executor in (agent.executors or {}).values():
             self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
+
+    # another master
+
+    def forget(self, agent: Agent) -> None:
+        """A new master knows of the agent, and not yet what runs there."""
+        self.recovered_count += not agent.recovered
+        agent.online = agent.registered = False
+        agent.recovered = True
+        agent.free, agent.owed = agent.total, 0
+        self._kill_later.pop(agent.id, None)
+
+    def give_up(self, agent: Agent) -> None:
+        """It has not come back to the new master."""
+        agent.timer = None
+        agent.recovered = False
+        self.recovered_count -= 1
+        agent.unreachable_at = self._clock.wall()
+
+    def _bring_back(self, agent: Agent) -> None:
+        """To a new master the agent tells what runs there; nobody is told."""
+        for task in list((agent.tasks or {}).values()):
+            framework = task.framework
+            if not self._master.frameworks.recover(framework):
+                self._master.abandon(task)
+                continue
+            framework.tasks[task.id] = task
+            if not task.released:
+                self._offers.charge(agent, framework.id, task.role, task.resources)
+        for executor in (agent.executors or {}).values():
+            if self._master.frameworks.recover(executor.framework):
+                executor.framework.executors[agent.id, executor.id] = executor
+                self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
 
     # loss
 
@@ -182,7 +221,7 @@ class Agents:
                 task.id,
                 state,
                 message="health check timed out",
-                reason="REASON_AGENT_REMOVED",
+                reason=REMOVED,
                 agent_id=agent.id,
                 extra=extra,
             )
@@ -217,6 +256,9 @@ class Agents:
             self._lose(task, reason, message, fitting)
         if agent.registered:
             self._leave(agent)
+        if agent.recovered:
+            agent.recovered = agent.returns = False
+            self.recovered_count -= 1
         agent.online = False
         for executor in (agent.executors or {}).values():
             executor.framework.executors.pop((agent.id, executor.id), None)

@@ -1,35 +1,51 @@
-"""/minicluster/agents: look at the agents, kill them and bring them back."""
+"""/minicluster/agents: look at the agents, kill them and bring them back. /minicluster/master: replace the master."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import orjson
 
-from services.minicluster.http import Request, Response, json_response, plain
+from services.minicluster.failover import MasterFailover
+from services.minicluster.http import Connection, Request, Response, json_response, plain
 from services.minicluster.model import Agent
 from services.minicluster.resources import Json
 
 if TYPE_CHECKING:
     from services.minicluster.master import Master
 
+PATHS = (
+    "/minicluster/agents",
+    "/minicluster/agents/<name>/stop",
+    "/minicluster/agents/<name>/start",
+    "/minicluster/master/failover",
+)
 _NAMES_SHOWN = 10
+AGENTS_BACK_S = 1.0
+"""Within which agents register with a new master (Mesos: --registration_backoff_factor)."""
+AGENTS_BACK_MAX_S = 600.0
 
 
 class Drills:
-    def __init__(self, master: Master) -> None:
+    def __init__(self, master: Master, drop_connections: Callable[[Connection], None]) -> None:
+        """``drop_connections``: all but this one."""
         self._master = master
+        self._failover = MasterFailover(master)
+        self._drop_connections = drop_connections
 
     def handle(self, request: Request) -> Response:
         parts = unquote(request.path).split("/")[2:]
+        if parts == ["master", "failover"]:
+            return self._replace_master(request)
         if parts == ["agents"]:
             if request.method != "GET":
                 return plain(405, f"GET /minicluster/agents lists the agents; {request.method} is not possible")
             rows = [self._row(agent) for agent in self._master.agents.by_name.values()]
             return json_response(orjson.dumps({"agents": rows}))
         if len(parts) != 3 or parts[0] != "agents" or parts[2] not in ("stop", "start"):
-            return plain(404, "Expected /minicluster/agents or /minicluster/agents/<name>/stop or .../start")
+            return plain(404, f"Expected {', '.join(PATHS)}")
         if request.method != "POST":
             return plain(405, f"Agents are stopped and started with POST, not {request.method}")
         agent = self._master.agents.by_name.get(parts[1])
@@ -50,6 +66,20 @@ class Drills:
         if not isinstance(body, dict) or not isinstance(body.get("now", False), bool):
             return plain(400, 'Expected {} or {"now": true} or {"now": false}')
         return self._stop(agent, body.get("now", False))
+
+    def _replace_master(self, request: Request) -> Response:
+        if request.method != "POST":
+            return plain(405, f"The master is replaced with POST, not {request.method}")
+        try:
+            body = orjson.loads(request.body) if request.body else {}
+        except orjson.JSONDecodeError as error:
+            return plain(400, f"The body is not JSON: {error}")
+        seconds = body.get("agents_back_s", AGENTS_BACK_S) if isinstance(body, dict) else None
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= AGENTS_BACK_MAX_S:
+            return plain(400, f'Expected {{}} or {{"agents_back_s": N}} with 0 <= N <= {AGENTS_BACK_MAX_S:.0f}')
+        count = self._failover.run(seconds)
+        self._drop_connections(request.connection)
+        return json_response(orjson.dumps({"master": self._master.id, "agents": count}))
 
     def _row(self, agent: Agent) -> Json:
         tasks = [item.id for item in (agent.tasks or {}).values() if not item.released or not agent.registered]
@@ -77,7 +107,7 @@ def state(agent: Agent) -> str:
     if agent.unreachable_at is not None:
         return "UNREACHABLE"
     if not agent.online:
-        return "DISCONNECTED" if agent.registered else "DOWN"
+        return "RECOVERED" if agent.recovered else "DISCONNECTED" if agent.registered else "DOWN"
     if agent.drain is not None:
         return str(agent.drain["state"])
     return "DEACTIVATED" if agent.deactivated else "ACTIVE"

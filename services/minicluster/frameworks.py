@@ -24,6 +24,8 @@ class Frameworks:
         self.live = master.live
         # Removed frameworks, oldest first; their ids may not subscribe again.
         self.completed: dict[str, Framework] = {}
+        # What agents know of frameworks that a new master has not heard of.
+        self._forgotten: dict[str, Framework] = {}
         self._count = 0
         self.on_change: Callable[[str, Framework], None] | None = None
 
@@ -55,7 +57,10 @@ class Frameworks:
             id_ = f"{self._master.id}-{self._count:04d}"
             self._count += 1
         info["id"] = {"value": id_}
-        framework = Framework(id_, _canonical(info), self._settings.max_completed_tasks_per_framework)
+        framework = self._forgotten.pop(id_, None)
+        if framework is None:
+            framework = Framework(id_, _canonical(info), self._settings.max_completed_tasks_per_framework)
+        framework.set_info(_canonical(info))
         framework.registered_at = framework.reregistered_at = self._clock.wall()
         self.live[id_] = framework
         self._connect(framework, call, stream, stream_id)
@@ -124,10 +129,7 @@ class Frameworks:
         framework.filters.clear()
         self._offers.changed()
         self._master.maintenance.drop_inverse(framework)
-        timeout = framework.info.get("failover_timeout", 0.0)
-        if timeout >= 0:
-            # With a negative timeout the master waits for ever.
-            framework.failover = self._clock.call_later(timeout, self.remove, framework)
+        self._await(framework)
 
     def remove(self, framework: Framework) -> None:
         """TEARDOWN or failover timeout: executors are shut down, tasks end as TASK_KILLED, no event is sent."""
@@ -150,6 +152,46 @@ class Frameworks:
             del self.completed[next(iter(self.completed))]
         self._offers.changed()
         self._notify("FRAMEWORK_REMOVED", framework)
+
+    # Another master
+
+    def begin_anew(self) -> None:
+        """For another master, which knows of no framework. Their agents do."""
+        for framework in self.live.values():
+            for timer in (framework.failover, framework.heartbeat):
+                if timer is not None:
+                    timer.cancel()
+            framework.stream = framework.failover = framework.heartbeat = None
+            framework.connected = framework.active = False
+            framework.unreachable.clear()
+            framework.completed.clear()
+            framework.tasks.clear()
+            framework.executors.clear()
+            framework.filters.clear()
+            self._master.maintenance.drop_inverse(framework)
+            self._forgotten[framework.id] = framework
+        self.live.clear()
+        self.completed.clear()
+        self._count = 0
+
+    def recover(self, framework: Framework) -> bool:
+        """An agent has told of the framework; it has as long to subscribe as after a disconnection. False: it has been
+        removed."""
+        if framework.id in self.live:
+            return True
+        if self._forgotten.pop(framework.id, None) is None:
+            return False
+        framework.recovered = True
+        framework.registered_at = framework.reregistered_at = self._clock.wall()
+        self.live[framework.id] = framework
+        self._await(framework)
+        return True
+
+    def _await(self, framework: Framework) -> None:
+        timeout = framework.info.get("failover_timeout", 0.0)
+        if timeout >= 0:
+            # With a negative timeout the master waits for ever.
+            framework.failover = self._clock.call_later(timeout, self.remove, framework)
 
     # UPDATE_FRAMEWORK, REVIVE, SUPPRESS
 

@@ -284,6 +284,11 @@ class HttpServer:
         self._server = await self.loop.create_server(lambda: Connection(self), host, port, reuse_address=True)
         self.port = self._server.sockets[0].getsockname()[1]
 
+    def drop_connections(self, apart_from: Connection) -> None:
+        for connection in list(self.connections):
+            if connection is not apart_from and connection.transport is not None:
+                connection.transport.abort()
+
     async def stop(self) -> None:
         if self._server is None:
             return

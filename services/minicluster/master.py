@@ -48,7 +48,7 @@ class Master:
         self.updates.on_done = self._done
         self.frameworks = Frameworks(self)
         self.agents = Agents(self)
-        self.reconciler = Reconciler(self.updates, self.agents.known)
+        self.reconciler = Reconciler(self.updates, self.agents)
         self.operations = Operations(self)
         self.groups = Groups(self)
         self.accepts = Accepts(self)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+import orjson
+
 from services.minicluster.resources import Json, Resources
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Runner(Protocol):
 
 class Task:
     __slots__ = (
+        "_info",
         "agent",
         "check_status",
         "container",
@@ -69,7 +72,6 @@ class Task:
         "framework",
         "group",
         "id",
-        "info",
         "peers",
         "pending",
         "released",
@@ -114,6 +116,16 @@ class Task:
         self.released = False
         # No table knows the task any more: whatever its runner still says is ignored.
         self.dropped = False
+
+    @property
+    def info(self) -> Json:
+        """Read anew each time: the text takes a fifth of the memory, and few ask."""
+        info: Json = orjson.loads(self._info)
+        return info
+
+    @info.setter
+    def info(self, info: Json) -> None:
+        self._info = orjson.dumps(info)
 
 
 class Executor:
@@ -165,8 +177,8 @@ class Agent:
 
     __slots__ = (
         "containers", "deactivated", "drain", "executors", "fragment", "free", "gone", "id", "offers", "online", "owed",
-        "pid", "port", "registered", "registered_at", "reregistered_at", "runtime", "sleep_epoch", "sleep_until",
-        "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
+        "pid", "port", "recovered", "registered", "registered_at", "reregistered_at", "returns", "runtime",
+        "sleep_epoch", "sleep_until", "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
     )  # fmt: skip
 
     def __init__(self, id_: str, spec: HostSpec, total: Resources) -> None:
@@ -181,6 +193,8 @@ class Agent:
         # `online`: the agent process runs and holds its connection; `registered`: the master counts it as an agent.
         self.online = False
         self.registered = False
+        # `recovered`: a new master knows of it and waits for it; `returns`: it is on its way.
+        self.recovered = self.returns = False
         self.deactivated = False
         self.gone = False
         self.unreachable_at: float | None = None

@@ -43,6 +43,17 @@ class Offers:
         self._prefix = master_id
         self._tick(self._clock.now() + self._settings.allocation_interval_s)
 
+    def begin_anew(self, master_id: str) -> None:
+        """For another master, which knows of no agent and has allocated nothing: offers end without a word."""
+        for offer in list(self.outstanding.values()):
+            self.use(offer)
+        self.agents.clear()
+        self.roles = Sorter()
+        self._sorters.clear()
+        self._totals.clear()
+        self._prefix, self._count = master_id, 0
+        self.changed()
+
     def stop(self) -> None:
         self._loop = None
         if self._handle is not None:

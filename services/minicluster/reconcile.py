@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from services.minicluster.model import Agent, Framework, Task
+from services.minicluster.agents import Agents
+from services.minicluster.model import Framework, Task
 from services.minicluster.resources import Json
 from services.minicluster.updates import Updates
 
@@ -12,7 +11,7 @@ REASON = "REASON_RECONCILIATION"
 
 
 class Reconciler:
-    def __init__(self, updates: Updates, agents: Mapping[str, Agent]) -> None:
+    def __init__(self, updates: Updates, agents: Agents) -> None:
         self._updates = updates
         self._agents = agents
 
@@ -26,7 +25,9 @@ class Reconciler:
         if task is not None:
             self._known(framework, task)
             return
-        agent = self._agents.get(agent_id) if agent_id is not None else None
+        agent = self._agents.known.get(agent_id) if agent_id is not None else None
+        if agent.recovered if agent is not None else self._agents.recovered_count:
+            return  # a new master that still waits for agents does not know
         extra: Json | None = None
         if agent is None:
             state, text = "TASK_UNKNOWN", "Reconciliation: Task is unknown"

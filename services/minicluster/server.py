@@ -74,7 +74,7 @@ class Minicluster:
         self._http = HttpServer(self._handle, settings.request_body_bytes)
         self._scheduler = SchedulerApi(self.master)
         self._operator = OperatorApi(self.master, VERSION)
-        self._drills = Drills(self.master)
+        self._drills = Drills(self.master, self._http.drop_connections)
         self._images = ImagesApi(self.master.images, self.master.agents.by_name)
         self._agent_servers: list[AgentServer] = []
         self._processes: Processes | None = None

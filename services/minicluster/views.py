@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
+
+import orjson
 
 from services.minicluster import events
 from services.minicluster.agents import total_of
 from services.minicluster.model import Agent, Executor, Framework, Task
-from services.minicluster.resources import PORTS, Json, Resources, add_to, to_json
+from services.minicluster.resources import PORTS, Json, Kind, Resources, Value, add_to, to_json
 
 if TYPE_CHECKING:
     from services.minicluster.master import Master
@@ -23,6 +26,9 @@ AGENT_CAPABILITIES = (
     "AGENT_DRAINING",
     "TASK_RESOURCE_LIMITS",
 )
+_CAPABILITIES = orjson.Fragment(orjson.dumps([{"type": name} for name in AGENT_CAPABILITIES]))
+AMOUNTS_KEPT_MAX = 10_000
+"""Different amounts whose JSON is remembered: of many agents most have and hold the same."""
 
 
 def nanos(seconds: float) -> Json:
@@ -128,16 +134,38 @@ def _by_role(resources: dict[str, Resources]) -> list[Json]:
     return [row for role, part in resources.items() for row in to_json(part, role, both=True)]
 
 
+Amounts = tuple[tuple[Kind, Value], ...]
+
+
+@lru_cache(AMOUNTS_KEPT_MAX)
+def _known_by_role(parts: tuple[tuple[str, Amounts], ...]) -> orjson.Fragment:
+    return orjson.Fragment(orjson.dumps(_by_role({role: dict(part) for role, part in parts})))
+
+
+def _fragment_by_role(resources: dict[str, Resources]) -> orjson.Fragment:
+    return _known_by_role(tuple((role, tuple(part.items())) for role, part in resources.items()))
+
+
+@lru_cache(AMOUNTS_KEPT_MAX)
+def _known_total(amounts: Amounts) -> orjson.Fragment:
+    """Unreserved first, ports last of them, then what is reserved: the order of the master's own list."""
+    order = sorted(amounts, key=lambda item: 2 if item[0].reservations else 1 if item[0] is PORTS else 0)
+    return orjson.Fragment(orjson.dumps(to_json(dict(order), both=True)))
+
+
+@lru_cache(AMOUNTS_KEPT_MAX)
+def _known_started(amounts: Amounts) -> orjson.Fragment:
+    """As the agent was started, whatever has been reserved since; revocable resources are told apart from them."""
+    plain = {kind: value for kind, value in amounts if kind is not PORTS and not kind.revocable}
+    plain |= {kind: value for kind, value in amounts if kind is PORTS}
+    return orjson.Fragment(orjson.dumps([{k: v for k, v in row.items() if k != "role"} for row in to_json(plain)]))
+
+
 def agent_info(agent: Agent, as_event: bool = False) -> Json:
-    # As the agent was started, whatever has been reserved since; revocable resources are told apart from them.
-    started = total_of(agent.spec)
-    plain = {kind: value for kind, value in started.items() if kind is not PORTS and not kind.revocable}
-    if PORTS in started:
-        plain[PORTS] = started[PORTS]
     result: Json = {
         "hostname": agent.spec.name,
         "port": agent.port,
-        "resources": [{k: v for k, v in row.items() if k != "role"} for row in to_json(plain)],
+        "resources": _known_started(tuple(total_of(agent.spec).items())),
     }
     if agent.spec.attributes:
         result["attributes"] = events.attributes(agent)
@@ -158,14 +186,14 @@ def agent(item: Agent, as_event: bool = False) -> Json:
     }
     if item.reregistered_at is not None:
         result["reregistered_time"] = nanos(item.reregistered_at)
-    result["total_resources"] = to_json(total(item), both=True)
-    allocated = _by_role(used(item))
-    if allocated:
-        result["allocated_resources"] = allocated
-    on_offer = _by_role(offered(item))
-    if on_offer:
-        result["offered_resources"] = on_offer
-    result["capabilities"] = [{"type": name} for name in AGENT_CAPABILITIES]
+    result["total_resources"] = _known_total(tuple(item.total.items()))
+    allocated = used(item)
+    if any(allocated.values()):
+        result["allocated_resources"] = _fragment_by_role(allocated)
+    on_offer = offered(item)
+    if any(on_offer.values()):
+        result["offered_resources"] = _fragment_by_role(on_offer)
+    result["capabilities"] = _CAPABILITIES
     if item.drain is not None:
         config: Json = {}
         if "max_grace_period" in item.drain["config"]:
@@ -246,7 +274,7 @@ def executor(item: Executor) -> Json:
 def agents(master: Master) -> Json:
     return {
         "agents": [agent(item) for item in master.agents.known.values() if item.registered],
-        "recovered_agents": [],
+        "recovered_agents": [agent_info(item) for item in master.agents.known.values() if item.recovered],
     }
 
 

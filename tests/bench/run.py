@@ -14,12 +14,14 @@ from tests.bench.deep import deep, deep_postgres
 from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
+from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.pressure import pressure
 from tests.bench.reads import reads
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.weight import config_noise, config_weight
+from tests.bench.wide import hosts, wide
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput-10k": cluster.throughput_10k,
@@ -47,6 +49,9 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "roll-100x90": roll_100x90,
     "roll-prefetch": roll_prefetch,
     "pressure": pressure,
+    "minicluster-updates": minicluster_updates,
+    "wide": wide,
+    "hosts": hosts,
 }
 
 

@@ -9,11 +9,13 @@ from tests.bench import reads, resmgr, scheduling
 from tests.bench.deep import Size, deep
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
+from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.pressure import pressure
 from tests.bench.run import CASES
 from tests.bench.weight import config_weight
+from tests.bench.wide import hosts, wide
 from tests.unit.test_docs import DOCS, table
 
 TIMES = {"median_ms", "p90_ms", "cpu_median_ms"}
@@ -158,3 +160,27 @@ def test_reads() -> None:
     assert found["failures"] == 0
     assert found["launches_kept"].keys() == {"each_second", "no_pause", "unlike_each_second"}
     assert min(found[kind]["gets"] for kind in found["launches_kept"]) >= 3
+
+
+def test_minicluster_updates() -> None:
+    """Every task has two updates and ends."""
+    found = minicluster_updates(host_count=20, task_count=200)
+
+    assert (found["ended"], found["updates"]) == (200, 400)
+    assert found.keys() >= {"updates_per_second", "cpu_us_per_update", "peak_memory_mib", "ratio_to_target"}
+
+
+def test_wide() -> None:
+    """After both failovers all hosts are known, all pods run, and none has run twice."""
+    found = wide(host_count=30, pods_per_host=2, idle_s=0.1, agents_back_s=0.2)
+
+    assert (found["runs"], found["states"]) == ({1: 60}, {"RUNNING": 60})
+    assert found.keys() >= {"hostmgr_failover", "master_failover", "idle_cpu_seconds_per_minute", "ratio_to_target"}
+
+
+def test_hosts() -> None:
+    """Each size has its own figures."""
+    found = hosts(sizes=[3, 6], pods_max=8, idle_s=0.1)
+
+    assert {size: figures["pods"] for size, figures in found.items()} == {"3": 6, "6": 8}
+    assert found["6"].keys() >= {"ready_seconds", "hostmgr_mib", "minicluster_mib", "cpu_ms_per_pod"}

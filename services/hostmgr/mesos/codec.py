@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -54,28 +54,27 @@ def pod_status(status: Json, host: str) -> PodStatus | None:
     )
 
 
-def agents_of(answer: Json, cluster: str = "") -> Iterable[Agent]:
-    """Active agents of a GET_AGENTS answer."""
-    for entry in answer.get("get_agents", {}).get("agents", ()):
-        if not entry.get("active", True):
-            continue
-        info = entry["agent_info"]
-        pot = OfferedResources()
-        pot.add(entry.get("total_resources") or info.get("resources", ()))
-        allocated = OfferedResources()
-        allocated.add(entry.get("allocated_resources", ()))
-        process, _, address = entry.get("pid", "").rpartition("@")
-        hostname = info["hostname"]
-        yield Agent(
-            info["id"]["value"],
-            hostname,
-            address,
-            pot.total(revocable=False),
-            pot.total(revocable=True),
-            labels_of(hostname, info.get("attributes", ()), cluster),
-            process,
-            allocated.total(revocable=True),
-        )
+def agent_of(entry: Json, cluster: str = "") -> Agent | None:
+    """An entry of a GET_AGENTS answer; None unless it is active."""
+    if not entry.get("active", True):
+        return None
+    info = entry["agent_info"]
+    pot = OfferedResources()
+    pot.add(entry.get("total_resources") or info.get("resources", ()))
+    allocated = OfferedResources()
+    allocated.add(entry.get("allocated_resources", ()))
+    process, _, address = entry.get("pid", "").rpartition("@")
+    hostname = info["hostname"]
+    return Agent(
+        info["id"]["value"],
+        hostname,
+        address,
+        pot.total(revocable=False),
+        pot.total(revocable=True),
+        labels_of(hostname, info.get("attributes", ()), cluster),
+        process,
+        allocated.total(revocable=True),
+    )
 
 
 class TaskTemplate:
@@ -175,6 +174,12 @@ def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
     else:
         check |= {"type": "COMMAND", "command": {"shell": True, "value": config.commandCheck.command}}
     return check
+
+
+def acknowledge_call(status: Json) -> Json:
+    """An ACKNOWLEDGE call."""
+    known = {key: status[key] for key in ("agent_id", "task_id", "uuid")}
+    return {"type": "ACKNOWLEDGE", "acknowledge": known}
 
 
 def kill_call(pod_id: PodId, agent_id: str) -> Json:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +12,7 @@ import orjson
 
 TIMEOUT_S = 10.0
 STATISTICS_TIMEOUT_S = 3.0
+PIECE_BYTES = 1 << 20
 Json = dict[str, Any]
 
 
@@ -17,6 +20,13 @@ def call(master: str, body: Json) -> Json:
     """POST to the operator API of ``host:port``; raises OSError, also for an error status."""
     answer: Json = _exchange(master, "POST", "/api/v1", orjson.dumps(body))
     return answer
+
+
+def answer_of(master: str, body: Json) -> Iterator[bytes]:
+    """The answer to a call in pieces, for those that are long; raises OSError."""
+    with _open(master, "POST", "/api/v1", orjson.dumps(body), TIMEOUT_S) as response:
+        while piece := response.read(PIECE_BYTES):
+            yield piece
 
 
 def agent_work_dir(address: str) -> str:
@@ -38,16 +48,25 @@ def statistics(address: str, process: str) -> list[Json]:
 
 
 def _exchange(address: str, method: str, path: str, body: bytes | None = None, timeout_s: float = TIMEOUT_S) -> Any:
+    with _open(address, method, path, body, timeout_s) as response:
+        text = response.read()
+    return orjson.loads(text) if text else {}
+
+
+@contextmanager
+def _open(
+    address: str, method: str, path: str, body: bytes | None, timeout_s: float
+) -> Iterator[http.client.HTTPResponse]:
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
     try:
         headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
         connection.request(method, path, body=body, headers=headers)
         response = connection.getresponse()
-        text = response.read()
         if response.status != 200:
-            raise OSError(f"{method} {path} at {address}: HTTP {response.status} {text[:200].decode(errors='replace')}")
-        return orjson.loads(text) if text else {}
+            text = response.read()[:200].decode(errors="replace")
+            raise OSError(f"{method} {path} at {address}: HTTP {response.status} {text}")
+        yield response
     except http.client.HTTPException as error:
         raise OSError(f"{method} {path} at {address}: {error!r}") from error
     finally:

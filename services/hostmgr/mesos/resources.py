@@ -6,10 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from peloton.model.resources import Resources
 
 Json = dict[str, Any]
+Ports = tuple[tuple[int, int], ...]
+Scalar = tuple[str, bool, int, Json]
+"""Kind, whether it is revocable, thousandths, entry."""
 _KINDS = ("cpus", "mem", "disk", "gpus")
+OFFERED_KEPT_MAX = 10_000
+"""Different contents of offers that are remembered: hosts of one kind that are as free as each other share one."""
 LEAST_CPU_MILLI = 10
 """Mesos refuses a task without resources; a pod that asks for none takes this much."""
 
@@ -23,7 +30,7 @@ def needed(asked: Resources) -> Resources:
 class OfferedResources:
     """A mutable pot of offered resources of one host, from any number of offers."""
 
-    scalars: list[tuple[str, bool, int, Json]] = field(default_factory=list)  # kind, revocable, thousandths, entry
+    scalars: list[Scalar] = field(default_factory=list)
     port_entries: list[Json] = field(default_factory=list)
 
     def add(self, entries: Iterable[Json]) -> None:
@@ -44,7 +51,7 @@ class OfferedResources:
                 sums[name] += amount
         return Resources(sums["cpus"], sums["mem"] // 1000, sums["disk"] // 1000, sums["gpus"])
 
-    def ports(self) -> tuple[tuple[int, int], ...]:
+    def ports(self) -> Ports:
         ranges = (r for entry in self.port_entries for r in entry["ranges"]["range"])
         return tuple(sorted((int(r["begin"]), int(r["end"])) for r in ranges))
 
@@ -83,3 +90,34 @@ class OfferedResources:
                 ports = [p for p in ports if p not in mine]
                 parts.append({**entry, "ranges": {"range": [{"begin": p, "end": p} for p in mine]}})
         return None if ports else parts
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What one offer holds, counted once."""
+
+    scalars: tuple[Scalar, ...]
+    port_entries: tuple[Json, ...]
+    free: Resources
+    revocable: Resources
+    ports: Ports
+
+
+class OfferedReader:
+    """Of 50,000 hosts most offer the same: equal entries are read and kept once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Offered] = {}
+
+    def read(self, entries: list[Json]) -> Offered:
+        key = orjson.dumps(entries)
+        found = self._known.get(key)
+        if found is None:
+            pot = OfferedResources()
+            pot.add(entries)
+            free, revocable = pot.total(revocable=False), pot.total(revocable=True)
+            found = Offered(tuple(pot.scalars), tuple(pot.port_entries), free, revocable, pot.ports())
+            if len(self._known) >= OFFERED_KEPT_MAX:
+                self._known.clear()
+            self._known[key] = found
+        return found

@@ -6,11 +6,16 @@ from collections.abc import Collection
 
 import pytest
 
-from peloton.model.ids import Hostname
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.offers import Agent
+
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+SHAPE = PodShape(Resources(1_000))
+CPUS = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}, "role": "peloton"}]
 
 
 class Table:
@@ -63,13 +68,12 @@ def test_a_refused_host_takes_no_pods() -> None:
     """It is no part of the capacity, is not told of, and says why."""
     pool = HostPool(30.0, cluster="b")
     agent = Agent("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
-    offer = {"id": {"value": "o1"}, "agent_id": {"value": "agent1"}, "hostname": "h1", "resources": []}
+    offer = {"id": {"value": "o1"}, "agent_id": {"value": "agent1"}, "hostname": "h1", "resources": CPUS}
 
     pool.add_offers([offer])
     pool.set_agents([agent], {"h1": "a"})
 
     assert ((Resources(), Resources(), 0), []) == (pool.capacity(), pool.hosts())
-    [host] = pool._hosts.values()
-    assert "a host of cluster a has the same name" == pool._kept_back(host)
+    assert {"a host of cluster a has the same name": 1} == pool.acquire(JOB, [(SHAPE, 1)], 0.0).rejected
     pool.set_agents([agent])
-    assert "" == pool._kept_back(host)
+    assert ["h1"] == [host.hostname for host in pool.acquire(JOB, [(SHAPE, 1)], 0.0).hosts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 from google.protobuf.json_format import ParseDict
 
@@ -14,7 +15,8 @@ from peloton.model.host import PlacedPod
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
-from services.hostmgr.mesos.codec import TaskTemplate, agents_of, pod_status
+from services.hostmgr.mesos.agents import AgentReader
+from services.hostmgr.mesos.codec import TaskTemplate, pod_status
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 NAME = f"{JOB}-3"
@@ -260,7 +262,7 @@ def test_active_agents_have_totals_and_an_address() -> None:
         }
     }
 
-    (found,) = agents_of(answer)
+    (found,) = AgentReader().read([orjson.dumps(answer)])
     assert ("S0", "h1", "slave(7)", "10.0.0.1:5051") == (found.agent_id, found.hostname, found.process, found.address)
     assert (1_000, 1_000, 500) == (
         found.capacity.cpu_milli,

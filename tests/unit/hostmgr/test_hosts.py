@@ -9,7 +9,8 @@ import pytest
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
-from services.hostmgr.hosts import HOSTS_PER_LEASE_MAX, HostPool
+from services.hostmgr.choosing import HOSTS_PER_LEASE_MAX
+from services.hostmgr.hosts import HostPool
 from services.hostmgr.offers import Agent
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")

@@ -12,8 +12,9 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import HostMaintenance, Resident
 from peloton.model.resources import Resources
+from services.hostmgr.choosing import UNAVAILABILITY_NOTICE_NS
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
-from services.hostmgr.hosts import UNAVAILABILITY_NOTICE_NS, HostPool
+from services.hostmgr.hosts import HostPool
 from services.hostmgr.offers import Agent
 from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, offer, pool_with, shape

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import pytest
+
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState
-from services.hostmgr.reconcile import FOLLOW_UPS_S, PERIOD_S, InFlight, Look, ReconcileSchedule
+from services.hostmgr import reconcile
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.wire import MesosRefusal
+from services.hostmgr.reconcile import (
+    FOLLOW_UPS_S,
+    PERIOD_S,
+    RECONCILED,
+    InFlight,
+    Look,
+    Reconciler,
+    ReconcileSchedule,
+    Row,
+)
 
 POD = PodId(JobId("00000000-0000-4000-8000-000000000001"), 0, 1)
 ROW = (POD, "h1", "agent", PodState.LAUNCHED)
@@ -71,3 +87,92 @@ def test_a_pod_in_flight_is_left_out_until_each_launch_of_it_has_landed() -> Non
             assert [] == flights.landed([ROW])
         assert [] == flights.landed([ROW])
     assert [ROW] == flights.landed([ROW])
+
+
+class Master:
+    """Answers for pods on its agents at once, and not for others; refuses when told to."""
+
+    def __init__(self, answers: Callable[[Sequence[Json]], None]) -> None:
+        self.answers = answers
+        self.agents = {"agent"}
+        self.asked: list[list[str]] = []
+        self.is_away = False
+
+    def send_all(self, calls: Sequence[Json]) -> list[MesosRefusal | None]:
+        if self.is_away:
+            raise OSError("away")
+        for call in calls:
+            tasks = call["reconcile"]["tasks"]
+            self.asked.append([task["task_id"]["value"] for task in tasks])
+            self.answers([answer(t["task_id"]["value"]) for t in tasks if t["agent_id"]["value"] in self.agents])
+        return [None] * len(calls)
+
+
+def answer(task_id: str, state: str = "TASK_RUNNING") -> Json:
+    return {"task_id": {"value": task_id}, "state": state, "reason": RECONCILED}
+
+
+def pod_row(number: int, state: PodState = PodState.RUNNING, agent: str = "agent") -> Row:
+    return (PodId(POD.job_id, number, 1), "h", agent, state)
+
+
+def reconciler(*rows: Row) -> tuple[Reconciler, Master]:
+    made = Reconciler(lambda: iter([rows]), InFlight())
+    return made, Master(made.answers.take)
+
+
+def test_everything_that_is_known_is_asked_about_and_then_everything_else() -> None:
+    """Those that must end are returned, to be told again."""
+    ending = pod_row(1, PodState.KILLING)
+    made, master = reconciler(pod_row(0), ending)
+
+    assert [ending] == made.ask(Look.ALL, master.send_all)
+    assert [[str(pod_row(0)[0]), str(ending[0])], []] == master.asked
+    assert frozenset() == made.answers.begin()
+
+
+def test_pods_whose_agent_is_not_back_are_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each look, until their agent has come back to the master."""
+    monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
+    made, master = reconciler(pod_row(0), pod_row(1, agent="away"))
+    late = str(pod_row(1)[0])
+    made.ask(Look.ALL, master.send_all)
+    master.asked.clear()
+
+    for _ in range(2):
+        made.ask(Look.UNSETTLED, master.send_all)
+    assert [[late], [late]] == master.asked
+    master.agents.add("away")
+    made.ask(Look.UNSETTLED, master.send_all)
+    made.ask(Look.UNSETTLED, master.send_all)
+
+    assert [[late]] * 3 == master.asked
+
+
+def test_a_look_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Mesos had not answered before is asked again, although the look that should have asked it failed."""
+    monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
+    made, master = reconciler(pod_row(0, agent="away"))
+    made.ask(Look.ALL, master.send_all)
+    master.is_away = True
+    with pytest.raises(OSError, match="away"):
+        made.ask(Look.UNSETTLED, master.send_all)
+    master.is_away, master.agents = False, {"away"}
+
+    made.ask(Look.UNSETTLED, master.send_all)
+
+    assert frozenset() == made.answers.begin()
+
+
+def test_an_answer_that_is_stored_is_no_news() -> None:
+    """All that Mesos knows is told after all that we know: only what differs is looked at."""
+    made, master = reconciler(pod_row(0))
+    made.ask(Look.ALL, master.send_all)
+    task_id = str(pod_row(0)[0])
+
+    assert not made.answers.is_news(answer(task_id))
+    assert made.answers.is_news(answer(task_id, "TASK_FAILED"))
+    assert made.answers.is_news(answer(str(pod_row(1)[0])))
+    assert made.answers.is_news(answer(task_id) | {"reason": ""})
+    made.answers.begin()
+    assert made.answers.is_news(answer(task_id))

@@ -115,6 +115,14 @@ class Scheduler:
             self.events.append(event)
             self._arrived.set()
 
+    async def lost(self) -> None:
+        """The master has dropped the stream."""
+        assert self._job is not None
+        assert self._writer is not None
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.gather(self._job, return_exceptions=True)
+        self._writer.close()
+
     async def close(self) -> None:
         if self._job is not None:
             self._job.cancel()

@@ -1,0 +1,175 @@
+"""Which READY hosts a lease takes for which pods, and which rule keeps the others from it.
+
+Under the lock of ``HostPool``, whose state this looks at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, mentions, pod_labels_named
+from peloton.model.host import Desired
+from peloton.model.ids import Hostname, JobId
+from peloton.model.maintenance import HostMaintenance
+from peloton.model.pod import PodShape, Strategy
+from peloton.model.resources import Resources, free_share
+from services.hostmgr.holds import Holds, PodKey
+from services.hostmgr.offers import HostOffers, lack_of_room, room_for, unfit
+from services.hostmgr.pod_labels import PodLabelIndex
+from services.hostmgr.ready import HostClass, ReadyHosts, first_come
+from services.hostmgr.registered import RegisteredAgents
+
+HOSTS_PER_LEASE_MAX = 1_000
+LEASED = "leased to another placement"
+"""Why a host was not taken: the one reason that a lease given back changes."""
+UNAVAILABILITY_NOTICE_NS = 3 * 3_600 * 10**9
+"""A host that Mesos will take away within this time gets no new pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostChooser:
+    hosts: Mapping[Hostname, HostOffers]
+    ready: ReadyHosts
+    registered: RegisteredAgents
+    holds: Holds
+    pod_labels: PodLabelIndex
+    closed: Mapping[Hostname, int]
+    maintained: Mapping[Hostname, HostMaintenance]
+    refused: Mapping[Hostname, str]
+    wall_ns: Callable[[], int]
+
+    def is_away(self, hostname: Hostname) -> bool:
+        return hostname in self.maintained and self.maintained[hostname].is_away
+
+    def capacity_of(self, hostname: Hostname) -> Resources:
+        agent = self.registered.by_name.get(hostname)
+        return agent.capacity if agent else Resources()
+
+    def pick_desired(
+        self,
+        job_id: JobId,
+        desired: Sequence[Desired],
+        mine: frozenset[PodKey],
+        picked: dict[Hostname, HostOffers],
+        rejected: Counter[str],
+    ) -> tuple[Counter[PodShape], tuple[tuple[int, Hostname], ...]]:
+        """Add the hosts to which pods come back. Pods that need no other host, and those that wait for room on theirs:
+        as long as it is held for them and the host is there."""
+        settled: Counter[PodShape] = Counter()
+        awaited: list[tuple[int, Hostname]] = []
+        for pod in desired[:HOSTS_PER_LEASE_MAX]:
+            host = self.hosts.get(pod.hostname)
+            if (host is None and pod.hostname not in self.registered.by_name) or self.is_away(pod.hostname):
+                continue
+            is_held = self.holds.is_held(pod.hostname, (job_id, pod.instance_id))
+            if is_held:
+                awaited.append((pod.instance_id, pod.hostname))
+            if host is not None and host.lease_id:
+                rejected[LEASED] += 1
+            elif host is not None and not self._misfit(host, pod.shape, mine):
+                picked[pod.hostname] = self._as_seen(host, mine)
+                settled[pod.shape] += 1
+                continue
+            settled[pod.shape] += is_held
+        return settled, tuple(awaited)
+
+    def pick(
+        self,
+        shape: PodShape,
+        count: int,
+        mine: frozenset[PodKey],
+        picked: dict[Hostname, HostOffers],
+        rejected: Counter[str],
+    ) -> bool:
+        """Add hosts until ``count`` pods fit; returns whether they do. If not, all hosts that fail are counted."""
+        missing = count
+        is_one_each = bool(pod_labels_named(shape.constraint)) or shape.strategy is not Strategy.PACK_HOST
+        refused: Counter[str] = Counter({LEASED: len(self.hosts) - len(self.ready)})
+        with closing(self._fitting(shape, mine, refused)) as fitting:
+            while missing > 0 and len(picked) < HOSTS_PER_LEASE_MAX and (host := next(fitting, None)):
+                picked[host.hostname] = self._as_seen(host, mine)
+                missing -= 1 if is_one_each else room_for(picked[host.hostname], shape)
+        if missing > 0:
+            rejected.update(+refused)
+        return missing <= 0
+
+    def _fitting(
+        self, shape: PodShape, mine: frozenset[PodKey], refused: Counter[str]
+    ) -> Generator[HostOffers, None, None]:
+        """Hosts that take the pod, those that will go soon last: what they get has to leave them again. Hosts of one
+        kind are judged together, unless something is known of one that its kind does not tell."""
+        apart = {*self.holds.hostnames(), *self.closed, *self.maintained, *self.refused}
+        is_each = mentions(shape.constraint, HOSTNAME_LABEL) or bool(pod_labels_named(shape.constraint))
+        counts = self.ready.counts_without(apart)
+        open_classes: list[HostClass] = []
+        for each in self.ready.classes():
+            reason = self._goes_soon(each.like) or (lack_of_room if is_each else unfit)(each.like, shape)
+            if not reason:
+                open_classes.append(each)
+            elif counts[each.kind]:
+                refused[reason] += counts[each.kind]
+        try:
+            for hostname in self._in_order(shape, open_classes, apart):
+                host = self.hosts[hostname]
+                reason = self._misfit(host, shape, mine) if is_each or hostname in apart else ""
+                if reason:
+                    refused[reason] += 1
+                else:
+                    yield host
+        finally:
+            for each in open_classes:
+                each.restore()
+
+    def _in_order(
+        self, shape: PodShape, classes: Sequence[HostClass], apart: Collection[Hostname]
+    ) -> Iterator[Hostname]:
+        ready = [self.hosts[name] for name in apart if name in self.ready]
+        if shape.strategy is Strategy.EMPTIEST_HOST:
+            others = (host for each in classes for name, host in each.members.items() if name not in apart)
+            return self._emptiest(shape, [*ready, *others])
+        last = sorted((host.order, host.hostname) for host in ready if host.hostname in self.maintained)
+        stay = [host for host in ready if host.hostname not in self.maintained]
+        return chain(first_come(classes, stay, apart), (name for _, name in last))
+
+    def _emptiest(self, shape: PodShape, hosts: Iterable[HostOffers]) -> Iterator[Hostname]:
+        shares: dict[tuple[Resources, Resources], int] = {}
+        groups: dict[tuple[bool, int], list[Hostname]] = {}
+        for host in hosts:
+            key = (host.free, self.capacity_of(host.hostname))
+            if key not in shares:
+                shares[key] = free_share(*key, shape.resources)
+            groups.setdefault((host.hostname in self.maintained, -shares[key]), []).append(host.hostname)
+        return (name for group in sorted(groups) for name in sorted(groups[group]))
+
+    def _as_seen(self, host: HostOffers, mine: frozenset[PodKey]) -> HostOffers:
+        """The host without the room that is held for others."""
+        return host.without(self.holds.held(host.hostname, mine))
+
+    def _misfit(self, host: HostOffers, shape: PodShape, mine: frozenset[PodKey]) -> str:
+        """Why the host does not take the pod, leases aside."""
+        if shape.revocable and host.hostname in self.closed:
+            return "closed to revocable pods after it was hot"
+        pods = self.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint))
+        if reason := self._kept_back(host):
+            return reason
+        seen = self._as_seen(host, mine)
+        if (reason := unfit(seen, shape, pods)) and seen is not host and not unfit(host, shape, pods):
+            return "room held for pods that come back"
+        return reason
+
+    def _kept_back(self, host: HostOffers) -> str:
+        if self.is_away(host.hostname):
+            return "in maintenance"
+        if host.hostname in self.refused:
+            return f"a host of cluster {self.refused[host.hostname]} has the same name"
+        return self._goes_soon(host)
+
+    def _goes_soon(self, host: HostOffers) -> str:
+        start_ns = host.unavailable_from_ns
+        if start_ns and start_ns - UNAVAILABILITY_NOTICE_NS <= self.wall_ns():
+            return "scheduled for maintenance in Mesos"
+        return ""

@@ -1,0 +1,110 @@
+"""All agents of a master, read without holding the answer: 50,000 of them are 100 MB of JSON, most of it as before."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import orjson
+
+from services.hostmgr.mesos import operator
+from services.hostmgr.mesos.codec import agent_of
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.offers import Agent
+
+Ask = Callable[[str, Json], Iterable[bytes]]
+REST_PER_LOOK = 20
+"""A look that nothing asked for follows the last one after so many times as long as that one took; one that is wanted,
+as an agent has come or gone, after as long as it took."""
+
+BEGIN = b'{"agent_info":'
+"""How Mesos begins an agent. A text cannot hold this: its quotes would be escaped."""
+
+
+def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The agents of a GET_AGENTS answer that arrives in pieces, as one JSON text each. Raises ValueError.
+
+    Those that a new master knows of and that have not come back to it are among them: a cluster does not shrink while
+    its master is replaced.
+    """
+    head, pending = b"", bytearray()
+    is_first = True
+    for piece in pieces:
+        searched = max(len(pending) - len(BEGIN), 0)
+        pending += piece
+        begin = 0
+        while (end := pending.find(BEGIN, max(searched, begin + 1 if not is_first else 0))) >= 0:
+            if is_first:
+                head, is_first = bytes(pending[:end]), False
+            else:
+                yield bytes(pending[begin:end]).rstrip(b",")
+            begin = end
+        del pending[:begin]
+    # Behind the last one stands the end of the answer; an answer that is not written as Mesos does is read here whole.
+    answer = orjson.loads(head + pending).get("get_agents", {})
+    for entry in answer.get("agents", ()):
+        yield orjson.dumps(entry)
+    for info in answer.get("recovered_agents", ()):
+        yield orjson.dumps({"agent_info": info})
+
+
+class AgentReader:
+    """Agents whose entry has not changed since the last look are the same objects."""
+
+    def __init__(self, cluster: str = "") -> None:
+        self._cluster = cluster
+        self._known: dict[bytes, Agent | None] = {}
+
+    def read(self, pieces: Iterable[bytes]) -> list[Agent]:
+        """Active agents."""
+        known: dict[bytes, Agent | None] = {}
+        for entry in entries(pieces):
+            key = hashlib.blake2b(entry, digest_size=16).digest()
+            known[key] = self._known[key] if key in self._known else agent_of(orjson.loads(entry), self._cluster)
+        self._known = known
+        return [agent for agent in known.values() if agent is not None]
+
+
+class AgentLooks:
+    """Looks at all agents, so rarely that they cost a bounded part of the time, however many. One thread looks;
+    any may want it to."""
+
+    def __init__(
+        self,
+        period_s: float,
+        ask: Ask = operator.answer_of,
+        clock: Callable[[], float] = time.monotonic,
+        cluster: str = "",
+    ) -> None:
+        self._period_s = period_s
+        self._ask = ask
+        self._clock = clock
+        self._reader = AgentReader(cluster)
+        self._is_wanted = True
+        self._wanted_from_s = self._due_s = clock()
+
+    def want(self) -> None:
+        self._is_wanted = True
+
+    @property
+    def is_due(self) -> bool:
+        return self.due_in_s <= 0
+
+    @property
+    def due_in_s(self) -> float:
+        return max((self._wanted_from_s if self._is_wanted else self._due_s) - self._clock(), 0.0)
+
+    def look(self, master: str) -> list[Agent]:
+        """Active agents. Raises OSError, ValueError; then it is wanted again."""
+        self._is_wanted, began_s = False, self._clock()
+        is_done = False
+        try:
+            agents = self._reader.read(self._ask(master, {"type": "GET_AGENTS"}))
+            is_done = True
+            return agents
+        finally:
+            self._is_wanted |= not is_done
+            now_s = self._clock()
+            self._wanted_from_s = now_s + (now_s - began_s)
+            self._due_s = now_s + max(self._period_s, REST_PER_LOOK * (now_s - began_s))

@@ -1,0 +1,50 @@
+"""Another master takes over, as after the death of the leading one: what a master knows only in memory is gone.
+
+The registry keeps agents, maintenance and what operators did. Frameworks and tasks are known again when their agents
+come back, which they do by themselves, each after a moment; frameworks subscribe again and ask. No update is sent for
+tasks that come back. An agent that is stopped meanwhile is waited for, and unreachable when it stays away.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from typing import TYPE_CHECKING
+
+from services.minicluster.model import Agent
+
+if TYPE_CHECKING:
+    from services.minicluster.master import Master
+
+AGENT_REREGISTER_TIMEOUT_S = 600.0
+"""How long a new master waits for the agents that it knows of (Mesos: --agent_reregister_timeout)."""
+
+
+class MasterFailover:
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._random = random.Random(master.settings.seed)
+
+    def run(self, agents_back_s: float) -> int:
+        """Returns how many agents come back, within so many seconds. The caller has the connections dropped."""
+        master = self._master
+        master.id = str(uuid.uuid4())
+        master.started_at = master.clock.wall()
+        master.offers.begin_anew(master.id)
+        master.frameworks.begin_anew()
+        return sum(self._await(agent, agents_back_s) for agent in master.agents.known.values())
+
+    def _await(self, agent: Agent, agents_back_s: float) -> bool:
+        if agent.gone or not (agent.registered or agent.recovered):
+            return False
+        returns, clock = agent.online or agent.returns, self._master.clock
+        if agent.timer is not None:
+            agent.timer.cancel()
+        self._master.agents.forget(agent)
+        agent.returns = returns
+        if returns:
+            delay_s = self._random.uniform(0.0, agents_back_s)
+            agent.timer = clock.call_later(delay_s, self._master.agents.register, agent)
+        else:
+            agent.timer = clock.call_later(AGENT_REREGISTER_TIMEOUT_S, self._master.agents.give_up, agent)
+        return returns

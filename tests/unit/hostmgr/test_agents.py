@@ -1,0 +1,128 @@
+"""The agents of a master: read in pieces, told apart from before, and not asked for too often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.errors import Unavailable
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.mesos.agents import REST_PER_LOOK, AgentLooks, AgentReader
+from tests.unit.hostmgr.test_hosts import LEASE_S, agent
+
+
+def entry(name: str, cpus: float = 4.0, **rest: Any) -> dict[str, Any]:
+    resources = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": cpus}}]
+    info = {"hostname": name, "id": {"value": f"{name}-S"}, "resources": resources}
+    return {"agent_info": info, "active": True, "pid": "slave(1)@10.0.0.1:5051", "total_resources": resources, **rest}
+
+
+def answer(*agents: dict[str, Any], recovered: Iterable[dict[str, Any]] = ()) -> bytes:
+    body = {"agents": list(agents), "recovered_agents": list(recovered)}
+    return orjson.dumps({"type": "GET_AGENTS", "get_agents": body})
+
+
+def pieces(text: bytes, size: int) -> list[bytes]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@given(st.lists(st.sampled_from(['a"', '{"agent_info":', "b,", "h"]), max_size=4), st.integers(1, 40))
+def test_an_answer_may_be_cut_anywhere(names: list[str], size: int) -> None:
+    """Whatever stands in its texts, each agent is found once."""
+    texts = [f"{name}{number}" for number, name in enumerate(names)]
+
+    found = AgentReader().read(pieces(answer(*map(entry, texts)), size))
+
+    assert texts == [each.hostname for each in found]
+
+
+def test_an_answer_with_spaces_is_read_too() -> None:
+    """Mesos writes none; whoever stands in for it may."""
+    text = orjson.dumps(orjson.loads(answer(entry("a"), entry("b"))), option=orjson.OPT_INDENT_2)
+
+    assert ["a", "b"] == [each.hostname for each in AgentReader().read(pieces(text, 100))]
+
+
+def test_agents_that_a_new_master_waits_for_are_there() -> None:
+    """The cluster does not shrink while its master is replaced."""
+    found = AgentReader().read([answer(entry("a"), recovered=[entry("b")["agent_info"]])])
+
+    assert [("a", 4_000, "10.0.0.1:5051"), ("b", 4_000, "")] == [
+        (each.hostname, each.capacity.cpu_milli, each.address) for each in found
+    ]
+
+
+def test_what_has_not_changed_is_the_same_object() -> None:
+    """So that the next look costs next to nothing for it."""
+    reader = AgentReader()
+    before = reader.read([answer(entry("a"), entry("b"))])
+
+    after = reader.read([answer(entry("a"), entry("b", 5.0))])
+
+    assert before[0] is after[0]
+    assert [4_000, 5_000] == [before[1].capacity.cpu_milli, after[1].capacity.cpu_milli]
+
+
+def test_looks_take_a_bounded_part_of_the_time() -> None:
+    """A slow look is followed by a long rest, a short one if an agent has come or gone; a quick look by the period."""
+    now_s, took_s = 100.0, 2.0
+
+    def ask(master: str, body: object) -> list[bytes]:
+        nonlocal now_s
+        now_s += took_s
+        return [answer(entry("a"))]
+
+    looks = AgentLooks(10.0, ask, clock=lambda: now_s)
+    assert looks.is_due
+    looks.look("m")
+    assert looks.due_in_s == REST_PER_LOOK * 2.0
+    looks.want()
+    assert looks.due_in_s == 2.0
+    took_s = 0.0
+    looks.look("m")
+    assert looks.due_in_s == 10.0
+
+
+def test_a_look_that_fails_is_wanted_again() -> None:
+    """Soon, not after the period."""
+
+    def ask(master: str, body: object) -> list[bytes]:
+        raise OSError("away")
+
+    looks = AgentLooks(10.0, ask, clock=lambda: 0.0)
+    with pytest.raises(OSError, match="away"):
+        looks.look("m")
+
+    assert looks.is_due
+
+
+def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
+    """A new host manager must not look like a cluster that is gone."""
+    pool = HostPool(LEASE_S)
+    with pytest.raises(Unavailable, match="not known yet"):
+        pool.capacity()
+
+    pool.set_agents([agent("a", 0, 0)])
+    assert (Resources.of(4, 2048), Resources(), 1) == pool.capacity()
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(0, 3), st.integers(0, 3))), max_size=5))
+def test_sums_are_those_of_the_agents(looks: list[dict[str, tuple[int, int]]]) -> None:
+    """Kept from look to look, they are what adding up all agents gives."""
+    pool = HostPool(LEASE_S)
+    pool.set_agents([])
+    for look in looks:
+        pool.set_agents([agent(name, slack, held) for name, (slack, held) in look.items()])
+        slack, held = (sum(amounts) for amounts in zip(*look.values(), strict=True)) if look else (0, 0)
+
+        assert pool.capacity() == (Resources.of(4, 2048) * len(look), Resources(cpu_milli=slack), len(look))
+        assert pool.slack() == (slack, held)
+        holders = sorted(name for name, (_, held) in look.items() if held)
+        assert [Hostname(name) for name in holders] == [each.hostname for each in pool.revocable_holders()]

@@ -1,0 +1,139 @@
+"""Another master takes over: what schedulers and operators see then, as in the recording 11_master_restart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.minicluster.server import Minicluster
+from tests.unit.minicluster.conftest import Start
+from tests.unit.minicluster.scheduler import Scheduler, request, task_info
+
+PATH = "/minicluster/master/failover"
+
+
+async def fail_over(cluster: Minicluster, scheduler: Scheduler, agents_back_s: float = 0.0) -> None:
+    status, answer = await request(cluster.port, "POST", PATH, {"agents_back_s": agents_back_s})
+    assert (200, cluster.master.id) == (status, answer["master"])
+    await scheduler.lost()
+    scheduler.events.clear()
+
+
+async def agents(cluster: Minicluster) -> tuple[list[str], list[str]]:
+    """Names of those that are registered, and of those that the master waits for."""
+    body = (await request(cluster.port, "POST", "/api/v1", {"type": "GET_AGENTS"}))[1]["get_agents"]
+    names = sorted(agent["agent_info"]["hostname"] for agent in body["agents"])
+    return names, sorted(info["hostname"] for info in body["recovered_agents"])
+
+
+async def test_tasks_come_back_with_their_agents(start: Start) -> None:
+    """The framework keeps its id and its tasks, hears of them only when it asks, and gets the rest of the agent."""
+    cluster, scheduler = await start(simulate=True)
+    await scheduler.launch("t", "sleep 1000")
+    await scheduler.status("t", "TASK_RUNNING")
+    before, agent = cluster.master.id, next(iter(cluster.master.agents.known))
+
+    await fail_over(cluster, scheduler)
+    await scheduler.subscribe()
+    offer = await scheduler.offer()
+
+    assert before != cluster.master.id
+    assert offer["id"]["value"].startswith(f"{cluster.master.id}-O")
+    assert agent == offer["agent_id"]["value"]
+    assert 3.9 == next(r["scalar"]["value"] for r in offer["resources"] if r["name"] == "cpus")
+    assert [] == scheduler.states("t")
+    await scheduler.call("RECONCILE", {"tasks": []})
+    assert "REASON_RECONCILIATION" == (await scheduler.status("t", "TASK_RUNNING"))["reason"]
+    await scheduler.call("KILL", {"task_id": {"value": "t"}})
+    await scheduler.status("t", "TASK_KILLED")
+
+
+async def test_nothing_is_said_of_agents_that_are_not_back(start: Start) -> None:
+    """Neither that their tasks are lost, nor that they run; the operator sees who is awaited."""
+    cluster, scheduler = await start(simulate=True, hosts=2)
+    await scheduler.launch("t", "sleep 1000")
+    at = (await scheduler.status("t", "TASK_RUNNING"))["agent_id"]
+    await fail_over(cluster, scheduler, agents_back_s=600.0)
+    await scheduler.subscribe()
+
+    asked = [{"task_id": {"value": "t"}, "agent_id": at}, {"task_id": {"value": "other"}}]
+    await scheduler.call("RECONCILE", {"tasks": asked})
+
+    assert ([], ["a0", "a1"]) == await agents(cluster)
+    for name in ("a0", "a1"):
+        assert 200 == (await request(cluster.port, "POST", f"/minicluster/agents/{name}/start"))[0]
+    while (await agents(cluster))[1]:
+        pass
+    await scheduler.call("RECONCILE", {"tasks": asked})
+    await scheduler.status("t", "TASK_RUNNING")
+    await scheduler.status("other", "TASK_UNKNOWN")
+    assert (["TASK_RUNNING"], ["TASK_UNKNOWN"]) == (scheduler.states("t"), scheduler.states("other"))
+
+
+async def test_what_was_not_acknowledged_comes_again(start: Start) -> None:
+    """The agents keep it: also what happened while there was no master."""
+    cluster, scheduler = await start(simulate=True, acknowledge=False)
+    await scheduler.launch("t", "sleep 0.01")
+    await scheduler.status("t", "TASK_RUNNING")
+
+    await fail_over(cluster, scheduler)
+    scheduler.acknowledge = True
+    await scheduler.subscribe()
+
+    await scheduler.status("t", "TASK_FINISHED")
+    assert ["TASK_RUNNING", "TASK_FINISHED"] == list(dict.fromkeys(scheduler.states("t")))
+
+
+async def test_a_framework_that_stays_away_is_removed(start: Start) -> None:
+    """Its agents told of it; its failover timeout counts from then."""
+    cluster, scheduler = await start(simulate=True, time_scale=1000.0)
+    await scheduler.launch("t", "sleep 1000000")
+    await scheduler.status("t", "TASK_RUNNING")
+
+    await fail_over(cluster, scheduler)
+
+    while not cluster.master.frameworks.completed:
+        await agents(cluster)
+    assert {} == cluster.master.live
+    assert all(not agent.tasks for agent in cluster.master.agents.known.values())
+
+
+async def test_an_agent_that_does_not_come_back_is_unreachable(start: Start) -> None:
+    """After ten minutes; when it returns its task is told of."""
+    cluster, scheduler = await start(simulate=True, time_scale=1000.0, agent_timeout_s=10_000.0)
+    await scheduler.launch("t", "sleep 1000000")
+    await scheduler.status("t", "TASK_RUNNING")
+    await request(cluster.port, "POST", "/minicluster/agents/a0/stop")
+    await fail_over(cluster, scheduler)
+    await scheduler.subscribe(failover_timeout=1e6)
+
+    while (await request(cluster.port, "GET", "/minicluster/agents"))[1]["agents"][0]["state"] != "UNREACHABLE":
+        pass
+    await request(cluster.port, "POST", "/minicluster/agents/a0/start")
+
+    assert "Unreachable agent re-reregistered" == (await scheduler.status("t", "TASK_RUNNING"))["message"]
+
+
+@pytest.mark.parametrize("body", [{"agents_back_s": -1}, {"agents_back_s": "1"}, {"agents_back_s": True}, [], b"{"])
+async def test_bad_input_replaces_no_master(start: Start, body: Any) -> None:
+    """Nothing happens, and the answer says what is wanted."""
+    cluster, scheduler = await start(simulate=True)
+    before = cluster.master.id
+
+    status, _ = await request(cluster.port, "POST", PATH, body)
+
+    assert (400, before) == (status, cluster.master.id)
+    assert 405 == (await request(cluster.port, "GET", PATH))[0]
+    await scheduler.launch("t", "true")
+    await scheduler.status("t", "TASK_FINISHED")
+
+
+async def test_task_info_is_as_it_was_sent(start: Start) -> None:
+    """However the master keeps it."""
+    cluster, scheduler = await start(simulate=True)
+    await scheduler.launch("t", "sleep 1000")
+    await scheduler.status("t", "TASK_RUNNING")
+    (task,) = next(iter(cluster.master.live.values())).tasks.values()
+
+    assert task_info("t", task.agent.id, "sleep 1000").items() <= task.info.items()
