@@ -20,8 +20,10 @@ class RecordsActivities:
 
     @activity.defn(name="create_pods")
     @translated
-    def create_pods(self, job_id: str) -> int:
-        return self._records.create_pods(JobId(job_id), on_chunk=activity.heartbeat)
+    def create_pods(self, job_id: str) -> JobProgress:
+        """Create what is missing, and look again."""
+        self._records.create_pods(JobId(job_id), on_chunk=activity.heartbeat)
+        return self._records.settle(JobId(job_id), self._now_ns())
 
     @activity.defn(name="look_at_gang")
     @translated

@@ -260,7 +260,7 @@ async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
 
 @asynccontextmanager
 async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
-    waker = temporal.JobWaker(shared.temporal, shared.gateway.job, shared.policies)
+    waker = temporal.JobWaker(shared.temporal, shared.gateway.job, shared.policies, shared.gateway.roll_up)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker

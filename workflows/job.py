@@ -156,15 +156,12 @@ class JobWorkflow:
 
     async def create_pods(self) -> None:
         """At the start, and again when the spec has grown."""
-        if not self.progress.missing_count:
+        missing = self.progress.missing_count
+        if not missing:
             return
-        await workflow.execute_activity_method(
-            RecordsActivities.create_pods,
-            self.job_id,
-            summary=f"create {self.progress.missing_count} pods",
-            **CREATE_PODS_CALL,
-        )
-        self.changed_noted = True
+        step, summary, is_small = RecordsActivities.create_pods, f"create {missing} pods", self.is_small(missing)
+        self.progress = await call(step, self.job_id, is_small=is_small, summary=summary, options=CREATE_PODS_CALL)
+        self.show()
 
     async def kill(self) -> None:
         if not self.progress.kill_count:
@@ -196,7 +193,8 @@ class JobWorkflow:
         limit = min(self.progress.admit_count, self.policies.admit_pods_max)
         step, summary, is_small = AdmissionActivities.enqueue, f"queue {limit} pods", self.is_small(limit)
         queued = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=RESMGR_CALL)
-        if not queued:
+        self.progress = replace(self.progress, ready_count=self.progress.ready_count + queued.admitted_count)
+        if not queued.count:
             self.look_again_soon()
         elif limit < self.progress.admit_count:
             self.changed_noted = True
@@ -264,7 +262,7 @@ class JobWorkflow:
             self.changed_noted = True
 
     async def wait_for_change(self) -> None:
-        if self.changed_noted or self.progress.settle_again:
+        if self.changed_noted or self.progress.settle_again or self.progress.is_finished:
             return
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
         patience_s = min(seconds for seconds in waits if seconds > 0)

@@ -115,6 +115,14 @@ class JobProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """What became of a wish to queue pods."""
+
+    count: int
+    admitted_count: int = 0  # READY already, but for members of the gang; of the rest the job is told
+
+
+@dataclass(frozen=True, slots=True)
 class GangProgress:
     """What the workflow of a gang's launch sees of it: how many members are at which stage (``lifecycle.gang``)."""
 

@@ -96,7 +96,10 @@ def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
     row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
     if row is None:
         raise NotFound(f"job {job_id} not found")
-    job = job_record(row)
+    return look_at(conn, job_record(row), now_ns)
+
+
+def look_at(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look | JobProgress:
     if job.state in JOB_TERMINAL:
         counts = {state.value: count for state, count in job.pod_counts.items()}
         is_unwanted = job.goal is JobState.DELETED
@@ -104,7 +107,7 @@ def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
     seen = count_pods(conn, job, now_ns)
     seen.update = look_at_update(conn, job, now_ns)
     if job.has_controller:
-        seen.controller = controller_state(conn, job_id)
+        seen.controller = controller_state(conn, job.job_id)
     _find_work(conn, seen, now_ns)
     return seen
 

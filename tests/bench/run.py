@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.bench import cluster, resmgr, scale, scheduling
+from tests.bench.churn import churn
 from tests.bench.drain import drain_50
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.rollout import roll_100x90, roll_9000
@@ -20,11 +21,12 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "job-create": scale.job_create,
     "job-create-overrides": scale.job_create_overrides,
     "small-jobs": cluster.small_jobs,
+    "churn": churn,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
     "queued-million": resmgr.queued_million,
     "rebuild": resmgr.rebuild,
-    "churn": resmgr.churn,
+    "resmgr-churn": resmgr.churn,
     "many-shapes": resmgr.many_shapes,
     "drain-50": drain_50,
     "roll-9000": roll_9000,
