@@ -32,8 +32,10 @@ class RecordsActivities:
 
     @activity.defn(name="settle")
     @translated
-    def settle(self, job_id: str) -> JobProgress:
-        return self._records.settle(JobId(job_id), self._now_ns())
+    def settle(self, job_id: str, created_max: int = 0) -> JobProgress:
+        """Missing pods are created, too, when they are no more than ``created_max``."""
+        progress = self._records.settle(JobId(job_id), self._now_ns())
+        return self.create_pods(job_id) if 0 < progress.missing_count <= created_max else progress
 
     @activity.defn(name="delete_job")
     @translated

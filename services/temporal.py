@@ -31,7 +31,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
 from peloton.model.job import JobRecord
 from services.storage.gateway import RolledUp
-from workflows.job import JOB_STATE, JobInput, JobWorkflow
+from workflows.job import JOB_STATE, JobInput, JobLife, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
 
@@ -77,7 +77,7 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
     name = (job.name or job.job_id)[:SUMMARY_NAME_MAX]
     await client.start_workflow(
         JobWorkflow.run,
-        JobInput(job.job_id, policies),
+        JobInput(job.job_id, policies, JobLife(shown_state=job.state.value)),
         id=job_workflow_id(job.job_id),
         task_queue=task_queue,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

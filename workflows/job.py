@@ -40,7 +40,6 @@ with workflow.unsafe.imports_passed_through():
         DELETE_CALL,
         KILL_CALL,
         LAUNCH_CALL,
-        PLACEMENT_CALL,
         RECORDS_CALL,
         RESMGR_CALL,
         Policies,
@@ -116,7 +115,7 @@ class JobWorkflow:
         self.changed_noted = False
         self.last_retry_s, self.retry_s = self.retry_s, 0.0
         self.progress = await workflow.execute_local_activity_method(
-            RecordsActivities.settle, self.job_id, **RECORDS_CALL
+            RecordsActivities.settle, args=(self.job_id, self.policies.at_once_pods_max), **RECORDS_CALL
         )
         self.show()
         return self.progress
@@ -156,11 +155,14 @@ class JobWorkflow:
 
     async def create_pods(self) -> None:
         """At the start, and again when the spec has grown."""
-        missing = self.progress.missing_count
-        if not missing:
+        if not self.progress.missing_count:
             return
-        step, summary, is_small = RecordsActivities.create_pods, f"create {missing} pods", self.is_small(missing)
-        self.progress = await call(step, self.job_id, is_small=is_small, summary=summary, options=CREATE_PODS_CALL)
+        self.progress = await workflow.execute_activity_method(
+            RecordsActivities.create_pods,
+            self.job_id,
+            summary=f"create {self.progress.missing_count} pods",
+            **CREATE_PODS_CALL,
+        )
         self.show()
 
     async def kill(self) -> None:
@@ -246,17 +248,11 @@ class JobWorkflow:
         if not self.progress.ready_count:
             return
         limit = min(self.progress.ready_count, self.policies.place_pods_max)
-        step, summary, is_small = PlacementActivities.place, f"place up to {limit} pods", self.is_small(limit)
-        batch = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=PLACEMENT_CALL)
-        if not batch.placements:
-            self.waiting_for = batch.reason
-            self.look_again_soon()
-            return
-        summary, is_small = f"launch {batch.placed_count} pods", self.is_small(batch.placed_count)
-        launch = await call(LaunchActivities.launch, batch, is_small=is_small, summary=summary, options=LAUNCH_CALL)
+        step, summary, is_small = PlacementActivities.place_and_launch, f"place {limit} pods", self.is_small(limit)
+        launch = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=LAUNCH_CALL)
         moved = launch.launched_count + launch.failed_count
-        if not moved:  # the lease was lost, or an earlier attempt did it and its answer was lost
-            self.waiting_for = "hosts: the lease of those found was lost"
+        if not moved:
+            self.waiting_for = launch.reason
             self.look_again_soon()
         elif moved < self.progress.ready_count:
             self.changed_noted = True
