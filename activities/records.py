@@ -22,8 +22,7 @@ class RecordsActivities:
     @translated
     def create_pods(self, job_id: str) -> JobProgress:
         """Create what is missing, and look again."""
-        self._records.create_pods(JobId(job_id), on_chunk=activity.heartbeat)
-        return self._records.settle(JobId(job_id), self._now_ns())
+        return self._created(JobId(job_id), activity.heartbeat)
 
     @activity.defn(name="look_at_gang")
     @translated
@@ -35,7 +34,12 @@ class RecordsActivities:
     def settle(self, job_id: str, created_max: int = 0) -> JobProgress:
         """Missing pods are created, too, when they are no more than ``created_max``."""
         progress = self._records.settle(JobId(job_id), self._now_ns())
-        return self.create_pods(job_id) if 0 < progress.missing_count <= created_max else progress
+        is_small = 0 < progress.missing_count <= created_max
+        return self._created(JobId(job_id), lambda _: None) if is_small else progress
+
+    def _created(self, job_id: JobId, on_chunk: Callable[[int], None]) -> JobProgress:
+        self._records.create_pods(job_id, on_chunk)
+        return self._records.settle(job_id, self._now_ns())
 
     @activity.defn(name="delete_job")
     @translated

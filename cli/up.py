@@ -25,9 +25,18 @@ QUIET_PARTS = {"temporal"}
 @click.option("--simulate", type=click.IntRange(1, 100_000), help="So many simulated hosts; pods are not processes.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
+@click.option("--workers", type=click.IntRange(1, 16), default=1, show_default=True, help="So many workers.")
+@click.option("--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="So many APIs, each on a port.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
 def up(
-    data: Path | None, hosts: Path | None, simulate: int | None, port: int, database: str, image_download: float
+    data: Path | None,
+    hosts: Path | None,
+    simulate: int | None,
+    port: int,
+    database: str,
+    workers: int,
+    apis: int,
+    image_download: float,
 ) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
@@ -36,13 +45,16 @@ def up(
       peloton up
       peloton up --data ./data --hosts examples/hosts.yaml
       peloton up --simulate 1000
+      peloton up --workers 2 --apis 2
     """
     if hosts and simulate:
         raise click.UsageError("--hosts and --simulate exclude each other")
     from services.local.cluster import LocalSettings
 
     folder = data.resolve() if data else None
-    settings = LocalSettings(port, folder, hosts, simulate or 0, database, image_download_s=image_download)
+    settings = LocalSettings(
+        port, folder, hosts, simulate or 0, database, image_download_s=image_download, workers=workers, apis=apis
+    )
     asyncio.run(_run(settings))
 
 
@@ -77,7 +89,7 @@ async def _run(settings: object) -> None:
             return
         await starting
         async with ControlServer(cluster):
-            report("up", f"ready: API {cluster.address}, Temporal Web UI {cluster.ui_url}")
+            report("up", f"ready: API {cluster.addresses}, Temporal Web UI {cluster.ui_url}")
             report("up", 'try in another terminal: peloton host query; "peloton local status"; Ctrl-C here stops all')
             await stop.wait()
     finally:

@@ -29,8 +29,7 @@ from temporalio.common import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
-from peloton.model.job import JobRecord
-from services.storage.gateway import RolledUp
+from peloton.model.job import JobRecord, RolledUp
 from workflows.job import JOB_STATE, JobInput, JobLife, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies

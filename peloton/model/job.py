@@ -123,6 +123,14 @@ class Queued:
 
 
 @dataclass(frozen=True, slots=True)
+class RolledUp:
+    """Jobs whose pods were counted together."""
+
+    told: list[JobId]  # their workflows have something to do, or may have
+    shown: list[JobId]  # theirs have only to show what changed
+
+
+@dataclass(frozen=True, slots=True)
 class GangProgress:
     """What the workflow of a gang's launch sees of it: how many members are at which stage (``lifecycle.gang``)."""
 

@@ -22,7 +22,6 @@ import grpc
 from peloton.errors import InvalidArgument, Unavailable
 from services.local.part import Part
 
-ROLES = ("hostmgr", "resmgr", "api", "worker")
 READY_PATIENCE_S = 120.0
 TEMPORAL_UI_PORT = 8233
 AGENT_TIMEOUT_S = 5.0
@@ -59,6 +58,8 @@ class LocalSettings:
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
     image_download_s: float = 0.0  # until an image is on an emulated host
     environment: dict[str, str] = field(default_factory=dict)
+    workers: int = 1
+    apis: int = 1
 
 
 class LocalCluster:
@@ -69,8 +70,12 @@ class LocalCluster:
         self.report = report
         self.is_temporary = settings.data_dir is None
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
-        port, self.temporal_port, ui_port, mesos_port = free_ports(4)
+        port, self.temporal_port, ui_port, mesos_port, *more_ports = free_ports(3 + settings.apis)
         self.port = settings.port or port
+        self.api_ports = [self.port, *more_ports]
+        apis, workers = several("api", settings.apis), several("worker", settings.workers)
+        self.roles = {"hostmgr": "hostmgr", "resmgr": "resmgr", **dict.fromkeys(apis, "api")}
+        self.roles |= dict.fromkeys(workers, "worker")  # by part
         # A cluster on the usual ports shows its Web UI at the usual place too; others keep out of its way.
         self.ui_port = TEMPORAL_UI_PORT if settings.port and _is_free(TEMPORAL_UI_PORT) else ui_port
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
@@ -80,6 +85,11 @@ class LocalCluster:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def addresses(self) -> str:
+        """Of all apis, as clients take them."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.api_ports)
 
     @property
     def ui_url(self) -> str:
@@ -108,16 +118,16 @@ class LocalCluster:
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._take_data_dir()
         self._describe_parts()
-        await asyncio.gather(*(part.start() for name, part in self.parts.items() if name not in ROLES))
+        await asyncio.gather(*(part.start() for name, part in self.parts.items() if name not in self.roles))
         await asyncio.to_thread(self._migrate)
-        await asyncio.gather(*(self.parts[role].start() for role in ROLES))
+        await asyncio.gather(*(self.parts[name].start() for name in self.roles))
         await self._wait_until_ready()
 
     async def stop(self) -> None:
         """Roles first, so that nobody complains of a missing neighbour."""
         with contextlib.suppress(KeyError):
-            await asyncio.gather(*(self.parts[role].stop() for role in ROLES))
-            await asyncio.gather(*(part.stop() for name, part in self.parts.items() if name not in ROLES))
+            await asyncio.gather(*(self.parts[name].stop() for name in self.roles))
+            await asyncio.gather(*(part.stop() for name, part in self.parts.items() if name not in self.roles))
         if self._lock is not None:
             self._lock.close()
         if self.is_temporary:
@@ -151,7 +161,6 @@ class LocalCluster:
             "PELOTON_DATABASE": self.database,
             "PELOTON_TEMPORAL": f"127.0.0.1:{self.temporal_port}",
             "PELOTON_MESOS": self.mesos,
-            "PELOTON_PORT": str(self.port),
             "PYTHONUNBUFFERED": "1",
             **own_defaults(os.environ),
             **self._prefetch_default(os.environ),
@@ -161,10 +170,12 @@ class LocalCluster:
         commands = {"temporal": self._temporal_command()}
         if not self.settings.mesos:
             commands["minicluster"] = [*python, "services.minicluster", *self._minicluster_arguments()]
-        commands |= {role: [*python, "cli.main", "serve", role] for role in ROLES}
+        commands |= {name: [*python, "cli.main", "serve", role] for name, role in self.roles.items()}
+        own_ports = dict(zip(several("api", self.settings.apis), self.api_ports, strict=True))
         for name, argv in commands.items():
             log_path = self.data_dir / "logs" / f"{name}.log"
-            self.parts[name] = Part(name, argv, environment, log_path, self.report)
+            own = {"PELOTON_PORT": str(own_ports[name])} if name in own_ports else {}
+            self.parts[name] = Part(name, argv, environment | own, log_path, self.report)
 
     def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Images are fetched ahead on emulated hosts, unless the environment says where else."""
@@ -232,6 +243,8 @@ class LocalCluster:
                 return str(error.details()) if isinstance(error, grpc.Call) else str(error)
         if len(hosts.host_infos) < self._host_count():
             return f"{self._host_count() - len(hosts.host_infos)} of {self._host_count()} hosts"
+        if away := [port for port in self.api_ports if not _answers(port)]:
+            return f"the API at port {away[0]}"
         if not any(r.reservation for r in root.poolinfo.config.resources):
             return "the capacity of the root pool"
         return ""
@@ -245,6 +258,11 @@ class LocalCluster:
             return len(load_hosts(self.settings.hosts_file) if self.settings.hosts_file else default_hosts())
         except HostFileError as error:
             raise InvalidArgument(str(error)) from error
+
+
+def several(role: str, count: int) -> list[str]:
+    """Names of the parts that share a role: api, api-2, api-3."""
+    return [role if number == 1 else f"{role}-{number}" for number in range(1, count + 1)]
 
 
 def temporal_binary() -> str:

@@ -26,7 +26,7 @@ from services.storage.queries import Queries
 from services.storage.ready import Ready
 from services.storage.rolling import Rolling
 from services.storage.services import Services
-from services.storage.settling import RolledUp, Settling
+from services.storage.settling import Settling
 from services.storage.snapshot import (
     AllocatedRange,
     EvictionOrder,
@@ -52,7 +52,6 @@ __all__ = [
     "PendingRange",
     "ResmgrSnapshot",
     "RevocablePodRow",
-    "RolledUp",
     "StatusOutcome",
 ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from peloton.lifecycle.gang import failed_for_good
 from peloton.lifecycle.job import admit_count, has_started, is_ending, roll_up
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
 from peloton.model.ids import JobId
-from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType
+from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
 from peloton.model.pod import ON_HOST, TERMINAL, PodState, Termination, TerminationReason
 from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import lock_job
@@ -98,12 +98,6 @@ class Settling(Store):
             told=[job_id for job_id in wanted if job_id not in quiet],
             shown=sorted(seen.job.job_id for seen in changes if seen.job.job_id in quiet),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RolledUp:
-    told: list[JobId]  # their workflows have something to do, or may have
-    shown: list[JobId]  # theirs have only to show what changed
 
 
 # -- writing -------------------------------------------------------------------------------------------------------

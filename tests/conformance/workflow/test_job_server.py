@@ -115,7 +115,7 @@ async def test_start_is_idempotent(client: Client) -> None:
     async with server_story(client, hosts=0) as story:
         record = story.add_job(10)
         await asyncio.gather(*(story.start(record) for _ in range(3)))
-        await wait_until(lambda: story.cluster.calls["place"] >= 1, "placement")
+        await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
         await story.start(record)
         story.cluster.add_hosts(1)
 
