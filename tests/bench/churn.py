@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,13 +44,23 @@ def churn(jobs: int = 1_000, pods: int = 10, clients: int = 20, hosts: int = 100
     return churned(LocalSettings(port=0, simulate=hosts), jobs, pods, clients)
 
 
+def scale_out(jobs: int = 400, pods: int = 10, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
+    """The same with one worker and one API, and with two of each. On two cores the second is no faster."""
+    found = {}
+    for count in (1, 2):
+        settings = LocalSettings(port=0, simulate=hosts, workers=count, apis=count)
+        found[f"{count}_and_{count}"] = churned(settings, jobs, pods, clients)
+    one, two = (found[name]["jobs_per_second"] for name in found)
+    return {"cores": os.cpu_count(), **found, "speed_up": round(two / one, 2)}
+
+
 def churned(settings: LocalSettings, jobs: int, pods: int, clients: int) -> dict[str, Any]:
     with Cluster(settings) as cluster:
         config = job_config(cluster.pool("bench"), instanceCount=pods, defaultConfig=shell("sleep 1", memory=16))
         used_cpu, started_s = cpu_seconds(cluster), time.monotonic()
         with ThreadPoolExecutor(clients) as threads:
             shares = [jobs // clients + (number < jobs % clients) for number in range(clients)]
-            address = cluster.local.address
+            address = cluster.local.addresses
             made = [one for some in threads.map(lambda n: _submit(address, config, n), shares) for one in some]
         submitted_s = time.monotonic() - started_s
         states = _ended(cluster, [one.job_id for one in made])

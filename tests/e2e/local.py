@@ -48,7 +48,7 @@ class Cluster:
             self._end()
             print("\n".join(self.log[-200:]))
             raise
-        self.client = Client(self.local.address)
+        self.client = Client(self.local.addresses)
         return self
 
     def __exit__(self, *exc: object) -> None:
