@@ -66,7 +66,7 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     if upgrade:
         await asyncio.to_thread(migrate.upgrade, settings.database)
     await asyncio.to_thread(migrate.check, settings.database)
-    gateway = Gateway(settings.database)
+    gateway = Gateway(settings.database, pool_size=settings.database_pool)
     channels = LeaderChannels(gateway)
     try:
         client = await temporal.connect(settings.temporal, settings.temporal_namespace)

@@ -27,7 +27,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "admission-pass": scheduling.admission_pass,
     "queued-million": resmgr.queued_million,
     "rebuild": resmgr.rebuild,
-    "resmgr-churn": resmgr.churn,
+    "resmgr-churn": resmgr.resmgr_churn,
     "many-shapes": resmgr.many_shapes,
     "drain-50": drain_50,
     "roll-9000": roll_9000,

@@ -1,6 +1,6 @@
 """The client on its own."""
 
-from peloton.api.client import HOSTMGR, JOBMGR, Client
+from peloton.api.client import HOSTMGR, JOBMGR, Client, target
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
@@ -61,3 +61,30 @@ def test_streams_carry_headers_and_deadline(api: FakeApi) -> None:
     assert ["peloton-jobmgr"] * 3 == [call.headers["rpc-service"] for call in api.calls]
     assert 0 < bounded.time_left_s < 300 < listed.time_left_s < 900
     assert watched.time_left_s is None or watched.time_left_s > 10**6
+
+
+def test_calls_go_round_all_addresses_that_answer(api: FakeApi) -> None:
+    """With several addresses both servers are called, a dead one is left out, and so is a name that nobody knows."""
+    other = FakeApi()
+    try:
+        for server in (api, other):
+            server.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+        with Client(f"{api.address}, {other.address},no-such-host.invalid:1") as client:
+            for _ in range(50):
+                client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), wait_for_ready=True)
+            both = (len(api.calls), len(other.calls))
+            other.stop()
+            for _ in range(10):
+                client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), wait_for_ready=True)
+    finally:
+        other.stop()
+
+    assert 50 == sum(both)
+    assert min(both) > 0
+    assert 60 == len(api.calls) + len(other.calls)
+
+
+def test_one_address_is_taken_as_it_is() -> None:
+    """gRPC looks up its name itself, whenever it connects."""
+    assert "api.example.com:5397" == target("api.example.com:5397")
+    assert "ipv4:127.0.0.1:1,127.0.0.1:2" == target("127.0.0.1:1,127.0.0.1:2")
