@@ -6,6 +6,7 @@ from temporalio import activity
 
 from activities.errors import translated
 from peloton.model.ids import JobId
+from peloton.model.job import Queued
 from peloton.ports import ResourceManager
 
 
@@ -15,7 +16,7 @@ class AdmissionActivities:
 
     @activity.defn(name="enqueue")
     @translated
-    def enqueue(self, job_id: str, limit: int) -> int:
+    def enqueue(self, job_id: str, limit: int) -> Queued:
         return self._resmgr.enqueue(JobId(job_id), limit)
 
     @activity.defn(name="requeue_gang")

@@ -1,4 +1,4 @@
-"""Placement: admitted pods onto leased hosts. The lease travels on to the launch, or is given back here."""
+"""Placement: admitted pods onto leased hosts. The lease goes on to the launch, or is given back here."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from temporalio import activity
 
 from activities.errors import translated
 from peloton.errors import PelotonError, Unavailable
-from peloton.model.host import ClusterChoice, Desired, PlacementBatch, ReadyGang
+from peloton.model.host import ClusterChoice, Desired, LaunchResult, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
+
+LEASE_LOST = "hosts: the lease of those found was lost"
 
 
 class PlacementActivities:
@@ -23,12 +25,16 @@ class PlacementActivities:
         self._resmgr = resmgr
         self._placer = placer
 
-    @activity.defn(name="place")
+    @activity.defn(name="place_and_launch")
     @translated
-    def place(self, job_id: str, limit: int) -> PlacementBatch:
-        """Place at most ``limit`` READY pods that stand alone. Empty when none fits, with the reason."""
+    def place_and_launch(self, job_id: str, limit: int) -> LaunchResult:
+        """Of READY pods that stand alone, at most ``limit``. When nothing was launched, with the reason."""
         job = JobId(job_id)
-        return self._place(job, self._records.ready_gangs(job, limit), for_gang=False)
+        batch = self._place(job, self._records.ready_gangs(job, limit), for_gang=False)
+        if not batch.placements:
+            return LaunchResult(0, reason=batch.reason)
+        launch = self._hosts.launch(job, batch.lease_id, batch.placements)
+        return launch if launch.launched_count or launch.failed_count else replace(launch, reason=LEASE_LOST)
 
     @activity.defn(name="place_gang")
     @translated

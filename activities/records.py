@@ -20,8 +20,9 @@ class RecordsActivities:
 
     @activity.defn(name="create_pods")
     @translated
-    def create_pods(self, job_id: str) -> int:
-        return self._records.create_pods(JobId(job_id), on_chunk=activity.heartbeat)
+    def create_pods(self, job_id: str) -> JobProgress:
+        """Create what is missing, and look again."""
+        return self._created(JobId(job_id), activity.heartbeat)
 
     @activity.defn(name="look_at_gang")
     @translated
@@ -30,8 +31,15 @@ class RecordsActivities:
 
     @activity.defn(name="settle")
     @translated
-    def settle(self, job_id: str) -> JobProgress:
-        return self._records.settle(JobId(job_id), self._now_ns())
+    def settle(self, job_id: str, created_max: int = 0) -> JobProgress:
+        """Missing pods are created, too, when they are no more than ``created_max``."""
+        progress = self._records.settle(JobId(job_id), self._now_ns())
+        is_small = 0 < progress.missing_count <= created_max
+        return self._created(JobId(job_id), lambda _: None) if is_small else progress
+
+    def _created(self, job_id: JobId, on_chunk: Callable[[int], None]) -> JobProgress:
+        self._records.create_pods(job_id, on_chunk)
+        return self._records.settle(job_id, self._now_ns())
 
     @activity.defn(name="delete_job")
     @translated

@@ -30,6 +30,8 @@ FIRST_CLUSTER = "local"
 )
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
+@click.option("--workers", type=click.IntRange(1, 16), default=1, show_default=True, help="So many workers.")
+@click.option("--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="So many APIs, each on a port.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
 @click.option(
     "--cluster",
@@ -45,6 +47,8 @@ def up(
     simulation: Path | None,
     port: int,
     database: str,
+    workers: int,
+    apis: int,
     image_download: float,
     clusters: tuple[str, ...],
 ) -> None:
@@ -57,6 +61,7 @@ def up(
       peloton up --simulate 1000
       peloton up --simulate 50 --simulation examples/simulation.yaml
       peloton up --cluster west --cluster east
+      peloton up --workers 2 --apis 2
     """
     if hosts and simulate:
         raise click.UsageError("--hosts and --simulate exclude each other")
@@ -76,6 +81,8 @@ def up(
         image_download_s=image_download,
         simulation_file=simulation,
         more_clusters=clusters,
+        workers=workers,
+        apis=apis,
     )
     asyncio.run(_run(settings))
 
@@ -111,7 +118,7 @@ async def _run(settings: object) -> None:
             return
         await starting
         async with ControlServer(cluster):
-            report("up", f"ready: API {cluster.address}, Temporal Web UI {cluster.ui_url}")
+            report("up", f"ready: API {cluster.addresses}, Temporal Web UI {cluster.ui_url}")
             report("up", 'try in another terminal: peloton host query; "peloton local status"; Ctrl-C here stops all')
             await stop.wait()
     finally:

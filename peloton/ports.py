@@ -20,7 +20,7 @@ from peloton.model.host import (
     ReadyGang,
 )
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.job import GangProgress, JobProgress, JobRecord
+from peloton.model.job import GangProgress, JobProgress, JobRecord, Queued
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape
 from peloton.model.update import UpdateProgress
@@ -65,8 +65,8 @@ class JobRecords(Protocol):
 
 
 class ResourceManager(Protocol):
-    def enqueue(self, job_id: JobId, limit: int) -> int:
-        """Queue at most ``limit`` INITIALIZED pods of the job (PENDING); returns how many were queued."""
+    def enqueue(self, job_id: JobId, limit: int) -> Queued:
+        """Queue at most ``limit`` INITIALIZED pods of the job (PENDING), and wait a moment for their admission."""
         ...
 
     def kill_queued(self, job_id: JobId) -> int:
@@ -163,6 +163,12 @@ class Lifecycles(Protocol):
     """Wakes the workflows that own lifecycles. Never blocks; delivery is retried until it succeeds."""
 
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None: ...
+
+
+class PodLifecycles(Lifecycles, Protocol):
+    def pods_changed(self, job_ids: Iterable[JobId]) -> None:
+        """Pods of these jobs are in another state. A workflow that has nothing to do but to show it is told later."""
+        ...
 
 
 class HostLifecycles(Protocol):

@@ -68,7 +68,7 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     if upgrade:
         await asyncio.to_thread(migrate.upgrade, settings.database)
     await asyncio.to_thread(migrate.check, settings.database)
-    gateway = Gateway(settings.database)
+    gateway = Gateway(settings.database, pool_size=settings.database_pool)
     channels = LeaderChannels(gateway)
     try:
         client = await temporal.connect(settings.temporal, settings.temporal_namespace)
@@ -287,7 +287,7 @@ async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
 
 @asynccontextmanager
 async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
-    waker = temporal.JobWaker(shared.temporal, shared.gateway.job, shared.policies)
+    waker = temporal.JobWaker(shared.temporal, shared.gateway.job, shared.policies, shared.gateway.roll_up)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker

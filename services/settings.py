@@ -28,6 +28,10 @@ class Settings:
             "help": "SQLAlchemy URL of the store: sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         },
     )
+    database_pool: int = field(
+        default=16,
+        metadata={"help": "connections that a process keeps open to PostgreSQL; it opens as many again in need"},
+    )
     temporal: str = field(default="localhost:7233", metadata={"help": "host:port of the Temporal frontend"})
     temporal_namespace: str = field(default="default", metadata={"help": "Temporal namespace"})
     mesos: str = field(default="localhost:5050", metadata={"help": "Mesos master: host:port, or zk://HOSTS/PATH"})

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -28,8 +29,8 @@ from temporalio.common import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
-from peloton.model.job import JobRecord
-from workflows.job import JOB_STATE, JobInput, JobWorkflow
+from peloton.model.job import JobRecord, RolledUp
+from workflows.job import JOB_STATE, JobInput, JobLife, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
 
@@ -75,7 +76,7 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
     name = (job.name or job.job_id)[:SUMMARY_NAME_MAX]
     await client.start_workflow(
         JobWorkflow.run,
-        JobInput(job.job_id, policies),
+        JobInput(job.job_id, policies, JobLife(shown_state=job.state.value)),
         id=job_workflow_id(job.job_id),
         task_queue=task_queue,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
@@ -131,6 +132,9 @@ class _Waker(ABC):
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
+    async def _worth_telling(self, keys: set[str]) -> set[str]:
+        return keys
+
     @abstractmethod
     async def _tell(self, key: str) -> None:
         """Raises when it has to be tried again."""
@@ -151,6 +155,7 @@ class _Waker(ABC):
             self._wanted.clear()
             with self._lock:
                 keys, self._noted = self._noted, set()
+            keys = await self._worth_telling(keys)
             await asyncio.gather(*(self._wake(key, slots) for key in sorted(keys)))
             await asyncio.sleep(self._interval_s)
 
@@ -164,20 +169,54 @@ class _Waker(ABC):
 
 
 class JobWaker(_Waker):
-    """Implements ``ports.Lifecycles``."""
+    """Implements ``ports.PodLifecycles``. ``roll_up`` finds jobs of which there is nothing to do but to count pods:
+    they are told after ``show_s``, if nothing else has told them before."""
 
     def __init__(
         self,
         client: Client,
         find_job: Callable[[JobId], JobRecord | None],
         policies: Policies,
+        roll_up: Callable[[Sequence[JobId], int], RolledUp],
         interval_s: float = 0.25,
+        show_s: float = 5.0,
     ) -> None:
         super().__init__(client, policies, interval_s)
         self._find_job = find_job
+        self._roll_up = roll_up
+        self._show_s = show_s
+        self._quiet: set[str] = set()  # of those noted: perhaps there is nothing to do
+        self._shown_later: dict[str, asyncio.TimerHandle] = {}  # at most one for each job that runs
 
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
-        self._note(job_ids)
+        changed = set(job_ids)
+        with self._lock:
+            self._quiet -= changed
+        self._note(changed)
+
+    def pods_changed(self, job_ids: Iterable[JobId]) -> None:
+        changed = set(job_ids)
+        with self._lock:
+            self._quiet |= changed - self._noted
+        self._note(changed)
+
+    async def _worth_telling(self, keys: set[str]) -> set[str]:
+        with self._lock:
+            quiet = keys & self._quiet
+            self._quiet -= quiet
+        if quiet:
+            try:
+                rolled = await asyncio.to_thread(self._roll_up, [JobId(key) for key in sorted(quiet)], time.time_ns())
+            except Exception as error:  # of storage: the workflows look again, and try again
+                log.warning("%d jobs not counted: %s", len(quiet), error)
+            else:
+                keys = keys - quiet | set(rolled.told)
+                for job_id in rolled.shown:
+                    if job_id not in self._shown_later:
+                        self._shown_later[job_id] = self._loop.call_later(self._show_s, self.jobs_changed, [job_id])
+        for key in keys & self._shown_later.keys():
+            self._shown_later.pop(key).cancel()
+        return keys
 
     async def start_job(self, job_id: JobId) -> None:
         """Make sure that a stored job that has not ended has its workflow; raises RPCError."""

@@ -8,10 +8,13 @@ the first turn) and moves pods on: INITIALIZED pods into the pool's queue, READY
 their end. Signals say only that something changed; what changed is read from storage, so lost, repeated and reordered
 signals do no harm.
 
-History: 14 events to start and end a job, 5 per wake-up and 1 more when the job's state changed, 6 per 10,000 pods
-queued, 13 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait of which nobody tells the
-end; 15 per launch of the gang or update, and 5 each time that one is told. Wake-ups are coalesced by the senders (see
-``services/temporal.py``).
+Missing pods, when they are few, are created by ``settle``; pods of which the call that queues them says that they were
+admitted are launched in the same turn.
+
+History: 14 events to start and end a job, 8 with at most 100 pods, 5 per wake-up and 1 more when the job's state
+changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait
+of which nobody tells the end; 15 per launch of the gang or update, and 5 each time that one is told. Wake-ups are
+coalesced by the senders (see ``services/temporal.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +43,6 @@ with workflow.unsafe.imports_passed_through():
         DELETE_CALL,
         KILL_CALL,
         LAUNCH_CALL,
-        PLACEMENT_CALL,
         RECORDS_CALL,
         RESMGR_CALL,
         Policies,
@@ -116,7 +118,7 @@ class JobWorkflow:
         self.changed_noted = False
         self.last_retry_s, self.retry_s = self.retry_s, 0.0
         self.progress = await workflow.execute_local_activity_method(
-            RecordsActivities.settle, self.job_id, **RECORDS_CALL
+            RecordsActivities.settle, args=(self.job_id, self.policies.at_once_pods_max), **RECORDS_CALL
         )
         self.show()
         return self.progress
@@ -158,13 +160,13 @@ class JobWorkflow:
         """At the start, and again when the spec has grown."""
         if not self.progress.missing_count:
             return
-        await workflow.execute_activity_method(
+        self.progress = await workflow.execute_activity_method(
             RecordsActivities.create_pods,
             self.job_id,
             summary=f"create {self.progress.missing_count} pods",
             **CREATE_PODS_CALL,
         )
-        self.changed_noted = True
+        self.show()
 
     async def kill(self) -> None:
         if not self.progress.kill_count:
@@ -196,7 +198,8 @@ class JobWorkflow:
         limit = min(self.progress.admit_count, self.policies.admit_pods_max)
         step, summary, is_small = AdmissionActivities.enqueue, f"queue {limit} pods", self.is_small(limit)
         queued = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=RESMGR_CALL)
-        if not queued:
+        self.progress = replace(self.progress, ready_count=self.progress.ready_count + queued.admitted_count)
+        if not queued.count:
             self.look_again_soon()
         elif limit < self.progress.admit_count:
             self.changed_noted = True
@@ -248,23 +251,17 @@ class JobWorkflow:
         if not self.progress.ready_count:
             return
         limit = min(self.progress.ready_count, self.policies.place_pods_max)
-        step, summary, is_small = PlacementActivities.place, f"place up to {limit} pods", self.is_small(limit)
-        batch = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=PLACEMENT_CALL)
-        if not batch.placements:
-            self.waiting_for = batch.reason
-            self.look_again_soon()
-            return
-        summary, is_small = f"launch {batch.placed_count} pods", self.is_small(batch.placed_count)
-        launch = await call(LaunchActivities.launch, batch, is_small=is_small, summary=summary, options=LAUNCH_CALL)
+        step, summary, is_small = PlacementActivities.place_and_launch, f"place {limit} pods", self.is_small(limit)
+        launch = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=LAUNCH_CALL)
         moved = launch.launched_count + launch.failed_count
-        if not moved:  # the lease was lost, or an earlier attempt did it and its answer was lost
-            self.waiting_for = "hosts: the lease of those found was lost"
+        if not moved:
+            self.waiting_for = launch.reason
             self.look_again_soon()
         elif moved < self.progress.ready_count:
             self.changed_noted = True
 
     async def wait_for_change(self) -> None:
-        if self.changed_noted or self.progress.settle_again:
+        if self.changed_noted or self.progress.settle_again or self.progress.is_finished:
             return
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
         patience_s = min(seconds for seconds in waits if seconds > 0)

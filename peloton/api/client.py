@@ -10,7 +10,9 @@ errors inside a response are the caller's to look at. Thread-safe.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -50,6 +52,7 @@ CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 250),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),
 ]
 
 
@@ -63,11 +66,25 @@ class Patience:
     seconds: float = PATIENCE_S
 
 
+def target(addresses: str) -> str:
+    """What gRPC takes for one address or for several. Its own way to several names goes by numbers: names are looked
+    up here, once, and those that cannot be are left out."""
+    if "," not in addresses:
+        return addresses
+    found = []
+    for address in filter(None, (one.strip() for one in addresses.split(","))):
+        host, _, port = address.rpartition(":")
+        with suppress(OSError):
+            found.append(f"{socket.gethostbyname(host)}:{port}")
+    return f"ipv4:{','.join(found)}" if found else addresses.partition(",")[0]
+
+
 class Client:
     """Stubs for the services of one Peloton.
 
-    ``overrides`` gives a service (JOBMGR, RESMGR, HOSTMGR) an address of its own; the rest is at ``address``. Without
-    ``patience`` a refusal of a busy server is raised at once.
+    ``address`` may name several APIs, with commas between: calls go round those that answer. ``overrides`` gives a
+    service (JOBMGR, RESMGR, HOSTMGR) an address of its own; the rest is at ``address``. Without ``patience`` a refusal
+    of a busy server is raised at once.
     """
 
     def __init__(
@@ -164,7 +181,7 @@ class Client:
     def _channel(self, service: str, streams_end: bool = True) -> grpc.Channel:
         address = self.address_of(service)
         if address not in self._channels:
-            self._channels[address] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._channels[address] = grpc.insecure_channel(target(address), options=CHANNEL_OPTIONS)
         defaults = CallDefaults(service, self.timeout_s, streams_end, lambda: self._note(address), self._patience)
         return grpc.intercept_channel(self._channels[address], defaults)
 

@@ -127,6 +127,7 @@ class LaunchResult:
     launched_count: int
     refused_count: int = 0  # no longer wanted, or already launched by an earlier call
     failed_count: int = 0  # the host refused; these pods get a new run
+    reason: str = ""  # why nothing was launched, where somebody asks
 
 
 PREFETCH_MAX = 10_000

@@ -115,6 +115,22 @@ class JobProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """What became of a wish to queue pods."""
+
+    count: int
+    admitted_count: int = 0  # READY already, but for members of the gang; of the rest the job is told
+
+
+@dataclass(frozen=True, slots=True)
+class RolledUp:
+    """Jobs whose pods were counted together."""
+
+    told: list[JobId]  # their workflows have something to do, or may have
+    shown: list[JobId]  # theirs have only to show what changed
+
+
+@dataclass(frozen=True, slots=True)
 class GangProgress:
     """What the workflow of a gang's launch sees of it: how many members are at which stage (``lifecycle.gang``)."""
 

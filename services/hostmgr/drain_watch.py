@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from peloton.model.ids import Hostname, JobId
-from peloton.ports import HostLifecycles, Lifecycles
+from peloton.ports import HostLifecycles, PodLifecycles
 
 REFUSAL_S = 5.0
 """A refusal holds so long, unless its job changes before."""
 
 
 class DrainWatch:
-    """Implements ``ports.Lifecycles``: passes on which jobs changed, and wakes the drains that wait for them.
+    """Implements ``ports.PodLifecycles``: passes on which jobs changed, and wakes the drains that wait for them.
 
     A job that changed may let one pod go: of all hosts that were refused, the first is woken; what it gets or not
     changes the job again, or is remembered for the others. So a drain of many hosts asks an SLA as often as it changes,
     not as often as there are hosts.
     """
 
-    def __init__(self, jobs: Lifecycles, hosts: HostLifecycles, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, jobs: PodLifecycles, hosts: HostLifecycles, clock: Callable[[], float] = time.monotonic) -> None:
         self._jobs = jobs
         self._hosts = hosts
         self._clock = clock
@@ -58,6 +58,14 @@ class DrainWatch:
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
         changed = set(job_ids)
         self._jobs.jobs_changed(changed)
+        self._wake(changed)
+
+    def pods_changed(self, job_ids: Iterable[JobId]) -> None:
+        changed = set(job_ids)
+        self._jobs.pods_changed(changed)
+        self._wake(changed)
+
+    def _wake(self, changed: set[JobId]) -> None:
         if concerned := self._concerned(changed):
             self._hosts.hosts_changed(concerned)
 

@@ -17,7 +17,7 @@ from peloton.model.host import Desired, HostLease, LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState, PodStatus
-from peloton.ports import Lifecycles
+from peloton.ports import PodLifecycles
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.agents import AgentLooks
@@ -52,7 +52,7 @@ class HostManagerSettings:
 class HostManagerCore(Callbacks):
     """Implements ``ports.HostManager`` in process; the servicer puts it on the wire."""
 
-    def __init__(self, settings: HostManagerSettings, gateway: Gateway, lifecycles: Lifecycles) -> None:
+    def __init__(self, settings: HostManagerSettings, gateway: Gateway, lifecycles: PodLifecycles) -> None:
         self._settings = settings
         self._gateway = gateway
         self._lifecycles = lifecycles
@@ -324,7 +324,8 @@ class HostManagerCore(Callbacks):
             [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._settings.cluster
         )
         waiting = self.pool.pods_ended(outcome.ended)
-        self._lifecycles.jobs_changed([*outcome.changed_jobs, *waiting])
+        self._lifecycles.pods_changed(outcome.changed_jobs)
+        self._lifecycles.jobs_changed(waiting)
         return list(outcome.orphans)
 
     def _acknowledge(self, statuses: list[Json]) -> None:

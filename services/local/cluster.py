@@ -22,7 +22,6 @@ import grpc
 from peloton.errors import InvalidArgument, Unavailable
 from services.local.part import Part
 
-ROLES = ("hostmgr", "resmgr", "api", "worker")
 READY_PATIENCE_S = 120.0
 TEMPORAL_UI_PORT = 8233
 AGENT_TIMEOUT_S = 5.0
@@ -41,6 +40,9 @@ QUICKER = {
     "PELOTON_QOS_CLOSED_S": "10",
 }
 """Defaults of a cluster that somebody watches."""
+
+
+ROLES = ("hostmgr", "resmgr", "api", "worker")
 
 
 def is_role(part: str) -> bool:
@@ -70,6 +72,8 @@ class LocalSettings:
     more_clusters: tuple[str, ...] = ()  # emulated too; each has a host manager, and hosts with its prefix
     environment: dict[str, str] = field(default_factory=dict)
     simulation_file: Path | None = None  # how things turn out on simulated hosts
+    workers: int = 1
+    apis: int = 1
 
 
 class LocalCluster:
@@ -80,12 +84,14 @@ class LocalCluster:
         self.report = report
         self.is_temporary = settings.data_dir is None
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
-        port, self.temporal_port, ui_port, mesos_port, *more_ports = free_ports(4 + len(settings.more_clusters))
+        own_ports = 4 + len(settings.more_clusters)
+        port, self.temporal_port, ui_port, mesos_port, *more_ports = free_ports(own_ports + settings.apis - 1)
         self.port = settings.port or port
+        self.api_ports = [self.port, *more_ports[len(settings.more_clusters) :]]
         # A cluster on the usual ports shows its Web UI at the usual place too; others keep out of its way.
         self.ui_port = TEMPORAL_UI_PORT if settings.port and _is_free(TEMPORAL_UI_PORT) else ui_port
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
-        more = zip(settings.more_clusters, more_ports, strict=True)
+        more = zip(settings.more_clusters, more_ports, strict=False)  # the other ports are those of the apis
         self.more_masters = {name: f"127.0.0.1:{port}" for name, port in more}
         self.parts: dict[str, Part] = {}
         self._hosts_expected = 0
@@ -94,6 +100,11 @@ class LocalCluster:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def addresses(self) -> str:
+        """Of all apis, as clients take them."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.api_ports)
 
     @property
     def ui_url(self) -> str:
@@ -164,7 +175,6 @@ class LocalCluster:
             "PELOTON_DATABASE": self.database,
             "PELOTON_TEMPORAL": f"127.0.0.1:{self.temporal_port}",
             "PELOTON_MESOS": self.mesos,
-            "PELOTON_PORT": str(self.port),
             "PYTHONUNBUFFERED": "1",
             **own_defaults(os.environ),
             **self._prefetch_default(os.environ),
@@ -174,10 +184,15 @@ class LocalCluster:
         commands = {"temporal": self._temporal_command()}
         if not self.settings.mesos:
             commands["minicluster"] = [*python, "services.minicluster", *self._minicluster_arguments()]
-        commands |= {role: [*python, "cli.main", "serve", role] for role in ROLES}
+        counts = {"api": self.settings.apis, "worker": self.settings.workers}
+        for role in ROLES:
+            for name in several(role, counts.get(role, 1)):
+                commands[name] = [*python, "cli.main", "serve", role]
+        own_ports = dict(zip(several("api", self.settings.apis), self.api_ports, strict=True))
         for name, argv in commands.items():
             log_path = self.data_dir / "logs" / f"{name}.log"
-            self.parts[name] = Part(name, argv, environment, log_path, self.report)
+            own = {"PELOTON_PORT": str(own_ports[name])} if name in own_ports else {}
+            self.parts[name] = Part(name, argv, environment | own, log_path, self.report)
         for index, (cluster, master) in enumerate(self.more_masters.items(), 2):
             own = {"PELOTON_CLUSTER": cluster, "PELOTON_MESOS": master, PREFETCH_URL: prefetch_url(master)}
             arguments = self._minicluster_arguments(index, cluster)
@@ -260,6 +275,8 @@ class LocalCluster:
                 return str(error.details()) if isinstance(error, grpc.Call) else str(error)
         if hosts.host_count < self._hosts_expected:
             return f"{self._hosts_expected - hosts.host_count} of {self._hosts_expected} hosts"
+        if away := [port for port in self.api_ports if not _answers(port)]:
+            return f"the API at port {away[0]}"
         if not any(r.reservation for r in root.poolinfo.config.resources):
             return "the capacity of the root pool"
         return ""
@@ -285,6 +302,11 @@ class LocalCluster:
             simulation = load_simulation(settings.simulation_file, settings.simulate)
             return max(simulation.steady_count(settings.simulate), 1)
         return settings.simulate or len(load_hosts(settings.hosts_file) if settings.hosts_file else default_hosts())
+
+
+def several(role: str, count: int) -> list[str]:
+    """Names of the parts that share a role: api, api-2, api-3."""
+    return [role if number == 1 else f"{role}-{number}" for number in range(1, count + 1)]
 
 
 def temporal_binary() -> str:

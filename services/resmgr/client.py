@@ -9,6 +9,7 @@ import grpc
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.model.ids import JobId, PodId
+from peloton.model.job import Queued
 from services.grpc_errors import raising
 
 CALL_TIMEOUT_S = 30.0
@@ -22,10 +23,10 @@ class ResourceManagerClient:
         """``channel`` returns a channel to the leader, or raises Unavailable."""
         self._channel = channel
 
-    def enqueue(self, job_id: JobId, limit: int) -> int:
+    def enqueue(self, job_id: JobId, limit: int) -> Queued:
         with raising(NAME):
             answer = self._stub().Enqueue(pb.EnqueueRequest(job_id=job_id, limit=limit), timeout=CALL_TIMEOUT_S)
-            return answer.queued
+            return Queued(answer.queued, answer.admitted)
 
     def kill_queued(self, job_id: JobId) -> int:
         with raising(NAME):

@@ -22,6 +22,7 @@ from peloton.model.pod import PodState
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
+from services.resmgr.answers import AdmissionAnswers
 from services.resmgr.audit import audit, frozen
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
@@ -76,6 +77,7 @@ class AdmissionLoop:
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
         self._meter = AdmissionMeter()
+        self.answers = AdmissionAnswers(lifecycles.jobs_changed)
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._ask_capacity = asyncio.Event()
@@ -141,6 +143,7 @@ class AdmissionLoop:
         def change() -> int:
             self.state.log(rows)
             self._changed()
+            self.answers.queued(job_id)
             known = self.state.jobs.get(job_id)
             if known is not None and known.gang_size != job.gang_size:  # an update made another gang of them
                 self._is_stale = True
@@ -290,6 +293,7 @@ class AdmissionLoop:
                 self._changed()
                 log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
         jobs = state.apply(plan.admission)
+        jobs = self.answers.told(jobs, chosen)
         self._meter.admitted(state.tree, chosen)
         state.note(plan)
         if before is not None and not self._is_stale:

@@ -13,6 +13,7 @@ from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import JobId, PodId
+from peloton.model.job import Queued
 from services.resmgr.loop import AdmissionLoop
 from services.storage.gateway import EvictionOrder
 
@@ -31,8 +32,13 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
         self._loop = loop
 
     async def Enqueue(self, request: pb.EnqueueRequest, context: Context) -> pb.EnqueueResponse:
-        queued = self._loop.enqueue(JobId(request.job_id), request.limit)
-        return pb.EnqueueResponse(queued=await _answer(queued, context))
+        queued = await _answer(self._enqueue(JobId(request.job_id), request.limit), context)
+        return pb.EnqueueResponse(queued=queued.count, admitted=queued.admitted_count)
+
+    async def _enqueue(self, job_id: JobId, limit: int) -> Queued:
+        with self._loop.answers.asked(job_id) as question:
+            count = await self._loop.enqueue(job_id, limit)
+            return Queued(count, await question.admitted_count() if count else 0)
 
     async def KillQueued(self, request: pb.KillQueuedRequest, context: Context) -> pb.KillQueuedResponse:
         killed = self._loop.kill_queued(JobId(request.job_id))

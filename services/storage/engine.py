@@ -26,7 +26,7 @@ T = TypeVar("T")
 ATTEMPTS_MAX = 6
 """Tries of a transaction that lost to another one."""
 BUSY_TIMEOUT_MS = 30_000
-_POOL_SIZE = 16
+POOL_SIZE = 16
 _LOST_RACE_STATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 
@@ -64,8 +64,8 @@ class WriterTurn:
 class Database:
     """Thread-safe. ``url``: ``sqlite:///file`` or ``postgresql://...``."""
 
-    def __init__(self, url: str) -> None:
-        self.engine = make_engine(url)
+    def __init__(self, url: str, pool_size: int = POOL_SIZE) -> None:
+        self.engine = make_engine(url, pool_size)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._turn = WriterTurn(self.engine.url.database or "") if self.is_sqlite else None
 
@@ -114,12 +114,13 @@ class Database:
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
 
-def make_engine(url: str) -> sa.Engine:
+def make_engine(url: str, pool_size: int = POOL_SIZE) -> sa.Engine:
+    """``pool_size`` connections to PostgreSQL are kept open, and as many again opened while they are needed."""
     parsed = sa.make_url(url)
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
-        return sa.create_engine(parsed, pool_size=_POOL_SIZE, max_overflow=_POOL_SIZE, pool_pre_ping=True)
+        return sa.create_engine(parsed, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True)
     engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)

@@ -13,7 +13,7 @@ from services.storage.admission import Admission
 from services.storage.clusters import Clusters
 from services.storage.configs import Configs
 from services.storage.disruptions import Disruptions
-from services.storage.engine import Database
+from services.storage.engine import POOL_SIZE, Database
 from services.storage.evictions import Evictions
 from services.storage.gangs import Gangs
 from services.storage.goals import Goals
@@ -86,8 +86,8 @@ class Gateway(
     """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
     name no time."""
 
-    def __init__(self, url: str, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        super().__init__(Database(url), clock_ns)
+    def __init__(self, url: str, clock_ns: Callable[[], int] = time.time_ns, pool_size: int = POOL_SIZE) -> None:
+        super().__init__(Database(url, pool_size), clock_ns)
 
     def close(self) -> None:
         self.db.close()

@@ -251,7 +251,7 @@ def _insert(conn: sa.Connection, job: JobRecord, version: int, start: int, count
         "max_failures": default.max_failures,
         "initial_health": HEALTH_NUMBERS[default.health],
     }
-    _insert_pods(conn, job_id, start, count, values)
+    _insert_pods(conn, start, count, values)
     special = [
         {"instance": i, "max_failures": facts.max_failures, "initial_health": HEALTH_NUMBERS[facts.health]}
         for i, facts in overridden.items()
@@ -291,10 +291,19 @@ def _new_pod(job: JobRecord, now_ns: int) -> dict[str, Any]:
     return values
 
 
-def _insert_pods(conn: sa.Connection, job_id: str, start: int, count: int, values: dict[str, Any]) -> None:
+def _inserting() -> sa.Insert:
     """One statement: the database counts the instances."""
-    numbered = sa.select(sa.literal(start, sa.BigInteger).label("i")).cte("numbered", recursive=True)
-    numbered = numbered.union_all(sa.select(numbered.c.i + 1).where(numbered.c.i < start + count - 1))
+    first, last = (sa.bindparam(name, type_=sa.BigInteger) for name in ("first", "last"))
+    numbered = sa.select(sa.cast(first, sa.BigInteger).label("i")).cte("numbered", recursive=True)
+    numbered = numbered.union_all(sa.select(numbered.c.i + 1).where(numbered.c.i < last))
     columns = [c for c in POD.columns if c.name != "instance_id"]
-    rows = sa.select(numbered.c.i, *(sa.literal(values[c.name], c.type) for c in columns))
-    conn.execute(POD.insert().from_select(["instance_id", *(c.name for c in columns)], rows))
+    rows = sa.select(numbered.c.i, *(sa.bindparam(f"new_{c.name}", type_=c.type) for c in columns))
+    return POD.insert().from_select(["instance_id", *(c.name for c in columns)], rows)
+
+
+_INSERTING = _inserting()
+
+
+def _insert_pods(conn: sa.Connection, start: int, count: int, values: dict[str, Any]) -> None:
+    named = {f"new_{name}": value for name, value in values.items() if name != "instance_id"}
+    conn.execute(_INSERTING, {"first": start, "last": start + count - 1, **named})

@@ -96,7 +96,10 @@ def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
     row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
     if row is None:
         raise NotFound(f"job {job_id} not found")
-    job = job_record(row)
+    return look_at(conn, job_record(row), now_ns)
+
+
+def look_at(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look | JobProgress:
     if job.state in JOB_TERMINAL:
         counts = {state.value: count for state, count in job.pod_counts.items()}
         is_unwanted = job.goal is JobState.DELETED
@@ -104,7 +107,7 @@ def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
     seen = count_pods(conn, job, now_ns)
     seen.update = look_at_update(conn, job, now_ns)
     if job.has_controller:
-        seen.controller = controller_state(conn, job_id)
+        seen.controller = controller_state(conn, job.job_id)
     _find_work(conn, seen, now_ns)
     return seen
 
@@ -117,8 +120,13 @@ def look_at_update(conn: sa.Connection, job: JobRecord, now_ns: int) -> UpdateLo
     return UpdateLook(update.update_id, job.workflow_version, moves)
 
 
-def count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
+def _flag(condition: sa.ColumnElement[bool]) -> sa.Case[int]:
+    return sa.case((condition, 1), else_=0)
+
+
+def _counting() -> sa.Select[Any]:
     """The one pass over all pods: kinds are counted by a number that packs what they are made of."""
+    now_ns = sa.bindparam("now_ns", type_=sa.BigInteger)
     again = sa.case(
         (POD.c.next_run == int(NextRun.NONE), 0), (POD.c.due_ns <= now_ns, _SECOND_DUE), else_=_SECOND_LATER
     )
@@ -129,13 +137,13 @@ def count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
         + _flag(ENDS) * 32
         + _flag(POD.c.desired_run_id > POD.c.run_id) * 16
         + again * 4
-        + _flag(POD.c.instance_id < (job.gang_size if job.gang_size > 1 else 0))
+        + _flag(POD.c.instance_id < sa.bindparam("members", type_=sa.BigInteger))
     )
     first_run = sa.case((POD.c.instance_id == 0, POD.c.run_id), else_=0).label("first_run")
     columns = (POD.c.started_ns, POD.c.completed_ns, POD.c.due_ns, POD.c.run_seconds)
-    pods = sa.select(packed.label("kind"), first_run, *columns).where(POD.c.job_id == job.job_id).subquery()
+    pods = sa.select(packed.label("kind"), first_run, *columns).where(POD.c.job_id == sa.bindparam("job_id")).subquery()
     started = sa.func.nullif(pods.c.started_ns, 0)
-    query = sa.select(
+    return sa.select(
         pods.c.kind,
         sa.func.count(),
         sa.func.min(started),
@@ -144,8 +152,16 @@ def count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
         sa.func.sum(pods.c.run_seconds),
         sa.func.max(pods.c.first_run),
     ).group_by(pods.c.kind)
+
+
+_COUNTING = _counting()
+"""Built once: to build it takes longer than to run it on a small job."""
+
+
+def count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
+    values = {"job_id": job.job_id, "now_ns": now_ns, "members": job.gang_size if job.gang_size > 1 else 0}
     seen = Look(job, Counter(), 0, 0, 0, 0, 0.0, None, [], [], [], [], [], [])
-    for number, count, first_start, last_end, first_due, seconds, run in conn.execute(query):
+    for number, count, first_start, last_end, first_due, seconds, run in conn.execute(_COUNTING, values):
         kind = _unpacked(number)
         seen.first_run = max(seen.first_run, run)
         seen.kinds[kind] += count
@@ -157,10 +173,6 @@ def count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
         if kind.again == _SECOND_LATER:
             seen.next_due_ns = earlier(seen.next_due_ns, first_due)
     return seen
-
-
-def _flag(condition: sa.ColumnElement[bool]) -> sa.Case[int]:
-    return sa.case((condition, 1), else_=0)
 
 
 def _unpacked(number: int) -> Kind:

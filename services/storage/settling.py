@@ -7,26 +7,36 @@ One look (a read of one moment: a count over the job's pods, and the few that ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATES
+from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS, POD_STATES
 from peloton.lifecycle import deadline
 from peloton.lifecycle.gang import failed_for_good
 from peloton.lifecycle.job import admit_count, has_started, is_ending, roll_up
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
 from peloton.model.ids import JobId
-from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
+from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
 from peloton.model.pod import ON_HOST, TERMINAL, PodState, Termination, TerminationReason
-from services.storage.codec import counts_to_text
+from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import lock_job
 from services.storage.gangs import apply_gang_work
 from services.storage.goals import STOP_MESSAGE, kill_pods
-from services.storage.looking import Kind, Look, any_kind, controller_state, count_pods, earlier, look, look_at_update
+from services.storage.looking import (
+    Kind,
+    Look,
+    any_kind,
+    controller_state,
+    count_pods,
+    earlier,
+    look,
+    look_at,
+    look_at_update,
+)
 from services.storage.store import (
     STAYS,
     Store,
@@ -38,9 +48,12 @@ from services.storage.store import killed_before_launch as killed_values
 from services.storage.tables import JOB, POD
 from services.storage.watch import note_job
 
+SMALL_PODS = 100
+"""Of jobs that are counted before their workflow is told: larger ones are counted by it alone."""
 LOOKS_MAX = 5
 """Looks before a settle gives up for now."""
 _NS = 1_000_000_000
+_BATCH = JOB_TYPE_NUMBERS[JobType.BATCH]
 _RUNNING = next(n for n, s in POD_STATES.items() if s is PodState.RUNNING)
 
 
@@ -64,8 +77,40 @@ class Settling(Store):
                 return replace(progress(seen, seen.job, now_ns), settle_again=True)
         raise AssertionError("unreachable")
 
+    def roll_up(self, job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
+        """The part of settling that many small batch jobs have in common: those of which there is nothing to do but to
+        count are counted and written together."""
+        wanted = sorted(set(job_ids))
+        small = sa.and_(JOB.c.job_id.in_(wanted), JOB.c.type == _BATCH, JOB.c.instance_count <= SMALL_PODS)
+
+        def read(conn: sa.Connection) -> list[Look]:
+            jobs = [job_record(row) for row in conn.execute(sa.select(JOB).where(small).order_by(JOB.c.job_id))]
+            return [seen for job in jobs if isinstance(seen := look_at(conn, job, now_ns), Look)]
+
+        looks = [seen for seen in self.db.read(read) if _is_quiet(seen, now_ns)]
+        changes = [seen for seen in looks if _rolled_up(seen, now_ns) != seen.job]
+        lost: set[JobId] = set()
+        if changes:
+            written = self.db.write(lambda conn: [apply(conn, seen, now_ns) for seen in changes])
+            lost = {seen.job.job_id for seen, job in zip(changes, written, strict=True) if job is None}
+        quiet = {seen.job.job_id for seen in looks} - lost
+        return RolledUp(
+            told=[job_id for job_id in wanted if job_id not in quiet],
+            shown=sorted(seen.job.job_id for seen in changes if seen.job.job_id in quiet),
+        )
+
 
 # -- writing -------------------------------------------------------------------------------------------------------
+
+
+def _is_quiet(seen: Look, now_ns: int) -> bool:
+    """Nothing is to be done, neither now nor at a time that the workflow has to know."""
+    if seen.has_work:
+        return False
+    job = _rolled_up(seen, now_ns)
+    return progress(seen, job, now_ns) == JobProgress(job.state, {s.value: n for s, n in job.pod_counts.items()}) and (
+        job.state not in JOB_TERMINAL
+    )
 
 
 def _must_write(seen: Look, now_ns: int) -> bool:

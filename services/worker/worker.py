@@ -38,6 +38,10 @@ STICKY_TIMEOUT = timedelta(seconds=10)
 quicker: a workflow that is taken from it is replayed from its first event, which makes more to do."""
 WORKFLOW_TASKS_MAX = 16
 """Taken from the server at a time. What waits there costs nothing; what waits here is taken away after 5 s, too."""
+NEW_SHARE = 0.6
+"""Of the polls, those for jobs that no worker has begun: when many wait, new ones start before old ones are counted."""
+BUILD_ID = "peloton"
+"""Workers are not versioned. Without a name the SDK reads and hashes every module of the process at its start."""
 ACTIVITY_THREADS_MAX = 16
 """Activities wait for storage and RPCs; more threads only queue there."""
 
@@ -70,7 +74,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         admission.enqueue,
         admission.kill_queued,
         admission.requeue_gang,
-        placement.place,
+        placement.place_and_launch,
         placement.place_gang,
         launch.launch,
         launch.kill_running,
@@ -98,4 +102,6 @@ def build_worker(
         max_concurrent_activities=ACTIVITY_THREADS_MAX,
         max_concurrent_local_activities=ACTIVITY_THREADS_MAX,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+        nonsticky_to_sticky_poll_ratio=NEW_SHARE,
+        build_id=BUILD_ID,
     )

@@ -87,7 +87,7 @@ def _contended_jobs(world: World, job_count: int, pods: int) -> None:
             _job(world, pool_id, pods, priority=int(number == mine[-1]), gang=4 if number % 3 == 0 else 0)
 
 
-def churn(rounds: int = 20, jobs_per_round: int = 50, pods_per_job: int = 50) -> dict[str, Any]:
+def resmgr_churn(rounds: int = 20, jobs_per_round: int = 50, pods_per_job: int = 50) -> dict[str, Any]:
     """Jobs come, run and go, as in a day: memory comes back."""
     with _sqlite() as url, tempfile.TemporaryDirectory() as folder:
         with _store(url) as world:

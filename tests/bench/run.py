@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
+from tests.bench.churn import churn, scale_out
 from tests.bench.deep import deep, deep_postgres
 from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
@@ -34,11 +35,13 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "config-noise": config_noise,
     "updates": updates,
     "small-jobs": cluster.small_jobs,
+    "churn": churn,
+    "scale-out": scale_out,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
     "queued-million": resmgr.queued_million,
     "rebuild": resmgr.rebuild,
-    "churn": resmgr.churn,
+    "resmgr-churn": resmgr.resmgr_churn,
     "many-shapes": resmgr.many_shapes,
     "pods": pods,
     "deep": deep,

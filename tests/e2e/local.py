@@ -48,7 +48,7 @@ class Cluster:
             self._end()
             print("\n".join(self.log[-200:]))
             raise
-        self.client = Client(self.local.address)
+        self.client = Client(self.local.addresses)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -97,11 +97,8 @@ class Cluster:
         return str(answer.result.value)
 
     def submit(self, pool_id: str, job_id: str = "", **config: Any) -> str:
-        """Create a batch job, preemptible unless told otherwise; keywords are JobConfig fields in JSON form."""
-        sla = {"preemptible": True, **config.pop("sla", {})}
-        fields = {"name": "test", "respoolID": {"value": pool_id}, "sla": sla, **config}
-        message = ParseDict(fields, job_pb2.JobConfig())
-        request = job_pb2.CreateRequest(config=message)
+        """Create a batch job; keywords are those of ``job_config``."""
+        request = job_pb2.CreateRequest(config=job_config(pool_id, **config))
         if job_id:
             request.id.value = job_id
         answer = self.client.jobs.Create(request)
@@ -181,6 +178,12 @@ class Cluster:
         path = next(p for p in answer.paths if p.endswith(f"/{file}"))
         with urllib.request.urlopen(f"http://{answer.hostname}:{answer.port}/files/download?path={quote(path)}") as r:
             return str(r.read().decode())
+
+
+def job_config(pool_id: str, **config: Any) -> job_pb2.JobConfig:
+    """Of a batch job, preemptible unless told otherwise; keywords are JobConfig fields in JSON form."""
+    sla = {"preemptible": True, **config.pop("sla", {})}
+    return ParseDict({"name": "test", "respoolID": {"value": pool_id}, "sla": sla, **config}, job_pb2.JobConfig())
 
 
 def shell(command: str, cpu: float = 0.1, memory: float = 16, **rest: Any) -> dict[str, Any]:

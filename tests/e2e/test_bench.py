@@ -6,6 +6,7 @@ import json
 
 from peloton.scheduling.tree import build_tree
 from tests.bench import reads, resmgr, scheduling
+from tests.bench.churn import churn, scale_out
 from tests.bench.deep import Size, deep
 from tests.bench.faults import throughput_faults
 from tests.bench.growth import updates
@@ -74,11 +75,29 @@ def test_rebuild() -> None:
     assert found["after"].keys() >= MEMORY | {"seconds_to_first_cycle", "rebuild_seconds"}
 
 
-def test_churn() -> None:
+def test_resmgr_churn() -> None:
     """When all jobs have ended nothing is left of them."""
-    found = resmgr.churn(rounds=2, jobs_per_round=3, pods_per_job=2)
+    found = resmgr.resmgr_churn(rounds=2, jobs_per_round=3, pods_per_job=2)
 
     assert (found["jobs"], found["ledgers_left"], found["queues_left"]) == (6, 0, 0)
+
+
+def test_churn() -> None:
+    """Every job of every client ends well, and each is seen to have run."""
+    found = churn(jobs=5, pods=3, clients=2, hosts=5)
+
+    assert (5, 15, 5, 5) == tuple(found[name] for name in ("jobs", "pods", "jobs_succeeded", "jobs_that_ran"))
+    assert found["history_events_per_job"] <= 35
+    assert found.keys() >= {"submit_p99_ms", "first_running_p99_seconds", "cpu_ms_per_job", "ratio_to_target"}
+
+
+def test_scale_out() -> None:
+    """The same jobs with one of each and with two of each."""
+    found = scale_out(jobs=4, pods=2, clients=2, hosts=5)
+
+    assert (4, 4) == (found["1_and_1"]["jobs_succeeded"], found["2_and_2"]["jobs_succeeded"])
+    assert {"worker", "worker-2", "api", "api-2"} <= found["2_and_2"]["cpu_seconds"].keys()
+    assert found["speed_up"] > 0
 
 
 def test_many_shapes() -> None:

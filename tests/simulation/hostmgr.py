@@ -23,6 +23,8 @@ class Nobody:
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
         """Turns are drawn."""
 
+    pods_changed = jobs_changed
+
     def hosts_changed(self, hostnames: Collection[str]) -> None:
         """As above."""
 

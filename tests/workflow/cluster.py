@@ -161,7 +161,8 @@ class Cluster:
 
     # What the parts of the cluster do by themselves.
 
-    def admit(self) -> None:
+    def admit(self, heard: JobId | None = None) -> int:
+        """Tells the jobs, but for one that hears how many of its pods that stand alone were admitted."""
         with self.lock:
             pods = [p for j in self.jobs.values() for p in j.pods.values()]
             room = self.admitted_max - sum(p.state in ALLOCATED for p in pods)
@@ -172,7 +173,9 @@ class Cluster:
             chosen += [p for p in waiting if not self.jobs[p.job_id].is_member(p)][: max(room - len(chosen), 0)]
             for pod in chosen:
                 self.jobs[pod.job_id].pods[pod.instance_id] = replace(pod, state=PodState.READY)
-            self.tell(*sorted({p.job_id for p in chosen}))
+            alone = [p for p in chosen if not self.jobs[p.job_id].is_member(p)]
+            self.tell(*sorted({p.job_id for p in chosen if p.job_id != heard or p not in alone}))
+            return sum(p.job_id == heard for p in alone)
 
     def report(self, pod_ids: Iterable[PodId], state: Callable[[PodId], PodState], reason: str = "TEST") -> None:
         """Statuses from hosts: applied, told in one batch, and followed by what they make room for."""

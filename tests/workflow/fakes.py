@@ -42,7 +42,7 @@ from peloton.model.host import (
     ReadyGang,
 )
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState
+from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState, Queued
 from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodShape, PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
@@ -234,7 +234,8 @@ def _must_end(pod: PodRecord) -> bool:
 
 class FakeResourceManager(_Port):
     @_call
-    def enqueue(self, job_id: JobId, limit: int) -> int:
+    def enqueue(self, job_id: JobId, limit: int) -> Queued:
+        """Without a delay of admission the answer tells of it."""
         job = self.cluster.jobs[job_id]
         waiting = [p for p in job.pods.values() if p.state is PodState.INITIALIZED and p.goal is not PodState.KILLED]
         gang = [p for p in waiting if job.is_member(p)]
@@ -242,8 +243,10 @@ class FakeResourceManager(_Port):
         chosen = [*(gang if len(gang) == job.record.gang_size else []), *alone][:limit]
         for pod in chosen:
             job.pods[pod.instance_id] = replace(pod, state=PodState.PENDING)
-        self.cluster.clock.after(self.cluster.admission_s, self.cluster.admit)
-        return len(chosen)
+        if self.cluster.admission_s:
+            self.cluster.clock.after(self.cluster.admission_s, self.cluster.admit)
+            return Queued(len(chosen))
+        return Queued(len(chosen), self.cluster.admit(heard=job_id))
 
     @_call
     def kill_queued(self, job_id: JobId) -> int:

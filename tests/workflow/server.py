@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
-from peloton.model.job import JobRecord, SlaSpec
+from peloton.model.job import JobRecord, RolledUp, SlaSpec
 from services.temporal import JobWaker, start_job
 from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
@@ -45,6 +45,11 @@ class RealClock:
 
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, act)
+
+
+def tell_all(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
+    """The fakes count no jobs together."""
+    return RolledUp(list(job_ids), [])
 
 
 async def wait_until(fact: Callable[[], bool], what: str) -> None:
@@ -162,7 +167,7 @@ async def server_story(client: Client, *, task_queue: str = "", **cluster: Any) 
     """A story with a worker and a waker; at its end all its histories are replayed and nothing is left running."""
     story = ServerStory(client, **cluster)
     story.task_queue = task_queue or story.task_queue
-    waker = JobWaker(client, FakeRecords(story.cluster).job, story.policies, interval_s=0.05)
+    waker = JobWaker(client, FakeRecords(story.cluster).job, story.policies, tell_all, interval_s=0.05)
     story.cluster.lifecycles = waker
     await story.start_worker()
     try:

@@ -55,9 +55,9 @@ async def test_history_replays_under_other_policies(path: Path) -> None:
 
 async def test_replay_notices_another_step() -> None:
     """The proof that these tests can fail: a history in which another activity came first is refused."""
-    events = read(FOLDER / "job_succeeded-1.json.gz")
+    events = read(FOLDER / "job_with_failing_calls-1.json.gz")
     scheduled = next(e for e in events["events"] if "activityTaskScheduledEventAttributes" in e)
-    scheduled["activityTaskScheduledEventAttributes"]["activityType"]["name"] = "enqueue"
+    scheduled["activityTaskScheduledEventAttributes"]["activityType"]["name"] = "kill_queued"
 
     with pytest.raises(NondeterminismError):
         await replay(events)

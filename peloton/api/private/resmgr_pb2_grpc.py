@@ -65,7 +65,8 @@ class AdmissionServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Enqueue(self, request, context):
-        """Queue INITIALIZED pods of a job. Idempotent: pods already queued are passed over.
+        """Queue INITIALIZED pods of a job, and wait for the next cycle, half a second at most. Idempotent: pods already queued
+        are passed over. Of pods that are admitted later the job is told.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,9 @@ class AdmissionStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdmissionAsyncStub: ...
     Enqueue: _grpc.UnaryUnaryMultiCallable[_resmgr_pb2.EnqueueRequest, _resmgr_pb2.EnqueueResponse]
-    """Queue INITIALIZED pods of a job. Idempotent: pods already queued are passed over."""
+    """Queue INITIALIZED pods of a job, and wait for the next cycle, half a second at most. Idempotent: pods already queued
+    are passed over. Of pods that are admitted later the job is told.
+    """
     KillQueued: _grpc.UnaryUnaryMultiCallable[_resmgr_pb2.KillQueuedRequest, _resmgr_pb2.KillQueuedResponse]
     """End queued or admitted pods whose goal is KILLED and that no host has been told about."""
     RequeueGang: _grpc.UnaryUnaryMultiCallable[_resmgr_pb2.RequeueGangRequest, _resmgr_pb2.RequeueGangResponse]
@@ -52,7 +54,9 @@ class AdmissionStub:
 class AdmissionAsyncStub(AdmissionStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Enqueue: _aio.UnaryUnaryMultiCallable[_resmgr_pb2.EnqueueRequest, _resmgr_pb2.EnqueueResponse]  # type: ignore[assignment]
-    """Queue INITIALIZED pods of a job. Idempotent: pods already queued are passed over."""
+    """Queue INITIALIZED pods of a job, and wait for the next cycle, half a second at most. Idempotent: pods already queued
+    are passed over. Of pods that are admitted later the job is told.
+    """
     KillQueued: _aio.UnaryUnaryMultiCallable[_resmgr_pb2.KillQueuedRequest, _resmgr_pb2.KillQueuedResponse]  # type: ignore[assignment]
     """End queued or admitted pods whose goal is KILLED and that no host has been told about."""
     RequeueGang: _aio.UnaryUnaryMultiCallable[_resmgr_pb2.RequeueGangRequest, _resmgr_pb2.RequeueGangResponse]  # type: ignore[assignment]
@@ -73,7 +77,9 @@ class AdmissionServicer(metaclass=_abc_1.ABCMeta):
         request: _resmgr_pb2.EnqueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_resmgr_pb2.EnqueueResponse, _abc.Awaitable[_resmgr_pb2.EnqueueResponse]]:
-        """Queue INITIALIZED pods of a job. Idempotent: pods already queued are passed over."""
+        """Queue INITIALIZED pods of a job, and wait for the next cycle, half a second at most. Idempotent: pods already queued
+        are passed over. Of pods that are admitted later the job is told.
+        """
 
     @_abc_1.abstractmethod
     def KillQueued(

@@ -163,6 +163,8 @@ class Wakes:
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
         self.jobs += job_ids
 
+    pods_changed = jobs_changed
+
 
 class World:
     def __init__(self, url: str, link: Link, cluster: Emulated | None, **settings: float) -> None:

@@ -47,7 +47,7 @@ async def test_retries_and_waves(client: Client) -> None:
         return PodState.FAILED if pod.instance_id < 5 and pod.run_id == 1 else PodState.SUCCEEDED
 
     async with server_story(client, admitted_max=10, ending=ending) as story:
-        policies = Policies(history_events_max=60, look_again_s=5.0)
+        policies = Policies(history_events_max=30, look_again_s=5.0)
         job = await story.submit(25, max_failures=2, policies=policies)
 
         assert ("SUCCEEDED", {"SUCCEEDED": 25}) == await story.result(job)
@@ -115,7 +115,7 @@ async def test_start_is_idempotent(client: Client) -> None:
     async with server_story(client, hosts=0) as story:
         record = story.add_job(10)
         await asyncio.gather(*(story.start(record) for _ in range(3)))
-        await wait_until(lambda: story.cluster.calls["place"] >= 1, "placement")
+        await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
         await story.start(record)
         story.cluster.add_hosts(1)
 

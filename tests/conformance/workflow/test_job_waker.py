@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import Sequence
 
 import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
@@ -15,12 +16,16 @@ from temporalio.testing import WorkflowEnvironment
 
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, RolledUp
 from services import temporal
 from services.temporal import SEARCH_ATTRIBUTES, TASK_QUEUE, JobWaker, connect, register_search_attributes
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until
 from workflows.policies import Policies
+
+
+def no_roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
+    raise AssertionError("only changes of pods ask for it")
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +37,8 @@ async def test_changes_are_coalesced(client: Client) -> None:
     """However many changes are noted, by whatever thread, a job is signalled once per interval."""
     async with server_story(client, hosts=0) as story:
         job = await story.submit(1)
-        await wait_until(lambda: story.cluster.calls["place"] >= 1, "placement")
-        waker = JobWaker(client, FakeRecords(story.cluster).job, Policies(), interval_s=0.2)
+        await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
+        waker = JobWaker(client, FakeRecords(story.cluster).job, Policies(), no_roll_up, interval_s=0.2)
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
 
@@ -83,7 +88,7 @@ async def test_ended_and_unknown_jobs_are_left_alone(client: Client) -> None:
             asked.append(job_id)
             return FakeRecords(story.cluster).job(job_id)
 
-        waker = JobWaker(client, find, Policies(), interval_s=0.01)
+        waker = JobWaker(client, find, Policies(), no_roll_up, interval_s=0.01)
         waker.jobs_changed([job, unknown])
         await wait_until(lambda: {job, unknown} == set(asked), "both jobs looked up")
         await waker.close()
@@ -93,6 +98,56 @@ async def test_ended_and_unknown_jobs_are_left_alone(client: Client) -> None:
         with pytest.raises(RPCError) as raised:
             await story.handle(unknown).describe()
         assert RPCStatusCode.NOT_FOUND is raised.value.status
+
+
+async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
+    """Of pods that changed: a job with something to do is told at once, one that was only counted after a while, and
+    one that is told meanwhile for another reason not a second time."""
+    async with server_story(client, hosts=0) as story:
+        busy, shown, both = [await story.submit(1) for _ in range(3)]
+        jobs = (busy, shown, both)
+        await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 3, "placements")
+        told: list[JobId] = []
+
+        class Waker(JobWaker):
+            async def _tell(self, key: str) -> None:
+                told.append(JobId(key))
+
+        def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
+            return RolledUp([job for job in job_ids if job == busy], [job for job in job_ids if job != busy])
+
+        waker = Waker(client, FakeRecords(story.cluster).job, Policies(), roll_up, interval_s=0.01, show_s=0.5)
+        begin_s = asyncio.get_running_loop().time()
+        waker.pods_changed(jobs)
+        await wait_until(lambda: busy in told, "who has something to do")
+        waker.jobs_changed([both])
+        await wait_until(lambda: shown in told, "who has something to show")
+        took_s = asyncio.get_running_loop().time() - begin_s
+        await waker.close()
+        story.cluster.add_hosts(1)
+        for job in jobs:
+            await story.result(job)
+
+    assert [busy, both, shown] == told
+    assert took_s >= 0.5
+
+
+async def test_jobs_that_cannot_be_counted_are_told(client: Client) -> None:
+    """Storage that is away ends no waker and loses no wake-up."""
+    told: list[str] = []
+
+    class Waker(JobWaker):
+        async def _tell(self, key: str) -> None:
+            told.append(key)
+
+    def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
+        raise Unavailable("database away")
+
+    waker = Waker(client, lambda _: None, Policies(), roll_up, interval_s=0.01)
+    job = new_job_id()
+    waker.pods_changed([job])
+    await wait_until(lambda: [job] == told, "the job is told")
+    await waker.close()
 
 
 @pytest.mark.parametrize("error", [Unavailable("database away"), OSError("connection reset"), ValueError("unforeseen")])
@@ -108,7 +163,7 @@ async def test_storage_error_does_not_end_the_waker(client: Client, error: Excep
                 raise errors.pop()
             return FakeRecords(story.cluster).job(job_id)
 
-        waker = JobWaker(client, find, story.policies, interval_s=0.01)
+        waker = JobWaker(client, find, story.policies, no_roll_up, interval_s=0.01)
         waker.jobs_changed([record.job_id])
         await wait_until(lambda: story.cluster.calls["create_pods"] > 0, "workflow started")
         await story.result(record.job_id)
@@ -122,7 +177,7 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
         port = probe.getsockname()[1]
     client = await connect(f"127.0.0.1:{port}", "default")
     record_of: dict[JobId, JobRecord] = {}
-    waker = JobWaker(client, record_of.get, Policies(), interval_s=0.01)
+    waker = JobWaker(client, record_of.get, Policies(), no_roll_up, interval_s=0.01)
     with caplog.at_level(logging.WARNING, logger=temporal.__name__):
         waker.jobs_changed([new_job_id()])
         await wait_until(lambda: len(caplog.records) >= 2, "two attempts failed")
@@ -150,7 +205,7 @@ def test_changes_after_the_end_are_dropped(temporal_address: str) -> None:
     """A thread that notes a change after the waker's loop has ended gets no error."""
 
     async def make() -> JobWaker:
-        waker = JobWaker(await connect(temporal_address, "default"), lambda _: None, Policies())
+        waker = JobWaker(await connect(temporal_address, "default"), lambda _: None, Policies(), no_roll_up)
         await waker.close()
         return waker
 

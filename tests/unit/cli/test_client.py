@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.api.client import HOSTMGR, JOBMGR, Client, Patience
+from peloton.api.client import HOSTMGR, JOBMGR, Client, Patience, target
 from peloton.api.limits import RETRY_AFTER
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -112,3 +112,30 @@ def test_other_refusals_are_raised(api: FakeApi, answer: Any, seconds: float | N
     assert isinstance(caught.value, grpc.Call)
     assert (answer[0], answer[1]) == (caught.value.code(), caught.value.details())
     assert slept_s == waits.slept_s
+
+
+def test_calls_go_round_all_addresses_that_answer(api: FakeApi) -> None:
+    """With several addresses both servers are called, a dead one is left out, and so is a name that nobody knows."""
+    other = FakeApi()
+    try:
+        for server in (api, other):
+            server.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+        with Client(f"{api.address}, {other.address},no-such-host.invalid:1") as client:
+            for _ in range(50):
+                client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), wait_for_ready=True)
+            both = (len(api.calls), len(other.calls))
+            other.stop()
+            for _ in range(10):
+                client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), wait_for_ready=True)
+    finally:
+        other.stop()
+
+    assert 50 == sum(both)
+    assert min(both) > 0
+    assert 60 == len(api.calls) + len(other.calls)
+
+
+def test_one_address_is_taken_as_it_is() -> None:
+    """gRPC looks up its name itself, whenever it connects."""
+    assert "api.example.com:5397" == target("api.example.com:5397")
+    assert "ipv4:127.0.0.1:1,127.0.0.1:2" == target("127.0.0.1:1,127.0.0.1:2")

@@ -227,6 +227,8 @@ class Woken:
     def jobs_changed(self, job_ids: Any) -> None:
         self.jobs.append(set(job_ids))
 
+    pods_changed = jobs_changed
+
     def hosts_changed(self, hostnames: Any) -> None:
         self.hosts.append(sorted(hostnames))
 
@@ -243,7 +245,7 @@ def test_drains_wake_with_the_jobs_they_wait_for() -> None:
     watch.watch(H2, [JOB, OTHER])
 
     watch.jobs_changed(iter([JOB]))
-    watch.jobs_changed([OTHER])
+    watch.pods_changed(iter([OTHER]))
     watch.watch(H2)
     watch.jobs_changed([OTHER])
 

@@ -15,6 +15,7 @@ from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.api.v0.short_names import respool_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import ROOT_POOL_ID, JobId, PodId
+from peloton.model.job import Queued
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.ports import ResourceManager
@@ -317,7 +318,7 @@ async def test_client(world: World, server: ResmgrServer) -> None:
     client: ResourceManager = ResourceManagerClient(lambda: channel)
     unknown = JobId("a1a1a1a1-0000-4000-8000-000000000000")
     try:
-        assert await asyncio.to_thread(client.enqueue, job, 2) == 2
+        assert await asyncio.to_thread(client.enqueue, job, 2) == Queued(2)
         await asyncio.to_thread(client.note_unplaced, job, 1, "no host offered")
         assert server.loop.state.unplaced(job) == (1, "no host offered")
         with pytest.raises(InvalidArgument, match="invalid pod id 'x'"):
