@@ -31,7 +31,9 @@ class Settings:
     temporal: str = field(default="localhost:7233", metadata={"help": "host:port of the Temporal frontend"})
     temporal_namespace: str = field(default="default", metadata={"help": "Temporal namespace"})
     mesos: str = field(default="localhost:5050", metadata={"help": "Mesos master: host:port, or zk://HOSTS/PATH"})
-    cluster: str = field(default="local", metadata={"help": "name of the cluster that this host manager runs; never to be changed"})
+    cluster: str = field(
+        default="local", metadata={"help": "name of the cluster that this host manager runs; never to be changed"}
+    )
     mesos_role: str = field(default="peloton", metadata={"help": "Mesos role of the framework"})
     mesos_user: str = field(default="root", metadata={"help": "user that pods run as"})
     host: str = field(default="127.0.0.1", metadata={"help": "address to listen on"})
