@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from cli.command import Command
+from peloton.model.ids import hostmgr_role
 
 FIRST_CLUSTER = "local"
 
@@ -69,6 +70,11 @@ def up(
         raise click.UsageError("--simulation needs --simulate N")
     if len({FIRST_CLUSTER, *clusters}) <= len(clusters):
         raise click.UsageError(f"each cluster needs a name of its own, and the first one is {FIRST_CLUSTER}")
+    for name in clusters:
+        try:
+            hostmgr_role(name)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
     from services.local.cluster import LocalSettings
 
     folder = data.resolve() if data else None

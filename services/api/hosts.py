@@ -77,8 +77,9 @@ class RemoteHosts:
                 fault = error
             except grpc.aio.AioRpcError as error:
                 found = ERRORS.get(error.code().name, PelotonError)(error.details() or error.code().name)
-                if not isinstance(found, NotFound):
+                if not isinstance(found, NotFound | Unavailable):
                     raise found from error
-                fault = fault or found
+                if fault is None or isinstance(found, Unavailable):
+                    fault = found
         assert fault is not None
         raise fault

@@ -82,7 +82,12 @@ class HostManagers:
         return HostLease(f"{cluster}/{lease.lease_id}", lease.hosts, lease.rejected, lease.awaited)
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        """Refused at once by a cluster that nobody leads while another one is led: the lease is lost, and pods that an
+        earlier call launched there are no longer READY."""
         cluster, own_id = self._of_lease(lease_id)
+        clusters = self._clusters()
+        if any(clusters.values()) and not clusters.get(cluster):
+            return LaunchResult(0, refused_count=sum(len(placement.pods) for placement in placements))
         return self._client(cluster).launch(job_id, own_id, placements)
 
     def release(self, lease_id: str) -> None:

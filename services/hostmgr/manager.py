@@ -50,7 +50,7 @@ class HostManagerSettings:
 
 
 class HostManagerCore(Callbacks):
-    """Implements ``ports.HostManager`` in process; the servicer puts it on the wire."""
+    """``ports.HostManager`` for one cluster, in process; the servicer puts it on the wire."""
 
     def __init__(self, settings: HostManagerSettings, gateway: Gateway, lifecycles: PodLifecycles) -> None:
         self._settings = settings

@@ -51,3 +51,19 @@ def test_a_database_that_cannot_be_used_is_named(url: str, tmp_path: Path) -> No
     assert "database" in refused.stderr
     assert "secret" not in refused.stderr
     assert "internal error" not in refused.stderr
+
+
+def test_clusters_need_names_of_their_own(tmp_path: Path) -> None:
+    """A name twice, that of the first one included, or with a file that describes one cluster, starts nothing."""
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text("- {name: a}\n")
+
+    twice, first = up("--cluster", "west", "--cluster", "west"), up("--cluster", "local")
+    bad = up("--cluster", "a/b")
+    with_file = up("--cluster", "west", "--hosts", str(hosts))
+
+    assert [2, 2, 2, 1] == [one.returncode for one in (twice, first, bad, with_file)]
+    assert "cluster 'a/b': want at most 63 letters" in bad.stderr
+    for refused in (twice, first):
+        assert "each cluster needs a name of its own, and the first one is local" in refused.stderr
+    assert "a hosts file describes one cluster" in with_file.stderr

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from peloton.lifecycle.maintenance import Step, next_step
+from peloton.model.host import ClusterChoice, HostLease
 from peloton.model.ids import JobId
 from services.hostmgr import manager
 from services.hostmgr.drain_watch import DrainWatch
@@ -36,13 +37,22 @@ class SimulatedHostManager(HostManagerCore):
     def __init__(self, gateway: Gateway, mesos: SimulatedMesos) -> None:
         super().__init__(HostManagerSettings("simulated"), gateway, Nobody())
         self.mesos = mesos
-        for pods in gateway.labelled_pods():
+        for pods in gateway.labelled_pods("local"):
             self.pool.pod_labels.add(pods)
         mesos.subscribe()
 
     @property
     def driver(self) -> Any:
         return self.mesos
+
+    def choose_clusters(self, *_: object) -> ClusterChoice:
+        return ClusterChoice(("local",))
+
+    def acquire_hosts(
+        self, job_id: JobId, gangs: Any, for_gang: bool = False, desired: Any = (), cluster: str = ""
+    ) -> HostLease:
+        assert cluster == "local"
+        return super().acquire_hosts(job_id, gangs, for_gang, desired)
 
     def take_offers(self) -> None:
         offers = self.mesos.make_offers()
@@ -83,7 +93,7 @@ class SimulatedMaintainer(HostMaintainer):
 
         def slow_look(hostnames: Collection[str]) -> Any:
             clock.pass_s(2)  # what it saw serves for twenty seconds
-            return gateway.residents(hostnames)
+            return gateway.residents(hostnames, "local")
 
         self._residents = Residents(slow_look, clock.monotonic)
         self._schedule: Any = Schedule(core.mesos)

@@ -55,6 +55,11 @@ class Table:
         owner_address = self.rows.get(role)
         return owner_address[1] if owner_address and owner_address[2] > now_s else None
 
+    def clusters(self, now_s: float) -> dict[str, str]:
+        self.lookups += 1
+        led = {role.removeprefix("hostmgr/"): row for role, row in self.rows.items() if role.startswith("hostmgr/")}
+        return {name: address if expiry > now_s else "" for name, (_, address, expiry) in led.items()}
+
 
 @pytest.fixture
 def table() -> Iterator[Table]:
@@ -284,3 +289,22 @@ def test_channels_to_leaders_of_long_ago_are_closed(
     with pytest.raises(ValueError, match="closed channel"):
         made[0].unary_unary("/a/B")(b"", timeout=0.01)
     assert find() is made[-1]
+
+
+def test_all_clusters_are_found_by_one_look_up(
+    table: Table, channels: LeaderChannels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls to any of them share it; one that nobody leads is known and has no channel."""
+    for name, address, left_s in (("a", "127.0.0.1:1", 60), ("b", "127.0.0.1:2", 60), ("c", "127.0.0.1:3", -1)):
+        table.rows[f"hostmgr/{name}"] = ("owner", address, time.time() + left_s)
+    find_a, find_b, find_c = (channels.cluster_channel(name) for name in "abc")
+
+    assert {"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": ""} == channels.clusters()
+    assert find_a() is find_a() is not find_b()
+    with pytest.raises(Unavailable, match="no host manager of cluster c leads at present"):
+        find_c()
+    assert 1 == table.lookups
+
+    table.rows["hostmgr/c"] = ("owner", "127.0.0.1:3", time.time() + 60)
+    monkeypatch.setattr(leader, "LOOKUP_CACHE_S", -1.0)
+    assert find_c() is not find_a()

@@ -50,7 +50,7 @@ def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> Non
     job = world.job()
     batch = world.place(job)
     world.core.stop()
-    world.gateway.mark_launched(job, [(0, 1, "h0", world.core.pool.hosts()[0].hostname, {})], 1)
+    world.gateway.mark_launched(job, [(0, 1, "h0", world.core.pool.hosts()[0].hostname, {})], 1, "local")
 
     world.lead()
 
@@ -65,7 +65,7 @@ def test_a_kill_that_mesos_never_got_is_told_again(world: World) -> None:
     job = world.running()
     world.core.stop()
     world.gateway.set_job_goal(job, JobState.KILLED, 1)
-    world.gateway.mark_killing(job, 10)
+    world.gateway.mark_killing(job, 10, cluster="local")
 
     world.lead()
 

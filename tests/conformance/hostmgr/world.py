@@ -140,11 +140,11 @@ class Storage(Gateway):
             raise Outage("set_framework_id")
         super().set_framework_id(cluster, framework_id)
 
-    def mark_launched(self, job_id: JobId, rows: Any, now_ns: int) -> set[int]:
+    def mark_launched(self, job_id: JobId, rows: Any, now_ns: int, cluster: str = "") -> set[int]:
         if self.launches_to_fail:
             self.launches_to_fail -= 1
             raise Outage("mark_launched")
-        taken = super().mark_launched(job_id, rows, now_ns)
+        taken = super().mark_launched(job_id, rows, now_ns, cluster)
         if self.answers_to_fail:
             self.answers_to_fail -= 1
             raise Outage("mark_launched, after its commit")

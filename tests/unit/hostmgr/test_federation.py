@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.model.host import HostLease, LaunchResult, LeasedHost, Prefetched
+from peloton.model.host import HostLease, LaunchResult, LeasedHost, PlacedPod, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
@@ -145,6 +145,23 @@ def test_a_silent_cluster_is_passed_over() -> None:
     world.silence("b")
     with pytest.raises(Unavailable, match="no hostmgr leads"):
         world.all.choose_clusters([(ONE, 2)], {})
+
+
+def test_a_launch_in_a_cluster_without_a_leader_is_refused() -> None:
+    """Its pods may go elsewhere; while nobody leads anywhere, or somebody should answer, it is tried again."""
+    world = World(a=4, b=3)
+    world.silence("b")
+    placed = [Placement(Hostname("b1"), (PlacedPod(0, 1), PlacedPod(1, 1)))]
+
+    assert LaunchResult(0, refused_count=2) == world.all.launch(JOB, "b/lease1", placed)
+
+    world.addresses["b"] = "host:1"
+    with pytest.raises(Unavailable):
+        world.all.launch(JOB, "b/lease1", placed)
+    world.silence("a")
+    world.silence("b")
+    with pytest.raises(Unavailable):
+        world.all.launch(JOB, "b/lease1", placed)
 
 
 def test_kills_go_to_all_that_answer() -> None:

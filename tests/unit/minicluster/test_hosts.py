@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.minicluster.__main__ import settings_of
 from services.minicluster.hosts import (
     DEFAULT_PORTS,
     HostFileError,
@@ -112,3 +113,25 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """No traceback from open()."""
     with pytest.raises(HostFileError, match=r"none\.yaml: cannot be read: No such file"):
         load_hosts(tmp_path / "none.yaml")
+
+
+def test_clusters_on_one_machine_share_its_ports_and_no_names() -> None:
+    """Together they have the ports of one, each a part of its own."""
+    all_hosts = [*default_hosts(share=(1, 2)), *default_hosts("b-", (2, 2))]
+    ports = [port for host in all_hosts for begin, end in host.ports for port in range(begin, end + 1)]
+
+    assert 6 == len({host.name for host in all_hosts})
+    assert "b-peloton-mesos-agent0" == all_hosts[3].name
+    assert len(ports) == len(set(ports)) > 990
+    assert set(ports) <= set(DEFAULT_PORTS)
+    assert ["b-sim-00000", "b-sim-00001"] == [host.name for host in simulated_hosts(2, "b-")]
+
+
+@pytest.mark.parametrize("share", ["0/2", "3/2", "1", "a/b"])
+def test_a_share_that_is_none_is_refused(share: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The I-th of N parts."""
+    with pytest.raises(SystemExit):
+        settings_of(["--data", str(tmp_path), "--share", share])
+    assert f"want I/N with I from 1 to N, got '{share}'" in capsys.readouterr().err
+    found = settings_of(["--data", str(tmp_path), "--share", "2/2", "--prefix", "b-"]).hosts
+    assert default_hosts("b-", (2, 2)) == found

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.model.ids import JobId, PodId, PodName, gang_workflow_id, job_workflow_id, parse_job_id
+from peloton.model.ids import JobId, PodId, PodName, gang_workflow_id, hostmgr_role, job_workflow_id, parse_job_id
 
 JOB = JobId("91b1b8e5-2ba8-11e7-bc23-0242ac11000d")
 
@@ -49,3 +49,11 @@ def test_a_job_has_one_workflow() -> None:
 def test_each_launch_of_a_gang_has_a_workflow() -> None:
     """The workflow's id follows from the job's and the run of the gang's first member."""
     assert f"gang/{JOB}/3" == gang_workflow_id(JOB, 3)
+
+
+def test_names_of_clusters() -> None:
+    """They are part of roles, lease ids and paths."""
+    assert "hostmgr/west-1.a_b" == hostmgr_role("west-1.a_b")
+    for name in ("", "a/b", "-a", "a b", "ä", "a" * 64):
+        with pytest.raises(ValueError, match="want at most 63 letters"):
+            hostmgr_role(name)

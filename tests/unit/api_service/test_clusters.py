@@ -1,0 +1,180 @@
+"""Calls about hosts over the host managers of several clusters."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
+from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
+from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
+from peloton.errors import NotFound, Unavailable
+from peloton.model.ids import JobId, PodId
+from peloton.model.resources import Resources
+from services.api.channels import LeaderChannels
+from services.api.hosts import RemoteHosts
+from services.api.server import start
+from tests.unit.api_service.fakes import RecordedWakes
+
+POD = PodId(JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d"), 3, 2)
+
+
+class HostManager:
+    """Of a cluster whose hosts have its name as their first letter; refuses those that begin with x."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked: list[list[str]] = []
+        self.server: Any = grpc.aio.server()
+
+    async def serve(self) -> str:
+        hostmgr_pb2_grpc.add_HostsServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        host_svc_pb2_grpc.add_HostServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        await self.server.start()
+        return address
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        async def unimplemented(request: Any, context: Any) -> Any:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, name)
+
+        return unimplemented
+
+    async def QueryHosts(self, request: Any, context: Any) -> Any:
+        return host_svc_pb2.QueryHostsResponse(host_infos=[{"hostname": f"{self.name}1", "cluster": self.name}])
+
+    async def StartMaintenance(self, request: Any, context: Any) -> Any:
+        self.asked.append([request.hostname, *request.hostnames])
+        return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname)
+
+    async def Start(self, request: Any, context: Any) -> Any:
+        if any(host.startswith("x") or "bad" in host for host in request.hostnames):
+            await context.abort(grpc.StatusCode.ABORTED, "host is not a Peloton agent")
+        self.asked.append([*request.hostnames, request.reason])
+        return maintenance_pb2.StartResponse(hosts=[{"hostname": host} for host in request.hostnames])
+
+    async def Query(self, request: Any, context: Any) -> Any:
+        return maintenance_pb2.QueryResponse(hosts=[{"hostname": f"{self.name}1"}], away_max=2, host_count=20)
+
+    async def ClusterCapacity(self, request: Any, context: Any) -> Any:
+        return hostmgr_pb2.ClusterCapacityResponse(capacity={"cpu_milli": 1_000}, host_count=1)
+
+    async def BrowseSandbox(self, request: Any, context: Any) -> Any:
+        if not request.hostname.startswith(self.name):
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"host {request.hostname} is not registered with Mesos")
+        return hostmgr_pb2.BrowseSandboxResponse(hostname=self.name)
+
+
+class Storage:
+    def lockdowns(self) -> set[str]:
+        return set()
+
+    def clusters_of_hosts(self, hostnames: Collection[str]) -> dict[str, str]:
+        return {name: name[0] for name in hostnames if name[0] in "ab"}
+
+
+class World:
+    def __init__(self, managers: dict[str, HostManager], addresses: dict[str, str], channel: Any) -> None:
+        self.managers, self.addresses = managers, addresses
+        self.hosts = host_svc_pb2_grpc.HostServiceStub(channel)
+        self.maintenance = maintenance_pb2_grpc.MaintenanceServiceStub(channel)
+
+    def asked(self) -> dict[str, list[list[str]]]:
+        return {name: manager.asked for name, manager in self.managers.items() if manager.asked}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    managers = {name: HostManager(name) for name in "ab"}
+    addresses = {name: await manager.serve() for name, manager in managers.items()}
+    wakes, storage = RecordedWakes(), Storage()
+    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", clusters=lambda: addresses)  # type: ignore[arg-type]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield World(managers, addresses, channel)
+    await server.stop(0)
+    for manager in managers.values():
+        await manager.server.stop(None)
+
+
+async def test_questions_are_asked_of_all(world: World) -> None:
+    """Lists are joined, counts summed; one that does not answer is named, and only when none does is that an error."""
+    query = maintenance_pb2.QueryRequest()
+    found = await world.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
+    maintained = await world.maintenance.Query(query)
+
+    assert (["a1", "b1"], []) == ([info.hostname for info in found.host_infos], list(found.silent_clusters))
+    assert (["a1", "b1"], 4, 40) == ([h.hostname for h in maintained.hosts], maintained.away_max, maintained.host_count)
+
+    world.addresses["a"] = ""
+    found = await world.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
+    assert (["b1"], ["a"]) == ([info.hostname for info in found.host_infos], list(found.silent_clusters))
+    assert 20 == (await world.maintenance.Query(query)).host_count
+    world.addresses["b"] = ""
+    with pytest.raises(grpc.aio.AioRpcError, match="no host manager answers, of the clusters a, b"):
+        await world.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
+
+
+async def test_what_names_hosts_goes_to_their_clusters(world: World) -> None:
+    """Each is asked once, about its own, with the rest of the request."""
+    request = maintenance_pb2.StartRequest(hostnames=["b2", "a1", "b1"], reason="new kernel")
+
+    answer = await world.maintenance.Start(request)
+
+    assert ["a1", "b2", "b1"] == [host.hostname for host in answer.hosts]
+    assert {"a": [["a1", "new kernel"]], "b": [["b2", "b1", "new kernel"]]} == world.asked()
+    one = await world.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname="b3"))
+    assert ("b3", ["b3"]) == (one.hostname, world.managers["b"].asked[-1])
+
+
+async def test_hosts_that_nobody_knows_are_refused_first(world: World) -> None:
+    """By the first cluster that is led, before another one has done anything."""
+    with pytest.raises(grpc.aio.AioRpcError, match="host is not a Peloton agent"):
+        await world.maintenance.Start(maintenance_pb2.StartRequest(hostnames=["b1", "x1"]))
+    assert {} == world.asked()
+
+
+async def test_nothing_is_done_while_a_cluster_of_them_is_silent(world: World) -> None:
+    """A refusal after others have done their part names what was done."""
+    world.addresses["b"], b = "", world.addresses["b"]
+    with pytest.raises(grpc.aio.AioRpcError, match="no host manager of cluster b is known"):
+        await world.maintenance.Start(maintenance_pb2.StartRequest(hostnames=["a1", "b1"]))
+    assert {} == world.asked()
+
+    world.addresses["b"] = b
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await world.maintenance.Start(maintenance_pb2.StartRequest(hostnames=["a1", "bbad"]))
+    assert "host is not a Peloton agent (done already: a1)" == caught.value.details()
+
+
+async def test_capacity_is_known_when_all_tell_theirs(world: World) -> None:
+    """Else pools are not compared with it."""
+    channels = LeaderChannels(lambda _: None, lambda: world.addresses)
+    assert Resources(2_000) == await RemoteHosts(channels).capacity()
+
+    world.addresses["b"] = ""
+    assert await RemoteHosts(channels).capacity() is None
+    await channels.close()
+
+
+async def test_a_sandbox_is_looked_for_in_all(world: World) -> None:
+    """Whoever knows the host answers; while a cluster is silent nobody can say that there is no such host."""
+    channels = LeaderChannels(lambda _: None, lambda: world.addresses)
+    hosts = RemoteHosts(channels)
+
+    assert "b" == (await hosts.browse_sandbox(POD, "b1", "agent")).hostname
+    with pytest.raises(NotFound, match="host x1 is not registered"):
+        await hosts.browse_sandbox(POD, "x1", "agent")
+    world.addresses["b"] = ""
+    with pytest.raises(Unavailable, match="cluster b"):
+        await hosts.browse_sandbox(POD, "b1", "agent")
+    world.addresses |= {"a": "127.0.0.1:1", "c": world.addresses["a"]}
+    assert "a" == (await hosts.browse_sandbox(POD, "a1", "agent")).hostname
+    await channels.close()
