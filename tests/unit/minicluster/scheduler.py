@@ -13,7 +13,7 @@ import orjson
 from services.minicluster.hosts import HostSpec
 from services.minicluster.settings import MiniclusterSettings
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 CAPABILITIES = ("MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from services.minicluster.simulated import SECONDS_VARIABLE, behaviour
 from tests.unit.minicluster.conftest import Start
-from tests.unit.minicluster.scheduler import request, scalar, task_info
+from tests.unit.minicluster.scheduler import WAIT_S, request, scalar, task_info
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_a_thousand_tasks_end(start: Start) -> None:
     await scheduler.status("t999", "TASK_FINISHED")
 
     framework = cluster.master.live[scheduler.framework_id]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         while framework.tasks:
             await asyncio.sleep(0.01)
     agent = cluster.master.agents.by_name["a0"]
