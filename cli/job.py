@@ -144,10 +144,9 @@ def get(settings: Settings, job_id: str) -> None:
 @pass_settings
 def status(settings: Settings, job_id: str) -> None:
     """Print a job's state, its goal and the number of tasks in each state."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
+    from cli.watch import get_job
 
-    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    response = get_job(settings.client, job_id)
     refuse_unknown_job(settings, response, "Unable to get job status", job_id)
     print_message(settings, response.jobInfo.runtime)
 

@@ -149,23 +149,28 @@ class Watcher(Patience):
         return progress_of(cache.config, cache.runtime)
 
     def read_job(self) -> job_pb2.JobInfo:
-        import grpc
-
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.job import job_pb2
-
-        job_id = peloton_pb2.JobID(value=self.job_id)
-        try:
-            response = self.client.jobs.Get(job_pb2.GetRequest(id=job_id))
-        except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-                raise
-            cache = self.client.jobs.GetCache(job_pb2.GetCacheRequest(id=job_id))  # too large for an answer
-            return job_pb2.JobInfo(id=job_id, config=cache.config, runtime=cache.runtime)
+        response = get_job(self.client, self.job_id)
         if not response.HasField("jobInfo"):
             problem = response.error.notFound.message or response.error.getRuntimeFail.message
             raise Failed(f"Unable to get job {self.job_id}: {problem}".rstrip(": "))
         return response.jobInfo
+
+
+def get_job(client: Client, job_id: str) -> job_pb2.GetResponse:
+    """Of a job that is too large for an answer, the short form of its configuration."""
+    import grpc
+
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    wire = peloton_pb2.JobID(value=job_id)
+    try:
+        return client.jobs.Get(job_pb2.GetRequest(id=wire))
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+            raise
+    cache = client.jobs.GetCache(job_pb2.GetCacheRequest(id=wire))
+    return job_pb2.GetResponse(jobInfo=job_pb2.JobInfo(id=wire, config=cache.config, runtime=cache.runtime))
 
 
 def progress_of(config: job_pb2.JobConfig, runtime: job_pb2.RuntimeInfo) -> Progress:

@@ -94,8 +94,9 @@ def test_secrets(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.Monke
     assert "sent in pieces, which carry no secrets" in result.stderr
 
 
-def test_watch_of_a_heavy_job(run: Run, api: FakeApi) -> None:
-    """Its configuration fits no answer, so the summary is told from the short form."""
+@pytest.mark.parametrize(("command", "said"), [("watch", "3 SUCCEEDED"), ("status", "state: SUCCEEDED")])
+def test_looks_at_a_heavy_job(run: Run, api: FakeApi, command: str, said: str) -> None:
+    """Its configuration fits no answer, so what became of it is told from the short form."""
     cache = job_pb2.GetCacheResponse()
     cache.config.instanceCount = 3
     cache.runtime.state = job_pb2.SUCCEEDED
@@ -103,7 +104,7 @@ def test_watch_of_a_heavy_job(run: Run, api: FakeApi) -> None:
     api.answers["jobs.GetCache"] = [cache]
     api.answers["jobs.Get"] = [(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large")]
 
-    result = run("job", "watch", JOB)
+    result = run("job", command, JOB)
 
     assert result.exit_code == 0
-    assert "3 SUCCEEDED" in result.stdout
+    assert said in result.stdout

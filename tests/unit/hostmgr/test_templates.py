@@ -1,0 +1,60 @@
+"""Templates are made once for each configuration, and bounded by what they weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from peloton.api import convert
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.ids import new_job_id
+from services.hostmgr import templates
+from services.hostmgr.templates import TemplateCache
+from services.storage.gateway import Gateway
+
+JOB = convert.new_job_record(new_job_id(), job_pb2.JobConfig(name="train", instanceCount=9), 1)
+
+
+class Configs:
+    """Instances 0 to 3 share a configuration, the others have one each."""
+
+    def __init__(self) -> None:
+        self.default = task_pb2.TaskConfig(name="default")
+
+    def instances_by_version(self, _: str, instance_ids: Sequence[int]) -> dict[int, Sequence[int]]:
+        return {1: instance_ids}
+
+    def task_configs(self, _: str, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
+        return {i: self.default if i < 4 else task_pb2.TaskConfig(name=f"own {i}") for i in instance_ids}
+
+    def pools(self) -> list[Any]:
+        return []
+
+
+@pytest.fixture
+def cache() -> TemplateCache:
+    return TemplateCache(cast(Gateway, Configs()), "test")
+
+
+def test_instances_alike_share_a_template(cache: TemplateCache) -> None:
+    """Also from one launch to the next."""
+    first, second = cache.of_job(JOB, [0, 1, 4]), cache.of_job(JOB, [2, 4, 5])
+
+    assert first[0] is first[1]
+    assert first[0] is second[2]
+    assert first[4] is second[4]
+    assert first[4] is not second[5]
+
+
+def test_heavy_configurations_push_out_the_oldest(cache: TemplateCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many are kept as weigh no more than the bound, and what was pushed out is made anew."""
+    weight = task_pb2.TaskConfig(name="own 4").ByteSize()
+    monkeypatch.setattr(templates, "TEMPLATES_BYTES_MAX", 2 * weight)
+    before = cache.of_job(JOB, [4, 5, 6])
+
+    after = {i: cache.of_job(JOB, [i])[i] for i in (6, 5, 4)}
+
+    assert [i for i in (4, 5, 6) if before[i] is after[i]] == [5, 6]

@@ -1,0 +1,41 @@
+"""Whom the default's values reach, found while instances come one by one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.api.v0.task import task_pb2
+from services.api.validation import Reach
+
+FIELDS = ("command", "resource", "constraint")
+CARRIES = {name: (lambda pod, name=name: pod.HasField(name)) for name in FIELDS}
+
+
+@given(
+    st.dictionaries(st.integers(0, 12), st.sets(st.sampled_from(FIELDS)), max_size=13),
+    st.integers(0, 4),
+    st.integers(0, 13),
+)
+def test_the_first_that_has_the_default(overrides: dict[int, set[str]], start: int, stop: int) -> None:
+    """For each field the lowest judged instance whose override, if it has one, does not carry the field."""
+    configs = {}
+    for instance, names in overrides.items():
+        configs[instance] = task_pb2.TaskConfig()
+        for name in names:
+            getattr(configs[instance], name).SetInParent()
+    judged = range(start, stop)
+
+    reach = Reach(judged, CARRIES.values())
+    for instance in sorted(configs):
+        if instance in judged:
+            reach.add(instance, configs[instance])
+    reach.finish()
+
+    plain = [i for i in judged if i not in overrides]
+    assert reach.plain == next(iter(plain), None)
+    assert reach.plain_but_0 == next((i for i in plain if i), None)
+    for name, carries in CARRIES.items():
+        first = next((i for i in judged if name not in overrides.get(i, ())), None)
+        assert reach.first(carries) == first
+        assert reach.config_at(carries) is (None if first is None else configs.get(first))
