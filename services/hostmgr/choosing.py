@@ -6,19 +6,19 @@ Under the lock of ``HostPool``, whose state this looks at.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 
-from peloton.lifecycle.constraints import HOSTNAME_LABEL, mentions, pod_labels_named
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, leaves, pod_labels_named
 from peloton.model.host import Desired
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
-from peloton.model.pod import PodShape, Strategy
+from peloton.model.pod import Constraint, HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources, free_share
 from services.hostmgr.holds import Holds, PodKey
-from services.hostmgr.offers import HostOffers, lack_of_room, room_for, unfit
+from services.hostmgr.offers import HostOffers, room_for, unfit
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.ready import HostClass, ReadyHosts, first_come
 from services.hostmgr.registered import RegisteredAgents
@@ -103,11 +103,12 @@ class HostChooser:
         """Hosts that take the pod, those that will go soon last: what they get has to leave them again. Hosts of one
         kind are judged together, unless something is known of one that its kind does not tell."""
         apart = {*self.holds.hostnames(), *self.closed, *self.maintained, *self.refused}
-        is_each = mentions(shape.constraint, HOSTNAME_LABEL) or bool(pod_labels_named(shape.constraint))
+        apart |= {*hosts_named(shape.constraint)}
+        apart |= self.pod_labels.hosts_with(pod_labels_named(shape.constraint))
         counts = self.ready.counts_without(apart)
         open_classes: list[HostClass] = []
         for each in self.ready.classes():
-            reason = self._goes_soon(each.like) or (lack_of_room if is_each else unfit)(each.like, shape)
+            reason = self._goes_soon(each.like) or unfit(each.like.nameless(), shape)
             if not reason:
                 open_classes.append(each)
             elif counts[each.kind]:
@@ -115,7 +116,7 @@ class HostChooser:
         try:
             for hostname in self._in_order(shape, open_classes, apart):
                 host = self.hosts[hostname]
-                reason = self._misfit(host, shape, mine) if is_each or hostname in apart else ""
+                reason = self._misfit(host, shape, mine) if hostname in apart else ""
                 if reason:
                     refused[reason] += 1
                 else:
@@ -129,20 +130,26 @@ class HostChooser:
     ) -> Iterator[Hostname]:
         ready = [self.hosts[name] for name in apart if name in self.ready]
         if shape.strategy is Strategy.EMPTIEST_HOST:
-            others = (host for each in classes for name, host in each.members.items() if name not in apart)
-            return self._emptiest(shape, [*ready, *others])
+            return self._emptiest(shape, classes, ready, apart)
         last = sorted((host.order, host.hostname) for host in ready if host.hostname in self.maintained)
         stay = [host for host in ready if host.hostname not in self.maintained]
         return chain(first_come(classes, stay, apart), (name for _, name in last))
 
-    def _emptiest(self, shape: PodShape, hosts: Iterable[HostOffers]) -> Iterator[Hostname]:
-        shares: dict[tuple[Resources, Resources], int] = {}
+    def _emptiest(
+        self, shape: PodShape, classes: Sequence[HostClass], ready: Sequence[HostOffers], apart: Collection[Hostname]
+    ) -> Iterator[Hostname]:
         groups: dict[tuple[bool, int], list[Hostname]] = {}
-        for host in hosts:
-            key = (host.free, self.capacity_of(host.hostname))
-            if key not in shares:
-                shares[key] = free_share(*key, shape.resources)
-            groups.setdefault((host.hostname in self.maintained, -shares[key]), []).append(host.hostname)
+        for host in ready:
+            share = free_share(host.free, self.capacity_of(host.hostname), shape.resources)
+            groups.setdefault((host.hostname in self.maintained, -share), []).append(host.hostname)
+        for each in classes:
+            by_capacity: dict[Resources, list[Hostname]] = {}
+            for name in each.members:
+                if name not in apart:
+                    by_capacity.setdefault(self.capacity_of(name), []).append(name)
+            for capacity, names in by_capacity.items():
+                share = free_share(each.like.free, capacity, shape.resources)
+                groups.setdefault((False, -share), []).extend(names)
         return (name for group in sorted(groups) for name in sorted(groups[group]))
 
     def _as_seen(self, host: HostOffers, mine: frozenset[PodKey]) -> HostOffers:
@@ -173,3 +180,11 @@ class HostChooser:
         if start_ns and start_ns - UNAVAILABILITY_NOTICE_NS <= self.wall_ns():
             return "scheduled for maintenance in Mesos"
         return ""
+
+
+def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
+    return (
+        Hostname(leaf.value)
+        for leaf in leaves(constraint)
+        if isinstance(leaf, HostLabel) and leaf.key == HOSTNAME_LABEL
+    )

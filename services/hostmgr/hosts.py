@@ -24,6 +24,7 @@ from services.hostmgr.holds import ComingBackOf, Holds
 from services.hostmgr.launches import Launches
 from services.hostmgr.mesos.resources import Json, OfferedReader
 from services.hostmgr.offers import (
+    NOTHING,
     Agent,
     Claim,
     HostOffers,
@@ -216,7 +217,7 @@ class HostPool:
         """Revocable cpu of all registered agents, and what is held of it, in thousandths."""
         with self._lock:
             held = sum(agent.revocable_held.cpu_milli for agent in self._registered.holders.values())
-            return self._registered.revocable.cpu_milli, held
+            return self._registered.revocable_cpu_milli, held
 
     def revocable_holders(self) -> list[Agent]:
         """Agents on which revocable pods run, by host name."""
@@ -235,14 +236,12 @@ class HostPool:
 
     def hosts(self) -> list[Host]:
         """Registered agents, and those in maintenance that are not, by host name."""
-        with self._lock:
-            agents = self._registered.by_name
-            gone = [gone_host(host) for name, host in self._maintained.items() if name not in agents]
-            return sorted([*map(self._host, agents.values()), *gone], key=lambda host: host.hostname)
-
-    def _host(self, agent: Agent) -> Host:
-        free = self._hosts[agent.hostname].free if agent.hostname in self._hosts else Resources()
-        return registered_host(agent, self._maintained.get(agent.hostname), free)
+        with self._lock:  # only for what may change meanwhile
+            agents, maintained = self._registered.by_name, dict(self._maintained)
+            free = {name: host.free for name, host in self._hosts.items()}
+        found = [registered_host(a, maintained.get(name), free.get(name, NOTHING)) for name, a in agents.items()]
+        found += [gone_host(host) for name, host in maintained.items() if name not in agents]
+        return sorted(found, key=lambda host: host.hostname)
 
     # Leases.
 

@@ -58,6 +58,11 @@ class HostOffers:
     revocable: Resources = NOTHING
     ports: Ports = ()
     unavailable_from_ns: int = 0  # as Mesos's schedule of maintenance says; 0 = not
+    kind_labels: tuple[tuple[str, str], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = (HOSTNAME_LABEL, self.hostname)
+        self.kind_labels = tuple(sorted(label for label in self.labels.items() if label != name))
 
     def add(self, offer_id: str, offered: Offered, unavailability: Json | None) -> None:
         self.offers[offer_id] = (offered, max(int(unavailability["start"]["nanoseconds"]), 1) if unavailability else 0)
@@ -74,9 +79,12 @@ class HostOffers:
 
     @property
     def kind(self) -> Kind:
-        labels = tuple(sorted((key, value) for key, value in self.labels.items() if key != HOSTNAME_LABEL))
-        revocable = self.revocable.cpu_milli
-        return bool(self.offers), self.free, revocable, self.port_count, self.unavailable_from_ns, labels
+        amounts = self.free, self.revocable.cpu_milli, self.port_count
+        return bool(self.offers), *amounts, self.unavailable_from_ns, self.kind_labels
+
+    def nameless(self) -> HostOffers:
+        """As those hosts of its kind look whose name nobody asks for."""
+        return replace(self, labels=dict(self.kind_labels))
 
     @property
     def port_count(self) -> int:

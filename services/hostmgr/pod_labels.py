@@ -6,7 +6,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 
-from peloton.model.ids import JobId, PodId
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import Label
 
 
@@ -48,6 +48,11 @@ class PodLabelIndex:
                 del counts[host]
             if not counts:
                 del self._counts[label]
+
+    def hosts_with(self, labels: Collection[Label]) -> set[Hostname]:
+        """Where pods with any of these labels are."""
+        with self._lock:
+            return {Hostname(host) for label in labels if label in self._counts for host in self._counts[label]}
 
     def on_host(self, hostname: str, labels: Collection[Label]) -> tuple[tuple[Label, int], ...]:
         """Of these labels those that pods on the host carry, with the number of pods."""

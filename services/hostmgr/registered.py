@@ -16,8 +16,8 @@ class RegisteredAgents:
     def __init__(self) -> None:
         self.by_name: dict[Hostname, Agent] = {}
         self.holders: dict[Hostname, Agent] = {}  # of revocable cpu
-        self.revocable = NOTHING
-        self._capacity = NOTHING
+        self.revocable_cpu_milli = 0
+        self._capacity = [0, 0, 0, 0]  # [R]
 
     def replace(self, agents: Iterable[Agent]) -> None:
         """These and no others are registered now. What is the same object as before costs next to nothing."""
@@ -32,8 +32,9 @@ class RegisteredAgents:
         self.by_name = now
 
     def _count(self, agent: Agent, sign: int) -> None:
-        self._capacity += agent.capacity * sign
-        self.revocable += agent.revocable * sign
+        self.revocable_cpu_milli += agent.revocable.cpu_milli * sign
+        for kind, amount in enumerate(agent.capacity):
+            self._capacity[kind] += amount * sign
         if agent.revocable_held.cpu_milli:
             if sign > 0:
                 self.holders[agent.hostname] = agent
@@ -44,8 +45,8 @@ class RegisteredAgents:
         """Sums without agents that are away, and how many are left. Of revocable cpu those that are closed count
         with no more than this: what pods hold where no more may come."""
         gone = {name: self.by_name[name] for name in away if name in self.by_name}
-        total = self._capacity - sum((agent.capacity for agent in gone.values()), NOTHING)
-        slack = self.revocable.cpu_milli - sum(agent.revocable.cpu_milli for agent in gone.values())
+        total = Resources(*self._capacity) - sum((agent.capacity for agent in gone.values()), NOTHING)
+        slack = self.revocable_cpu_milli - sum(agent.revocable.cpu_milli for agent in gone.values())
         for name in closed.keys() - gone.keys():
             if name in self.by_name:
                 slack -= max(self.by_name[name].revocable.cpu_milli - closed[name], 0)
