@@ -10,7 +10,16 @@ from temporalio.exceptions import ApplicationError
 
 from activities.placement import PlacementActivities
 from peloton.errors import Unavailable
-from peloton.model.host import ClusterChoice, Desired, HostLease, LeasedHost, ReadyGang
+from peloton.model.host import (
+    ClusterChoice,
+    Desired,
+    HostLease,
+    LaunchResult,
+    LeasedHost,
+    Placement,
+    PlacementBatch,
+    ReadyGang,
+)
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
@@ -31,6 +40,7 @@ class Clusters:
         self.acquired: list[tuple[str, int, list[str]]] = []
         self.released: list[str] = []
         self.unplaced: tuple[int, str] = (0, "")
+        self.launched: tuple[str, tuple[Placement, ...]] = ("", ())
 
     def choose_clusters(self, wanted: Any, homes: Mapping[str, int]) -> ClusterChoice:
         return self.choice
@@ -52,6 +62,10 @@ class Clusters:
     def release(self, lease_id: str) -> None:
         self.released.append(lease_id)
 
+    def launch(self, job: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        self.launched = lease_id, tuple(placements)
+        return LaunchResult(sum(len(placement.pods) for placement in placements))
+
     def ready_gangs(self, job: JobId, limit: int) -> list[ReadyGang]:
         return self.gangs
 
@@ -64,6 +78,14 @@ class Clusters:
 
 def activities(clusters: Any) -> PlacementActivities:
     return PlacementActivities(clusters, clusters, clusters, FirstFitPlacer())
+
+
+def placed(clusters: Clusters) -> PlacementBatch:
+    """What was launched, and what is told of the rest."""
+    activities(clusters).place_and_launch(JOB, 10)
+    lease_id, placements = clusters.launched
+    unplaced_count, reason = clusters.unplaced
+    return PlacementBatch(JOB, lease_id, placements, unplaced_count=unplaced_count, reason=reason)
 
 
 def single(instance: int, host: str = "") -> ReadyGang:
@@ -79,7 +101,7 @@ def test_the_next_is_tried_when_nothing_fits() -> None:
     clusters = Clusters(a=0, b=2)
     clusters.gangs = [single(0), single(1)]
 
-    batch = activities(clusters).place(JOB, 10)
+    batch = placed(clusters)
 
     assert ("b/1", ["b0", "b1"]) == (batch.lease_id, [p.hostname for p in batch.placements])
     assert (["a/1"], (0, "")) == (clusters.released, clusters.unplaced)
@@ -90,7 +112,7 @@ def test_a_batch_ends_where_something_fits() -> None:
     clusters = Clusters(a=1, b=2)
     clusters.gangs = [single(0), single(1)]
 
-    batch = activities(clusters).place(JOB, 10)
+    batch = placed(clusters)
 
     assert (["a0"], 1) == ([p.hostname for p in batch.placements], batch.unplaced_count)
     assert (1, batch.reason) == clusters.unplaced
@@ -117,7 +139,7 @@ def test_pods_that_come_back_wait_for_the_turn_of_their_cluster() -> None:
     clusters = Clusters(a=2, b=2)
     clusters.gangs = [single(0, "a1"), single(1, "b0"), single(2), single(3, "c0")]
 
-    batch = activities(clusters).place(JOB, 10)
+    batch = placed(clusters)
 
     assert [("a", 3, ["a1", "c0"])] == clusters.acquired
     assert {"a1": 0, "a0": 2} == {p.hostname: p.pods[0].instance_id for p in batch.placements}
@@ -129,13 +151,13 @@ def test_a_cluster_that_is_away_is_passed_over() -> None:
     clusters.gangs, clusters.away = [single(0)], {"a"}
     clusters.choice = ClusterChoice(("a", "b"), (("c", "not for you"),))
 
-    reason = activities(clusters).place(JOB, 10).reason
+    reason = placed(clusters).reason
 
     assert "cluster a: a is away; cluster b: 1 pod without a host (no host offered); cluster c: not for you" == reason
     assert (1, reason) == clusters.unplaced
     clusters.away = {"a", "b"}
     with pytest.raises(ApplicationError, match="a is away"):
-        activities(clusters).place(JOB, 10)
+        placed(clusters)
 
 
 def test_no_cluster_may_take_them() -> None:
@@ -143,7 +165,7 @@ def test_no_cluster_may_take_them() -> None:
     clusters = Clusters(a=2)
     clusters.gangs, clusters.choice = [single(0)], ClusterChoice((), (("a", "not for you"),))
 
-    batch = activities(clusters).place(JOB, 10)
+    batch = placed(clusters)
 
     assert ([], 1, "cluster a: not for you") == (clusters.acquired, batch.unplaced_count, batch.reason)
 
@@ -153,9 +175,9 @@ def test_one_cluster_is_as_ever() -> None:
     clusters = Clusters(a=1)
     clusters.gangs = [single(0), single(1)]
 
-    batch = activities(clusters).place(JOB, 10)
+    batch = placed(clusters)
 
     assert "1 pod without a host (1 host: cpu 1.0 wanted, at most 0.0 free)" == batch.reason
     clusters.away = {"a"}
     with pytest.raises(ApplicationError, match="a is away"):
-        activities(clusters).place(JOB, 10)
+        placed(clusters)

@@ -10,7 +10,7 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
-from services.api import job_manager
+from services.api import stored_configs
 from services.storage.gateway import Gateway
 from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.story import UNKNOWN, Config, create, end, refused, wire
@@ -45,7 +45,7 @@ async def test_get_unknown(jobs: Any, job_id: str) -> None:
 
 async def test_get_that_is_too_large(jobs: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """A config above the limit of a message is refused with the ways round it."""
-    monkeypatch.setattr(job_manager, "ANSWER_BYTES_MAX", 10)
+    monkeypatch.setattr(stored_configs, "ANSWER_BYTES_MAX", 10)
     job_id = await create(jobs, config())
     code, text = await refused(jobs.Get(job_pb2.GetRequest(id=wire(job_id))))
 

@@ -30,6 +30,9 @@ class Counted:
         self.reads += 1
         return self._gateway.job_config(*args, **kwargs)
 
+    def overrides_size(self, *args: Any) -> tuple[int, int]:
+        return self._gateway.overrides_size(*args)
+
 
 @pytest.fixture
 def records(gateway: Gateway) -> Any:
