@@ -12,9 +12,9 @@ Missing pods, when they are few, are created by ``settle``; pods of which the ca
 admitted are launched in the same turn.
 
 History: 14 events to start and end a job, 8 with at most 100 pods, 5 per wake-up and 1 more when the job's state
-changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait of
-which nobody tells the end; 15 per launch of the gang or update, and 5 each time that one is told. Wake-ups are coalesced
-by the senders (see ``services/temporal.py``).
+changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait
+of which nobody tells the end; 15 per launch of the gang or update, and 5 each time that one is told. Wake-ups are
+coalesced by the senders (see ``services/temporal.py``).
 """
 
 from __future__ import annotations
