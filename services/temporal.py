@@ -135,6 +135,9 @@ class _Waker(ABC):
     async def _worth_telling(self, keys: set[str]) -> set[str]:
         return keys
 
+    def _note_again(self, key: str) -> None:
+        self._note([key])
+
     @abstractmethod
     async def _tell(self, key: str) -> None:
         """Raises when it has to be tried again."""
@@ -165,7 +168,7 @@ class _Waker(ABC):
                 await self._tell(key)
             except Exception as error:  # of Temporal or of storage: neither may end the waker
                 log.warning("%s not woken yet: %s", key, error)
-                self._loop.call_later(RETRY_S, self._note, [key])
+                self._loop.call_later(RETRY_S, self._note_again, key)
 
 
 class JobWaker(_Waker):
@@ -185,25 +188,25 @@ class JobWaker(_Waker):
         self._find_job = find_job
         self._roll_up = roll_up
         self._show_s = show_s
-        self._quiet: set[str] = set()  # of those noted: perhaps there is nothing to do
+        self._to_tell: set[str] = set()  # of those noted; of the others there may be nothing to do
         self._shown_later: dict[str, asyncio.TimerHandle] = {}  # at most one for each job that runs
 
     def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
         changed = set(job_ids)
         with self._lock:
-            self._quiet -= changed
+            self._to_tell |= changed
         self._note(changed)
 
     def pods_changed(self, job_ids: Iterable[JobId]) -> None:
-        changed = set(job_ids)
-        with self._lock:
-            self._quiet |= changed - self._noted
-        self._note(changed)
+        self._note(job_ids)
+
+    def _note_again(self, key: str) -> None:
+        self.jobs_changed([JobId(key)])
 
     async def _worth_telling(self, keys: set[str]) -> set[str]:
         with self._lock:
-            quiet = keys & self._quiet
-            self._quiet -= quiet
+            quiet = keys - self._to_tell
+            self._to_tell -= keys
         if quiet:
             try:
                 rolled = await asyncio.to_thread(self._roll_up, [JobId(key) for key in sorted(quiet)], time.time_ns())
