@@ -26,6 +26,7 @@ ASKED_MAX = 20_000
 PATIENCE_S = 2.0
 """When no answer has come for so long, the next question does not wait for those that are left."""
 RECONCILED = "REASON_RECONCILIATION"
+RUNNING = "TASK_RUNNING"
 
 Row = tuple[PodId, str, str, PodState]
 """Pod, host, agent id, stored state."""
@@ -102,7 +103,7 @@ class Answers:
         self._changed = threading.Condition()
         self._awaited: set[str] = set()
         self._late_count = 0  # of those that are awaited: nobody waits for them any more
-        self._said: dict[str, str] = {}  # task id -> state, since ``begin``
+        self._said: dict[str, str] = {}  # task id -> state that is stored, since ``begin``
         self._asked_count = 0
         self._began_s = 0.0
 
@@ -115,35 +116,44 @@ class Answers:
             self._late_count, self._asked_count, self._began_s = 0, 0, self._clock()
             return before
 
-    def ask(self, task_ids: Collection[str], is_late: bool = False) -> None:
+    def ask(self, task_ids: Collection[str], running: Iterable[str] = (), is_late: bool = False) -> None:
+        """``running``: those of which storage says so."""
         with self._changed:
             before = len(self._awaited)
             self._awaited.update(task_ids)
+            self._said.update(dict.fromkeys(running, RUNNING))
             self._asked_count += len(self._awaited) - before
             self._late_count += is_late * (len(self._awaited) - before)
 
     def is_news(self, status: Json) -> bool:
-        """False for an answer that repeats one which is stored: all that Mesos knows is told after all that we know."""
-        if status.get("reason") != RECONCILED:
-            return True
+        """False for an answer that says what is stored. Nearly all do: they need no look at storage."""
+        task_id = status["task_id"]["value"]
         with self._changed:
-            return bool(self._said.get(status["task_id"]["value"]) != status["state"])
+            if status.get("reason") != RECONCILED:
+                self._said.pop(task_id, None)
+                return True
+            if self._said.get(task_id) != status["state"]:
+                return True
+            self._close([task_id])
+            return False
 
     def take(self, statuses: Iterable[Json]) -> None:
         """Statuses that are stored, or that say nothing that could be."""
         with self._changed:
-            if not self._awaited:
-                return
-            for status in statuses:
-                task_id = status["task_id"]["value"]
-                if task_id in self._awaited:
-                    self._awaited.discard(task_id)
-                    self._said[task_id] = status["state"]
-            self._late_count = min(self._late_count, len(self._awaited))
-            self._changed.notify_all()
-            if not self._awaited:
-                seconds = self._clock() - self._began_s
-                log.info("Mesos has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
+            said = {status["task_id"]["value"]: status["state"] for status in statuses}
+            for task_id in said.keys() & self._awaited:
+                self._said[task_id] = said[task_id]
+            self._close(said)
+
+    def _close(self, task_ids: Iterable[str]) -> None:
+        if not self._awaited:
+            return
+        self._awaited.difference_update(task_ids)
+        self._late_count = min(self._late_count, len(self._awaited))
+        self._changed.notify_all()
+        if not self._awaited:
+            seconds = self._clock() - self._began_s
+            log.info("Mesos has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
 
     def wait(self, most: int) -> None:
         """Until no more than so many answers are awaited, or none comes any more."""
@@ -184,7 +194,8 @@ class Reconciler:
             asked = self._in_flight.landed([row for row in page if look.covers(row[3]) or str(row[0]) in open_ids])
             if asked:
                 self.answers.wait(ASKED_MAX - len(asked))
-                self.answers.ask([str(row[0]) for row in asked])
+                running = [str(row[0]) for row in asked if row[3] is PodState.RUNNING]
+                self.answers.ask([str(row[0]) for row in asked], running)
                 _send(asked, send_all)
             ending += [row for row in asked if row[3] is PodState.KILLING]
         return ending

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from services.minicluster.model import Agent, Framework, Offer
 from services.minicluster.recordio import encode, frame
-from services.minicluster.resources import Json, to_json
+from services.minicluster.resources import AMOUNTS_KEPT_MAX, Amounts, Json, to_json
 
 HEARTBEAT = frame(b'{"type":"HEARTBEAT"}')
 
@@ -86,6 +87,11 @@ def offers(framework: Framework, batch: list[Offer], ip: str) -> bytes:
     return encode({"type": "OFFERS", "offers": {"offers": rows}})
 
 
+@lru_cache(AMOUNTS_KEPT_MAX)
+def _amounts(amounts: Amounts, role: str | None, refined: bool) -> orjson.Fragment:
+    return orjson.Fragment(orjson.dumps(to_json(dict(amounts), role, refined)))
+
+
 def _offer(framework: Framework, offer: Offer, ip: str) -> Json:
     agent = offer.agent
     role = offer.role if framework.multi_role else None
@@ -95,7 +101,7 @@ def _offer(framework: Framework, offer: Offer, ip: str) -> Json:
         "agent_id": {"value": agent.id},
         "hostname": agent.spec.name,
         "url": url(agent, ip),
-        "resources": to_json(offer.resources, role, framework.refined),
+        "resources": _amounts(tuple(offer.resources.items()), role, framework.refined),
     }
     if agent.spec.attributes:
         if agent.fragment is None:

@@ -40,6 +40,9 @@ class Kind:
 
 
 Resources: TypeAlias = dict[Kind, Value]
+Amounts: TypeAlias = tuple[tuple[Kind, Value], ...]
+AMOUNTS_KEPT_MAX = 10_000
+"""Different amounts whose JSON is remembered: of many agents most have, hold and offer the same."""
 
 _KINDS: dict[tuple[str, str, bytes, bytes, bool, bool], Kind] = {}
 

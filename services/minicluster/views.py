@@ -11,7 +11,7 @@ import orjson
 from services.minicluster import events
 from services.minicluster.agents import total_of
 from services.minicluster.model import Agent, Executor, Framework, Task
-from services.minicluster.resources import PORTS, Json, Kind, Resources, Value, add_to, to_json
+from services.minicluster.resources import AMOUNTS_KEPT_MAX, PORTS, Amounts, Json, Resources, add_to, to_json
 
 if TYPE_CHECKING:
     from services.minicluster.master import Master
@@ -27,8 +27,6 @@ AGENT_CAPABILITIES = (
     "TASK_RESOURCE_LIMITS",
 )
 _CAPABILITIES = orjson.Fragment(orjson.dumps([{"type": name} for name in AGENT_CAPABILITIES]))
-AMOUNTS_KEPT_MAX = 10_000
-"""Different amounts whose JSON is remembered: of many agents most have and hold the same."""
 
 
 def nanos(seconds: float) -> Json:
@@ -132,9 +130,6 @@ def total(agent: Agent) -> Resources:
 
 def _by_role(resources: dict[str, Resources]) -> list[Json]:
     return [row for role, part in resources.items() for row in to_json(part, role, both=True)]
-
-
-Amounts = tuple[tuple[Kind, Value], ...]
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)

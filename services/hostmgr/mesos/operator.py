@@ -12,6 +12,8 @@ import orjson
 
 TIMEOUT_S = 10.0
 STATISTICS_TIMEOUT_S = 3.0
+LONG_TIMEOUT_S = 30.0
+"""For the beginning of a long answer, from a master that has just made offers of all its agents."""
 PIECE_BYTES = 1 << 20
 Json = dict[str, Any]
 
@@ -24,7 +26,7 @@ def call(master: str, body: Json) -> Json:
 
 def answer_of(master: str, body: Json) -> Iterator[bytes]:
     """The answer to a call in pieces, for those that are long; raises OSError."""
-    with _open(master, "POST", "/api/v1", orjson.dumps(body), TIMEOUT_S) as response:
+    with _open(master, "POST", "/api/v1", orjson.dumps(body), LONG_TIMEOUT_S) as response:
         while piece := response.read(PIECE_BYTES):
             yield piece
 

@@ -165,14 +165,28 @@ def test_a_look_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_answer_that_is_stored_is_no_news() -> None:
-    """All that Mesos knows is told after all that we know: only what differs is looked at."""
-    made, master = reconciler(pod_row(0))
-    made.ask(Look.ALL, master.send_all)
-    task_id = str(pod_row(0)[0])
+    """Neither to the question about the pod, nor when all that Mesos knows is told afterwards: only what differs."""
+    made, master = reconciler(pod_row(0), pod_row(1, PodState.LAUNCHED))
+    news: list[str] = []
+    master.answers = lambda statuses: news.extend(s["task_id"]["value"] for s in statuses if made.answers.is_news(s))
+    running, launched = str(pod_row(0)[0]), str(pod_row(1)[0])
 
-    assert not made.answers.is_news(answer(task_id))
-    assert made.answers.is_news(answer(task_id, "TASK_FAILED"))
-    assert made.answers.is_news(answer(str(pod_row(1)[0])))
-    assert made.answers.is_news(answer(task_id) | {"reason": ""})
-    made.answers.begin()
+    made.ask(Look.UNSETTLED, master.send_all)
+    assert [launched] == news
+    assert frozenset({launched}) == made.answers.begin()
+    made.ask(Look.UNSETTLED, master.send_all)
+    made.answers.take([answer(launched)])
+
+    assert not made.answers.is_news(answer(launched))
+    assert made.answers.is_news(answer(launched, "TASK_FAILED"))
+    assert made.answers.is_news(answer(running))
+
+
+def test_what_has_changed_since_it_was_read_is_news() -> None:
+    """After any status of a pod what storage said of it before counts for nothing."""
+    made, _ = reconciler()
+    task_id = str(pod_row(0)[0])
+    made.answers.ask([task_id], running=[task_id])
+
+    assert made.answers.is_news({"task_id": {"value": task_id}, "state": "TASK_LOST"})
     assert made.answers.is_news(answer(task_id))
