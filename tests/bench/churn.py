@@ -20,8 +20,8 @@ from services.local.cluster import LocalSettings
 from services.storage.engine import Database
 from services.storage.gateway import Gateway
 from services.storage.tables import POD_EVENT
-from tests.bench.cluster import cpu_seconds, history_events, peak_memory_mib
-from tests.e2e.local import Cluster, job_config, shell
+from tests.bench.cluster import Cluster, cpu_seconds, history_events, peak_memory_mib
+from tests.e2e.local import job_config, shell
 
 JOBS_PER_SECOND = 10
 FIRST_RUNNING_S = 15.0

@@ -30,10 +30,10 @@ from services.storage import migrate
 from services.storage.engine import Database
 from services.storage.gateway import Gateway
 from services.storage.tables import POD
-from tests.bench.cluster import cpu_seconds, peak_memory_mib
+from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.bench.figures import status_kib
 from tests.bench.otlp import Histogram, collected
-from tests.e2e.local import Cluster, shell
+from tests.e2e.local import shell
 from tests.postgres import running_postgres
 from tests.unit.resmgr.world import World
 

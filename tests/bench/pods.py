@@ -39,7 +39,7 @@ FULL = Resources.of_capacity(cpu=10, memory_mb=1e6, disk_mb=1e6)
 def pods(counts: Sequence[int] = COUNTS) -> dict[str, Any]:
     """For each count: jobs of 1,000 in 300 pools, all of them queued; cycles in which next to nobody fits, and cycles
     that admit 5,000 each."""
-    return {"pods": [_of(count) for count in counts]}
+    return {str(count): _of(count) for count in counts}
 
 
 def _of(count: int) -> dict[str, Any]:
@@ -52,7 +52,6 @@ def _of(count: int) -> dict[str, Any]:
         command = [sys.executable, "-m", "tests.bench.pods", url]
         figures = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
         return {
-            "pods": count,
             "store_seconds": round(stored_s, 2),
             "stored_bytes_per_pod": round(stored_bytes / count),
             **figures,

@@ -7,9 +7,8 @@ from typing import Any
 
 from services.local.cluster import LocalSettings
 from services.storage.gateway import Gateway
-from tests.bench.cluster import cpu_seconds, peak_memory_mib
+from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.crowd import CLIENTS, LOOK_S, Crowd
-from tests.e2e.local import Cluster
 
 READ_TARGET_S = 1.0
 

@@ -14,8 +14,8 @@ from peloton.model.ids import JobId
 from peloton.model.pod import TERMINAL, PodState
 from services.local.cluster import LocalSettings
 from services.storage.gateway import Gateway
-from tests.bench.cluster import cpu_seconds, peak_memory_mib
-from tests.e2e.local import Cluster, shell
+from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
+from tests.e2e.local import shell
 
 KEPT_TARGET = 0.8
 """Of the launches without readers, those that are left with them."""

@@ -18,8 +18,8 @@ from peloton.model.ids import new_job_id
 from services.local.cluster import LocalSettings
 from services.storage.engine import Database
 from services.storage.tables import OVERRIDE
-from tests.bench.cluster import cpu_seconds, peak_memory_mib
-from tests.e2e.local import JOB_END, Cluster, shell
+from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
+from tests.e2e.local import JOB_END, shell
 
 CONFIG_BYTES = 10_240
 ACCEPTED_S_MAX = 60

@@ -16,8 +16,8 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.model.ids import JobId
 from services.local.cluster import LocalSettings
 from services.storage.gateway import Gateway
-from tests.bench.cluster import cpu_seconds, peak_memory_mib
-from tests.e2e.local import Cluster, shell
+from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
+from tests.e2e.local import shell
 
 LOOK_S = 0.5
 TARGET_PODS_PER_S = 1_000

@@ -1,0 +1,82 @@
+"""Draws docs/scale.svg from the baseline: how cost grows with pods and with hosts. `make docs` does not run it; after
+`make bench CASE="pods hosts" RECORD=1`, `.venv/bin/python -m tests.bench.plot docs/scale.svg` does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from tests.bench import baseline
+
+matplotlib.use("svg")
+from matplotlib import pyplot
+
+STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "svg.fonttype": "none",  # letters stay letters: small, and they can be searched
+    "svg.hashsalt": "scale",  # the same numbers make the same file
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+COLOURS = ("#2a9d8f", "#e07a3f", "#5c4d7d", "#8a8d91")
+Lines = Mapping[str, tuple[str, ...]]
+"""Label -> where in what was measured of one size."""
+PODS: tuple[tuple[str, Lines], ...] = (
+    (
+        "milliseconds of CPU",
+        {
+            "cycle in which pods wait": ("waiting_cycle_cpu_median_ms",),
+            "cycle that admits 5,000": ("admitting_cycle_cpu_median_ms",),
+            "page of job query": ("job_query_cpu_median_ms",),
+            "job get": ("job_get_cpu_median_ms",),
+        },
+    ),
+    ("MiB of the resource manager", {"grown by": ("resmgr_mib",)}),
+    ("seconds of CPU", {"rebuild after kill -9": ("rebuild_cpu_seconds",)}),
+)
+HOSTS: tuple[tuple[str, Lines], ...] = (
+    ("MiB", {"host manager": ("hostmgr_mib",), "minicluster": ("minicluster_mib",)}),
+    (
+        "CPU seconds a minute, idle",
+        {
+            "host manager": ("idle_cpu_seconds_per_minute", "hostmgr"),
+            "minicluster": ("idle_cpu_seconds_per_minute", "minicluster"),
+        },
+    ),
+    ("CPU milliseconds per pod", {"all processes": ("cpu_ms_per_pod",)}),
+)
+
+
+def draw(picture: Path) -> None:
+    lines = baseline.load()
+    with pyplot.rc_context(STYLE):
+        figure, rows = pyplot.subplots(2, 3, figsize=(10, 6), layout="constrained")
+        for case, panels, row in (("pods", PODS, rows[0]), ("hosts", HOSTS, rows[1])):
+            sizes = {int(size): found for size, found in lines[case].items() if size.isdigit()}
+            for panel, (title, kinds) in zip(row, panels, strict=True):
+                for (label, path), colour in zip(kinds.items(), COLOURS, strict=False):
+                    panel.plot(
+                        list(sizes), [_at(found, path) for found in sizes.values()], "o-", color=colour, label=label
+                    )
+                panel.set_xscale("log")
+                panel.set_yscale("log")
+                panel.set_title(title, loc="left")
+                panel.set_xlabel(case)
+                panel.legend(frameon=False)
+        figure.savefig(picture, metadata={"Date": None, "Creator": None})
+        pyplot.close(figure)
+
+
+def _at(found: Any, path: tuple[str, ...]) -> float:
+    for key in path:
+        found = found[key]
+    return max(float(found), 0.01)  # the axes have no zero
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]))
