@@ -1,5 +1,7 @@
-"""Draws docs/scale.svg from the baseline: how cost grows with pods and with hosts. `make docs` does not run it; after
-`make bench CASE="pods hosts" RECORD=1`, `.venv/bin/python -m tests.bench.plot docs/scale.svg` does."""
+"""Draws docs/scale.svg from the baseline: how cost grows with pods and with hosts.
+
+After `make bench CASE="pods hosts" RECORD=1`: `.venv/bin/python -m tests.bench.plot docs/scale.svg`.
+"""
 
 from __future__ import annotations
 
