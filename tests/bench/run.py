@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.bench import cluster, resmgr, scale, scheduling
-from tests.bench.churn import churn, scale_out
+from tests.bench.churn import churn, churn_paced, scale_out
 from tests.bench.drain import drain_50
 from tests.bench.prefetch import roll_prefetch
 from tests.bench.rollout import roll_100x90, roll_9000
@@ -22,6 +22,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "job-create-overrides": scale.job_create_overrides,
     "small-jobs": cluster.small_jobs,
     "churn": churn,
+    "churn-paced": churn_paced,
     "scale-out": scale_out,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
