@@ -44,6 +44,13 @@ def churn(jobs: int = 1_000, pods: int = 10, clients: int = 20, hosts: int = 100
     return churned(LocalSettings(port=0, simulate=hosts), jobs, pods, clients)
 
 
+def churn_paced(
+    jobs: int = 1_000, pods: int = 10, clients: int = 20, hosts: int = 100, per_second: float = 11
+) -> dict[str, Any]:
+    """The same in a steady stream: a little more than the jobs a second that are wanted."""
+    return churned(LocalSettings(port=0, simulate=hosts), jobs, pods, clients, per_second)
+
+
 def scale_out(jobs: int = 400, pods: int = 10, clients: int = 20, hosts: int = 100) -> dict[str, Any]:
     """The same with one worker and one API, and with two of each. On two cores the second is no faster."""
     found = {}
@@ -54,14 +61,18 @@ def scale_out(jobs: int = 400, pods: int = 10, clients: int = 20, hosts: int = 1
     return {"cores": os.cpu_count(), **found, "speed_up": round(two / one, 2)}
 
 
-def churned(settings: LocalSettings, jobs: int, pods: int, clients: int) -> dict[str, Any]:
+def churned(settings: LocalSettings, jobs: int, pods: int, clients: int, per_second: float = 0) -> dict[str, Any]:
+    """``per_second``: jobs that all clients submit together; 0: as fast as they are answered."""
     with Cluster(settings) as cluster:
         config = job_config(cluster.pool("bench"), instanceCount=pods, defaultConfig=shell("sleep 1", memory=16))
         used_cpu, started_s = cpu_seconds(cluster), time.monotonic()
         with ThreadPoolExecutor(clients) as threads:
-            shares = [jobs // clients + (number < jobs % clients) for number in range(clients)]
+            period_s = 1 / per_second if per_second else 0
+            due_s = [
+                [started_s + number * period_s for number in range(first, jobs, clients)] for first in range(clients)
+            ]
             address = cluster.local.addresses
-            made = [one for some in threads.map(lambda n: _submit(address, config, n), shares) for one in some]
+            made = [one for some in threads.map(lambda due: _submit(address, config, due), due_s) for one in some]
         submitted_s = time.monotonic() - started_s
         states = _ended(cluster, [one.job_id for one in made])
         seconds = time.monotonic() - started_s
@@ -96,11 +107,12 @@ def share(rising: Sequence[float], part: float) -> float:
     return rising[min(int(len(rising) * part), len(rising) - 1)]
 
 
-def _submit(address: str, config: Any, count: int) -> list[Submitted]:
-    """By one client, one after the other."""
+def _submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]:
+    """By one client, one after the other, none before it is due."""
     made = []
     with Client(address, timeout_s=PATIENCE_S) as client:
-        for _ in range(count):
+        for one_s in due_s:
+            time.sleep(max(one_s - time.monotonic(), 0))
             at_ns, asked_s = time.time_ns(), time.monotonic()
             answer = client.jobs.Create(CreateRequest(config=config))
             assert not answer.HasField("error"), answer.error

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
-from tests.bench.churn import churn, scale_out
+from tests.bench.churn import churn, churn_paced, scale_out
 from tests.bench.deep import deep, deep_postgres
 from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
@@ -36,6 +36,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "updates": updates,
     "small-jobs": cluster.small_jobs,
     "churn": churn,
+    "churn-paced": churn_paced,
     "scale-out": scale_out,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
