@@ -203,6 +203,8 @@ class JobWorkflow:
             self.look_again_soon()
         elif limit < self.progress.admit_count:
             self.changed_noted = True
+        elif queued.admitted_count < queued.count:
+            self.retry_s = self.policies.count_s  # nobody tells us of those that wait
 
     async def launch_gang(self) -> None:
         """The gang is placed and launched by a workflow of its own. It is told of every change until it has seen that

@@ -20,6 +20,7 @@ class Policies:
     history_events_max: int = 2_000  # continue as new with the first step that ends beyond
     retry_s: float = 2.0  # first wait after a step that moved nothing, as when no host fits; doubles
     retry_max_s: float = 30.0
+    count_s: float = 2.0  # until pods that are left waiting in their queue are counted as such
     look_again_s: float = 300.0  # a lost signal costs at most this
     gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
