@@ -19,6 +19,7 @@ from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import JobId, hostmgr_role
 from services import telemetry, temporal
 from services.leader import LeaderChannels, LeaderElection
+from services.payloads import CONVERTER
 from services.settings import Settings, load
 from services.storage import migrate
 from services.storage.gateway import Gateway
@@ -311,7 +312,9 @@ async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:
     said_at_s = 0.0
     while not stop.is_set():
         try:
-            client = await Client.connect(settings.temporal, namespace=settings.temporal_namespace)
+            client = await Client.connect(
+                settings.temporal, namespace=settings.temporal_namespace, data_converter=CONVERTER
+            )
             await temporal.register_search_attributes(client)
             return client
         except (RuntimeError, OSError) as error:

@@ -30,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
 from peloton.model.job import JobRecord, RolledUp
+from services.payloads import CONVERTER
 from workflows.job import JOB_STATE, JobInput, JobLife, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
@@ -54,7 +55,7 @@ RETRY_S = 1.0
 
 async def connect(address: str, namespace: str) -> Client:
     """Lazy: the client connects with its first call, so a process may start before Temporal does."""
-    return await Client.connect(address, namespace=namespace, lazy=True)
+    return await Client.connect(address, namespace=namespace, lazy=True, data_converter=CONVERTER)
 
 
 async def register_search_attributes(client: Client) -> None:

@@ -48,7 +48,8 @@ MAY: dict[str, May] = {
     "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
     "services.leader": May(("peloton.api.limits", "peloton.errors"), ("grpc",)),
     "services.telemetry": May(("peloton.errors", "services.settings"), ("opentelemetry",)),
-    "services.temporal": May(("peloton.model", "workflows"), ("temporalio",)),
+    "services.payloads": May((), ("temporalio",)),
+    "services.temporal": May(("peloton.model", "workflows", "services.payloads"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
     "services.api": May(
         (*_INSIDE, *_STORED, "services.grpc_errors"),
