@@ -90,7 +90,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.api.backlog import Bounds
 
     settings = shared.settings
-    bounds = Bounds(settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
+    bounds = Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)
     async with _waker(shared) as waker:
         address = f"{settings.host}:{settings.port}"
         channels = shared.channels

@@ -85,6 +85,9 @@ class Settings:
     prefetch_url: str = field(
         default="", metadata={"help": "URL that has hosts fetch images ahead; empty: none are fetched ahead"}
     )
+    jobs_paced: int = field(
+        default=100, metadata={"help": "jobs that wait to be started from which on calls that bring more take longer"}
+    )
     jobs_waiting_max: int = field(
         default=10_000,
         metadata={"help": "jobs not yet begun at which no more are taken; clients are told to come back"},

@@ -1,4 +1,5 @@
-"""Back-pressure: calls that bring more work are refused, and told when to come back, while too much of it waits.
+"""Back-pressure: calls that bring more work are answered later while much of it waits, and refused, and told when to
+come back, while too much does.
 
 What waits is counted in storage, which all apis share, at most once a second and only while such calls come. In between
 an api adds what it has admitted itself: one api alone never lets a bound be passed, several by what they admit in that
@@ -26,6 +27,9 @@ from services.storage.queries import Backlog
 LOOK_S = 1.0
 LOOK_SHARE = 0.05
 """Of the time may be spent on counting: a slow count is repeated less often."""
+PACE_S = 0.25
+PACE_MAX_S = 5.0
+"""A call waits no longer for jobs to be started; well below the timeout of any client."""
 RETRY_S = 1.0
 RETRY_MAX_S = 30.0
 ADDS = ("Create", "Update", "Replace", "Patch")
@@ -34,8 +38,9 @@ ADDS = ("Create", "Update", "Replace", "Patch")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """While there are as many as this, more are refused."""
+    """While there are as many as this, more are refused; of ``jobs_paced``, those that bring more wait a while."""
 
+    jobs_paced: int = 100
     jobs_waiting: int = 10_000
     jobs_active: int = 100_000
     pods_active: int = 2_000_000
@@ -43,9 +48,8 @@ class Bounds:
     def __post_init__(self) -> None:
         for field in fields(self):
             if getattr(self, field.name) < 1:
-                raise InvalidArgument(
-                    f"PELOTON_{field.name.upper()}_MAX={getattr(self, field.name)}: want a number from 1"
-                )
+                name = field.name.upper() + ("" if field.name == "jobs_paced" else "_MAX")
+                raise InvalidArgument(f"PELOTON_{name}={getattr(self, field.name)}: want a number from 1")
 
 
 def excess(found: Backlog, bounds: Bounds) -> tuple[str, str] | None:
@@ -73,11 +77,13 @@ class BacklogGate(grpc.aio.ServerInterceptor):
         calls: Calls,
         bounds: Bounds,
         clock_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._records = records
         self._calls = calls
         self._bounds = bounds
         self._clock_s = clock_s
+        self._sleep = sleep
         self._looking = asyncio.Lock()
         self._stored = Backlog()
         self._looked_at_s = self._due_s = -float("inf")
@@ -90,6 +96,10 @@ class BacklogGate(grpc.aio.ServerInterceptor):
     async def enter(self) -> None:
         """Before work is added; ``leave`` follows. Raises ResourceExhausted."""
         await self._look()
+        until_s = self._clock_s() + PACE_MAX_S
+        while self._stored.jobs_waiting + self._unseen >= self._bounds.jobs_paced and self._clock_s() < until_s:
+            await self._sleep(PACE_S)
+            await self._look()
         stored, unseen = self._stored, self._unseen
         found = replace(stored, jobs_waiting=stored.jobs_waiting + unseen, jobs_active=stored.jobs_active + unseen)
         if (reached := excess(found, self._bounds)) is not None:

@@ -22,7 +22,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.errors import InvalidArgument, ResourceExhausted
 from peloton.model.job import JobState
-from services.api.backlog import LOOK_S, RETRY_MAX_S, BacklogGate, Bounds, excess
+from services.api.backlog import LOOK_S, PACE_MAX_S, RETRY_MAX_S, BacklogGate, Bounds, excess
 from services.api.calls import Calls
 from services.api.server import start
 from services.storage.gateway import Gateway
@@ -108,6 +108,27 @@ def test_no_bound_is_passed_whatever_happens(steps: list[str]) -> None:
         await calls.close()
 
     asyncio.run(story())
+
+
+async def test_callers_are_slowed_down_before_any_is_refused() -> None:
+    """Who brings more waits until fewer jobs wait, and no longer than told."""
+    store, calls, slept_s = Store(), Calls(), []
+
+    async def sleep(seconds: float) -> None:
+        slept_s.append(seconds)
+        store.now_s += seconds
+        if store.now_s >= 2:
+            store.waiting = drained
+
+    gate = BacklogGate(store, calls, Bounds(jobs_paced=3), store.clock_s, sleep)
+    store.waiting, drained = 3, 2
+    assert await entered(gate)
+    assert (2.0, 3) == (sum(slept_s), store.looks)
+
+    drained = 2  # and the one that was let in
+    assert await entered(gate)
+    assert (2.0 + PACE_MAX_S) == sum(slept_s)
+    await calls.close()
 
 
 async def test_storage_is_asked_once_a_second() -> None:
