@@ -8,7 +8,7 @@ taken one at a time, and not always to their end.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ from typing import Any
 from activities.placement import PlacementActivities
 from peloton.api import convert
 from peloton.errors import PelotonError
-from peloton.model.host import HostState
+from peloton.model.host import HostState, LaunchResult, Placement, PlacementBatch
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.maintenance import MaintenanceAct, MaintenanceRequest
@@ -35,6 +35,17 @@ from tests.simulation.services import Service
 HOSTS = tuple(f"h{n}" for n in range(8))
 LOST_MAX = 2
 ROUNDS_TO_END_MAX = 400
+
+
+class Through:
+    """A host manager whose launches take another way."""
+
+    def __init__(self, core: SimulatedHostManager, launch: Callable[..., LaunchResult]) -> None:
+        self._core = core
+        self.launch = launch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
 
 
 class ServiceLife:
@@ -84,7 +95,8 @@ class ServiceLife:
         """A new host manager, which knows what storage and Mesos tell it."""
         self.core = SimulatedHostManager(self.gateway, self.mesos)
         self.maintainer = SimulatedMaintainer(self.core, self.gateway, self.clock)
-        self.placing = PlacementActivities(self.gateway, self.core, Nobody(), FirstFitPlacer())  # type: ignore[arg-type]
+        hosts: Any = Through(self.core, self.launch)
+        self.placing = PlacementActivities(self.gateway, hosts, Nobody(), FirstFitPlacer())  # type: ignore[arg-type]
         self.homes.clear()
         self.restarts += 1
 
@@ -228,10 +240,14 @@ class ServiceLife:
         self.gateway.mark_pending(job_id, self.gateway.queueable(job_id, 1_000), self.queue_seq)
 
     def _place(self, service: Service) -> None:
-        batch = self.placing.place(service.job_id, 1_000)
-        if batch.placements and self.random.random() > 0.05:  # else the answer is lost, and the lease runs out
-            self.homes.check_placement(batch)
-            self.core.launch(service.job_id, batch.lease_id, batch.placements)
+        self.placing.place_and_launch(service.job_id, 1_000)
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        """The step between placement and host manager: now and then it gets lost, and the lease runs out."""
+        if self.random.random() <= 0.05:
+            return LaunchResult(0)
+        self.homes.check_placement(PlacementBatch(job_id, lease_id, tuple(placements)))
+        return self.core.launch(job_id, lease_id, placements)
 
     def advance(self) -> str:
         service = self.one()

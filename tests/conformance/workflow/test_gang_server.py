@@ -21,16 +21,19 @@ async def test_a_gang_is_launched_and_retried_as_one(client: Client) -> None:
     def ending(pod: PodId) -> PodState:
         return PodState.FAILED if (pod.instance_id, pod.run_id) == (1, 1) else PodState.SUCCEEDED
 
-    async with server_story(client, ending=ending) as story:
+    async with server_story(client, run_s=3_600) as story:
         job = await story.submit(6, sla=GANG, max_failures=2)
-
-        assert ("SUCCEEDED", {"SUCCEEDED": 6}) == await story.result(job)
         for run in (1, 2):
+            await story.pods(job, "RUNNING", 4 if run == 2 else 6)
             gang = client.get_workflow_handle_for(GangWorkflow.run, gang_workflow_id(job, run))
-            described = await gang.describe()
             assert "together" == (await gang.result()).outcome
+            described = await gang.describe()
             assert f"launch of the gang of job {job}" == await described.static_summary()
             assert (job, "TOGETHER") == tuple(described.typed_search_attributes[key] for key in (JOB_ID, GANG_STATE))
+            running = [pod.pod_id for pod in story.cluster.jobs[job].pods.values() if pod.state is PodState.RUNNING]
+            story.cluster.report(running, ending)
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 6}) == await story.result(job)
 
 
 async def test_a_launch_outlives_a_job_that_continues_as_new(client: Client) -> None:
