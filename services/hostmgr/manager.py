@@ -381,7 +381,12 @@ class HostManagerCore(Callbacks):
     def _refresh_agents(self) -> None:
         if self._agent_looks.is_due:
             agents = self._agent_looks.look(self.driver.master)
-            self.pool.set_agents(agents, self._claims.refused([agent.hostname for agent in agents]))
+            try:
+                refused = self._claims.refused([agent.hostname for agent in agents])
+            except Exception:
+                self._agent_looks.want()  # what was seen is not known to the pool
+                raise
+            self.pool.set_agents(agents, refused)
 
     def _review_holds(self) -> None:
         self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()))
