@@ -66,10 +66,10 @@ def draw(picture: Path) -> None:
                         list(sizes), [_at(found, path) for found in sizes.values()], "o-", color=colour, label=label
                     )
                 panel.set_xscale("log")
-                panel.set_yscale("log")
+                panel.set_ylim(0, max(panel.get_ylim()[1], 1) * 1.35)  # room for the legend
                 panel.set_title(title, loc="left")
                 panel.set_xlabel(case)
-                panel.legend(frameon=False)
+                panel.legend(frameon=False, loc="upper left")
         figure.savefig(picture, metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
 
@@ -77,7 +77,7 @@ def draw(picture: Path) -> None:
 def _at(found: Any, path: tuple[str, ...]) -> float:
     for key in path:
         found = found[key]
-    return max(float(found), 0.01)  # the axes have no zero
+    return float(found)
 
 
 if __name__ == "__main__":
