@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 from typing import Any
 
 from peloton.lifecycle.maintenance import Step, next_step
-from peloton.model.host import ClusterChoice, HostLease
+from peloton.model.host import ClusterChoice, HostLease, LaunchResult
 from peloton.model.ids import JobId
 from services.hostmgr import manager
 from services.hostmgr.drain_watch import DrainWatch
@@ -104,3 +104,14 @@ class SimulatedMaintainer(HostMaintainer):
         acts |= {Step.TAKE_DOWN: self.take_down, Step.BRING_UP: self.bring_up}
         if host is not None and (act := acts.get(next_step(host))):
             act(hostname)
+
+
+class Through:
+    """A host manager whose launches take another way."""
+
+    def __init__(self, core: SimulatedHostManager, launch: Callable[..., LaunchResult]) -> None:
+        self._core = core
+        self.launch = launch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)

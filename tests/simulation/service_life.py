@@ -28,24 +28,13 @@ from services.hostmgr import maintenance, manager
 from services.storage.gateway import EvictionOrder, Gateway
 from tests.availability import Pod, Rules, Tale
 from tests.simulation.homes import Homes
-from tests.simulation.hostmgr import Nobody, SimulatedHostManager, SimulatedMaintainer
+from tests.simulation.hostmgr import Nobody, SimulatedHostManager, SimulatedMaintainer, Through
 from tests.simulation.mesos import Clock, SimulatedMesos
 from tests.simulation.services import Service
 
 HOSTS = tuple(f"h{n}" for n in range(8))
 LOST_MAX = 2
 ROUNDS_TO_END_MAX = 400
-
-
-class Through:
-    """A host manager whose launches take another way."""
-
-    def __init__(self, core: SimulatedHostManager, launch: Callable[..., LaunchResult]) -> None:
-        self._core = core
-        self.launch = launch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._core, name)
 
 
 class ServiceLife:
