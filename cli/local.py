@@ -28,7 +28,7 @@ def local() -> None:
 def _call(settings: Settings, action: str, name: str = "", now: bool = False) -> None:
     from services.local import control
 
-    _, _, port = settings.address.rpartition(":")
+    _, _, port = settings.address.partition(",")[0].rpartition(":")  # of several APIs the first is asked for
     if not port.isdigit():
         raise click.UsageError(f"--address {settings.address}: want HOST:PORT")
     for line in control.call(int(port), action, name, now):

@@ -290,3 +290,13 @@ def test_a_reader_that_leaves_is_not_told() -> None:
         os.close(writer)
 
     assert (1, "") == (done.returncode, done.stderr)
+
+
+def test_local_parts_are_those_of_the_first_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``peloton up`` with several APIs prints their addresses; the first one is known to the control port."""
+    asked: list[int] = []
+    monkeypatch.setattr("services.local.control.call", lambda port, *_: asked.append(port) or [])
+
+    result = CliRunner().invoke(peloton, ["--address", "localhost:25397,localhost:24221", "local", "status"])
+
+    assert (0, [25397]) == (result.exit_code, asked)
