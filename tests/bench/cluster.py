@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
 from peloton.api.v0.job.job_pb2 import JobState
 from peloton.model.ids import JobId, job_workflow_id
@@ -15,6 +17,8 @@ from tests.bench.figures import status_kib
 from tests.bench.profile import profiled
 from tests.e2e import local
 from tests.e2e.local import JOB_END, shell
+
+T = TypeVar("T")
 
 PATIENCE_S = 900.0
 LOOK_S = 0.2
@@ -134,11 +138,7 @@ async def _events(cluster: Cluster, workflow_id: str, of_all_runs: bool) -> int:
 
 
 def peak_memory_mib(cluster: Cluster) -> dict[str, int]:
-    found = {}
-    for name, part in cluster.local.parts.items():
-        assert part.process is not None
-        found[name] = status_kib("VmHWM", part.process.pid) // 1024
-    return found
+    return _of_each(cluster, lambda pid: status_kib("VmHWM", pid) // 1024)
 
 
 def stored_bytes(cluster: Cluster) -> dict[str, int]:
@@ -152,20 +152,22 @@ def stored_bytes(cluster: Cluster) -> dict[str, int]:
 
 def written_mib(cluster: Cluster) -> dict[str, int]:
     """What each process has sent to the disk."""
-    found = {}
-    for name, part in cluster.local.parts.items():
-        assert part.process is not None
-        with open(f"/proc/{part.process.pid}/io") as lines:
-            counts = dict(line.split(": ") for line in lines)
-        found[name] = int(counts["write_bytes"]) >> 20
-    return found
+
+    def written(pid: int) -> int:
+        counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+        return int(counts["write_bytes"]) >> 20
+
+    return _of_each(cluster, written)
 
 
 def cpu_seconds(cluster: Cluster) -> dict[str, float]:
-    used = {}
-    for name, part in cluster.local.parts.items():
-        assert part.process is not None
-        with open(f"/proc/{part.process.pid}/stat") as line:
-            fields = line.read().rpartition(")")[2].split()
-        used[name] = round((int(fields[11]) + int(fields[12])) / 100, 1)
-    return used
+    def used(pid: int) -> float:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return round((int(fields[11]) + int(fields[12])) / 100, 1)
+
+    return _of_each(cluster, used)
+
+
+def _of_each(cluster: Cluster, look: Callable[[int], T]) -> dict[str, T]:
+    """By part: what ``look`` says of its process."""
+    return {name: look(part.process.pid) for name, part in cluster.local.parts.items() if part.process is not None}
