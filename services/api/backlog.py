@@ -21,6 +21,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from peloton.errors import InvalidArgument
 from services.api.calls import METER, Calls, overloaded
+from services.api.handlers import answering, changed
 from services.api.v1.lockdown import LOCKABLE
 from services.storage.queries import Backlog
 
@@ -145,11 +146,8 @@ class BacklogGate(grpc.aio.ServerInterceptor):
         async def answer(request: Any, context: Any) -> Any:
             await self.enter()
             try:
-                return await (handler.unary_unary or handler.stream_unary)(request, context)
+                return await answering(handler)(request, context)
             finally:
                 self.leave()
 
-        make: Any = grpc.unary_unary_rpc_method_handler
-        if handler.stream_unary is not None:
-            make = grpc.stream_unary_rpc_method_handler
-        return make(answer, handler.request_deserializer, handler.response_serializer)  # type: ignore[no-any-return]
+        return changed(handler, answer)  # type: ignore[no-any-return]

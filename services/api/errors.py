@@ -14,6 +14,7 @@ import grpc.aio
 
 from peloton.api.limits import RETRY_AFTER
 from peloton.errors import PelotonError, ResourceExhausted
+from services.api.handlers import answering, changed
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +35,10 @@ class ErrorsToStatus(grpc.aio.ServerInterceptor):
             return None
         method = handler_call_details.method
         guarded: Any = handler
-        if handler.unary_unary is not None:
-            guarded = grpc.unary_unary_rpc_method_handler(
-                _answer(handler.unary_unary, method), handler.request_deserializer, handler.response_serializer
-            )
-        elif handler.stream_unary is not None:
-            guarded = grpc.stream_unary_rpc_method_handler(
-                _answer(handler.stream_unary, method), handler.request_deserializer, handler.response_serializer
-            )
+        if (one := answering(handler)) is not None:
+            guarded = changed(handler, answer=_answer(one, method))
         elif inspect.isasyncgenfunction(handler.unary_stream):
-            guarded = grpc.unary_stream_rpc_method_handler(
-                _stream(handler.unary_stream, method), handler.request_deserializer, handler.response_serializer
-            )
+            guarded = changed(handler, stream=_stream(handler.unary_stream, method))
         return guarded  # type: ignore[no-any-return]
 
 

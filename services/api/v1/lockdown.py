@@ -17,6 +17,7 @@ import grpc.aio
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, TASK_MANAGER
 from peloton.errors import PelotonError
 from services.api.calls import Calls
+from services.api.handlers import answering, changed
 
 LOCKED_AGE_MAX_S = 1.0
 """Another process's lock-down is known here after this time at the latest."""
@@ -121,7 +122,7 @@ class LockdownGate(grpc.aio.ServerInterceptor):
 
         async def answer(request: Any, context: Any) -> Any:
             await self._locks.check(kind)
-            return await (handler.unary_unary or handler.stream_unary)(request, context)
+            return await answering(handler)(request, context)
 
         async def stream(request: Any, context: Any) -> AsyncGenerator[Any, None]:
             await self._locks.check(kind)
@@ -129,11 +130,4 @@ class LockdownGate(grpc.aio.ServerInterceptor):
                 async for response in responses:
                     yield response
 
-        make: Any = grpc.unary_unary_rpc_method_handler
-        if handler.unary_stream is not None:
-            make = grpc.unary_stream_rpc_method_handler
-        elif handler.stream_unary is not None:
-            make = grpc.stream_unary_rpc_method_handler
-        behaviour = stream if handler.unary_stream is not None else answer
-        gated = make(behaviour, handler.request_deserializer, handler.response_serializer)
-        return gated  # type: ignore[no-any-return]
+        return changed(handler, answer, stream)  # type: ignore[no-any-return]
