@@ -15,6 +15,7 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.svc.pod_svc_pb2 import GetPodEventsRequest
 from tests.e2e.local import PATIENCE_S, Cluster
 
 SLEEP = "sleep 1000"
@@ -149,6 +150,19 @@ class Service:
 
     def runs(self) -> dict[int, int]:
         return {i: int(pod.pod_id.value.rpartition("-")[2]) for i, pod in self.pods().items()}
+
+    def events(self, instance: int, run: int) -> list[pod_pb2.PodEvent]:
+        """The newest first."""
+        pod_name = peloton_pb2.PodName(value=f"{self.id}-{instance}")
+        pod_id = peloton_pb2.PodID(value=f"{self.id}-{instance}-{run}")
+        return list(self.client.pods.GetPodEvents(GetPodEventsRequest(pod_name=pod_name, pod_id=pod_id)).events)
+
+    def runs_that_ran(self) -> dict[int, list[int]]:
+        """Of each instance. A run may be lost on its way to its host: it got a number, and never ran."""
+        return {i: [run for run in range(1, last + 1) if self._ran(i, run)] for i, last in self.runs().items()}
+
+    def _ran(self, instance: int, run: int) -> bool:
+        return any(event.actual_state == "POD_STATE_RUNNING" for event in self.events(instance, run))
 
     def states(self) -> dict[int, str]:
         name = pod_pb2.PodState.Name

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.pod import pod_pb2
-from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from tests.e2e.local import Cluster, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import control
@@ -53,13 +51,6 @@ def at_s(event: pod_pb2.PodEvent) -> float:
     return datetime.fromisoformat(event.timestamp).timestamp()
 
 
-def events(service: Service, run: int) -> list[pod_pb2.PodEvent]:
-    """Of its first instance, the newest first."""
-    name = peloton_pb2.PodName(value=f"{service.id}-0")
-    request = pod_svc_pb2.GetPodEventsRequest(pod_name=name, pod_id=peloton_pb2.PodID(value=f"{service.id}-0-{run}"))
-    return list(service.client.pods.GetPodEvents(request).events)
-
-
 def test_what_is_sick_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
     """By a command and by HTTP: a pod whose check fails is ended, counts as failed, waits for the back-off of its first
     failure, and runs anew."""
@@ -90,7 +81,7 @@ def test_what_is_sick_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
         service.wait(lambda service=service: service.runs() == {0: 2}, "the next run")  # type: ignore[misc]
         service.wait(lambda service=service: health(service) == HEALTHY, "a healthy run")  # type: ignore[misc]
         assert service.pods()[0].failure_count == 1
-        (*_, began), ended = events(service, 2), events(service, 1)
+        (*_, began), ended = service.events(0, 2), service.events(0, 1)
         assert "HEALTH_STATE_UNHEALTHY" in [event.healthy for event in ended]
         assert (ended[0].actual_state, ended[0].message) == ("POD_STATE_KILLED", THROTTLED)
         assert (

@@ -297,8 +297,8 @@ class Watcher:
 
 @pytest.mark.parametrize("victim", ["worker", "api", "resmgr", "hostmgr", "temporal"])
 def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Make) -> None:
-    """Killed in the middle: all instances end on the new version with one new run each, and never was more than the
-    batch away."""
+    """Killed in the middle: all instances end on the new version, which ran once each, and never was more than the
+    batch away. Only launches that die with the host manager on their way to Mesos need a further run."""
     service = make(8)
 
     with service.sampled() as seen:
@@ -307,7 +307,9 @@ def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Ma
         cluster.kill(victim)
         service.wait_update("SUCCEEDED")
 
-    assert (service.versions(), service.runs()) == ([2] * 8, dict.fromkeys(range(8), 2))
+    runs = service.runs()
+    assert (service.versions(), service.runs_that_ran()) == ([2] * 8, {i: [1, last] for i, last in runs.items()})
+    assert set(runs.values()) <= ({2, 3} if victim == "hostmgr" else {2})
     assert seen.away_most == 2
 
 
