@@ -31,6 +31,7 @@ FIRST_CLUSTER = "local"
 )
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
+@click.option("--temporal", default="", metavar="HOST:PORT", help="A Temporal server that runs, instead of its own.")
 @click.option("--workers", type=click.IntRange(1, 16), default=1, show_default=True, help="So many workers.")
 @click.option("--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="So many APIs, each on a port.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
@@ -48,6 +49,7 @@ def up(
     simulation: Path | None,
     port: int,
     database: str,
+    temporal: str,
     workers: int,
     apis: int,
     image_download: float,
@@ -68,6 +70,8 @@ def up(
         raise click.UsageError("--hosts and --simulate exclude each other")
     if simulation and not simulate:
         raise click.UsageError("--simulation needs --simulate N")
+    if temporal and not temporal.rpartition(":")[2].isdigit():
+        raise click.UsageError(f"--temporal {temporal}: want HOST:PORT")
     if len({FIRST_CLUSTER, *clusters}) <= len(clusters):
         raise click.UsageError(f"each cluster needs a name of its own, and the first one is {FIRST_CLUSTER}")
     for name in clusters:
@@ -84,6 +88,7 @@ def up(
         hosts,
         simulate or 0,
         database,
+        temporal=temporal,
         image_download_s=image_download,
         simulation_file=simulation,
         more_clusters=clusters,
@@ -124,7 +129,8 @@ async def _run(settings: object) -> None:
             return
         await starting
         async with ControlServer(cluster):
-            report("up", f"ready: API {cluster.addresses}, Temporal Web UI {cluster.ui_url}")
+            temporal = f"Temporal Web UI {cluster.ui_url}" if cluster.ui_url else f"Temporal {cluster.temporal}"
+            report("up", f"ready: API {cluster.addresses}, {temporal}")
             report("up", 'try in another terminal: peloton host query; "peloton local status"; Ctrl-C here stops all')
             await stop.wait()
     finally:

@@ -30,7 +30,7 @@ _START_TIMEOUT_S = 60.0
 _USERS = ("postgres", "nobody")
 _SETTINGS = {
     "listen_addresses": "",  # a socket in our own folder: no port to collide on
-    "max_connections": "60",
+    "max_connections": "120",
     "shared_buffers": "128MB",
     "max_wal_size": "1GB",
     "fsync": "off",  # its data is gone with the tests: nothing is to survive a machine

@@ -67,6 +67,7 @@ class LocalSettings:
     simulate: int = 0
     database: str = ""  # empty: SQLite in data_dir
     mesos: str = ""  # host:port of a Mesos master to use instead of the emulated one
+    temporal: str = ""  # host:port of a Temporal server to use instead of one of its own
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
     image_download_s: float = 0.0  # until an image is on an emulated host
     more_clusters: tuple[str, ...] = ()  # emulated too; each has a host manager, and hosts with its prefix
@@ -85,11 +86,12 @@ class LocalCluster:
         self.is_temporary = settings.data_dir is None
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
         own_ports = 4 + len(settings.more_clusters)
-        port, self.temporal_port, ui_port, mesos_port, *more_ports = free_ports(own_ports + settings.apis - 1)
+        port, temporal_port, ui_port, mesos_port, *more_ports = free_ports(own_ports + settings.apis - 1)
         self.port = settings.port or port
         self.api_ports = [self.port, *more_ports[len(settings.more_clusters) :]]
         # A cluster on the usual ports shows its Web UI at the usual place too; others keep out of its way.
         self.ui_port = TEMPORAL_UI_PORT if settings.port and _is_free(TEMPORAL_UI_PORT) else ui_port
+        self.temporal = settings.temporal or f"127.0.0.1:{temporal_port}"
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         more = zip(settings.more_clusters, more_ports, strict=False)  # the other ports are those of the apis
         self.more_masters = {name: f"127.0.0.1:{port}" for name, port in more}
@@ -108,7 +110,8 @@ class LocalCluster:
 
     @property
     def ui_url(self) -> str:
-        return f"http://127.0.0.1:{self.ui_port}"
+        """Of Temporal; empty when the server is somebody else's."""
+        return "" if self.settings.temporal else f"http://127.0.0.1:{self.ui_port}"
 
     @property
     def database(self) -> str:
@@ -129,6 +132,8 @@ class LocalCluster:
         """Start everything and wait until a job could run. Raises Unavailable naming what is missing."""
         if self.settings.port and not _is_free(self.port):
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
+        if self.settings.temporal and not answers(self.temporal):
+            raise Unavailable(f"no Temporal server answers at {self.temporal}: start it, or leave out --temporal")
         self._hosts_expected = self._host_count()  # a bad file is told before anything starts
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._take_data_dir()
@@ -173,7 +178,7 @@ class LocalCluster:
     def _describe_parts(self) -> None:
         environment = {
             "PELOTON_DATABASE": self.database,
-            "PELOTON_TEMPORAL": f"127.0.0.1:{self.temporal_port}",
+            "PELOTON_TEMPORAL": self.temporal,
             "PELOTON_MESOS": self.mesos,
             "PYTHONUNBUFFERED": "1",
             **own_defaults(os.environ),
@@ -181,7 +186,9 @@ class LocalCluster:
             **self.settings.environment,
         }
         python = [sys.executable, "-m"]
-        commands = {"temporal": self._temporal_command()}
+        commands = {}
+        if not self.settings.temporal:
+            commands["temporal"] = self._temporal_command()
         if not self.settings.mesos:
             commands["minicluster"] = [*python, "services.minicluster", *self._minicluster_arguments()]
         counts = {"api": self.settings.apis, "worker": self.settings.workers}
@@ -225,7 +232,7 @@ class LocalCluster:
 
     def _temporal_command(self) -> list[str]:
         command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
-        command += ["--port", str(self.temporal_port), "--ui-port", str(self.ui_port)]
+        command += ["--port", self.temporal.rpartition(":")[2], "--ui-port", str(self.ui_port)]
         command += ["--db-filename", str(self.data_dir / "temporal.db")]
         for pragma in ("journal_mode=wal", "synchronous=normal"):
             command += ["--sqlite-pragma", pragma]
@@ -261,8 +268,8 @@ class LocalCluster:
         from peloton.api.v0.respool import respool_pb2
         from peloton.api.v0.short_names import respool_pb2_grpc
 
-        if not _answers(self.temporal_port):
-            return "Temporal"
+        if not answers(self.temporal):
+            return f"Temporal at {self.temporal}"
         with grpc.insecure_channel(self.address) as channel:
             try:
                 hosts = maintenance_pb2_grpc.MaintenanceServiceStub(channel).Query(
@@ -275,8 +282,8 @@ class LocalCluster:
                 return str(error.details()) if isinstance(error, grpc.Call) else str(error)
         if hosts.host_count < self._hosts_expected:
             return f"{self._hosts_expected - hosts.host_count} of {self._hosts_expected} hosts"
-        if away := [port for port in self.api_ports if not _answers(port)]:
-            return f"the API at port {away[0]}"
+        if away := [address for address in self.addresses.split(",") if not answers(address)]:
+            return f"the API at {away[0]}"
         if not any(r.reservation for r in root.poolinfo.config.resources):
             return "the capacity of the root pool"
         return ""
@@ -327,8 +334,9 @@ def free_ports(count: int) -> list[int]:
     return found[:count]
 
 
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+def answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
         return True
     return False
 

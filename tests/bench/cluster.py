@@ -13,7 +13,7 @@ from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.pod import PodState
 from services.local.cluster import LocalSettings
 from services.storage.gateway import Gateway
-from tests.bench.figures import status_kib
+from tests.bench.figures import cpu_s, status_kib
 from tests.bench.profile import profiled
 from tests.e2e import local
 from tests.e2e.local import JOB_END, shell
@@ -128,7 +128,7 @@ async def _events(cluster: Cluster, workflow_id: str, of_all_runs: bool) -> int:
     """The list of runs lags behind; the latest run is asked itself."""
     from temporalio.client import Client
 
-    client = await Client.connect(f"127.0.0.1:{cluster.local.temporal_port}")
+    client = await Client.connect(cluster.local.temporal)
     latest = await client.get_workflow_handle(workflow_id).describe()
     total = latest.history_length
     if of_all_runs:
@@ -161,11 +161,7 @@ def written_mib(cluster: Cluster) -> dict[str, int]:
 
 
 def cpu_seconds(cluster: Cluster) -> dict[str, float]:
-    def used(pid: int) -> float:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return round((int(fields[11]) + int(fields[12])) / 100, 1)
-
-    return _of_each(cluster, used)
+    return _of_each(cluster, cpu_s)
 
 
 def _of_each(cluster: Cluster, look: Callable[[int], T]) -> dict[str, T]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -60,3 +62,9 @@ def peak_rss_mib() -> float:
 def status_kib(key: str, process: int | str = "self") -> int:
     with open(f"/proc/{process}/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
+def cpu_s(pid: int) -> float:
+    """What a process has used of the processors so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return round((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), 1)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from peloton.errors import Unavailable
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
 from tests.bench.churn import churn, churn_paced, scale_out
 from tests.bench.deep import deep, deep_postgres
@@ -21,6 +22,7 @@ from tests.bench.prefetch import roll_prefetch
 from tests.bench.pressure import pressure
 from tests.bench.reads import reads
 from tests.bench.rollout import roll_100x90, roll_9000
+from tests.bench.temporal_postgres import churn_temporal_postgres
 from tests.bench.weight import config_noise, config_weight
 from tests.bench.wide import hosts, wide
 
@@ -37,6 +39,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "small-jobs": cluster.small_jobs,
     "churn": churn,
     "churn-paced": churn_paced,
+    "churn-temporal-postgres": churn_temporal_postgres,
     "scale-out": scale_out,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
@@ -69,7 +72,11 @@ def main() -> None:
     for name in options.case or CASES:
         if options.profile:
             profile.into(options.profile / name)
-        line = {"case": name, **baseline.circumstances(), **CASES[name]()}
+        try:
+            line = {"case": name, **baseline.circumstances(), **CASES[name]()}
+        except Unavailable as missing:
+            print(json.dumps({"case": name, "skipped": missing.message}), flush=True)
+            continue
         if name in known and not options.record:
             line |= baseline.compare(line, known[name])
         print(json.dumps(line), flush=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bench import baseline
+from tests.bench import baseline, run, temporal_postgres
 from tests.bench.profile import table
-from tests.bench.run import CASES
 
 BASE: dict[str, Any] = {
     "case": "throughput",
@@ -81,7 +82,7 @@ def test_what_is_recorded_is_read_again(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_committed_baseline_is_of_cases_that_exist() -> None:
     """Each line of the file has a case, a yardstick, and at least one cost to compare."""
     for case, line in baseline.load().items():
-        assert case in CASES
+        assert case in run.CASES
         assert baseline.compare(line, line)["to_baseline"], case
 
 
@@ -103,3 +104,22 @@ def test_profiles_are_summed_by_our_innermost_function() -> None:
         "| 15% | `services/storage/jobs.py` work | itself |",
         "| 10% | no code of ours | threading.py |",
     ]
+
+
+def test_a_case_that_cannot_run_here_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Temporal on PostgreSQL without Go: a line without numbers, and the next case runs."""
+    monkeypatch.setattr(temporal_postgres, "PROGRAMS", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(run.CASES, "next", lambda: {"seconds": 1})
+    monkeypatch.setattr(sys, "argv", ["run", "churn-temporal-postgres", "next"])
+
+    run.main()
+
+    skipped, following = map(json.loads, capsys.readouterr().out.splitlines())
+    assert skipped == {
+        "case": "churn-temporal-postgres",
+        "skipped": "Temporal's server is built with Go, and there is no `go` here",
+    }
+    assert following["seconds"] == 1
