@@ -26,7 +26,8 @@ class HostClass:
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.members: dict[Hostname, HostOffers] = {}
-        self._heap: list[tuple[int, Hostname]] = []  # of all members; of former ones too, until they come up
+        # Of all members; of former ones too, until they come up: also of those that are back, in a later place.
+        self._heap: list[tuple[int, Hostname]] = []
         self._out: list[tuple[int, Hostname]] = []
 
     @property
@@ -46,7 +47,8 @@ class HostClass:
         last = None
         while self._heap:
             entry = heapq.heappop(self._heap)
-            if entry[1] in self.members and entry != last:
+            host = self.members.get(entry[1])
+            if host is not None and host.order == entry[0] and entry != last:
                 last = entry
                 self._out.append(entry)
                 yield entry

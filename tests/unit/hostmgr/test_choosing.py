@@ -41,6 +41,7 @@ OFFERS = st.builds(
 ACTS = st.one_of(
     st.tuples(st.just("offer"), OFFERS),
     st.tuples(st.just("rescind"), st.sampled_from([f"{name}-O{number}" for name in NAMES for number in (1, 2)])),
+    st.tuples(st.just("return"), st.sampled_from(NAMES)),
     st.tuples(st.just("lease"), st.tuples(SHAPES, st.integers(1, 5))),
     st.tuples(st.just("claim"), st.sampled_from(NAMES)),
     st.tuples(st.just("close"), st.sets(st.sampled_from(NAMES))),
@@ -56,6 +57,12 @@ def act(pool: HostPool, what: str, on: Any) -> None:
             pool.add_offers([on])
         case "rescind":
             pool.remove_offer(on)
+        case "return":
+            for number in (1, 2):
+                pool.remove_offer(f"{on}-O{number}")
+            pool.set_agents([agent(name, 2_000, 0) for name in NAMES if name != on])
+            pool.set_agents([agent(name, 2_000, 0) for name in NAMES])
+            pool.add_offers([offer(on)])
         case "lease":
             pool.acquire(OTHER, [on], 0.0)
         case "claim":
@@ -115,6 +122,18 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     lease = pool.acquire(JOB, [(wanted, count)], 0.0)
 
     assert (hosts, dict(reasons)) == ([host.hostname for host in lease.hosts], lease.rejected)
+
+
+def test_a_host_that_was_away_is_leased_once() -> None:
+    """It counts for itself alone, behind those that stayed, and whoever needs more hosts gets the others."""
+    pool = pool_with(offer("h1"), offer("h2"))
+    pool.remove_offer("h1-O1")
+    pool.set_agents([agent("h2", 0, 0)])
+    pool.add_offers([offer("h1"), offer("h3")])
+
+    lease = pool.acquire(JOB, [(shape(4), 3)], 0.0)
+
+    assert ["h2", "h1", "h3"] == [host.hostname for host in lease.hosts]
 
 
 def test_hosts_that_come_and_go_leave_nothing_behind() -> None:
