@@ -103,16 +103,19 @@ class Answers:
         self._changed = threading.Condition()
         self._awaited: set[str] = set()
         self._late_count = 0  # of those that are awaited: nobody waits for them any more
-        self._said: dict[str, str] = {}  # task id -> state that is stored, since ``begin``
+        # Task id -> state that is stored: until Mesos has told it once more, or another one, or the next look at all.
+        self._said: dict[str, str] = {}
         self._asked_count = 0
         self._began_s = 0.0
 
-    def begin(self) -> frozenset[str]:
-        """Questions follow; returns those that are still open, as if they had not been asked."""
+    def begin(self, look: Look = Look.ALL) -> frozenset[str]:
+        """Questions follow; returns those that are still open, as if they had not been asked. After a look at
+        everything Mesos tells all that it knows, for seconds: a smaller look does not forget what is stored of it."""
         with self._changed:
             before = frozenset(self._awaited)
             self._awaited.clear()
-            self._said.clear()
+            if look is Look.ALL:
+                self._said.clear()
             self._late_count, self._asked_count, self._began_s = 0, 0, self._clock()
             return before
 
@@ -129,12 +132,13 @@ class Answers:
         """False for an answer that says what is stored. Nearly all do: they need no look at storage."""
         task_id = status["task_id"]["value"]
         with self._changed:
-            if status.get("reason") != RECONCILED:
+            if status.get("reason") != RECONCILED or self._said.get(task_id) != status["state"]:
                 self._said.pop(task_id, None)
                 return True
-            if self._said.get(task_id) != status["state"]:
-                return True
-            self._close([task_id])
+            if task_id in self._awaited:
+                self._close([task_id])
+            else:  # told with all the others, and not a third time
+                del self._said[task_id]
             return False
 
     def take(self, statuses: Iterable[Json]) -> None:
@@ -177,7 +181,7 @@ class Reconciler:
     def ask(self, look: Look, send_all: SendAll) -> list[Row]:
         """Returns the pods that must end and have not. Pods for which Mesos never answered, as it had not heard of
         their agents again, are in every look. Raises MesosRefusal and what ``send_all`` does."""
-        open_ids = self.answers.begin()
+        open_ids = self.answers.begin(look)
         try:
             ending = self._ask_pages(look, open_ids, send_all)
         except BaseException:

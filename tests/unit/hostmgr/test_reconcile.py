@@ -182,6 +182,29 @@ def test_an_answer_that_is_stored_is_no_news() -> None:
     assert made.answers.is_news(answer(running))
 
 
+def test_what_is_told_last_is_no_news_either() -> None:
+    """Mesos tells all that it knows for seconds, in which the next look may begin. After that nothing is remembered."""
+    made, master = reconciler(*(pod_row(number) for number in range(3)))
+    master.answers = lambda statuses: [made.answers.is_news(status) for status in statuses]  # type: ignore[assignment]
+    made.ask(Look.ALL, master.send_all)
+
+    made.ask(Look.UNSETTLED, master.send_all)
+
+    known = [answer(str(pod_row(number)[0])) for number in range(3)]
+    assert [False] * 3 == [made.answers.is_news(status) for status in known]
+    assert not made.answers._said
+
+
+def test_an_answer_that_differs_ends_what_was_known() -> None:
+    """A pod that Mesos called lost, and then runs after all, is news both times."""
+    made, _ = reconciler()
+    task_id = str(pod_row(0)[0])
+    made.answers.ask([task_id], running=[task_id])
+
+    assert made.answers.is_news(answer(task_id, "TASK_LOST"))
+    assert made.answers.is_news(answer(task_id))
+
+
 def test_what_has_changed_since_it_was_read_is_news() -> None:
     """After any status of a pod what storage said of it before counts for nothing."""
     made, _ = reconciler()
