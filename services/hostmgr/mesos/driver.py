@@ -107,6 +107,7 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
                 if stream is not None and stream.silent_s() > MISSED_HEARTBEATS_MAX * self._heartbeat_s:
                     self._drop(stream, selector, "no heartbeat")
                     stream = None
+                    self._step_back()
         finally:
             if stream is not None:
                 self._drop(stream, selector, "stopped")

@@ -43,7 +43,7 @@ class Scheduler:
 
 
 class Master:
-    """Subscribes whoever asks; ``lead_to`` redirects instead. Calls are accepted unless it ``hangs``."""
+    """Subscribes whoever asks; ``lead_to`` redirects instead. Calls are accepted. While it ``hangs`` nothing comes."""
 
     def __init__(self) -> None:
         self.lead_to = ""
@@ -64,10 +64,10 @@ class Master:
     def _serve(self, connection: socket.socket) -> None:
         requests = Requests(connection)
         while (body := requests.next()) is not None:
+            if self.hangs:
+                self._end.wait(PATIENCE_S)
+                return
             if json.loads(body)["type"] != "SUBSCRIBE":
-                if self.hangs:
-                    self._end.wait(PATIENCE_S)
-                    return
                 connection.sendall(ACCEPTED)
                 continue
             if self.lead_to:
@@ -145,6 +145,22 @@ def test_when_the_leader_dies_the_way_begins_anew(masters: list[Master], start: 
 
     scheduler.wait("reregistered")
     assert (told.address, 1) == (driver.master, told.subscriptions)
+
+
+def test_when_the_leader_falls_silent_the_way_begins_anew(
+    masters: list[Master], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that hangs still takes connections: the master that we were told of knows who leads now."""
+    told, leader = masters
+    told.lead_to = leader.address
+    driver, scheduler = start(told.address)
+    scheduler.wait("registered")
+
+    told.lead_to, leader.hangs = "", True
+    monkeypatch.setattr(module, "MISSED_HEARTBEATS_MAX", 0.02)
+
+    scheduler.wait("reregistered")
+    assert (told.address, 1) == (driver.master, leader.subscriptions)
 
 
 def test_a_redirect_to_nowhere_is_tried_again(masters: list[Master], start: Start) -> None:
