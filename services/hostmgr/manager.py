@@ -210,14 +210,9 @@ class HostManagerCore(Callbacks):
     ) -> tuple[set[int], list[PodId]]:
         """Instances that were committed, and of those the pods that Mesos did not get."""
         templates = self._templates.of_job(job, [pod.instance_id for p in placements for pod in p.pods])
+        agents = {hostname: claim.agent_id for hostname, claim in claims.items()}
         rows = [
-            (
-                pod.instance_id,
-                pod.run_id,
-                p.hostname,
-                claims[p.hostname].agent_id,
-                templates[pod.instance_id].ports(pod.ports),
-            )
+            (pod.instance_id, pod.run_id, p.hostname, agents[p.hostname], templates[pod.instance_id].ports(pod.ports))
             for p in placements
             for pod in p.pods
             if pod.instance_id in templates  # else it has been deleted
@@ -282,8 +277,12 @@ class HostManagerCore(Callbacks):
         """Raises Unavailable while Mesos is away: the pods are marked, and the next call or the next subscription
         tells Mesos. The same while an administrator has locked kills."""
         self._check_unlocked("Kill", "kill")
-        kills = self._gateway.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
-        self.pool.hold(self._gateway.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
+        try:
+            kills = self._gateway.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
+            self.pool.hold(self._gateway.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
+        except Exception:
+            self._look_anew(Look.UNSETTLED)  # not known what is marked: no further call would tell Mesos of it
+            raise
         self._kill(kills)
         return len(kills)
 

@@ -259,6 +259,18 @@ def test_a_failed_commit_of_a_launch_costs_no_offer(when: str, world: World) -> 
     world.wait_states(batch.job_id, {"RUNNING": 12})
 
 
+@pytest.mark.parametrize("when", ["kills_to_fail", "comings_back_to_fail"])
+def test_a_kill_that_storage_broke_off_is_told(when: str, world: World) -> None:
+    """The pod is marked and Mesos has not heard: no later call marks it, so what is marked is told without one."""
+    job = world.running()
+    setattr(world.gateway, when, 1)
+
+    with pytest.raises(Outage):
+        world.kill(job)
+
+    world.wait_states(job, {"KILLED": 1})
+
+
 def test_news_that_mesos_tells_only_once_is_not_lost_with_its_commit(world: World) -> None:
     """The master's own updates carry no uuid and are not repeated: after a failed commit we ask."""
     job = world.running()

@@ -6,13 +6,13 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from peloton.api.v0.job import job_pb2
-from peloton.model.host import HostLease, LaunchResult, PlacementBatch
+from peloton.model.host import ComingBack, HostLease, LaunchResult, PlacementBatch
 from peloton.model.ids import JobId
 from peloton.model.job import JobProgress, JobState
 from peloton.model.pod import PodRecord, PodShape, PodState
@@ -23,6 +23,7 @@ from services.minicluster.hosts import HostSpec
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
 from services.storage.gateway import Gateway, StatusOutcome
+from services.storage.hosts import KillRow
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
 
@@ -126,6 +127,8 @@ class Storage(Gateway):
     framework_ids_to_fail = 0
     launches_to_fail = 0  # before the commit
     answers_to_fail = 0  # after it
+    kills_to_fail = 0  # after their commit
+    comings_back_to_fail = 0
     on_launched: Callable[[JobId], None] | None = None
 
     def apply_status(self, statuses: Any, cluster: str = "") -> StatusOutcome:
@@ -152,6 +155,19 @@ class Storage(Gateway):
             told, self.on_launched = self.on_launched, None
             told(job_id)
         return taken
+
+    def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
+        kills = super().mark_killing(job_id, limit, again, cluster)
+        if self.kills_to_fail:
+            self.kills_to_fail -= 1
+            raise Outage("mark_killing, after its commit")
+        return kills
+
+    def coming_back(self, job_id: JobId, instance_ids: Sequence[int]) -> list[ComingBack]:
+        if self.comings_back_to_fail:
+            self.comings_back_to_fail -= 1
+            raise Outage("coming_back")
+        return super().coming_back(job_id, instance_ids)
 
 
 class Wakes:
