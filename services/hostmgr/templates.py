@@ -19,8 +19,8 @@ TEMPLATES_BYTES_MAX = 8 * 2**20
 """Of the configurations as messages; what is made of them takes several times as much."""
 
 
-_Key = tuple[JobId, int, bytes]
-"""Job, version, digest of the configuration."""
+_Key = tuple[JobId, int, int, bytes]
+"""Job, when it was created (a job may be deleted, and another one get its id), version, digest of the configuration."""
 
 
 class TemplateCache:
@@ -56,7 +56,7 @@ class TemplateCache:
 
     def _of_config(self, job: JobRecord, version: int, config: task_pb2.TaskConfig) -> TaskTemplate:
         text = config.SerializeToString(deterministic=True)
-        key = (job.job_id, version, blake2b(text, digest_size=16).digest())
+        key = (job.job_id, job.created_ns, version, blake2b(text, digest_size=16).digest())
         with self._lock:
             known = self._templates.get(key)
             if known is not None:

@@ -49,6 +49,16 @@ def test_instances_alike_share_a_template(cache: TemplateCache) -> None:
     assert first[4] is not second[5]
 
 
+def test_another_job_with_the_same_id_has_its_own(cache: TemplateCache) -> None:
+    """A job is deleted and its id used again: what a template takes from the job itself is that of the new one."""
+    before = cache.of_job(JOB, [0])[0]
+
+    again = job_pb2.JobConfig(name="train", instanceCount=9, sla=job_pb2.SlaConfig(revocable=True))
+    after = cache.of_job(convert.new_job_record(JOB.job_id, again, 2), [0])[0]
+
+    assert (False, True) == (before.revocable, after.revocable)
+
+
 def test_heavy_configurations_push_out_the_oldest(cache: TemplateCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many are kept as weigh no more than the bound, and what was pushed out is made anew."""
     weight = task_pb2.TaskConfig(name="own 4").ByteSize()
