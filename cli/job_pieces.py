@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,7 @@ from cli.errors import Failed
 
 if TYPE_CHECKING:
     from cli.settings import Settings
+    from peloton.api.v0.bulk import bulk_pb2
     from peloton.api.v0.job import job_pb2
     from peloton.api.v0.task import task_pb2
 
@@ -29,7 +31,7 @@ def create_from_file(settings: Settings, path: Path, respool_id: str, job_id: st
     click.echo(f"Reading {path}, which takes a few minutes for each gigabyte", err=True)
     with JobPieces(path) as pieces:
         pieces.config.respoolID.value = respool_id
-        return create_in_pieces(settings, pieces.config, pieces.instances(), job_id)
+        return create_in_pieces(settings, pieces.config, pieces.instances, job_id)
 
 
 def create_heavy(settings: Settings, request: job_pb2.CreateRequest) -> job_pb2.CreateResponse | None:
@@ -45,7 +47,7 @@ def create_heavy(settings: Settings, request: job_pb2.CreateRequest) -> job_pb2.
     config = job_pb2.JobConfig()
     config.CopyFrom(request.config)
     config.ClearField("instanceConfig")
-    return create_in_pieces(settings, config, instances, request.id.value)
+    return create_in_pieces(settings, config, lambda: instances, request.id.value)
 
 
 def refuse_secrets(has_secrets: bool) -> None:
@@ -53,12 +55,25 @@ def refuse_secrets(has_secrets: bool) -> None:
         raise Failed("the job is larger than a message may be and is sent in pieces, which carry no secrets")
 
 
+@dataclass(frozen=True)
+class Messages:
+    """Of one job, as often as a busy Peloton has to be asked."""
+
+    config: job_pb2.JobConfig
+    instances: Callable[[], Iterable[tuple[int, task_pb2.TaskConfig]]]
+    job_id: str
+
+    def __iter__(self) -> Iterator[bulk_pb2.CreateJobRequest]:
+        from peloton.api.bulk import create_messages
+
+        return create_messages(self.job_id, self.config, self.instances())
+
+
 def create_in_pieces(
     settings: Settings,
     config: job_pb2.JobConfig,
-    instances: Iterable[tuple[int, task_pb2.TaskConfig]],
+    instances: Callable[[], Iterable[tuple[int, task_pb2.TaskConfig]]],
     job_id: str,
 ) -> job_pb2.CreateResponse:
-    from peloton.api.bulk import create_messages
-
-    return settings.client.bulk.CreateJob(create_messages(job_id, config, instances))
+    messages: Any = Messages(config, instances, job_id)  # gRPC wants an iterator; our client takes them again from here
+    return settings.client.bulk.CreateJob(messages)

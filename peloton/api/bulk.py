@@ -9,6 +9,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 
 PIECE_BYTES = 2**20
+"""Of a message, unless one configuration alone has more."""
 
 
 def create_messages(
@@ -23,13 +24,14 @@ def create_messages(
     piece, size_bytes, count = bulk_pb2.CreateJobRequest(), 0, 0
     for instance, override in instances:
         follows = instance == piece.instances.first + len(piece.instances.configs)
-        if size_bytes and not (follows and size_bytes < PIECE_BYTES):
+        own_bytes = override.ByteSize() + 1
+        if size_bytes and not (follows and size_bytes + own_bytes <= PIECE_BYTES):
             yield piece
             piece, size_bytes = bulk_pb2.CreateJobRequest(), 0
         if not size_bytes:
             piece.instances.first = instance
         piece.instances.configs.append(override)
-        size_bytes += override.ByteSize() + 1
+        size_bytes += own_bytes
         count += 1
     if size_bytes:
         yield piece

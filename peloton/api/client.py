@@ -11,7 +11,7 @@ errors inside a response are the caller's to look at. Thread-safe.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -213,22 +213,30 @@ class CallDefaults(
     patience: Patience | None = None
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return self.patiently(lambda: continuation(self.filled_in(client_call_details, self.timeout_s), request))
+
+    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(self.filled_in(client_call_details, self.timeout_s if self.streams_end else None), request)
+
+    def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
+        """Messages that are no iterator can be had again, and are when the call is repeated."""
+        timeout_s = self.timeout_s if self.streams_end else None
+
+        def call() -> Any:
+            return continuation(self.filled_in(client_call_details, timeout_s), iter(request_iterator))
+
+        return call() if isinstance(request_iterator, Iterator) else self.patiently(call)
+
+    def patiently(self, repeatable: Callable[[], Any]) -> Any:
         left_s = self.patience.seconds if self.patience else 0.0
         while True:
-            call = continuation(self.filled_in(client_call_details, self.timeout_s), request)
+            call = repeatable()
             wait_s = retry_after_s(call) if self.patience else None
             if self.patience is None or wait_s is None or wait_s > left_s:
                 return call
             self.patience.say(call.details())
             self.patience.sleep(wait_s)
             left_s -= wait_s
-
-    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return continuation(self.filled_in(client_call_details, self.timeout_s if self.streams_end else None), request)
-
-    def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        timeout_s = self.timeout_s if self.streams_end else None
-        return continuation(self.filled_in(client_call_details, timeout_s), request_iterator)
 
     def filled_in(self, details: Any, timeout_s: float | None) -> CallDetails:
         self.on_call()

@@ -6,6 +6,7 @@ is sent, and so that they come out by rising instance wherever they stand.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ class JobPieces:
         try:
             with path.open("rb") as stream:
                 self._read(stream, str(path))
+            self._kept.flush()
         except BaseException:
             self._kept.close()
             raise
@@ -51,11 +53,11 @@ class JobPieces:
         self._kept.close()
 
     def instances(self) -> Iterator[tuple[int, task_pb2.TaskConfig]]:
-        """By rising number."""
+        """By rising number, as often as it is called."""
         for instance in sorted(self._places):
             start, length = self._places[instance]
-            self._kept.seek(start)
-            yield instance, task_pb2.TaskConfig.FromString(self._kept.read(length))
+            # Without a place of the file's own: whoever begins anew may still be ahead of the one before.
+            yield instance, task_pb2.TaskConfig.FromString(os.pread(self._kept.fileno(), length, start))
 
     def _read(self, stream: Any, name: str) -> None:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from peloton.api.limits import RETRY_AFTER
 from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.job import job_pb2
 from tests.unit.cli.conftest import Run
@@ -82,6 +83,22 @@ def test_refused(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.Monke
 
     assert result.exit_code == 1
     assert result.stderr.endswith("Invalid job config: Invalid config for instance 2, cpuLimit -1 is negative\n")
+
+
+@pytest.mark.parametrize("why", ["the file is large", "the message is large"])
+def test_busy(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """A Peloton that is busy is asked again, with all pieces from the first on: reading the file took minutes."""
+    limit = "yaml_pieces.HEAVY_FILE_BYTES" if why == "the file is large" else "limits.MESSAGE_BYTES_MAX"
+    monkeypatch.setattr(f"peloton.api.{limit}", 10)
+    sent = Sent(api, job_pb2.CreateResponse(jobId=ID))
+    busy = (grpc.StatusCode.RESOURCE_EXHAUSTED, "4 jobs are being created: try again", ((RETRY_AFTER, "10"),))
+    api.answers["bulk.CreateJob"] = [busy, busy, sent.take]
+
+    result = run("job", "create", "/dev", config, "-i", JOB)
+
+    assert (0, f"Job {JOB} created\n") == (result.exit_code, result.stdout)
+    assert "Peloton is busy: 4 jobs are being created" in result.stderr
+    assert ["start", "instances", "instances", "commit"] == [piece.WhichOneof("piece") for piece in sent.pieces]
 
 
 def test_secrets(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
