@@ -89,10 +89,16 @@ class BulkService:
             return await self._exists(job_id, exists)
         finally:
             # After a commit there is nothing to discard; before it, whatever the reason was.
-            task = asyncio.create_task(self._calls.run(self._records.discard_stream, stream))
+            task = asyncio.create_task(self._discard(stream))
             self._discards.add(task)
             task.add_done_callback(self._discards.discard)
             await asyncio.shield(task)
+
+    async def _discard(self, stream: JobStream) -> None:
+        try:
+            await self._calls.run(self._records.discard_stream, stream)
+        except Exception as error:  # the answer is another matter
+            log.warning("the stream of job %s is left to the sweep: %s", stream.job_id, error)
 
     async def _judge(self, config: job_pb2.JobConfig) -> JobJudge | str:
         """Or why the job is refused before anything of its instances is known."""

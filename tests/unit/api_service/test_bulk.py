@@ -17,8 +17,9 @@ from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceStub
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.errors import Unavailable
 from services.api import bulk_service
-from services.storage.gateway import Gateway
+from services.storage.gateway import Gateway, JobStream
 from services.storage.tables import JOB, JOB_STREAM, OVERRIDE
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
@@ -237,6 +238,23 @@ async def test_silence(bulk: Any, config: Config, gateway: Gateway, monkeypatch:
         await bulk.CreateJob(aiter(Held(messages[:-1], [])))
 
     assert left(gateway) == {}
+
+
+async def test_what_cannot_be_discarded_is_left_to_the_sweep(
+    bulk: Any, config: Config, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storage that fails then takes no answer away: neither that of a commit, nor the reason of a refusal."""
+
+    def fail(stream: JobStream) -> None:
+        raise Unavailable("storage is away")
+
+    monkeypatch.setattr(gateway, "discard_stream", fail)
+    refused = await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(2), own([2])))))
+    created = await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(2), own([0, 1])))))
+
+    assert "instanceConfig is given for instance 2" in refused.error.invalidConfig.message
+    assert created.jobId.value == JOB_ID
+    assert left(gateway) == {"job": 1, "job_config_override": 2}
 
 
 async def test_taken_over(bulk: Any, config: Config, gateway: Gateway) -> None:
