@@ -291,11 +291,12 @@ class HostPool:
 
     def claim(self, lease_id: str, hostnames: Iterable[Hostname]) -> dict[Hostname, Claim]:
         """Take the offers of the hosts that are still under this lease, without those that have gone into
-        maintenance; the lease's other hosts become READY."""
+        maintenance. The lease has to be released: its other hosts are in it until then."""
         with self._lock:
-            _, leased = self._leases.pop(lease_id, (0.0, []))
+            deadline_s, leased = self._leases.pop(lease_id, (0.0, []))
             wanted = set(hostnames)
             claims = {}
+            left = []
             for hostname in leased:
                 host = self._hosts.get(hostname)
                 if host is None or host.lease_id != lease_id:
@@ -306,7 +307,11 @@ class HostPool:
                         self._host_of_offer.pop(offer_id, None)
                     host.offers = {}
                     host.recount()
-                self._lease(host, "")
+                    self._lease(host, "")
+                else:
+                    left.append(hostname)
+            if left:
+                self._leases[lease_id] = (deadline_s, left)
             return claims
 
     def release(self, lease_id: str) -> set[JobId]:

@@ -190,6 +190,7 @@ class HostManagerCore(Callbacks):
         if job is None:
             raise NotFound(f"job {job_id} not found")
         claims = self.pool.claim(lease_id, [p.hostname for p in placements])
+        self.release(lease_id)
         usable = [p for p in placements if p.hostname in claims]
         pods = [PodId(job_id, pod.instance_id, pod.run_id) for p in usable for pod in p.pods]
         try:

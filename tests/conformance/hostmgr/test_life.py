@@ -127,14 +127,15 @@ def test_what_a_launch_leaves_of_a_host_is_offered_again(make: Callable[..., Wor
 
 
 def test_hosts_of_a_lease_that_a_launch_does_not_use_are_free_at_once(world: World) -> None:
-    """The offers of an unused host are leased again without Mesos."""
-    job = world.job(12)
+    """The offers of an unused host are leased again without Mesos, and who waits for them is told at once."""
+    job, other, wanted = world.job(12), world.job(), [(PodShape(Resources.of(3.0, 32)), 2)]
     batch = world.place(job)
+    assert () == world.core.acquire_hosts(other, wanted).hosts
 
     world.core.launch(job, batch.lease_id, batch.placements[:1])
 
-    other = world.core.acquire_hosts(world.job(), [(PodShape(Resources.of(3.0, 32)), 2)])
-    assert 2 == len(other.hosts)
+    assert other in world.wakes.jobs
+    assert 2 == len(world.core.acquire_hosts(other, wanted).hosts)
 
 
 HOSTS = [

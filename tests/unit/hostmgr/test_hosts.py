@@ -183,15 +183,28 @@ def test_a_lease_ends_by_itself() -> None:
     assert {} == pool.claim(late.lease_id, [Hostname("h1")])
 
 
-def test_a_launch_consumes_all_offers_of_its_hosts_and_frees_the_others() -> None:
-    """What is left of a launched host comes back as a new offer of Mesos; untouched hosts are READY at once."""
+def test_a_launch_consumes_all_offers_of_its_hosts() -> None:
+    """What is left of a launched host comes back as a new offer of Mesos; untouched hosts are READY once the lease is
+    given back, of which those hear that found them leased."""
     pool = pool_with(offer("h1"), offer("h2"))
     lease = pool.acquire(JOB, [(shape(), 8)], 0.0)
+    pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
     claims = pool.claim(lease.lease_id, [Hostname("h1")])
 
     assert [("h1", ("h1-O1",))] == [(c.hostname, c.offer_ids) for c in claims.values()]
+    assert {OTHER} == pool.release(lease.lease_id)
     assert leased(pool, shape(), 8) == ["h2"]
+
+
+def test_nobody_is_told_of_a_lease_that_a_launch_used_up() -> None:
+    """Nothing of it is left for others."""
+    pool = pool_with(offer("h1"))
+    lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
+    pool.acquire(OTHER, [(shape(), 1)], 0.0)
+    pool.claim(lease.lease_id, [Hostname("h1")])
+
+    assert set() == pool.release(lease.lease_id)
 
 
 def test_a_second_launch_under_one_lease_gets_nothing() -> None:

@@ -60,12 +60,13 @@ def test_a_host_that_will_go_comes_last() -> None:
 
 
 def test_a_launch_does_not_get_a_host_that_went_meanwhile() -> None:
-    """Leased before, away at the claim: its pods are refused, those of other hosts are not; the lease is over."""
+    """Leased before, away at the claim: its pods are refused, those of other hosts are not."""
     pool = pool_with(offer("h1"), offer("h2"))
     lease = pool.acquire(JOB, [(shape(cpu=4), 2)], 0.0)
     pool.set_maintained([maintained("h1", DRAINING)])
 
     assert list(pool.claim(lease.lease_id, [Hostname("h1"), Hostname("h2")])) == ["h2"]
+    pool.release(lease.lease_id)
     pool.set_maintained([])
     assert leased(pool, shape(), 1, job=OTHER) == ["h1"]
 
