@@ -46,6 +46,11 @@ class RecordsActivities:
     def delete_job(self, job_id: str) -> None:
         self._records.delete_job(JobId(job_id))
 
+    @activity.defn(name="is_stored")
+    @translated
+    def is_stored(self, job_id: str) -> bool:
+        return self._records.job(JobId(job_id)) is not None
+
     @activity.defn(name="advance_update")
     @translated
     def advance_update(self, job_id: str) -> UpdateProgress:

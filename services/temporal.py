@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
@@ -26,6 +27,7 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
@@ -73,15 +75,16 @@ async def register_search_attributes(client: Client) -> None:
 
 
 async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = TASK_QUEUE) -> None:
-    """Make sure that the workflow of a job exists. Repeating it is harmless: the id is the mutex."""
+    """Make sure that the workflow of a job exists. Repeating it is harmless: the id is the mutex. One that runs already
+    is told to look: it may be about to end, with a job that had the id before."""
     name = (job.name or job.job_id)[:SUMMARY_NAME_MAX]
-    await client.start_workflow(
+    start = partial(
+        client.start_workflow,
         JobWorkflow.run,
         JobInput(job.job_id, policies, JobLife(shown_state=job.state.value)),
         id=job_workflow_id(job.job_id),
         task_queue=task_queue,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         task_timeout=WORKFLOW_TASK_TIMEOUT,
         rpc_timeout=RPC_TIMEOUT,
         static_summary=f"{job.type} job {name}, {job.instance_count} instances",
@@ -94,6 +97,10 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
             ]
         ),
     )
+    try:
+        await start(id_conflict_policy=WorkflowIDConflictPolicy.FAIL)
+    except WorkflowAlreadyStartedError:
+        await start(id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING, start_signal="changed")
 
 
 async def wake_maintenance(

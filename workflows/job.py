@@ -271,10 +271,14 @@ class JobWorkflow:
         await workflow.wait_condition(lambda: self.changed_noted or self.alarm.rang)
 
     async def forget(self) -> None:
-        if self.progress.is_unwanted:
-            await workflow.execute_activity_method(
-                RecordsActivities.delete_job, self.job_id, summary="delete its records", **DELETE_CALL
-            )
+        """Whoever has created another job under its id since then has found this workflow running."""
+        if not self.progress.is_unwanted:
+            return
+        await workflow.execute_activity_method(
+            RecordsActivities.delete_job, self.job_id, summary="delete its records", **DELETE_CALL
+        )
+        if await workflow.execute_local_activity_method(RecordsActivities.is_stored, self.job_id, **RECORDS_CALL):
+            workflow.continue_as_new(JobInput(self.job_id, self.policies))
 
     # Platform chores.
 

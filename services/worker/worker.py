@@ -71,6 +71,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         records.look_at_gang,
         records.advance_update,
         records.delete_job,
+        records.is_stored,
         admission.enqueue,
         admission.kill_queued,
         admission.requeue_gang,

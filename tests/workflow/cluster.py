@@ -130,6 +130,17 @@ class Cluster:
             job.due.clear()
             self.tell(job_id)
 
+    def delete(self, job_id: JobId) -> None:
+        """What the API does when nothing of the job is to be left once it has ended."""
+        with self.lock:
+            job = self.jobs[job_id]
+            job.record = replace(job.record, goal=JobState.DELETED)
+
+    def forget(self, job_id: JobId) -> None:
+        with self.lock:
+            del self.jobs[job_id]
+            self.launched = {pod: host for pod, host in self.launched.items() if pod.job_id != job_id}
+
     def grow(self, job_id: JobId, pods: int) -> None:
         """What the API does when a job gets more instances."""
         with self.lock:

@@ -51,6 +51,7 @@ from tests.workflow.cluster import Cluster, Job
 SHAPE = PodShape(Resources(cpu_milli=1_000))
 SETTLE_PODS_MAX = 1_000
 CREATE_CHUNK = 1_000
+QUEUED = (PodState.PENDING, PodState.READY)
 LEASE_S = 30.0
 
 
@@ -127,7 +128,7 @@ class FakeRecords(_Port):
         job.record = replace(job.record, state=roll_up(job.record, resting), pod_counts=dict(counts))
         texts = {state.value: count for state, count in counts.items()}
         if job.record.state in JOB_TERMINAL:
-            return JobProgress(job.record.state, texts)
+            return JobProgress(job.record.state, texts, is_unwanted=job.record.goal is JobState.DELETED)
         wanted = [p for p in job.pods.values() if p.goal is not PodState.KILLED]
         waiting = sum(p.state is PodState.INITIALIZED for p in wanted)
         gang_waiting = sum(p.state is PodState.INITIALIZED and p.instance_id < job.record.gang_size for p in wanted)
@@ -139,19 +140,18 @@ class FakeRecords(_Port):
             missing_count=max(0, job.record.instance_count - len(job.pods)),
             admit_count=admit_count(job.record, counts, waiting, gang_waiting),
             ready_count=sum(p.state is PodState.READY and not job.is_member(p) for p in wanted),
-            kill_count=sum(
-                p.state not in TERMINAL and p.state is not PodState.INITIALIZED and _must_end(p)
-                for p in job.pods.values()
-            )
+            kill_count=sum(p.state not in (*TERMINAL, PodState.INITIALIZED) and _must_end(p) for p in job.pods.values())
             + len(rolled.ending if rolled else ()),
-            queued_kill_count=sum(
-                p.state in (PodState.PENDING, PodState.READY) and _must_end(p) for p in job.pods.values()
-            ),
+            queued_kill_count=sum(p.state in QUEUED and _must_end(p) for p in job.pods.values()),
             settle_again=again,
             deadline_s=deadline.wait_s(job.record, min(running, default=0), now_ns),
             gang_run=job.gang[0].run_id if any(_is_on_its_way(job.member(p)) for p in job.gang) else 0,
             **(rolled.looked_at() if rolled else {}),
         )
+
+    @_call
+    def delete_job(self, job_id: JobId) -> None:
+        self.cluster.forget(job_id)
 
     @_call
     def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from peloton.model.ids import PodId
+from peloton.model.ids import JobId, PodId
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from tests.workflow.fakes import SETTLE_PODS_MAX
@@ -378,3 +378,22 @@ def test_nothing_left_to_happen_is_noticed() -> None:
 
     with pytest.raises(Stuck):
         story.workflow.run()
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+def test_a_job_that_is_to_be_deleted_is_forgotten(is_again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its end. A job that is created under its id meanwhile finds this workflow running, and becomes its own."""
+    story = Story(hosts=1, run_s=1.0).submit(1).run_until_pods("SUCCEEDED", 1)
+    story.cluster.delete(JOB)
+    forget = story.cluster.forget
+
+    def forgotten(job_id: JobId) -> None:
+        forget(job_id)
+        if is_again:
+            story.cluster.submit(job_id, 5)
+
+    monkeypatch.setattr(story.cluster, "forget", forgotten)
+    result = story.workflow.run()
+
+    assert (None, {"SUCCEEDED": 5 if is_again else 1}) == (story.workflow.failure, result.counts)
+    assert is_again is (JOB in story.cluster.jobs)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
+import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from peloton.model.ids import PodId, job_workflow_id
-from peloton.model.job import SlaSpec
+from peloton.model.ids import JobId, PodId, job_workflow_id
+from peloton.model.job import JobProgress, SlaSpec
 from peloton.model.pod import PodState
 from services.temporal import JOB_ID, JOB_POOL, JOB_TYPE
-from tests.workflow.server import histories_of, server_story, wait_until
+from tests.workflow.fakes import FakeRecords
+from tests.workflow.server import PATIENCE_S, histories_of, server_story, wait_until
 from tests.workflow.stories import Story
 from workflows.job import JOB_STATE
 from workflows.policies import Policies
@@ -122,6 +125,31 @@ async def test_start_is_idempotent(client: Client) -> None:
         assert ("SUCCEEDED", {"SUCCEEDED": 10}) == await story.result(record.job_id)
         assert 1 == story.cluster.calls["create_pods"]
         story.started = [job_workflow_id(record.job_id)]
+
+
+async def test_an_id_is_used_again_while_its_workflow_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job has ended, is deleted, and another one is created under its id, all before the workflow has told the server
+    that it ends: the new job has a workflow too."""
+    settle, is_over, go_on = FakeRecords.settle, threading.Event(), threading.Event()
+
+    def slowly(records: FakeRecords, job_id: JobId, now_ns: int) -> JobProgress:
+        progress = settle(records, job_id, now_ns)
+        if progress.is_finished:
+            is_over.set()
+            assert go_on.wait(PATIENCE_S)
+        return progress
+
+    monkeypatch.setattr(FakeRecords, "settle", slowly)
+    async with server_story(client) as story:
+        job = await story.submit(1)
+        await asyncio.to_thread(is_over.wait, PATIENCE_S)
+        story.cluster.forget(job)
+        await story.start(story.cluster.submit(job, 5))
+        go_on.set()
+
+        await story.pods(job, "SUCCEEDED", 5)
+        assert ("SUCCEEDED", {"SUCCEEDED": 5}) == await story.result(job)
+        story.started = [job_workflow_id(job)]
 
 
 async def test_search_attributes(client: Client) -> None:
