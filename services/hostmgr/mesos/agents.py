@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import orjson
 
+from peloton.model.ids import Hostname
 from services.hostmgr.mesos import operator
 from services.hostmgr.mesos.codec import agent_of
 from services.hostmgr.mesos.resources import Json
@@ -57,13 +58,17 @@ class AgentReader:
         self._known: dict[bytes, Agent | None] = {}
 
     def read(self, pieces: Iterable[bytes]) -> list[Agent]:
-        """Active agents."""
+        """Active agents, one for each host: those that are there stand before those that are waited for."""
         known: dict[bytes, Agent | None] = {}
         for entry in entries(pieces):
             key = hashlib.blake2b(entry, digest_size=16).digest()
             known[key] = self._known[key] if key in self._known else agent_of(orjson.loads(entry), self._cluster)
         self._known = known
-        return [agent for agent in known.values() if agent is not None]
+        found: dict[Hostname, Agent] = {}
+        for agent in known.values():
+            if agent is not None:
+                found.setdefault(agent.hostname, agent)
+        return list(found.values())
 
 
 class AgentLooks:

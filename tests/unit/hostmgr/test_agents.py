@@ -59,6 +59,19 @@ def test_agents_that_a_new_master_waits_for_are_there() -> None:
     ]
 
 
+def test_an_agent_that_is_there_stands_for_its_host() -> None:
+    """A host whose agent lost its disk while the master was replaced has a new one; the master waits for the old one
+    for minutes."""
+    old = {**entry("a")["agent_info"], "id": {"value": "old"}}
+    pool = HostPool(LEASE_S)
+
+    pool.set_agents(AgentReader().read([answer(entry("a"), recovered=[old])]))
+
+    found = pool.agent("a")
+    assert found is not None
+    assert ("a-S", "10.0.0.1:5051") == (found.agent_id, found.address)
+
+
 def test_what_has_not_changed_is_the_same_object() -> None:
     """So that the next look costs next to nothing for it."""
     reader = AgentReader()
