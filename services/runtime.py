@@ -99,7 +99,9 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
         )
         log.info("API at %s", address)
         await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
+        deleting = asyncio.create_task(_end_deletions(shared.gateway), name="deletions that were broken off")
         await stop.wait()
+        deleting.cancel()
         await api.stop(SERVER_GRACE_S)
 
 
@@ -305,6 +307,16 @@ async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.Maintenan
 async def _wake_active(shared: Shared, waker: temporal.JobWaker, but: Set[JobId] = frozenset()) -> None:
     active = await asyncio.to_thread(shared.gateway.active_job_ids)
     waker.jobs_changed(job_id for job_id in active if job_id not in but)
+
+
+async def _end_deletions(gateway: Gateway) -> None:
+    """Of jobs whose api died before it had forgotten all of them. Those under way elsewhere may be among them."""
+    try:
+        for job_id in await asyncio.to_thread(gateway.broken_deletions):
+            log.info("job %s is being deleted: going on with it", job_id)
+            await asyncio.to_thread(gateway.delete_job, job_id)
+    except Exception as error:  # storage is away: the next api that starts finds them
+        log.warning("deletions that were broken off have not ended: %s", error)
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -142,20 +143,38 @@ class Jobs(Store):
             last = sa.select(sa.func.max(POD_EVENT.c.instance_id)).where(POD_EVENT.c.job_id == job_id)
             return max(int(row.instance_count), (conn.execute(last).scalar() or 0) + 1)  # a service may have shrunk
 
+        def forget_chunk(conn: sa.Connection, start: int) -> bool:
+            is_there = _hold_deleted(conn, job_id)
+            for table in (POD_EVENT, OVERRIDE, POD) if is_there else ():
+                chunk = table.c.instance_id.between(start, start + CHUNK_PODS - 1)
+                conn.execute(sa.delete(table).where(table.c.job_id == job_id, chunk))
+            return is_there
+
         instance_count = self.db.write(mark)
         for start in range(0, instance_count, CHUNK_PODS):
-            for table in (POD_EVENT, OVERRIDE, POD):
-                chunk = table.c.instance_id.between(start, start + CHUNK_PODS - 1)
-                statement = sa.delete(table).where(table.c.job_id == job_id, chunk)
-                self.db.write(lambda conn, statement=statement: conn.execute(statement))  # type: ignore[misc]
+            if not self.db.write(partial(forget_chunk, start=start)):
+                return
 
         def forget(conn: sa.Connection) -> None:
+            if not _hold_deleted(conn, job_id):
+                return
             updates = sa.select(UPDATE.c.update_id).where(UPDATE.c.job_id == job_id)
             conn.execute(sa.delete(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id.in_(updates)))
             for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id))
 
         self.db.write(forget)
+
+    def broken_deletions(self) -> list[JobId]:
+        """Jobs of which something is left, and that nobody sees any more: who deletes them does, or has died."""
+        query = sa.select(JOB.c.job_id).where(JOB.c.state == _DELETED).order_by(JOB.c.job_id)
+        return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+
+
+def _hold_deleted(conn: sa.Connection, job_id: str) -> bool:
+    """False when somebody else has deleted the job: its id may be that of another one by now."""
+    row = lock_job(conn, job_id)
+    return row is not None and row.state == _DELETED
 
 
 def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:

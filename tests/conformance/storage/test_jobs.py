@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+import sqlalchemy as sa
 
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
-from peloton.model.ids import new_job_id
+from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import HealthState, PodState, ShapeRange
 from peloton.model.resources import Resources
@@ -274,3 +279,63 @@ def test_deleting_forgets_everything(gateway: Gateway) -> None:
     assert gateway.job_config(job_id, 1) is None
     assert [] == pods(gateway, job_id) == gateway.pod_events(job_id, 0)
     assert 1 == len(pods(gateway, other))
+
+
+def ended(gateway: Gateway, count: int) -> JobId:
+    job_id = a_job(gateway, count)
+    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    settle_all(gateway, job_id)
+    return job_id
+
+
+def before_write(gateway: Gateway, number: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``act`` comes before the write of this number, the first being 1."""
+    write, count = gateway.db.write, itertools.count(1)
+
+    def counted(work: Callable[[sa.Connection], Any]) -> Any:
+        if next(count) == number:
+            act()
+        return write(work)
+
+    monkeypatch.setattr(gateway.db, "write", counted)
+
+
+def test_a_deletion_that_was_broken_off_is_found_and_ended(
+    gateway: Gateway, open_gateway: Callable[[], Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process died between two chunks: nobody sees the job, and its id is free again after the rest is gone."""
+    monkeypatch.setattr("services.storage.jobs.CHUNK_PODS", 2)
+    job_id = ended(gateway, 6)
+
+    def die() -> None:
+        raise RuntimeError("killed")
+
+    dying = open_gateway()
+    before_write(dying, 3, die, monkeypatch)
+    with pytest.raises(RuntimeError, match="killed"):
+        dying.delete_job(job_id)
+
+    assert (None, [job_id]) == (gateway.job(job_id), gateway.broken_deletions())
+    gateway.delete_job(job_id)
+    assert [] == gateway.broken_deletions() == pods(gateway, job_id)
+    create(gateway, a_config(2), job_id)
+
+
+def test_a_late_deletion_leaves_another_job_of_that_id_alone(
+    gateway: Gateway, open_gateway: Callable[[], Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two delete a job, and its id is used again before the slower one has come to its end."""
+    monkeypatch.setattr("services.storage.jobs.CHUNK_PODS", 2)
+    job_id = ended(gateway, 6)
+
+    def again() -> None:
+        gateway.delete_job(job_id)
+        create(gateway, a_config(6), job_id)
+        gateway.create_pods(job_id, lambda _: None)
+
+    late = open_gateway()
+    before_write(late, 3, again, monkeypatch)
+    late.delete_job(job_id)
+
+    assert gateway.job(job_id) is not None
+    assert list(range(6)) == [one.instance_id for one in pods(gateway, job_id)]
