@@ -49,6 +49,8 @@ class StatusCommitter:
         self._done = done
         self._patience_s = patience_s
         self._updates: queue.Queue[Json | None] = queue.Queue(QUEUE_MAX)
+        self._counting = threading.Lock()
+        self._dropped_count = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="status committer", daemon=True)
 
@@ -66,13 +68,15 @@ class StatusCommitter:
         try:
             self._updates.put_nowait(status)
         except queue.Full:
-            log.warning("%d status updates wait already: one is left to Mesos to send again", QUEUE_MAX)
+            with self._counting:
+                self._dropped_count += 1  # told with the next batch: of a million there would be a million lines
             if not status.get("uuid"):
                 self._missed()
 
     def _run(self) -> None:
         while True:
             batch, is_last = self._gather()
+            self._tell_dropped()
             is_last |= self._stopping.is_set() and self._updates.empty()
             try:
                 if batch:
@@ -84,6 +88,12 @@ class StatusCommitter:
                 is_last |= self._stopping.wait(self._patience_s)  # storage is away; the queue is bounded
             if is_last:
                 return
+
+    def _tell_dropped(self) -> None:
+        with self._counting:
+            count, self._dropped_count = self._dropped_count, 0
+        if count:
+            log.warning("%d status updates wait already: %d were left to Mesos to send again", QUEUE_MAX, count)
 
     def _gather(self) -> tuple[list[Json], bool]:
         first = self._updates.get()

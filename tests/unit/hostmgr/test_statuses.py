@@ -188,6 +188,22 @@ def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypa
     assert [0, 1] == recorder.all("acknowledge")
 
 
+def test_updates_that_find_no_room_are_told_together(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many they are: once for each batch that is taken meanwhile."""
+    monkeypatch.setattr(statuses, "QUEUE_MAX", 2)
+    full = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, recorder.translate)
+
+    for instance in range(1_000):
+        full.add(update(instance))
+    full.start()
+    full.stop()
+
+    told = [text for text in caplog.messages if "wait already" in text]
+    assert ["2 status updates wait already: 998 were left to Mesos to send again"] == told
+
+
 def test_stopping_commits_what_waits(recorder: Recorder, committer: StatusCommitter) -> None:
     """Everything that came before the stop is committed and acknowledged when it returns."""
     for instance in range(20):
