@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
+from peloton.api.convert import sla_spec
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
@@ -61,13 +63,18 @@ class TemplateCache:
             known = self._templates.get(key)
             if known is not None:
                 return known[0]
-            template = TaskTemplate(job, self._pool_path(job.respool_id), self._cluster, config)
+            template = TaskTemplate(self._as_of(job, version), self._pool_path(job.respool_id), self._cluster, config)
             self._templates[key] = (template, len(text))
             self._size_bytes += len(text)
             while len(self._templates) > TEMPLATES_MAX or self._size_bytes > TEMPLATES_BYTES_MAX:
                 _, (_, size_bytes) = self._templates.popitem(last=False)
                 self._size_bytes -= size_bytes
             return template
+
+    def _as_of(self, job: JobRecord, version: int) -> JobRecord:
+        """A job that grows may change whether it is revocable: its earlier pods were queued and placed as it was."""
+        stored = None if version == job.config_version else self._gateway.job_config(job.job_id, version)
+        return job if stored is None else replace(job, sla=sla_spec(stored))
 
     def _pool_path(self, respool_id: RespoolId) -> str:
         return pool_paths(spec for spec, _ in self._gateway.pools()).get(respool_id, "")

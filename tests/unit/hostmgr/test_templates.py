@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -23,6 +24,7 @@ class Configs:
 
     def __init__(self) -> None:
         self.default = task_pb2.TaskConfig(name="default")
+        self.sla = job_pb2.SlaConfig()
 
     def instances_by_version(self, _: str, instance_ids: Sequence[int]) -> dict[int, Sequence[int]]:
         return {1: instance_ids}
@@ -30,13 +32,21 @@ class Configs:
     def task_configs(self, _: str, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
         return {i: self.default if i < 4 else task_pb2.TaskConfig(name=f"own {i}") for i in instance_ids}
 
+    def job_config(self, _: str, version: int) -> job_pb2.JobConfig:
+        return job_pb2.JobConfig(sla=self.sla)
+
     def pools(self) -> list[Any]:
         return []
 
 
 @pytest.fixture
-def cache() -> TemplateCache:
-    return TemplateCache(cast(Gateway, Configs()), "test")
+def configs() -> Configs:
+    return Configs()
+
+
+@pytest.fixture
+def cache(configs: Configs) -> TemplateCache:
+    return TemplateCache(cast(Gateway, configs), "test")
 
 
 def test_instances_alike_share_a_template(cache: TemplateCache) -> None:
@@ -49,14 +59,23 @@ def test_instances_alike_share_a_template(cache: TemplateCache) -> None:
     assert first[4] is not second[5]
 
 
-def test_another_job_with_the_same_id_has_its_own(cache: TemplateCache) -> None:
+def test_another_job_with_the_same_id_has_its_own(cache: TemplateCache, configs: Configs) -> None:
     """A job is deleted and its id used again: what a template takes from the job itself is that of the new one."""
     before = cache.of_job(JOB, [0])[0]
 
-    again = job_pb2.JobConfig(name="train", instanceCount=9, sla=job_pb2.SlaConfig(revocable=True))
+    configs.sla.revocable = True
+    again = job_pb2.JobConfig(name="train", instanceCount=9, sla=configs.sla)
     after = cache.of_job(convert.new_job_record(JOB.job_id, again, 2), [0])[0]
 
     assert (False, True) == (before.revocable, after.revocable)
+
+
+def test_a_pod_is_revocable_as_its_own_version_says(cache: TemplateCache, configs: Configs) -> None:
+    """It was queued and placed like that, whatever the job says since it has grown."""
+    config = job_pb2.JobConfig(name="train", instanceCount=10, sla=job_pb2.SlaConfig(revocable=True))
+    grown = replace(convert.new_job_record(JOB.job_id, config, 1), config_version=2)
+
+    assert not cache.of_job(grown, [0])[0].revocable
 
 
 def test_heavy_configurations_push_out_the_oldest(cache: TemplateCache, monkeypatch: pytest.MonkeyPatch) -> None:
