@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from services.local.cluster import free_ports
 from services.minicluster.processes import Processes
 from services.minicluster.resources import CPUS, parse
 from services.minicluster.server import Minicluster
@@ -37,6 +37,13 @@ def alive(pid: int) -> bool:
 async def gone(pid: int) -> None:
     async with asyncio.timeout(WAIT_S):
         while alive(pid):
+            await asyncio.sleep(0.01)
+
+
+async def written(file: Path) -> None:
+    """The task has got as far as to write something there."""
+    async with asyncio.timeout(WAIT_S):
+        while not file.exists() or not file.read_text():
             await asyncio.sleep(0.01)
 
 
@@ -108,9 +115,7 @@ async def test_kill_waits_for_the_grace_period(start: Start) -> None:
     info = await scheduler.launch("t", 'trap "" TERM; sleep 1000 & echo $! > child; while :; do sleep 0.05; done')
     running = await scheduler.status("t", "TASK_RUNNING")
     child = sandbox(cluster, scheduler, info) / "child"
-    async with asyncio.timeout(WAIT_S):
-        while not child.exists() or not child.read_text():
-            await asyncio.sleep(0.01)
+    await written(child)
     began = asyncio.get_running_loop().time()
     await scheduler.call("KILL", {"task_id": {"value": "t"}})
 
@@ -124,10 +129,10 @@ async def test_kill_waits_for_the_grace_period(start: Start) -> None:
 
 async def test_kill_of_an_obedient_task_is_quick(start: Start) -> None:
     """SIGTERM is enough, whatever exit code the task then chooses."""
-    _, scheduler = await start(kill_grace_s=60.0)
-    await scheduler.launch("t", 'trap "exit 5" TERM; echo ready; while :; do sleep 0.02; done')
+    cluster, scheduler = await start(kill_grace_s=60.0)
+    info = await scheduler.launch("t", 'trap "exit 5" TERM; echo ready; while :; do sleep 0.02; done')
     await scheduler.status("t", "TASK_RUNNING")
-    await asyncio.sleep(0.1)
+    await written(sandbox(cluster, scheduler, info) / "stdout")
     await scheduler.call("KILL", {"task_id": {"value": "t"}})
 
     assert "Command exited with status 5" == (await scheduler.status("t", "TASK_KILLED"))["message"]
@@ -168,9 +173,7 @@ async def test_failing_health_check_kills_the_task(start: Start) -> None:
 async def test_http_health_check(start: Start) -> None:
     """A server that answers is healthy."""
     _, scheduler = await start()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     check = {"type": "HTTP", "http": {"port": port, "path": "/"}, "delay_seconds": 0, "interval_seconds": 0.05}
     server = f"{sys.executable} -m http.server --bind 127.0.0.1 {port}"
     await scheduler.launch("t", server, health_check=check, mem=512)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -116,12 +117,13 @@ async def test_an_idle_process_leaves_slack_and_a_busy_one_none(start: Start, tm
     """Real processes are measured: nine tenths of what an idle task holds are offered, until it begins to work."""
     cluster, scheduler = await start(**FAST)
     busy = tmp_path / "busy"
-    wait = f"import os, time\nwhile not os.path.exists({str(busy)!r}): time.sleep(0.01)\nwhile True: pass"
+    os.mkfifo(busy)
+    wait = f"open({str(busy)!r}).read()\nwhile True: pass"  # it waits without using anything
     await launch(scheduler, "t", f"{shlex.quote(sys.executable)} -S -c {shlex.quote(wait)}", cpus=0.1)
     await until(cluster, 90, 90)
     await scheduler.wait(lambda event: event["type"] == "OFFERS" and _offered(event) == 90)
 
-    busy.touch()
+    busy.write_text("work")
 
     await until(cluster, 0, 0)
     await scheduler.wait(lambda event: event["type"] == "RESCIND")
