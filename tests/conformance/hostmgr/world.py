@@ -27,7 +27,7 @@ from services.storage.hosts import KillRow
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 LONG = "sleep 300"
 WAITING = frozenset({PodState.INITIALIZED, PodState.PENDING, PodState.READY})
 
@@ -121,7 +121,7 @@ class Outage(Exception):
 
 
 class Storage(Gateway):
-    """A gateway that can fail, and that tells when a launch is committed."""
+    """A gateway that can fail, and that tells when a launch is committed and when a commit of statuses begins."""
 
     commits_to_fail = 0
     framework_ids_to_fail = 0
@@ -130,8 +130,10 @@ class Storage(Gateway):
     kills_to_fail = 0  # after their commit
     comings_back_to_fail = 0
     on_launched: Callable[[JobId], None] | None = None
+    on_commit: Callable[[], None] = staticmethod(lambda: None)
 
     def apply_status(self, statuses: Any, cluster: str = "") -> StatusOutcome:
+        self.on_commit()
         if self.commits_to_fail:
             self.commits_to_fail -= 1
             raise Outage("apply_status")
