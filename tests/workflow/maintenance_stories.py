@@ -18,12 +18,12 @@ from services.worker.worker import build_worker
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost
 from tests.workflow.sandbox import workflow_runner
-from tests.workflow.server import PATIENCE_S, RealClock, histories_of, replayer, wait_until
+from tests.workflow.server import LOOK_AGAIN_S, PATIENCE_S, RealClock, histories_of, replayer, wait_until
 from tests.workflow.stories import ports_on
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceResult
 from workflows.policies import Policies
 
-QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=PATIENCE_S / 2)
+QUICK = Policies(retry_s=0.2, retry_max_s=1.0, look_again_s=LOOK_AGAIN_S)
 
 
 class _HostWaker(temporal.MaintenanceWaker):

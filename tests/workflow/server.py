@@ -30,8 +30,10 @@ from workflows.policies import Policies
 from workflows.update import UpdateWorkflow
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
-PATIENCE_S = 20.0
-"""Longer than anything takes here, shorter than a person waits."""
+PATIENCE_S = 60.0
+"""Longer than anything takes here, also on a machine that is busy."""
+LOOK_AGAIN_S = 10.0
+"""After which a workflow that nobody tells looks by itself."""
 
 
 class RealClock:
@@ -101,7 +103,7 @@ class ServerStory:
         self.client = client
         self.cluster = Cluster(RealClock(), **(defaults | cluster))
         self.task_queue = f"test-{uuid.uuid4()}"
-        self.policies = Policies(look_again_s=PATIENCE_S / 2, retry_s=0.2, retry_max_s=1.0)
+        self.policies = Policies(look_again_s=LOOK_AGAIN_S, retry_s=0.2, retry_max_s=1.0)
         self.worker: Worker | None = None
         self.started: list[str] = []
 

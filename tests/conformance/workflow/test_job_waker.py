@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import threading
 from collections.abc import Sequence
 
@@ -18,6 +17,7 @@ from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
 from services import temporal
+from services.local.cluster import free_ports
 from services.temporal import SEARCH_ATTRIBUTES, TASK_QUEUE, JobWaker, connect, register_search_attributes
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until
@@ -103,6 +103,7 @@ async def test_ended_and_unknown_jobs_are_left_alone(client: Client) -> None:
 async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
     """Of pods that changed: a job with something to do is told at once, one that was only counted after a while, and
     one that is told meanwhile for another reason not a second time."""
+    show_s = 2.0
     async with server_story(client, hosts=0) as story:
         busy, shown, both = [await story.submit(1) for _ in range(3)]
         jobs = (busy, shown, both)
@@ -112,15 +113,15 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
         class Waker(JobWaker):
             async def _tell(self, key: str) -> None:
                 told.append(JobId(key))
+                if key == busy:
+                    self.jobs_changed([both])
 
         def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
             return RolledUp([job for job in job_ids if job == busy], [job for job in job_ids if job != busy])
 
-        waker = Waker(client, FakeRecords(story.cluster).job, Policies(), roll_up, interval_s=0.01, show_s=0.5)
+        waker = Waker(client, FakeRecords(story.cluster).job, Policies(), roll_up, interval_s=0.01, show_s=show_s)
         begin_s = asyncio.get_running_loop().time()
         waker.pods_changed(jobs)
-        await wait_until(lambda: busy in told, "who has something to do")
-        waker.jobs_changed([both])
         await wait_until(lambda: shown in told, "who has something to show")
         took_s = asyncio.get_running_loop().time() - begin_s
         await waker.close()
@@ -129,7 +130,7 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
             await story.result(job)
 
     assert [busy, both, shown] == told
-    assert took_s >= 0.5
+    assert took_s >= show_s
 
 
 async def test_jobs_that_cannot_be_counted_are_told(client: Client) -> None:
@@ -172,9 +173,7 @@ async def test_storage_error_does_not_end_the_waker(client: Client, error: Excep
 
 async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
     """Wake-ups that were noted while Temporal was away are delivered when it comes; it learns our attributes then."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     client = await connect(f"127.0.0.1:{port}", "default")
     record_of: dict[JobId, JobRecord] = {}
     waker = JobWaker(client, record_of.get, Policies(), no_roll_up, interval_s=0.01)
