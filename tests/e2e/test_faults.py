@@ -53,20 +53,38 @@ def launched_twice(cluster: Cluster, job: str) -> list[str]:
 
 
 def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
-    """Pods of a killed host are LOST and retried elsewhere when the job allows failures."""
+    """Pods of a killed host are LOST and retried elsewhere when the job allows failures; the others are not touched.
+    Once it is back it takes pods."""
     pool = cluster.pool("host-loss")
     job = cluster.submit(
-        pool, instanceCount=40, defaultConfig=shell("sleep 6", cpu=1, memory=16, restartPolicy={"maxFailures": 3})
+        pool, instanceCount=40, defaultConfig=shell("sleep 1000", cpu=1, memory=16, restartPolicy={"maxFailures": 3})
     )
-    cluster.wait(lambda: cluster.counts(job).get("RUNNING", 0) >= 40, "all pods running")
-    host = cluster.task(job, 0).runtime.host
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 40}, "all pods running")
+    before = homes(cluster, job)
+    host = before[0]
 
     control(cluster, "stop", host)
 
-    cluster.wait(lambda: cluster.run_ids(job)[0] >= 2, "a second run of instance 0")
+    cluster.wait(lambda: host not in homes(cluster, job).values(), "no pod there")
+    cluster.wait(lambda: set(cluster.states(job).values()) == {"RUNNING"}, "all pods running elsewhere")
+    assert {i for i, run in cluster.run_ids(job).items() if run > 1} == {i for i, at in before.items() if at == host}
     control(cluster, "start", host)
+    takes_pods(cluster, pool, host)
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    assert cluster.finish(job) == "KILLED"
+
+
+def homes(cluster: Cluster, job: str) -> dict[int, str]:
+    return {i: task.runtime.host for i, task in cluster.tasks(job).items()}
+
+
+def takes_pods(cluster: Cluster, pool: str, host: str) -> None:
+    """A job that needs this very host runs."""
+    label = {"type": "LABEL_CONSTRAINT", "labelConstraint": {
+        "kind": "HOST", "condition": "CONDITION_EQUAL", "requirement": 1, "label": {"key": "hostname", "value": host},
+    }}  # fmt: skip
+    job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 0.1", memory=1, constraint=label))
     assert cluster.finish(job) == "SUCCEEDED"
-    assert task_pb2.TaskState.Name(cluster.task(job, 0).runtime.state) == "SUCCEEDED"
 
 
 def control(cluster: Cluster, action: str, host: str) -> None:

@@ -14,6 +14,7 @@ from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.task import task_pb2
 from services.storage.gateway import Gateway
 from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.test_faults import takes_pods
 
 pytestmark = pytest.mark.xdist_group("maintenance")
 HOSTS = 10
@@ -39,7 +40,10 @@ def job(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=task)
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
     yield job
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    stop = task_pb2.StopRequest(jobId={"value": job})
+    cluster.wait(
+        lambda: bool(cluster.client.tasks.Stop(stop)), "a call that stops it"
+    )  # who was killed may be away yet
     assert cluster.finish(job) == "KILLED"
 
 
@@ -101,7 +105,7 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
     assert maintained(cluster) == {}
     with pytest.raises(grpc.RpcError, match="Host is not DOWN"):
         cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
-    takes_pods(cluster, host)
+    takes_pods(cluster, cluster.pool(f"on-{host}"), host)
 
 
 def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:
@@ -134,16 +138,6 @@ def failures_of_evicted(cluster: Cluster, job: str) -> dict[int, int]:
         return {p.instance_id: p.failure_count for p in pods if any(e.reason == reason for e in events[p.instance_id])}
     finally:
         gateway.close()
-
-
-def takes_pods(cluster: Cluster, host: str) -> None:
-    """A job that needs this very host runs."""
-    label = {"type": "LABEL_CONSTRAINT", "labelConstraint": {
-        "kind": "HOST", "condition": "CONDITION_EQUAL", "requirement": 1, "label": {"key": "hostname", "value": host},
-    }}  # fmt: skip
-    pool = cluster.pool(f"on-{host}")
-    job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 0.1", memory=1, constraint=label))
-    assert cluster.finish(job) == "SUCCEEDED"
 
 
 VICTIMS = [["hostmgr"], ["worker"], ["temporal"], ["api", "worker", "resmgr", "hostmgr", "temporal"]]
@@ -208,7 +202,7 @@ def test_cancel_half_way(cluster: Cluster) -> None:
     wait_state(cluster, "UP", host, other)
     assert maintained(cluster) == {}
     assert cluster.run_ids(job) == {0: 1}
-    takes_pods(cluster, host)
+    takes_pods(cluster, cluster.pool(f"on-{host}"), host)
 
 
 BAD: dict[str, tuple[str, object, str, str]] = {
