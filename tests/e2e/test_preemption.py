@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def pods(count: int, seconds: float, **config: object) -> dict[str, object]:
-    """``count`` pods of one cpu that run for so long."""
-    return {"instanceCount": count, "defaultConfig": shell(f"sleep {seconds}", cpu=1, memory=1), **config}
+def pods(count: int, **config: object) -> dict[str, object]:
+    """``count`` pods of one cpu that run until they are stopped."""
+    return {"instanceCount": count, "defaultConfig": shell("sleep 1000", cpu=1, memory=1), **config}
+
+
+def stop(cluster: Cluster, job: str) -> None:
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    assert cluster.finish(job) == "KILLED"
+
+
+def wait_running(cluster: Cluster, job: str, count: int, what: str) -> None:
+    cluster.wait(lambda: list(cluster.states(job).values()).count("RUNNING") == count, what)
 
 
 def evicted(cluster: Cluster, job: str) -> list[int]:
@@ -46,18 +56,18 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     half = cpus // 2
     lender = cluster.pool(f"lender-{victim}", own_cpu=half)
     borrower = cluster.pool(f"borrower-{victim}", own_cpu=cpus - half)
-    big = cluster.submit(borrower, **pods(cpus, 25))
-    cluster.wait(lambda: cluster.counts(big) == {"RUNNING": cpus}, "a full cluster")
+    big = cluster.submit(borrower, **pods(cpus))
+    wait_running(cluster, big, cpus, "a full cluster")
 
-    own = cluster.submit(lender, **pods(half, 4))
+    own = cluster.submit(lender, **pods(half))
     if victim:
         cluster.wait(lambda: bool(evicted(cluster, big)), "the first evictions")
         cluster.kill(victim)
 
-    cluster.wait(lambda: cluster.counts(own).get("RUNNING", 0) == half, "the lender's pods running")
-    assert cluster.counts(big)["RUNNING"] == cpus - half
-    assert cluster.finish(own) == "SUCCEEDED"
-    assert cluster.finish(big) == "SUCCEEDED"
+    wait_running(cluster, own, half, "the lender's pods running")
+    assert list(cluster.states(big).values()).count("RUNNING") == cpus - half
+    stop(cluster, own)
+    wait_running(cluster, big, cpus, "the evicted pods running again")
     assert sorted(evicted(cluster, big)) == list(range(cpus - half, cpus))
     assert cluster.run_ids(big) == {i: 1 if i < cpus - half else 2 for i in range(cpus)}
     events = cluster.client.tasks.GetPodEvents(
@@ -66,24 +76,31 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     told = next(event for event in events if event.actualState == "PREEMPTING")
     assert told.reason == "EvictionReason_PREEMPTION"
     assert told.message.startswith(f"evicting running task: preempted for job {own} of /lender-{victim}, which wants")
+    stop(cluster, big)
     delete_pools(cluster, f"/lender-{victim}", f"/borrower-{victim}")
 
 
 def test_urgent_gang_goes_first_in_its_pool(cluster: Cluster) -> None:
-    """A gang of four takes the place of the gang of three below it and of one single pod, no more; all succeed, and
-    the evicted gang comes back whole."""
+    """A gang of four takes the place of the gang of three below it and of one single pod, no more; when it has ended
+    the evicted gang comes back whole, and so does the pod."""
     pool = cluster.pool("priority", cpu=6)
-    low = cluster.submit(pool, **pods(3, 20))
-    gang = cluster.submit(pool, **pods(3, 20, sla={"minimumRunningInstances": 3, "priority": 1}))
-    cluster.wait(lambda: [cluster.counts(job) for job in (low, gang)] == [{"RUNNING": 3}] * 2, "a full pool")
+    low = cluster.submit(pool, **pods(3))
+    gang = cluster.submit(pool, **pods(3, sla={"minimumRunningInstances": 3, "priority": 1}))
+    for job in (low, gang):
+        wait_running(cluster, job, 3, "a full pool")
 
-    urgent = cluster.submit(pool, **pods(4, 3, sla={"minimumRunningInstances": 4, "priority": 9}))
+    urgent = cluster.submit(pool, **pods(4, sla={"minimumRunningInstances": 4, "priority": 9}))
 
-    cluster.wait(lambda: cluster.counts(urgent) == {"RUNNING": 4}, "the urgent gang running")
-    assert [cluster.finish(job) for job in (urgent, low, gang)] == ["SUCCEEDED"] * 3
+    wait_running(cluster, urgent, 4, "the urgent gang running")
+    assert [list(cluster.states(job).values()).count("RUNNING") for job in (low, gang)] == [2, 0]
+    stop(cluster, urgent)
+    for job in (low, gang):
+        wait_running(cluster, job, 3, "the evicted pods running again")
     assert (evicted(cluster, low), evicted(cluster, gang)) == ([2], [0, 1, 2])
     assert evicted(cluster, urgent) == []
     assert cluster.run_ids(gang) == {0: 2, 1: 2, 2: 2}
+    for job in (low, gang):
+        stop(cluster, job)
     delete_pools(cluster, "/priority")
 
 
@@ -92,5 +109,12 @@ def delete_pools(cluster: Cluster, *paths: str) -> None:
 
     for path in paths:
         request = respool_pb2.DeleteRequest(path={"value": path})
-        answer = cluster.client.respools.DeleteResourcePool(request)
-        assert not answer.HasField("error"), answer.error
+        refused = respool_pb2.DeleteResponse.Error()
+
+        def is_deleted(request: respool_pb2.DeleteRequest = request, refused: Any = refused) -> bool:
+            """The resource manager hears of the last end a little later than we do."""
+            refused.CopyFrom(cluster.client.respools.DeleteResourcePool(request).error)
+            return not refused.HasField("isBusy")
+
+        cluster.wait(is_deleted, f"pool {path} idle")
+        assert refused == respool_pb2.DeleteResponse.Error(), refused
