@@ -28,21 +28,24 @@ Line = dict[str, Any]
 
 
 class Tale:
-    """``tell`` once, on a database without services; ``rest`` gives what has been told since."""
+    """``rest`` gives what has been told since ``tell``, or since the last time."""
 
     def __init__(self, path: Path) -> None:
         self._conn = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         self._seen = 0
 
     def tell(self) -> Tale:
-        self._conn.execute("create table told (seq integer primary key autoincrement, what text, gone int, line text)")
+        columns = "seq integer primary key autoincrement, what text, gone int, line text"
+        self._conn.execute(f"create table if not exists told ({columns})")
         for table, names in WATCHED.items():
             for event, row in (("insert", "new"), ("update", "new"), ("delete", "old")):
                 values = ", ".join(f"'{name}', {row}.{name}" for name in names.split())
                 self._conn.execute(
-                    f"create trigger told_{table}_{event} after {event} on {table} begin insert into told "
-                    f"(what, gone, line) values ('{table}', {int(event == 'delete')}, json_object({values})); end"
+                    f"create trigger if not exists told_{table}_{event} after {event} on {table} "
+                    f"begin insert into told (what, gone, line) "
+                    f"values ('{table}', {int(event == 'delete')}, json_object({values})); end"
                 )
+        self._seen = self.count()
         return self
 
     def rest(self) -> list[tuple[str, bool, Line]]:

@@ -67,7 +67,11 @@ class Cluster:
 
     def kill(self, part: str) -> None:
         """kill -9; the supervisor starts it again."""
-        self._loop.call_soon_threadsafe(self.local.part(part).kill)
+
+        async def act() -> None:
+            self.local.part(part).kill()
+
+        self._run(act())
 
     def stop_part(self, part: str, now: bool = False) -> None:
         self._run(self.local.part(part).stop(now))

@@ -45,7 +45,7 @@ class Life:
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster, self.random = cluster, Random(seed)
         self.tale = Tale(cluster.local.data_dir / "peloton.db").tell()
-        self.rules = Rules(self.may_break, lambda job: 1 if job == _stored(self.alone) else 0)
+        self.rules = Rules(self.may_break, lambda job: 1 if job == self.alone.stored_id else 0)
         self.lost: set[str] = set()
         self.ever_lost: set[str] = set()
         self.failing: dict[str, set[int]] = {}
@@ -99,7 +99,7 @@ class Life:
             service.wait_update("SUCCEEDED").wait_running()
         self.rules.read(self.tale)
         for service in self.services:
-            self.rules.end(_stored(service), service.count)
+            self.rules.end(service.stored_id, service.count)
 
     def renewed(self, service: Service) -> bool:
         """Whether the last update was accepted, of a service that is not stopped."""
@@ -140,7 +140,7 @@ class Life:
 
     def replace_by_one_that_fails(self) -> str:
         service, before = self.one(), self.one().command
-        mine = self.failing.setdefault(_stored(service), set())
+        mine = self.failing.setdefault(service.stored_id, set())
         mine.add(service.config + 1)
         try:
             service.replace(
@@ -267,8 +267,3 @@ class Life:
 
     def may_break(self, job: str, pod: Pod) -> bool:
         return pod.host in self.ever_lost or pod.config in self.failing.get(job, ())
-
-
-def _stored(service: Service) -> str:
-    """The id as SQLite stores it."""
-    return service.id.replace("-", "")

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
 from google.protobuf.json_format import ParseDict
 
+from peloton.api.convert import POD_STATES
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2 import GetPodEventsRequest
+from peloton.model.pod import PodState
+from tests.availability import Tale
 from tests.e2e.local import PATIENCE_S, Cluster
 
 SLEEP = "sleep 1000"
 ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}
-SAMPLE_S = 0.02
 
 
 @dataclass
 class Seen:
-    """What was looked at while something went on."""
+    """What happened while something went on; known when that is over."""
 
     away_most: int = 0
-    looks: int = 0
 
 
 class Service:
@@ -105,6 +104,11 @@ class Service:
 
     def get(self) -> svc.GetJobResponse:
         return self.client.services.GetJob(svc.GetJobRequest(job_id=peloton_pb2.JobID(value=self.id)))
+
+    @property
+    def stored_id(self) -> str:
+        """The id as SQLite stores it."""
+        return self.id.replace("-", "")
 
     @property
     def status(self) -> stateless_pb2.JobStatus:
@@ -187,29 +191,17 @@ class Service:
         return self
 
     @contextmanager
-    def sampled(self) -> Iterator[Seen]:
-        """Looks at its pods all the time until the block ends; an API that is away tells nothing."""
-        seen, over, errors = Seen(), threading.Event(), list[Exception]()
-
-        def look() -> None:
-            while not over.wait(SAMPLE_S):
-                try:
-                    seen.away_most = max(seen.away_most, self.away())
-                    seen.looks += 1
-                except grpc.RpcError:
-                    continue
-                except Exception as error:
-                    errors.append(error)
-                    return
-
-        thread = threading.Thread(target=look, name="sampler")
-        thread.start()
-        try:
+    def seen(self) -> Iterator[Seen]:
+        """Of what is written of its pods until the block ends nothing is missed. All of them run at the beginning."""
+        seen, away = Seen(), set[int]()
+        with closing(Tale(self.cluster.local.data_dir / "peloton.db").tell()) as tale:
+            assert self.away() == 0
             yield seen
-        finally:
-            over.set()
-            thread.join()
-        assert not errors, errors
+            for what, is_gone, line in tale.rest():
+                if what == "pod" and line["job_id"] == self.stored_id:
+                    runs = not is_gone and POD_STATES[line["state"]] is PodState.RUNNING
+                    away = away - {line["instance_id"]} if runs else away | {line["instance_id"]}
+                    seen.away_most = max(seen.away_most, len(away))
 
 
 def hosts_of(service: Service) -> Sequence[str]:
