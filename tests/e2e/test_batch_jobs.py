@@ -110,10 +110,11 @@ def test_dynamic_ports_are_dealt_and_told(cluster: Cluster, pool: str) -> None:
 
 def test_a_stopped_job_ends_killed_and_its_processes_with_it(cluster: Cluster, pool: str, tmp_path: Path) -> None:
     """Stop reaches running instances (SIGTERM, then their end) and those that wait."""
-    mark = tmp_path / "terminated"
-    command = f"trap 'echo $PELOTON_INSTANCE_ID >> {mark}; exit 0' TERM; while true; do sleep 0.1; done"
+    ready, mark = tmp_path / "ready", tmp_path / "terminated"
+    trap = f"trap 'echo $PELOTON_INSTANCE_ID >> {mark}; exit 0' TERM"
+    command = f"{trap}; echo >> {ready}; while true; do sleep 0.1; done"
     job = cluster.submit(pool, instanceCount=4, defaultConfig=shell(command, cpu=1))
-    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 4}, "four running instances")
+    cluster.wait(lambda: ready.exists() and ready.read_text() == "\n" * 4, "four instances with their traps")
 
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
 
@@ -170,14 +171,17 @@ def test_pod_events_tell_the_story_of_a_run(cluster: Cluster, pool: str) -> None
     assert {event.taskId.value for event in events} == {f"{job}-0-1"}
 
 
-def test_instances_can_be_added_to_a_running_job(cluster: Cluster, pool: str) -> None:
+def test_instances_can_be_added_to_a_running_job(cluster: Cluster, pool: str, tmp_path: Path) -> None:
     """Update grows the job; old instances keep their runs."""
-    job = cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 3"))
+    may_end = tmp_path / "may-end"
+    command = f"until [ -e {may_end} ]; do sleep 0.1; done"
+    job = cluster.submit(pool, instanceCount=2, defaultConfig=shell(command))
     config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job})).jobInfo.config
     config.instanceCount = 5
 
     answer = cluster.client.jobs.Update(job_pb2.UpdateRequest(id={"value": job}, config=config))
 
+    may_end.touch()
     assert answer.message == "added 3 instances"
     assert cluster.finish(job) == "SUCCEEDED"
     assert cluster.run_ids(job) == dict.fromkeys(range(5), 1)
