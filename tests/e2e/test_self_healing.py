@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from peloton.api.v1alpha.pod import pod_pb2
+from services.local.cluster import free_ports
 from tests.e2e.local import Cluster, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import control
@@ -38,11 +38,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def health(service: Service) -> int:
     return int(service.pods()[0].containers_status[0].healthy.state)
 
@@ -54,7 +49,7 @@ def at_s(event: pod_pb2.PodEvent) -> float:
 def test_what_is_sick_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
     """By a command and by HTTP: a pod whose check fails is ended, counts as failed, waits for the back-off of its first
     failure, and runs anew."""
-    sick, port, script = tmp_path / "sick", free_port(), tmp_path / "server.py"
+    (port,), sick, script = free_ports(1), tmp_path / "sick", tmp_path / "server.py"
     script.write_text(SERVER)
     pool = cluster.pool("sick")
     checks: dict[str, tuple[str, dict[str, Any]]] = {
