@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("faults")
 
 def up(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cli.main", "up", "--port", "0", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
 def test_a_data_folder_belongs_to_one_cluster(tmp_path: Path) -> None:
