@@ -225,7 +225,7 @@ class Life:
         url = f"http://{self.cluster.local.mesos}/minicluster/agents/{host}/{action}"
         request = urllib.request.Request(url, json.dumps({"now": True}).encode(), {"Content-Type": "application/json"})
         try:
-            urllib.request.urlopen(request, timeout=10).read()
+            urllib.request.urlopen(request, timeout=60).read()
         except urllib.error.HTTPError as error:
             if error.code != 409:
                 raise

@@ -174,7 +174,7 @@ def test_deep() -> None:
 
 def test_reads() -> None:
     """Launches are counted with and without clients, none of whom is refused."""
-    found = reads.reads(reads.Size(20, 2_000, slots=10, run_s=0.2, hosts=3, clients=3, seconds=1))
+    found = reads.reads(reads.Size(20, 5_000, slots=10, run_s=0.2, hosts=3, clients=3, seconds=3))
 
     assert found["failures"] == 0
     assert found["launches_kept"].keys() == {"each_second", "no_pause", "unlike_each_second"}

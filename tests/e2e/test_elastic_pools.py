@@ -31,7 +31,7 @@ PATIENCE_S = 300.0
 def shorter(tmp_path: Path) -> Path:
     """The example with jobs that sleep less; returns its script."""
     folder = shutil.copytree(ROOT / "examples" / "elastic-pools", tmp_path / "example")
-    for name, seconds in (("sweep.yaml", 18), ("report.yaml", 3)):
+    for name, seconds in (("sweep.yaml", 24), ("report.yaml", 3)):
         text, count = re.subn(r"sleep \d+", f"sleep {seconds}", (folder / name).read_text())
         assert count == 1
         (folder / name).write_text(text)

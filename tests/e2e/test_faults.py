@@ -93,4 +93,4 @@ def control(cluster: Cluster, action: str, host: str) -> None:
 
     url = f"http://{cluster.local.mesos}/minicluster/agents/{host}/{action}"
     request = urllib.request.Request(url, json.dumps({"now": True}).encode(), {"Content-Type": "application/json"})
-    urllib.request.urlopen(request, timeout=10).read()
+    urllib.request.urlopen(request, timeout=60).read()
