@@ -21,7 +21,8 @@ from services.local.cluster import LocalCluster, LocalSettings
 from services.resmgr.audit import BROKEN
 from services.storage.gateway import Gateway
 
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
+"""Less than the five minutes after which workflows look by themselves: a lost wake-up is a failure."""
 JOB_END = {"SUCCEEDED", "FAILED", "KILLED"}
 
 
@@ -38,7 +39,7 @@ class Cluster:
     async def _make(self, settings: LocalSettings) -> LocalCluster:
         return LocalCluster(settings, lambda part, line: self.log.append(f"{part}: {line}"))
 
-    def _run(self, work: Any, patience_s: float = 180.0) -> Any:
+    def _run(self, work: Any, patience_s: float = PATIENCE_S) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience_s)
 
     def __enter__(self) -> Cluster:

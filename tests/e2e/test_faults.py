@@ -30,7 +30,7 @@ def test_a_job_survives_the_death_of(victim: str, cluster: Cluster) -> None:
 
     cluster.kill(victim)
 
-    assert cluster.finish(job, patience_s=180) == "SUCCEEDED"
+    assert cluster.finish(job) == "SUCCEEDED"
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
     assert launched_twice(cluster, job) == []
 

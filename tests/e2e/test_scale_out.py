@@ -56,7 +56,7 @@ def test_jobs_survive_the_death_of_a_worker_and_an_api(cluster: Cluster) -> None
         if number == JOBS // 2:
             cluster.stop_part("worker-2", now=True)
 
-    assert ["SUCCEEDED"] * JOBS == [cluster.finish(job, patience_s=180) for job in jobs]
+    assert ["SUCCEEDED"] * JOBS == [cluster.finish(job) for job in jobs]
     cluster.start_part("api")
     cluster.start_part("worker-2")
     cluster.wait(lambda: both_answer(cluster), "both APIs back")
