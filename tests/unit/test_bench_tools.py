@@ -123,3 +123,19 @@ def test_a_case_that_cannot_run_here_says_why(
         "skipped": "Temporal's server is built with Go, and there is no `go` here",
     }
     assert following["seconds"] == 1
+
+
+def test_what_is_counted_by_number_is_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """JSON knows no names that are numbers: a line with some is compared with the one that was recorded of it."""
+    monkeypatch.setattr(baseline, "BASELINE", tmp_path / "baseline.jsonl")
+    monkeypatch.setitem(run.CASES, "wide", lambda: {"runs": {1: 10}, "peak_memory_mib": {"api": 100}})
+
+    for arguments in (["wide", "--record"], ["wide"]):
+        monkeypatch.setattr(sys, "argv", ["run", *arguments])
+        run.main()
+
+    recorded, compared = map(json.loads, capsys.readouterr().out.splitlines())
+    assert recorded["runs"] == compared["runs"] == {"1": 10}
+    assert compared["to_baseline"] == {"peak_memory_mib": 1.0}
