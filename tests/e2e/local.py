@@ -157,6 +157,13 @@ class Cluster:
 
     # Pods.
 
+    def takes_pods(self, pool_id: str, host: str) -> bool:
+        """Whether a job that needs this very host runs to success."""
+        job = self.submit(
+            pool_id, instanceCount=1, defaultConfig=shell("sleep 0.1", memory=1, **bound_to("hostname", host))
+        )
+        return self.finish(job) == "SUCCEEDED"
+
     def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
         """By instance; empty while none is created yet (which the API calls not found)."""
         answer = self.client.tasks.List(task_pb2.ListRequest(jobId={"value": job_id}))
@@ -198,6 +205,12 @@ def shell(command: str, cpu: float = 0.1, memory: float = 16, **rest: Any) -> di
         "command": {"shell": True, "value": command},
         **rest,
     }
+
+
+def bound_to(key: str, value: str) -> dict[str, Any]:
+    """Of a TaskConfig: only hosts with this label."""
+    rule = {"kind": "HOST", "condition": "CONDITION_EQUAL", "requirement": 1, "label": {"key": key, "value": value}}
+    return {"constraint": {"type": "LABEL_CONSTRAINT", "labelConstraint": rule}}
 
 
 def temporary(tmp_path: Path, **settings: Any) -> LocalSettings:

@@ -17,7 +17,7 @@ from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.task import task_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, bound_to, shell, temporary
 
 pytestmark = pytest.mark.xdist_group("clusters")
 A, B = "local", "b"
@@ -83,10 +83,8 @@ def wait_running(cluster: Cluster, job: str, count: int) -> None:
     cluster.wait(lambda: cluster.counts(job).get("RUNNING", 0) == count, f"{count} pods running")
 
 
-def bound_to(name: str) -> dict[str, object]:
-    rule = {"kind": "HOST", "condition": "CONDITION_EQUAL", "requirement": 1,
-            "label": {"key": "peloton/cluster", "value": name}}  # fmt: skip
-    return {"constraint": {"type": "LABEL_CONSTRAINT", "labelConstraint": rule}}
+def in_cluster(name: str) -> dict[str, object]:
+    return bound_to("peloton/cluster", name)
 
 
 def run(cluster: Cluster, *arguments: str) -> str:
@@ -124,7 +122,7 @@ def test_jobs_go_where_most_is_free(cluster: Cluster, start: Callable[..., str])
 def test_a_gang_is_whole_in_one(cluster: Cluster, start: Callable[..., str]) -> None:
     """One that fits in one cluster only goes there; one that only both together could hold waits, and says where it
     looked."""
-    other = start(1, task=bound_to(A))
+    other = start(1, task=in_cluster(A))
     wait_running(cluster, other, 1)
 
     gang = start(HOSTS, sla={"minimumRunningInstances": HOSTS})
@@ -141,7 +139,7 @@ def test_a_gang_is_whole_in_one(cluster: Cluster, start: Callable[..., str]) -> 
 
 def test_a_job_is_bound_by_a_constraint(cluster: Cluster, start: Callable[..., str]) -> None:
     """It stays in its cluster though the other one is empty."""
-    job = start(HOSTS + 1, task=bound_to(B))
+    job = start(HOSTS + 1, task=in_cluster(B))
 
     wait_running(cluster, job, HOSTS)
 
@@ -170,7 +168,7 @@ def kill_and_run(cluster: Cluster, start: Callable[..., str], part: str) -> str:
     that has looked at its pods."""
     starts, told = cluster.local.part(part).starts, log_lines(cluster, part, "subscribed")
     cluster.kill(part)
-    job = start(1, cpu=1, task=bound_to(A if part == "hostmgr-b" else B))
+    job = start(1, cpu=1, task=in_cluster(A if part == "hostmgr-b" else B))
     wait_running(cluster, job, 1)
     cluster.wait(lambda: cluster.local.part(part).starts > starts, f"{part} started again")
     cluster.wait(lambda: len(infos(cluster).host_infos) == HOSTS * 2, "all hosts, known to a new host manager")
@@ -185,7 +183,7 @@ def log_lines(cluster: Cluster, part: str, words: str) -> int:
 def test_a_cluster_without_a_host_manager(cluster: Cluster, start: Callable[..., str]) -> None:
     """Its pods run on, its hosts are not told, and pods that may go elsewhere do; what was to end there ends when it is
     back, and a host of it is refused for maintenance until then."""
-    there = start(2, task=bound_to(B))
+    there = start(2, task=in_cluster(B))
     wait_running(cluster, there, 2)
     cluster.stop_part("hostmgr-b", now=True)
     cluster.wait(lambda: list(infos(cluster).silent_clusters) == [B], "the api knowing it")
@@ -207,7 +205,7 @@ def test_a_master_is_away(cluster: Cluster, start: Callable[..., str]) -> None:
     """While Mesos of one cluster is gone nothing of it is declared lost; its pods, whose hosts forgot them, run anew
     when it is back, and those of the other cluster were never touched."""
     again = {"restartPolicy": {"maxFailures": 1}}
-    here, there = start(HOSTS, task=bound_to(A)), start(HOSTS, task=bound_to(B) | again)
+    here, there = start(HOSTS, task=in_cluster(A)), start(HOSTS, task=in_cluster(B) | again)
     wait_running(cluster, here, HOSTS)
     wait_running(cluster, there, HOSTS)
 
@@ -226,7 +224,7 @@ def test_a_master_is_away(cluster: Cluster, start: Callable[..., str]) -> None:
 
 def test_a_host_of_the_second_is_maintained(cluster: Cluster, start: Callable[..., str]) -> None:
     """Asked for together with one of the first: each goes by the bound of its own cluster."""
-    job = start(2, task=bound_to(B))
+    job = start(2, task=in_cluster(B))
     wait_running(cluster, job, 2)
     host = homes(cluster, job)[0]
 

@@ -69,22 +69,13 @@ def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
     cluster.wait(lambda: set(cluster.states(job).values()) == {"RUNNING"}, "all pods running elsewhere")
     assert {i for i, run in cluster.run_ids(job).items() if run > 1} == {i for i, at in before.items() if at == host}
     control(cluster, "start", host)
-    takes_pods(cluster, pool, host)
+    assert cluster.takes_pods(pool, host)
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
     assert cluster.finish(job) == "KILLED"
 
 
 def homes(cluster: Cluster, job: str) -> dict[int, str]:
     return {i: task.runtime.host for i, task in cluster.tasks(job).items()}
-
-
-def takes_pods(cluster: Cluster, pool: str, host: str) -> None:
-    """A job that needs this very host runs."""
-    label = {"type": "LABEL_CONSTRAINT", "labelConstraint": {
-        "kind": "HOST", "condition": "CONDITION_EQUAL", "requirement": 1, "label": {"key": "hostname", "value": host},
-    }}  # fmt: skip
-    job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 0.1", memory=1, constraint=label))
-    assert cluster.finish(job) == "SUCCEEDED"
 
 
 def control(cluster: Cluster, action: str, host: str) -> None:

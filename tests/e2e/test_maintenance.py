@@ -14,7 +14,6 @@ from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.task import task_pb2
 from services.storage.gateway import Gateway
 from tests.e2e.local import Cluster, shell, temporary
-from tests.e2e.test_faults import takes_pods
 
 pytestmark = pytest.mark.xdist_group("maintenance")
 HOSTS = 10
@@ -105,7 +104,7 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
     assert maintained(cluster) == {}
     with pytest.raises(grpc.RpcError, match="Host is not DOWN"):
         cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
-    takes_pods(cluster, cluster.pool("after the cycle"), host)
+    assert cluster.takes_pods(cluster.pool("after the cycle"), host)
 
 
 def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:
@@ -202,7 +201,7 @@ def test_cancel_half_way(cluster: Cluster) -> None:
     wait_state(cluster, "UP", host, other)
     assert maintained(cluster) == {}
     assert cluster.run_ids(job) == {0: 1}
-    takes_pods(cluster, pool, host)
+    assert cluster.takes_pods(pool, host)
 
 
 BAD: dict[str, tuple[str, object, str, str]] = {

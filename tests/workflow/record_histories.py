@@ -76,6 +76,16 @@ async def job_killed(client: Client) -> JobId:
     return job
 
 
+async def job_deleted(client: Client) -> JobId:
+    """To be deleted once it has ended: its records go, and nobody has created another job under its id since."""
+    async with server_story(client, run_s=2.0) as story:
+        job = await story.submit(5)
+        await story.pods(job, "RUNNING", 5)
+        story.cluster.delete(job)
+        await story.result(job)
+    return job
+
+
 async def job_past_deadline(client: Client) -> JobId:
     """Five pods that run longer than the job allows; the timer ends them."""
     async with server_story(client, run_s=60.0) as story:
@@ -202,6 +212,7 @@ RECIPES: tuple[Recipe, ...] = (
     job_retried_in_waves,
     job_waited_for_hosts,
     job_killed,
+    job_deleted,
     job_past_deadline,
     job_with_failing_calls,
     job_unknown,
