@@ -138,8 +138,9 @@ def apply(conn: sa.Connection, seen: Look, now_ns: int) -> JobRecord | None:
     if seen.has_work:
         _recount(conn, seen, now_ns)
     job = _rolled_up(seen, now_ns)
-    if job == seen.job:
+    if job == seen.job and not seen.has_work:
         return job
+    # Whoever looked before this is to look again, also when the pods changed and the job's row tells nothing of it.
     job = replace(job, revision=job.revision + 1, updated_ns=now_ns)
     _write_job(conn, job)
     return job

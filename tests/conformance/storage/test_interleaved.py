@@ -1,0 +1,57 @@
+"""What comes between two transactions of one call: each is told here by hand, in the one order that matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from services.storage.gateway import Gateway
+from services.storage.looking import Look, look
+from services.storage.settling import apply
+from tests.conformance.storage.builders import (
+    LAUNCHED,
+    NOW,
+    L,
+    a_job,
+    admit,
+    launch,
+    report,
+    runs_of,
+    states,
+)
+
+
+def after_commit(monkeypatch: pytest.MonkeyPatch, gateway: Gateway, then: Callable[[], Any]) -> None:
+    """``then`` comes after the next transaction of the gateway."""
+    real = gateway.db.write
+
+    def write(work: Any) -> Any:
+        monkeypatch.setattr(gateway.db, "write", real)
+        answer = real(work)
+        then()
+        return answer
+
+    monkeypatch.setattr(gateway.db, "write", write)
+
+
+def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(gateway: Gateway) -> None:
+    """Two settles see a launch that was lost; the second one finds the pod launched again, and leaves it alone, also
+    when the job's row tells nothing of all this."""
+    job_id = a_job(gateway, 1)
+    admit(gateway, job_id)
+    launch(gateway, job_id)
+    report(gateway, job_id, [0], L)
+    first, second = (gateway.db.read(partial(look, job_id=job_id, now_ns=NOW)) for _ in range(2))
+    assert isinstance(first, Look)
+    assert isinstance(second, Look)
+
+    assert gateway.db.write(partial(apply, seen=first, now_ns=NOW)) is not None
+    admit(gateway, job_id)
+    launch(gateway, job_id)
+
+    assert gateway.db.write(partial(apply, seen=second, now_ns=NOW)) is None
+    assert [LAUNCHED] == states(gateway, job_id)
+    assert {0: 2} == runs_of(gateway, job_id)
