@@ -180,7 +180,10 @@ def _touch_job(conn: sa.Connection, job_id: str) -> None:
 def steer_pods(
     conn: sa.Connection, job: JobRecord, span: tuple[int, int], goal: PodState, now_ns: int, message: str
 ) -> list[int]:
-    lock_job(conn, job.job_id)
+    """Nothing changes when somebody has steered the job elsewhere since ``job`` was read."""
+    row = lock_job(conn, job.job_id)
+    if row is None or row.desired_state_version != job.desired_state_version:
+        return []
     scope = in_range(job.job_id, *span)
     number = POD_STATE_NUMBERS[goal]
     other = POD.c.goal != number
@@ -190,6 +193,7 @@ def steer_pods(
     changed = list(conn.execute(query).scalars())
     if not changed:
         return []
+    _touch_job(conn, job.job_id)
     if goal is PodState.KILLED:
         kill_pods(conn, scope, other, now_ns, message)
     else:

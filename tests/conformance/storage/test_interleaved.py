@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from peloton.model.job import JobState, JobType
+from peloton.model.pod import PodState
 from services.storage.gateway import Gateway
 from services.storage.looking import Look, look
 from services.storage.settling import apply
@@ -16,8 +18,10 @@ from tests.conformance.storage.builders import (
     NOW,
     L,
     a_job,
+    a_running_job,
     admit,
     launch,
+    pods,
     report,
     runs_of,
     states,
@@ -55,3 +59,23 @@ def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(gate
     assert gateway.db.write(partial(apply, seen=second, now_ns=NOW)) is None
     assert [LAUNCHED] == states(gateway, job_id)
     assert {0: 2} == runs_of(gateway, job_id)
+
+
+@pytest.mark.parametrize("first", [JobState.KILLED, JobState.RUNNING])
+def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
+    gateway: Gateway, open_gateway: Callable[[], Gateway], monkeypatch: pytest.MonkeyPatch, first: JobState
+) -> None:
+    """A start between the commits of a stop, or the other way round, is not undone by the rest of it."""
+    job_id = a_running_job(gateway, 3, type_=JobType.SERVICE)
+    if first is JobState.RUNNING:
+        gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    second = JobState.RUNNING if first is JobState.KILLED else JobState.KILLED
+    other = open_gateway()
+    after_commit(monkeypatch, gateway, lambda: other.set_job_goal(job_id, second, NOW))
+
+    gateway.set_job_goal(job_id, first, NOW)
+
+    job = gateway.job(job_id)
+    assert job is not None
+    assert second is job.goal
+    assert [PodState(second.value)] * 3 == [one.goal for one in pods(gateway, job_id)]
