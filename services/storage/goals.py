@@ -36,6 +36,7 @@ from services.storage.store import (
 )
 from services.storage.tables import JOB, POD
 
+PREEMPTING = POD_STATE_NUMBERS[PodState.PREEMPTING]
 STOP_MESSAGE = "Task stop API request"
 START_MESSAGE = "Task start API request"
 
@@ -231,7 +232,7 @@ def _start_pods(
     message: str,
 ) -> None:
     ended = POD.c.state.in_(TERMINAL_NUMBERS)
-    dying = POD.c.state == KILLING
+    dying = POD.c.state.in_([KILLING, PREEMPTING])  # hosts are told to end them, or will be
     change_pods(conn, scope, sa.and_(condition, ended), {**new_run(message), "goal": goal, "queue_seq": 0}, now_ns)
     newer = sa.case((POD.c.desired_run_id > POD.c.run_id, POD.c.desired_run_id), else_=POD.c.run_id + 1)
     values = {"goal": goal, "message": message, "desired_run_id": newer, "queue_seq": 0, **NO_TERMINATION}

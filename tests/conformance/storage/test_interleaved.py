@@ -10,20 +10,28 @@ import pytest
 
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
-from services.storage.gateway import Gateway
+from services.storage.gateway import EvictionOrder, Gateway
 from services.storage.looking import Look, look
 from services.storage.settling import apply
 from tests.conformance.storage.builders import (
     LAUNCHED,
     NOW,
+    I,
+    K,
     L,
+    R,
+    a_config,
     a_job,
     a_running_job,
     admit,
+    create,
     launch,
+    pod,
     pods,
     report,
+    run,
     runs_of,
+    settle_all,
     states,
 )
 
@@ -79,3 +87,24 @@ def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
     assert job is not None
     assert second is job.goal
     assert [PodState(second.value)] * 3 == [one.goal for one in pods(gateway, job_id)]
+
+
+def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(gateway: Gateway) -> None:
+    """Whoever evicted it waits for its resources: it ends, and comes back as any evicted pod does."""
+    config = a_config(1, type_=JobType.SERVICE)
+    config.defaultConfig.preemptionPolicy.killOnPreempt = True
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    run(gateway, job_id)
+    gateway.evict([EvictionOrder(job_id, 0, 1, False, "for somebody else")])
+    evicted = pod(gateway, job_id)
+    assert (PodState.PREEMPTING, K) == (evicted.state, evicted.goal)
+
+    gateway.set_pod_goals(job_id, [(0, 1)], R, NOW, "start")
+
+    assert [one.is_leaving for one in gateway.held([job_id])[job_id]] == [True]
+    assert 1 == gateway.settle(job_id, NOW).kill_count
+    assert [0] == [row[0].instance_id for row in gateway.mark_killing(job_id, 10)]
+    report(gateway, job_id, [0], K)
+    settle_all(gateway, job_id)
+    assert [I] == states(gateway, job_id)
