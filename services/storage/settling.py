@@ -50,6 +50,8 @@ from services.storage.watch import note_job
 
 SMALL_PODS = 100
 """Of jobs that are counted before their workflow is told: larger ones are counted by it alone."""
+ROLLED_UP_JOBS_MAX = 500
+"""Jobs that one transaction counts: while a waker could not reach Temporal, 100,000 may have changed."""
 LOOKS_MAX = 5
 """Looks before a settle gives up for now."""
 _NS = 1_000_000_000
@@ -79,8 +81,13 @@ class Settling(Store):
 
     def roll_up(self, job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
         """The part of settling that many small batch jobs have in common: those of which there is nothing to do but to
-        count are counted and written together."""
+        count are counted and written together, ROLLED_UP_JOBS_MAX of them at a time."""
         wanted = sorted(set(job_ids))
+        parts = [wanted[at : at + ROLLED_UP_JOBS_MAX] for at in range(0, len(wanted), ROLLED_UP_JOBS_MAX)]
+        done = [self._roll_up(part, now_ns) for part in parts]
+        return RolledUp([job for one in done for job in one.told], [job for one in done for job in one.shown])
+
+    def _roll_up(self, wanted: Sequence[JobId], now_ns: int) -> RolledUp:
         small = sa.and_(JOB.c.job_id.in_(wanted), JOB.c.type == _BATCH, JOB.c.instance_count <= SMALL_PODS)
 
         def read(conn: sa.Connection) -> list[Look]:

@@ -129,3 +129,23 @@ def test_it_counts_as_settling_does(gateway: Gateway, reports: list[tuple[int, P
         assert not progress.is_finished
     else:
         assert progress.is_finished or progress.admit_count or progress.deadline_s
+
+
+def test_no_transaction_writes_more_jobs_than_the_bound(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many jobs changed at once, others write in between."""
+    monkeypatch.setattr(settling, "ROLLED_UP_JOBS_MAX", 2)
+    jobs = sorted(launched_job(gateway, 1) for _ in range(5))  # type: ignore[type-var]
+    for job in jobs:
+        report(gateway, job, [0], R, NOW + SECOND)  # type: ignore[arg-type]
+    written: list[int] = []
+    write = gateway.db.write
+
+    def counted(work: object) -> object:
+        answer = write(work)  # type: ignore[arg-type]
+        written.append(len(answer))  # type: ignore[arg-type]
+        return answer
+
+    monkeypatch.setattr(gateway.db, "write", counted)
+
+    assert RolledUp([], jobs) == gateway.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert [2, 2, 1] == written
