@@ -93,7 +93,7 @@ class Updates(Store):
         def work(conn: sa.Connection) -> None:
             insert_alone(conn, job, config)
             insert_config(conn, job.job_id, 1, config, rows, now_ns, spec=spec)
-            conn.execute(JOB_NAME.insert().values(name=job.name, job_id=job.job_id, updated_ns=now_ns))
+            take_name(conn, job.job_id, job.name, now_ns)
             insert_update(conn, record)
             note_job(conn, job)
 
@@ -366,9 +366,13 @@ def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig,
     }
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**values))
     if config.name != job.name:
-        known = sa.and_(JOB_NAME.c.name == config.name, JOB_NAME.c.job_id == job.job_id)
-        conn.execute(sa.delete(JOB_NAME).where(known))
-        conn.execute(JOB_NAME.insert().values(name=config.name, job_id=job.job_id, updated_ns=now_ns))
+        take_name(conn, job.job_id, config.name, now_ns)
+
+
+def take_name(conn: sa.Connection, job_id: str, name: str, now_ns: int) -> None:
+    """The job may have had it before, and so may a deleted one of its id."""
+    conn.execute(sa.delete(JOB_NAME).where(JOB_NAME.c.name == name, JOB_NAME.c.job_id == job_id))
+    conn.execute(JOB_NAME.insert().values(name=name, job_id=job_id, updated_ns=now_ns))
 
 
 def _write_versions(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:

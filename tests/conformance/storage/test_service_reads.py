@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from peloton.api import convert
 from peloton.model.ids import new_job_id
+from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec
 from services.storage.gateway import Gateway
-from tests.conformance.storage.builders import a_job
-from tests.conformance.storage.services import a_service, roll, service_config, turn, update
+from tests.conformance.storage.builders import NOW, SECOND, K, a_job, report, settle_all
+from tests.conformance.storage.services import ALL_AT_ONCE, a_service, roll, service_config, turn, update
 
 ONE_BY_ONE = UpdateSpec(batch_size=1)
 
@@ -43,3 +45,20 @@ def test_events_of_all_instances(gateway: Gateway) -> None:
     assert every == {i: gateway.update_events(job.update_id, i) for i in range(5)}
     assert newest == {i: events[:1] for i, events in every.items()}
     assert gateway.instance_events("00000000-0000-4000-8000-000000000000") == {}
+
+
+def test_the_id_and_name_of_a_deleted_service_can_be_used_again(gateway: Gateway) -> None:
+    """Who had a name outlives its job, and is no reason to refuse the next one."""
+    job_id = a_service(gateway, 1)
+    gateway.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
+    for _ in range(3):
+        settle_all(gateway, job_id)
+        report(gateway, job_id, [row[0].instance_id for row in gateway.mark_killing(job_id, 10)], K)
+    gateway.delete_job(job_id)
+    assert gateway.job(job_id) is None
+
+    config = service_config(1)
+    gateway.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW + SECOND)
+
+    assert gateway.job(job_id) is not None
+    assert [job_id] == gateway.job_ids_by_name(config.name)
