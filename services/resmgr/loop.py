@@ -109,8 +109,6 @@ class AdmissionLoop:
         while True:
             try:
                 await one_round()
-            except asyncio.CancelledError:
-                raise
             except Unavailable as error:
                 log.warning("%s: %s", one_round.__name__.strip("_"), error)
                 await asyncio.sleep(self.settings.retry_period_s)
@@ -187,7 +185,7 @@ class AdmissionLoop:
                 self._changed()
             return gone
 
-        gone = await self._commit(lambda: self._records.evict(orders), apply)
+        gone = await self._commit(lambda: self._records.evict(orders), apply, [order.job_id for order in orders])
         if gone:
             self._ask_capacity.set()  # their hosts have less slack now, or take no revocable pods for a while
             self._lifecycles.jobs_changed([result.job_id for result in gone])
@@ -287,7 +285,7 @@ class AdmissionLoop:
         if chosen:
             items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in chosen]
             pods = sum(count for _, _, count in items)
-            marked = await self._in_storage(lambda: self._records.mark_ready(items))
+            marked = await self._in_storage(lambda: self._records.mark_ready(items), [job_id for job_id, *_ in items])
             if marked != pods:
                 self._is_stale = True
                 self._changed()
@@ -301,7 +299,7 @@ class AdmissionLoop:
         if chosen:
             self._changed()  # what is left may fit the next time, and reasons are out of date
         if plan.evictions and not self._is_stale:
-            jobs += await self._evict(plan.evictions)
+            jobs += await self._evict(plan.evictions, jobs)
         return jobs
 
     async def _look_for_evictable(self) -> Evictable | None:
@@ -314,9 +312,10 @@ class AdmissionLoop:
         # Of 100,000 runs this takes seconds: others go on meanwhile, and the lock keeps the state as it is.
         return await asyncio.to_thread(evictable, self.state, held, due, self.settings.evicted_pods_max)
 
-    async def _evict(self, evictions: Sequence[Eviction]) -> list[JobId]:
+    async def _evict(self, evictions: Sequence[Eviction], admitted: Sequence[JobId]) -> list[JobId]:
         """Commit, apply; the jobs are to be woken: their workflows end what hosts run."""
-        results = await self._in_storage(lambda: self._records.evict([order(one) for one in evictions]))
+        concerned = [*admitted, *(one.run.job_id for one in evictions)]
+        results = await self._in_storage(lambda: self._records.evict([order(one) for one in evictions]), concerned)
         for result in results:
             self.state.evict(result)
         self._meter.evicted(evictions)
@@ -357,14 +356,14 @@ class AdmissionLoop:
 
     # -- commits ----------------------------------------------------------------------------------------------------
 
-    async def _commit(self, work: Callable[[], T], apply: Callable[[T], A]) -> A:
+    async def _commit(self, work: Callable[[], T], apply: Callable[[T], A], concerned: Sequence[JobId] = ()) -> A:
         """Do ``work`` in the storage thread, then ``apply`` its result to memory; nothing else comes between."""
-        return await self._shielded(self._commit_now(work, apply))
+        return await self._shielded(self._commit_now(work, apply, concerned))
 
-    async def _commit_now(self, work: Callable[[], T], apply: Callable[[T], A]) -> A:
+    async def _commit_now(self, work: Callable[[], T], apply: Callable[[T], A], concerned: Sequence[JobId]) -> A:
         async with self._lock:
             await self._refresh()
-            result = await self._in_storage(work)
+            result = await self._in_storage(work, concerned)
             try:
                 return apply(result)
             except BaseException:
@@ -378,13 +377,14 @@ class AdmissionLoop:
         task.add_done_callback(self._commits.discard)
         return await asyncio.shield(task)
 
-    async def _in_storage(self, work: Callable[[], T]) -> T:
+    async def _in_storage(self, work: Callable[[], T], concerned: Sequence[JobId] = ()) -> T:
+        """``concerned``: jobs that are told when some of the work may have been committed, and nobody knows."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._storage, work)
-        except PelotonError:
-            raise  # a refusal: nothing was written
-        except BaseException:
-            self._is_stale = True
+        except BaseException as error:
+            if isinstance(error, Unavailable) or not isinstance(error, PelotonError):  # else refused: nothing written
+                self._is_stale = True
+                self._lifecycles.jobs_changed(concerned)
             raise
 
     async def _refresh(self) -> None:

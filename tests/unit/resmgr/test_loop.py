@@ -216,8 +216,9 @@ async def test_unknown_job_and_pools(world: World) -> None:
 class Faulty:
     """The gateway, but the next call of one method is carried out and then reported as failed."""
 
-    def __init__(self, world: World, method: str) -> None:
+    def __init__(self, world: World, method: str, error: Exception | None = None) -> None:
         self._gateway, self._method, self.is_armed = world.gateway, method, True
+        self._error = error or ConnectionError("the answer was lost")
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._gateway, name)
@@ -227,7 +228,7 @@ class Faulty:
         def fails(*arguments: Any) -> Any:
             self.is_armed = False
             real(*arguments)
-            raise ConnectionError("the answer was lost")
+            raise self._error
 
         return fails
 

@@ -1,0 +1,92 @@
+"""Commits of which nobody knows how far they came: memory is read again, and whoever they concern is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from peloton.errors import Unavailable
+from peloton.model.pod import PodState
+from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.recovery import rebuild
+from services.storage.gateway import EvictionOrder
+from tests.unit.resmgr.test_loop import Faulty, until
+from tests.unit.resmgr.test_preemption import ROUNDS, lend, start, two_pools
+from tests.unit.resmgr.world import FAST, World, facts
+
+PENDING, READY, KILLED, PREEMPTING = PodState.PENDING, PodState.READY, PodState.KILLED, PodState.PREEMPTING
+GAVE_UP = Unavailable("storage is busy: gave up after 6 attempts")
+
+
+@asynccontextmanager
+async def doubting(
+    world: World, method: str, settings: LoopSettings = FAST, error: Exception = GAVE_UP
+) -> AsyncIterator[AdmissionLoop]:
+    """The next call of this method is carried out; storage answers with an error. It gives up in the middle of a chain
+    of transactions, and what it has committed by then stays."""
+    faulty = Faulty(world, method, error)
+    loop = AdmissionLoop(faulty, world.lifecycles, world.hosts, settings)  # type: ignore[arg-type]
+    await loop.start()
+    try:
+        yield loop
+    finally:
+        await loop.stop()
+    assert not faulty.is_armed
+
+
+async def test_a_kill_that_storage_gives_up_is_seen(world: World) -> None:
+    """What it had ended by then holds nothing, though nobody asks again."""
+    job = world.job(world.pool("p", 2, 2), 3)
+
+    async with doubting(world, "kill_queued") as loop:
+        await loop.enqueue(job, 3)
+        await until(lambda: world.states(job) == {READY: [0, 1], PENDING: [2]})
+        world.kill_job(job)
+        with pytest.raises(Unavailable):
+            await loop.kill_queued(job)
+
+        assert world.states(job) == {KILLED: [0, 1, 2]}
+        await until(lambda: not loop.state.is_busy)
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+
+
+async def test_who_was_admitted_in_doubt_is_told(world: World) -> None:
+    """The pods are READY, the answer was lost: without a word their workflow would look in minutes only."""
+    job = world.job(world.pool("p", 2, 2), 3)
+
+    async with doubting(world, "mark_ready", error=ConnectionError("the answer was lost")) as loop:
+        await loop.enqueue(job, 3)
+        await until(lambda: world.states(job) == {READY: [0, 1], PENDING: [2]})
+
+        await until(lambda: job in world.lifecycles.woken)
+
+
+async def test_who_was_evicted_in_doubt_is_told(world: World) -> None:
+    """Of a round: hosts end evicted pods when the workflow of their job says so."""
+    borrower, owner = two_pools(world)
+
+    async with doubting(world, "evict", ROUNDS) as loop:
+        await lend(world, loop, borrower, owner)
+        world.lifecycles.woken.clear()
+        await until(lambda: PREEMPTING in world.states(borrower))
+
+        await until(lambda: borrower in world.lifecycles.woken)
+        await until(lambda: loop.state.evicted == {borrower})
+
+
+async def test_who_is_evicted_for_others_in_doubt_is_told(world: World) -> None:
+    """The same when somebody else chose."""
+    job = world.job(world.pool("p", 2, 2), 2)
+
+    async with doubting(world, "evict") as loop:
+        await loop.enqueue(job, 2)
+        await until(lambda: world.states(job) == {READY: [0, 1]})
+        start(world, job)
+        world.lifecycles.woken.clear()
+        with pytest.raises(Unavailable):
+            await loop.evict([EvictionOrder(job, 0, 1, False, "hot")])
+
+        assert job in world.lifecycles.woken
+        await until(lambda: loop.state.evicted == {job})
