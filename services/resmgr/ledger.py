@@ -115,6 +115,10 @@ class JobLedger:
         """Nothing waits and nothing is held."""
         return self.pending_count == 0 and self.allocated_count == 0
 
+    def is_unlike(self, job: JobRecord) -> bool:
+        """The job has come to be queued in another way than this was made for."""
+        return (self.gang_size, self.priority) != (job.gang_size, job.sla.priority)
+
     def make_room(self, instance_count: int) -> None:
         """Jobs only grow."""
         if instance_count > len(self.states):

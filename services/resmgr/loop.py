@@ -143,7 +143,7 @@ class AdmissionLoop:
             self._changed()
             self.answers.queued(job_id)
             known = self.state.jobs.get(job_id)
-            if known is not None and known.gang_size != job.gang_size:  # an update made another gang of them
+            if known is not None and known.is_unlike(job):  # an update made it so
                 self._is_stale = True
                 return sum(count for _, _, count in queued)
             self._meter.queued(queue_seq)

@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from peloton.api.v0.job import job_pb2
 from peloton.errors import Unavailable
 from peloton.model.pod import PodState
+from peloton.model.update import UpdateSpec, UpdateType
 from services.resmgr.loop import AdmissionLoop, LoopSettings
 from services.resmgr.recovery import rebuild
 from services.storage.gateway import EvictionOrder
-from tests.unit.resmgr.test_loop import Faulty, until
+from tests.unit.resmgr.test_loop import Faulty, running, until
 from tests.unit.resmgr.test_preemption import ROUNDS, lend, start, two_pools
 from tests.unit.resmgr.world import FAST, World, facts
 
@@ -90,3 +92,24 @@ async def test_who_is_evicted_for_others_in_doubt_is_told(world: World) -> None:
 
         assert job in world.lifecycles.woken
         await until(lambda: loop.state.evicted == {job})
+
+
+async def test_another_priority_holds_for_what_waits(world: World) -> None:
+    """An update gives a service another priority: memory is read again, and is what a restart would make of it."""
+    pool = world.pool("p", 1, 1)
+    service = world.service(pool, 4, UpdateSpec())
+    world.gateway.advance_update(service, world.now_ns)
+    world.hosts.answer = None
+    config = world.gateway.job_config(service)
+    assert config is not None
+    urgent = job_pb2.JobConfig.FromString(config.SerializeToString())
+    urgent.sla.priority = 5
+
+    async with running(world) as loop:
+        assert await loop.enqueue(service, 2) == 2
+        kind, spec = UpdateType.UPDATE, UpdateSpec(batch_size=1)
+        world.gateway.create_update(service, None, kind, spec, urgent, b"", (), "", world.now_ns)
+        assert await loop.enqueue(service, 2) == 2
+
+        await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))
+        assert loop.state.jobs[service].priority == 5
