@@ -33,6 +33,7 @@ from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
 
 KILL_GRACE_DEFAULT_S = 30
 MAX_FAILURES_MAX = 100
+VERSION_MAX = 2**31 - 1
 _OVERRIDES_PER_INSERT = 1_000
 _SHARED_FACTS_MAX = 1_000
 OverrideRow = dict[str, Any]
@@ -47,7 +48,7 @@ class Configs(Store):
         """The configuration at ``version`` (None: the current one); ``overrides`` fills instanceConfig."""
 
         def work(conn: sa.Connection) -> job_pb2.JobConfig | None:
-            wanted = version if version is not None else _current_version(conn, job_id)
+            wanted = _wanted_version(conn, job_id, version)
             return (read_config_with_instances if overrides else read_config)(conn, job_id, wanted)
 
         return self.db.read(work)
@@ -98,7 +99,7 @@ class Configs(Store):
         """What the client of v1alpha sent; empty for a job made through v0, and for an unknown version."""
 
         def work(conn: sa.Connection) -> bytes:
-            wanted = version if version is not None else _current_version(conn, job_id)
+            wanted = _wanted_version(conn, job_id, version)
             query = sa.select(JOB_CONFIG.c.spec).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == wanted)
             blob = conn.execute(query).scalar()
             return unpack(blob) if blob else b""
@@ -157,6 +158,13 @@ def shape_runs(conn: sa.Connection, job_id: str, version: int, start: int, count
             yield ShapeRange(begin, edge - begin, shape)
             begin, shape = edge, here
     yield ShapeRange(begin, start + count - begin, shape)
+
+
+def _wanted_version(conn: sa.Connection, job_id: str, version: int | None) -> int:
+    """The current one for None; 0, which no job has, for a number that no version can be."""
+    if version is None:
+        return _current_version(conn, job_id)
+    return version if version <= VERSION_MAX else 0
 
 
 def _current_version(conn: sa.Connection, job_id: str) -> int:

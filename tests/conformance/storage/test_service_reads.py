@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from peloton.api import convert
 from peloton.model.ids import new_job_id
 from peloton.model.job import JobState
@@ -62,3 +64,11 @@ def test_the_id_and_name_of_a_deleted_service_can_be_used_again(gateway: Gateway
 
     assert gateway.job(job_id) is not None
     assert [job_id] == gateway.job_ids_by_name(config.name)
+
+
+@pytest.mark.parametrize("version", [3, 2**31, 2**63, 10**30])
+def test_versions_that_no_job_has(gateway: Gateway, version: int) -> None:
+    """A version comes from the client, with as many digits as it likes."""
+    job_id = a_service(gateway, 1)
+
+    assert (None, b"") == (gateway.job_config(job_id, version), gateway.job_spec(job_id, version))
