@@ -17,10 +17,9 @@ from peloton.errors import InvalidArgument
 PORT_MAX = 65_535
 COMMAND_BYTES_MAX = 128 * 1024 - 1
 """Linux refuses a longer argument of a program."""
-AMOUNT_MAX = 2.0**40
-"""Largest amount of one kind that a pod may ask, in the wire's units: sums of a million pods stay within int64."""
-
-_AMOUNTS = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit")
+AMOUNTS_MAX = {"cpuLimit": 2.0**30, "memLimitMb": 2.0**40, "diskLimitMb": 2.0**40, "gpuLimit": 2.0**30}
+"""Largest amount of each kind that a pod may ask, in the wire's units: sums of four million pods stay within int64, in
+thousandths of a cpu or gpu."""
 
 
 def port_name_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
@@ -46,14 +45,14 @@ def number(value: float) -> str:
 
 
 def _resource(pod: task_pb2.TaskConfig) -> Iterator[str]:
-    for name in _AMOUNTS:
+    for name, most in AMOUNTS_MAX.items():
         value: float = getattr(pod.resource, name)
         if not math.isfinite(value):
             yield f"{name} {value} is not a finite number"
         elif value < 0:
             yield f"{name} {number(value)} is negative"
-        elif value > AMOUNT_MAX:
-            yield f"{name} {number(value)} is greater than {number(AMOUNT_MAX)}, the most that a pod can ask"
+        elif value > most:
+            yield f"{name} {number(value)} is greater than {number(most)}, the most that a pod can ask"
 
 
 def _ports(pod: task_pb2.TaskConfig) -> Iterator[str]:

@@ -9,12 +9,15 @@ from collections.abc import Callable
 import pytest
 from google.protobuf.json_format import ParseDict
 
+from peloton.api.convert import resources
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from services.api.backlog import Bounds
 from services.api.faults import FAULTS_MAX
 from services.api.pool_rules import PoolBounds
+from services.api.task_rules import AMOUNTS_MAX
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
 
 TASK = task_pb2.TaskConfig
@@ -155,7 +158,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
     ),
     "absurd": (
         override(3, resource=task_pb2.ResourceConfig(cpuLimit=1e18)),
-        "Invalid config for instance 3, cpuLimit 1e+18 is greater than 1099511627776, the most that a pod can ask",
+        "Invalid config for instance 3, cpuLimit 1e+18 is greater than 1073741824, the most that a pod can ask",
     ),
     "environment without a name": (
         override(3, command=variables("A", "")),
@@ -371,3 +374,11 @@ def test_texts_are_bounded(name: str) -> None:
     faults = job_faults(ParseDict(fields, config), None)
 
     assert [text] == faults.lines()
+
+
+@pytest.mark.parametrize("kind", AMOUNTS_MAX)
+def test_what_all_pods_together_may_ask_can_be_added_up(kind: str) -> None:
+    """In int64, in small units, twice over: also of revocable cpu, which no limit of a pool bounds."""
+    most = task_pb2.ResourceConfig(**{kind: AMOUNTS_MAX[kind]})
+
+    assert 2 * Bounds().pods_active * max(resources(most)) < 2**63
