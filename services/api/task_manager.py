@@ -17,6 +17,7 @@ from peloton.errors import InvalidArgument, NotFound, PelotonError, ResourceExha
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodEvent, PodRecord, PodState
+from services.api.answers import within_limit
 from services.api.calls import Calls
 from services.api.channels import ANSWER_BYTES_MAX
 from services.api.hosts import Hosts
@@ -112,9 +113,8 @@ class TaskManager:
         except InvalidArgument as invalid:
             response.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.jobId, message=invalid.message))
             return response
-        infos = await self._calls.run(self._task_infos, record, pods)
+        infos = await self._calls.run(within_limit, pods, partial(self._task_infos, record))
         await self._explain(record, infos)
-        _check_size(infos, "ask for a smaller limit")
         response.records.extend(infos)
         asked = request.spec.pagination
         response.pagination.CopyFrom(query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total))
@@ -349,11 +349,3 @@ def _past_run(event: PodEvent) -> task_pb2.TaskInfo:
     runtime.message = event.message
     runtime.reason = event.reason
     return info
-
-
-def _check_size(infos: list[task_pb2.TaskInfo], advice: str) -> None:
-    size_bytes = sum(info.ByteSize() for info in infos)
-    if size_bytes > ANSWER_BYTES_MAX:
-        raise ResourceExhausted(
-            f"the answer has {len(infos)} tasks of {size_bytes} bytes, the limit is {ANSWER_BYTES_MAX}; {advice}"
-        )

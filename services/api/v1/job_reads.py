@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterator
+from functools import partial
 from typing import Any
 
 from peloton.api import convert_v1, convert_v1_spec
@@ -17,6 +18,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
 from peloton.model.update import UpdateRecord
+from services.api.answers import within_limit
 from services.api.calls import Calls
 from services.api.channels import ANSWER_BYTES_MAX
 from services.api.v1.ids import asked_version, chained, job_id_of, known_id, seen_version
@@ -183,13 +185,7 @@ class JobReads:
             query = pods_wanted(request.spec)
             pods, total = await self._calls.run(self._records.query_pods, job.job_id, query)
         pods = await self._waits.explained(pods)
-        infos: list[pod_pb2.PodInfo] = await self._calls.run(pod_infos, self._records, pods)
-        size_bytes = sum(info.ByteSize() for info in infos)
-        if size_bytes > ANSWER_BYTES_MAX:
-            raise ResourceExhausted(
-                f"the answer has {len(infos)} pods of {size_bytes} bytes, the limit is {ANSWER_BYTES_MAX}; ask for a "
-                f"smaller limit"
-            )
+        infos: list[pod_pb2.PodInfo] = await self._calls.run(within_limit, pods, partial(pod_infos, self._records))
         asked = request.pagination
         page = query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total)
         return svc.QueryPodsResponse(pods=infos, pagination=page)

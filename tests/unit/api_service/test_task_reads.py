@@ -13,7 +13,7 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
-from services.api import task_manager
+from services.api import answers, task_manager
 from services.storage.gateway import Gateway
 from tests.unit.api_service.story import ID, JOB, UNKNOWN, ranges, refused, report, run
 
@@ -111,6 +111,27 @@ async def test_query(tasks: Any, job: JobId, gateway: Gateway) -> None:
 
     assert [info.instanceId for info in response.records] == [1]
     assert response.pagination == query_pb2.Pagination(offset=1, limit=1, total=3)
+
+
+async def test_query_that_is_too_large(
+    tasks: Any, job: JobId, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused as soon as it is known to be too large: what is left of it is not read."""
+    monkeypatch.setattr(answers, "PAGE", 1)
+    monkeypatch.setattr(answers, "ANSWER_BYTES_MAX", 10)
+    read: list[int] = []
+    task_configs = gateway.task_configs
+
+    def counted(job_id: JobId, version: int, instance_ids: list[int]) -> Any:
+        read.extend(instance_ids)
+        return task_configs(job_id, version, instance_ids)
+
+    monkeypatch.setattr(gateway, "task_configs", counted)
+    code, text = await refused(tasks.Query(task_pb2.QueryRequest(jobId=ID)))
+
+    assert (code, read) == (grpc.StatusCode.RESOURCE_EXHAUSTED, [0])
+    assert text.startswith("the answer has 4 pods, and the first 1 take ")
+    assert text.endswith(" bytes already, the limit is 10; ask for a smaller limit")
 
 
 async def test_query_by_name(tasks: Any, job: JobId) -> None:

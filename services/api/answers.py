@@ -1,0 +1,32 @@
+"""Answers that name many pods: made page by page, so that one that is too large is not made whole first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from peloton.errors import ResourceExhausted
+from peloton.model.pod import PodRecord
+from services.api.channels import ANSWER_BYTES_MAX
+
+M = TypeVar("M", bound=Message)
+PAGE = 1_000
+"""Pods whose configurations are read at a time."""
+
+
+def within_limit(pods: Sequence[PodRecord], told: Callable[[list[PodRecord]], list[M]]) -> list[M]:
+    """What ``told`` makes of the pods. Raises ResourceExhausted when that does not fit into one answer."""
+    infos: list[M] = []
+    size_bytes = 0
+    for at in range(0, len(pods), PAGE):
+        page = told(list(pods[at : at + PAGE]))
+        infos += page
+        size_bytes += sum(info.ByteSize() for info in page)
+        if size_bytes > ANSWER_BYTES_MAX:
+            raise ResourceExhausted(
+                f"the answer has {len(pods)} pods, and the first {len(infos)} take {size_bytes} bytes already, the "
+                f"limit is {ANSWER_BYTES_MAX}; ask for a smaller limit"
+            )
+    return infos
