@@ -132,9 +132,9 @@ class AdmissionLoop:
         if not ranges:
             return lambda: 0
         first, end = min(start for start, _ in ranges), max(start + count for start, count in ranges)
-        shapes = self._records.waiting_shapes(job_id, first, end - first)
         queue_seq = self.state.next_seq
         queued = self._records.mark_pending(job_id, ranges, queue_seq)
+        shapes = self._records.waiting_shapes(job_id, first, end - first)  # until now an update may have changed them
         # The pods' earlier runs ended before the pods became INITIALIZED: these rows are in the log by now.
         rows = self._read_log()
 

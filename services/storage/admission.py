@@ -55,11 +55,11 @@ class Admission(Store):
         return self.db.read(partial(_queueable, job_id=job_id, limit=limit))
 
     def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]:
-        """Shapes of the INITIALIZED pods among ``start .. start+count-1``, each of the configuration that it is to run:
-        while an update rolls, pods of one job differ in that."""
+        """Shapes of the INITIALIZED and PENDING pods among ``start .. start+count-1``, each of the configuration that
+        it is to run: while an update rolls, pods of one job differ in that. Those that are PENDING keep theirs."""
 
         def work(conn: sa.Connection) -> list[ShapeRange]:
-            waits = sa.and_(in_range(job_id, start, count), POD.c.state == INITIALIZED)
+            waits = sa.and_(in_range(job_id, start, count), POD.c.state.in_([INITIALIZED, PENDING]))
             runs = conn.execute(runs_of(POD.c.job_id == job_id, waits, sa.literal(0)).order_by("start")).all()
             return [
                 shape

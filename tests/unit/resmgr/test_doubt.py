@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -113,3 +114,41 @@ async def test_another_priority_holds_for_what_waits(world: World) -> None:
 
         await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))
         assert loop.state.jobs[service].priority == 5
+
+
+class Overtaken:
+    """The gateway, but an update comes just before pods are queued."""
+
+    def __init__(self, world: World, update: Callable[[], object]) -> None:
+        self._gateway, self._update = world.gateway, update
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._gateway, name)
+
+    def mark_pending(self, *arguments: Any) -> Any:
+        self._update()
+        return self._gateway.mark_pending(*arguments)
+
+
+async def test_pods_are_wanted_with_what_they_are_queued_with(world: World) -> None:
+    """An update that gives waiting pods another configuration while they are being queued is not overlooked."""
+    service = world.service(world.pool("p", 10, 10), 2, UpdateSpec())
+    world.gateway.advance_update(service, world.now_ns)
+    world.hosts.answer = None
+    larger = world.gateway.job_config(service)
+    assert larger is not None
+    larger.defaultConfig.resource.cpuLimit = 3
+
+    def update() -> None:
+        kind = UpdateType.UPDATE
+        world.gateway.create_update(service, None, kind, UpdateSpec(), larger, b"", (), "", world.now_ns)
+        world.gateway.advance_update(service, world.now_ns)
+
+    loop = AdmissionLoop(Overtaken(world, update), world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
+    await loop.start()
+    try:
+        assert await loop.enqueue(service, 2) == 2
+        assert loop.state.accounts.demand[1].tolist() == [6000, 0, 0, 0]
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+    finally:
+        await loop.stop()
