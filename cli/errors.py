@@ -7,18 +7,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from peloton.api.limits import is_connection_failure
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
     import grpc
 
     from cli.settings import Settings
-
-# What the gRPC library itself says when nobody answers, as opposed to a server that answers UNAVAILABLE.
-CONNECTION_WORDS = (
-    "failed to connect", "connection re", "connection aborted", "connection timed out", "socket closed", "recvmsg",
-    "dns resolution", "domain name", "goaway", "endpoint", "ipv4:", "ipv6:", "connections to all backends",
-)  # fmt: skip
 
 
 class Failed(click.ClickException):
@@ -68,7 +63,3 @@ def rpc_failure(error: grpc.Call, settings: Settings | None) -> str:
     if code == "UNIMPLEMENTED":
         return f"{address} does not offer this call (UNIMPLEMENTED): {details}"
     return f"{details or 'failed'} ({code})"
-
-
-def is_connection_failure(details: str) -> bool:
-    return details.lower().startswith(CONNECTION_WORDS)  # further on they may be what a server tells of others

@@ -1,4 +1,5 @@
-"""What each channel and each server has in common: how large a message may be, and how a busy server says so."""
+"""What each channel and each server has in common: how large a message may be, how a busy server says so, and how gRPC
+says that there is none."""
 
 MESSAGE_BYTES_MAX = 256 * 2**20
 """A job with a configuration for each of many instances is large."""
@@ -11,3 +12,14 @@ MESSAGE_SIZES = (
 
 RETRY_AFTER = "retry-after-ms"
 """Trailing metadata of RESOURCE_EXHAUSTED: nothing has been done, and the call may be repeated after so long."""
+
+_CONNECTION_WORDS = (
+    "failed to connect", "connection re", "connection aborted", "connection timed out", "socket closed", "recvmsg",
+    "dns resolution", "domain name", "goaway", "endpoint", "ipv4:", "ipv6:", "connections to all backends",
+)  # fmt: skip
+
+
+def is_connection_failure(details: str) -> bool:
+    """Whether these details of UNAVAILABLE are what the gRPC library itself says when nobody answers, as opposed to a
+    server. Further on in them such words may be what a server tells of others."""
+    return details.lower().startswith(_CONNECTION_WORDS)

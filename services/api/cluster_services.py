@@ -19,7 +19,7 @@ from peloton.api.v0.host.svc import host_svc_pb2 as hosts
 from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
 from peloton.errors import Unavailable
 from services.api.channels import LeaderChannels
-from services.api.forward import passed_on, relay
+from services.api.forward import passed_on, refusal, relay
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +65,12 @@ class ClusterServices(grpc.GenericRpcHandler):
                     return await self._ask_all(method, name, request, clusters, context)
                 if len(clusters) > 1 and name in _NAMES_HOSTS:
                     return await self._ask_those_of_hosts(method, name, request, clusters, context)
-                channel = await self._channels.to_cluster(_first(clusters))
+                cluster = _first(clusters)
+                channel = await self._channels.to_cluster(cluster)
             except Unavailable as unavailable:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, unavailable.message)
                 raise
-            return await relay(channel, method, request, context)
+            return await relay(channel, method, request, context, _host_manager(cluster))
 
         handler: Any = grpc.unary_unary_rpc_method_handler(answer)
         return handler  # type: ignore[no-any-return]
@@ -138,11 +139,15 @@ class ClusterServices(grpc.GenericRpcHandler):
                 )
             except grpc.aio.AioRpcError as error:
                 already = f" (done already: {', '.join(done)})" if done else ""
-                await context.abort(error.code(), f"{error.details() or ''}{already}")
+                await context.abort(error.code(), f"{refusal(error, _host_manager(cluster))}{already}")
                 raise
             merged.MergeFromString(answer)
             done += mine
         return bytes(merged.SerializeToString())
+
+
+def _host_manager(cluster: str) -> str:
+    return f"the host manager of cluster {cluster}"
 
 
 def _first(clusters: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from peloton.api.limits import is_connection_failure
 from peloton.errors import Unavailable
 from services.api.channels import LeaderChannels
 
@@ -66,21 +67,29 @@ class ForwardedServices(grpc.GenericRpcHandler):
         except Unavailable as unavailable:
             await context.abort(grpc.StatusCode.UNAVAILABLE, unavailable.message)
             raise
-        return await relay(channel, method, request, context)
+        return await relay(channel, method, request, context, f"the leader of role {role}")
 
 
-async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context: Any) -> bytes:
-    """Pass a call on, and its answer back, whatever it is."""
+async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context: Any, whose: str) -> bytes:
+    """Pass a call on, and its answer back, whatever it is. ``whose``: the channel's other end, in words."""
     call: Any = channel.unary_unary(method)
     in_flight = call(request, timeout=context.time_remaining(), metadata=passed_on(context.invocation_metadata()))
     try:
         response: bytes = await in_flight
     except grpc.aio.AioRpcError as error:
         log.info("%s answered %s: %s", method, error.code().name, error.details())
-        await context.abort(error.code(), error.details() or "", passed_on(error.trailing_metadata()))
+        await context.abort(error.code(), refusal(error, whose), passed_on(error.trailing_metadata()))
         raise
     context.set_trailing_metadata(passed_on(await in_flight.trailing_metadata()))
     return response
+
+
+def refusal(error: grpc.aio.AioRpcError, whose: str) -> str:
+    """The details. What gRPC says of a missing other end would have our caller think that it is us who are missing."""
+    details = error.details() or ""
+    if error.code() == grpc.StatusCode.UNAVAILABLE and is_connection_failure(details):
+        return f"{whose} does not answer: it may be being replaced, try again"
+    return details
 
 
 def passed_on(metadata: Iterable[tuple[str, str | bytes]] | None) -> tuple[tuple[str, str | bytes], ...]:

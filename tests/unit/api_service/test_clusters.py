@@ -152,6 +152,11 @@ async def test_nothing_is_done_while_a_cluster_of_them_is_silent(world: World) -
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await world.maintenance.Start(maintenance_pb2.StartRequest(hostnames=["a1", "bbad"]))
     assert "host is not a Peloton agent (done already: a1)" == caught.value.details()
+    await world.managers["b"].server.stop(None)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await world.maintenance.Start(maintenance_pb2.StartRequest(hostnames=["a1", "b1"]))
+    dead = "the host manager of cluster b does not answer: it may be being replaced, try again (done already: a1)"
+    assert dead == caught.value.details()
 
 
 async def test_capacity_is_known_when_all_tell_theirs(world: World) -> None:

@@ -155,7 +155,7 @@ async def test_no_leader(channel: grpc.aio.Channel) -> None:
 
 
 async def test_dead_leader(leaders: Leaders, channel: grpc.aio.Channel) -> None:
-    """A leader that does not answer is UNAVAILABLE, too."""
+    """A leader that does not answer is UNAVAILABLE, too, in words that are not about the api."""
     probe = grpc.aio.server()
     port = probe.add_insecure_port("127.0.0.1:0")
     await probe.stop(None)
@@ -164,6 +164,8 @@ async def test_dead_leader(leaders: Leaders, channel: grpc.aio.Channel) -> None:
         await create_pool(channel)
 
     assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    text = "the leader of role resmgr does not answer: it may be being replaced, try again"
+    assert caught.value.details() == text
 
 
 async def test_unknown_method_of_a_forwarded_service(resmgr: ResourceManager, channel: grpc.aio.Channel) -> None:
