@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from cli.output import STATE_STYLES, print_table
+from cli.output import STATE_STYLES, not_told, print_table
 from cli.watch import Display, Patience, WatchPace
 
 if TYPE_CHECKING:
@@ -50,8 +50,10 @@ def blocker_lines(host: pb.HostMaintenance) -> list[str]:
     return [f"{host.hostname}: job {b.job_id} keeps {b.pod_count}: {b.reason}" for b in host.blockers]
 
 
-def nobody_text(hosts: Sequence[str]) -> str:
-    return f"Not in maintenance: {', '.join(hosts)}" if hosts else NOBODY
+def nobody_text(hosts: Sequence[str], silent: Sequence[str]) -> str:
+    """``silent``: clusters that do not answer."""
+    where = " in the clusters that answer" if silent else ""
+    return f"Not in maintenance{where}: {', '.join(hosts)}" if hosts else f"{NOBODY}{where}"
 
 
 def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = ()) -> None:
@@ -59,7 +61,9 @@ def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = ()) -> None:
     found = {host.hostname for host in answer.hosts}
     others = [name for name in hosts if name not in found]
     if others or not found:
-        click.echo(nobody_text(others))
+        click.echo(nobody_text(others, answer.silent_clusters))
+    if answer.silent_clusters:
+        click.echo(not_told(answer.silent_clusters), err=True)
     if not found:
         return
     print_table(HEADER, [row(host) for host in answer.hosts])
@@ -82,19 +86,24 @@ def watch_drains(client: Client, hosts: Sequence[str], console: Console, pace: W
     pace = pace or WatchPace()
     again = " ".join(["peloton host maintenance status", *hosts, "--watch"])
     patience = Patience(client, pace, "maintenance of hosts", again)
-    seen: set[str] = set()
+    seen: dict[str, str] = {}  # hosts in maintenance -> their clusters
+    silent: list[str] = []
     with display_on(console) as display:
         while True:
             answer = patience.ask(display, lambda: client.maintenance.Query(pb.QueryRequest(hostnames=hosts)))
+            if list(answer.silent_clusters) != silent:
+                silent = list(answer.silent_clusters)
+                display.say(not_told(silent) if silent else "All clusters answer again")
             if answer.hosts:
                 display.show(answer)
             elif not seen:
-                display.say(nobody_text(hosts))
-            left = {host.hostname for host in answer.hosts}
-            for name in sorted(seen - left):
+                display.say(nobody_text(hosts, silent))
+            left = {host.hostname: host.cluster for host in answer.hosts}
+            unknown = {name: cluster for name, cluster in seen.items() if name not in left and cluster in silent}
+            for name in sorted(seen.keys() - left.keys() - unknown.keys()):
                 display.say(f"{name} is UP")
-            seen = left
-            if all(has_settled(host) for host in answer.hosts):
+            seen = left | unknown
+            if not unknown and all(has_settled(host) for host in answer.hosts):
                 break
             pace.sleep(pace.interval_s)
 

@@ -8,7 +8,7 @@ import click
 
 from cli.command import Group
 from cli.host_maintenance import maintenance
-from cli.output import as_json, print_table
+from cli.output import as_json, not_told, print_table
 from cli.params import StatesType
 from cli.settings import Settings, pass_settings
 from peloton.model.host import HostState
@@ -66,9 +66,7 @@ def query(settings: Settings, states: tuple[str, ...]) -> None:
     else:
         click.echo("No hosts found")
     if response.silent_clusters:
-        click.echo(
-            f"Not told: hosts of {', '.join(response.silent_clusters)}, whose host managers do not answer", err=True
-        )
+        click.echo(not_told(response.silent_clusters), err=True)
 
 
 def amounts(info: host_pb2.HostInfo) -> tuple[str, ...]:

@@ -108,5 +108,9 @@ def one_line(cell: object) -> str:
     return " ".join(str(cell).split())
 
 
+def not_told(silent_clusters: Iterable[str]) -> str:
+    return f"Not told: hosts of {', '.join(silent_clusters)}, whose host managers do not answer"
+
+
 def id_list(ids: Iterable[object]) -> str:
     return "[" + " ".join(str(item) for item in ids) + "]"

@@ -78,7 +78,7 @@ class ClusterServices(grpc.GenericRpcHandler):
     async def _ask_all(
         self, method: str, name: str, request: bytes, clusters: Mapping[str, str], context: Any
     ) -> bytes:
-        """What the clusters say that answer; QueryHosts also names the others. Raises Unavailable when none answers."""
+        """What the clusters say that answer, and the names of the others. Raises Unavailable when none answers."""
 
         async def ask(cluster: str) -> bytes | None:
             try:
@@ -104,8 +104,7 @@ class ClusterServices(grpc.GenericRpcHandler):
                     counts = [counts[0] + one.away_max, counts[1] + one.host_count]
         if name == "Query":
             merged.away_max, merged.host_count = counts
-        else:
-            merged.silent_clusters.extend(silent)
+        merged.silent_clusters.extend(silent)
         return bytes(merged.SerializeToString())
 
     async def _ask_those_of_hosts(

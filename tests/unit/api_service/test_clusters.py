@@ -116,7 +116,8 @@ async def test_questions_are_asked_of_all(world: World) -> None:
     world.addresses["a"] = ""
     found = await world.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
     assert (["b1"], ["a"]) == ([info.hostname for info in found.host_infos], list(found.silent_clusters))
-    assert 20 == (await world.maintenance.Query(query)).host_count
+    maintained = await world.maintenance.Query(query)
+    assert (20, ["a"]) == (maintained.host_count, list(maintained.silent_clusters))
     world.addresses["b"] = ""
     with pytest.raises(grpc.aio.AioRpcError, match="no host manager answers, of the clusters a, b"):
         await world.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())

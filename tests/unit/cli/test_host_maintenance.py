@@ -116,6 +116,10 @@ def test_status(run: Run, api: FakeApi) -> None:
     assert "Not in maintenance: h9\n" == run("host maintenance status h9").stdout
     assert "No hosts in maintenance\n" == run("host maintenance status").stdout
     assert [[], ["h9"], []] == [list(request.hostnames) for request in api.requests("maintenance.Query")]
+    api.answers["maintenance.Query"] = [pb.QueryResponse(silent_clusters=["west"])]
+    told = run("host maintenance status h9")
+    assert "Not in maintenance in the clusters that answer: h9\n" == told.stdout
+    assert "Not told: hosts of west, whose host managers do not answer\n" == told.stderr
 
 
 def test_forced_drains_say_so(run: Run, api: FakeApi) -> None:
@@ -203,6 +207,25 @@ def test_watching_sits_outages_out(api: FakeApi) -> None:
         Failed, match="the maintenance is not affected, see `peloton host maintenance status h1 --watch`"
     ):
         watched(api, "h1")
+
+
+SILENT_LINES = """\
+h1 DRAINED
+h2 DOWN  waits for completion
+Not told: hosts of west, whose host managers do not answer
+All clusters answer again
+h1 is UP
+"""
+
+
+def test_watching_waits_for_silent_clusters(api: FakeApi) -> None:
+    """A host of a cluster that does not answer is neither up nor done with."""
+    h1, h2 = host("h1", "DRAINED", cluster="west"), host("h2", "DOWN", cluster="east")
+    silent = answer(h2)
+    silent.silent_clusters.append("west")
+    api.answers["maintenance.Query"] = [answer(h1, h2), silent, silent, answer(h2)]
+
+    assert SILENT_LINES == watched(api, "h1", "h2")
 
 
 def test_names_of_hosts_are_completed(api: FakeApi) -> None:

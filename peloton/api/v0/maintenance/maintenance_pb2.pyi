@@ -336,21 +336,27 @@ class QueryResponse(_message.Message):
     HOSTS_FIELD_NUMBER: _builtins.int
     AWAY_MAX_FIELD_NUMBER: _builtins.int
     HOST_COUNT_FIELD_NUMBER: _builtins.int
+    SILENT_CLUSTERS_FIELD_NUMBER: _builtins.int
     away_max: _builtins.int
     """Hosts that may be away at a time, unless a call says otherwise, and how many hosts there are."""
     host_count: _builtins.int
     @_builtins.property
     def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostMaintenance]: ...
+    @_builtins.property
+    def silent_clusters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Clusters whose host managers do not answer: nothing is told of their hosts, and they are not counted."""
+
     def __init__(
         self,
         *,
         hosts: _abc.Iterable[Global___HostMaintenance] | None = ...,
         away_max: _builtins.int = ...,
         host_count: _builtins.int = ...,
+        silent_clusters: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["away_max", b"away_max", "host_count", b"host_count", "hosts", b"hosts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away_max", b"away_max", "host_count", b"host_count", "hosts", b"hosts", "silent_clusters", b"silent_clusters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
