@@ -10,8 +10,10 @@ import os
 import secrets
 import socket
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
 from services.local.cluster import LocalCluster
@@ -35,15 +37,16 @@ class ControlServer:
 
     async def __aenter__(self) -> ControlServer:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
-        path = control_file(self._cluster.port)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         port = self._server.sockets[0].getsockname()[1]
-        path.touch(mode=0o600)
-        path.write_text(json.dumps({"port": port, "token": self._token, "data": str(self._cluster.data_dir)}))
+        for path in map(control_file, self._cluster.api_ports):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            path.write_text(json.dumps({"port": port, "token": self._token, "data": str(self._cluster.data_dir)}))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        control_file(self._cluster.port).unlink(missing_ok=True)
+        for path in map(control_file, self._cluster.api_ports):
+            path.unlink(missing_ok=True)
         if self._server is not None:
             self._server.close()
 
@@ -78,10 +81,20 @@ class ControlServer:
             if action in ("start", "restart"):
                 await part.start()
             return [f"{name} {'is running' if part.is_running else 'is stopped'}"]
-        master = self._master_of(name)
-        for verb in {"restart": ("stop", "start")}.get(action, (action,)):
-            await asyncio.to_thread(self._mesos, master, "POST", f"/minicluster/agents/{name}/{verb}", {"now": now})
+        await self._act_on_host(name, {"restart": ("stop", "start")}.get(action, (action,)), now)
         return [f"host {name}: {action} done"]
+
+    async def _act_on_host(self, name: str, verbs: Sequence[str], now: bool) -> None:
+        unknown: list[NotFound] = []
+        for master in self._masters_of(name):
+            try:
+                for verb in verbs:
+                    path = f"/minicluster/agents/{quote(name, safe='')}/{verb}"
+                    await asyncio.to_thread(self._mesos, master, "POST", path, {"now": now})
+                return
+            except NotFound as error:
+                unknown.append(error)
+        raise unknown[0]
 
     async def _status(self) -> list[str]:
         lines = []
@@ -100,10 +113,10 @@ class ControlServer:
                 lines.append(error.message)
         return lines
 
-    def _master_of(self, host: str) -> str:
-        """Hosts of clusters beside the first one have its name as a prefix."""
+    def _masters_of(self, host: str) -> list[str]:
+        """One of these has it. Hosts of a cluster beside the first one have its name as a prefix, but so may others."""
         more = self._cluster.more_masters.items()
-        return next((master for name, master in more if host.startswith(f"{name}-")), self._cluster.mesos)
+        return [master for name, master in more if host.startswith(f"{name}-")] + [self._cluster.mesos]
 
     def _mesos(self, master: str, method: str, path: str, body: object = None) -> Any:
         connection = http.client.HTTPConnection(master, timeout=10)

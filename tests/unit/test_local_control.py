@@ -1,0 +1,102 @@
+"""How `peloton local` reaches hosts: those of several clusters, by names that people type."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from peloton.errors import InvalidArgument
+from services.local.control import ControlServer, call
+
+API_PORTS = [16_101, 16_102]
+
+
+class Master(ThreadingHTTPServer):
+    """Of an emulated cluster: knows its hosts and notes what is done to them."""
+
+    def __init__(self, *hosts: str) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.hosts = hosts
+        self.done: list[tuple[str, str]] = []
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        server: Any = self.server
+        self.rfile.read(int(self.headers["Content-Length"]))
+        *_, host, verb = unquote(self.path).split("/")
+        is_known = host in server.hosts
+        if is_known:
+            server.done.append((verb, host))
+        body = b"{}" if is_known else f"Unknown agent '{host}'".encode()
+        self.send_response(200 if is_known else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing: a test has no log."""
+
+
+@pytest.fixture
+def masters() -> Iterator[dict[str, Master]]:
+    started = {"local": Master("sim-0"), "west": Master("west-sim-0"), "west-b": Master("west-b-sim-0")}
+    started["sim"] = Master("sim-sim-0")
+    yield started
+    for master in started.values():
+        master.shutdown()
+        master.server_close()
+
+
+async def ask(masters: dict[str, Master], tmp_path: Path, *arguments: str, port: int = API_PORTS[0]) -> list[str]:
+    more = {name: master.address for name, master in masters.items() if name != "local"}
+    cluster: Any = SimpleNamespace(
+        api_ports=API_PORTS, data_dir=tmp_path, mesos=masters["local"].address, more_masters=more, parts={}
+    )
+    async with ControlServer(cluster):
+        return await asyncio.to_thread(call, port, *arguments)
+
+
+@pytest.fixture(autouse=True)
+def runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("host", "cluster"),
+    [("sim-0", "local"), ("west-sim-0", "west"), ("west-b-sim-0", "west-b"), ("sim-sim-0", "sim")],
+)
+async def test_a_host_is_found_in_its_cluster(
+    host: str, cluster: str, masters: dict[str, Master], tmp_path: Path
+) -> None:
+    """Also where its name begins with that of another cluster."""
+    assert [f"host {host}: restart done"] == await ask(masters, tmp_path, "restart", host)
+
+    done = {name: master.done for name, master in masters.items() if master.done}
+    assert {cluster: [("stop", host), ("start", host)]} == done
+
+
+@pytest.mark.parametrize("name", ["a b", "h\u00f6st", "west-nosuch", "../x?y#z", ""])
+async def test_a_name_that_nobody_has_is_told(name: str, masters: dict[str, Master], tmp_path: Path) -> None:
+    """Whatever is in it."""
+    with pytest.raises(InvalidArgument, match="no part and no host of that name"):
+        await ask(masters, tmp_path, "stop", name)
+
+
+async def test_the_address_of_each_api_will_do(masters: dict[str, Master], tmp_path: Path) -> None:
+    """Not only that of the first; afterwards none of them leads anywhere."""
+    assert ["host sim-0: stop done"] == await ask(masters, tmp_path, "stop", "sim-0", port=API_PORTS[1])
+    assert [] == list(tmp_path.iterdir())
