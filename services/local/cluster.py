@@ -26,6 +26,8 @@ READY_PATIENCE_S = 120.0
 TEMPORAL_UI_PORT = 8233
 AGENT_TIMEOUT_S = 5.0
 PORTS_TRIED = 50
+TEMPORAL_PATIENCE_S = 5.0
+TEMPORAL_GREETING = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"  # each client calls it first
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
 OWN_PORTS = range(20_000, 31_000)
 """Below the ports of outgoing connections, and beside those that hosts offer to pods."""
@@ -132,7 +134,7 @@ class LocalCluster:
         """Start everything and wait until a job could run. Raises Unavailable naming what is missing."""
         if self.settings.port and not _is_free(self.port):
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
-        if self.settings.temporal and not answers(self.temporal):
+        if self.settings.temporal and not await asyncio.to_thread(is_temporal, self.temporal):
             raise Unavailable(f"no Temporal server answers at {self.temporal}: start it, or leave out --temporal")
         self._hosts_expected = self._host_count()  # a bad file is told before anything starts
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
@@ -268,7 +270,7 @@ class LocalCluster:
         from peloton.api.v0.respool import respool_pb2
         from peloton.api.v0.short_names import respool_pb2_grpc
 
-        if not answers(self.temporal):
+        if not is_temporal(self.temporal):
             return f"Temporal at {self.temporal}"
         with grpc.insecure_channel(self.address) as channel:
             try:
@@ -339,6 +341,18 @@ def answers(address: str) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
         return True
     return False
+
+
+def is_temporal(address: str) -> bool:
+    """Whether a Temporal server answers there, and not somebody else who has the port."""
+    if not answers(address):
+        return False
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary(TEMPORAL_GREETING)(b"", timeout=TEMPORAL_PATIENCE_S)
+        except grpc.RpcError:
+            return False
+    return True
 
 
 def _is_free(port: int) -> bool:

@@ -6,8 +6,10 @@ import asyncio
 import fcntl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -116,7 +118,12 @@ def test_a_temporal_server_that_is_not_there_is_named() -> None:
     (port,) = free_ports(1)
 
     away, nonsense = up("--temporal", f"127.0.0.1:{port}"), up("--temporal", "temporal")
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        somebody_else = up("--temporal", f"127.0.0.1:{other.server_port}")
+        other.shutdown()
 
-    assert (1, 2) == (away.returncode, nonsense.returncode)
+    assert (1, 2, 1) == (away.returncode, nonsense.returncode, somebody_else.returncode)
     assert f"no Temporal server answers at 127.0.0.1:{port}" in away.stderr
+    assert f"no Temporal server answers at 127.0.0.1:{other.server_port}" in somebody_else.stderr
     assert "--temporal temporal: want HOST:PORT" in nonsense.stderr
