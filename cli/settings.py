@@ -58,9 +58,10 @@ class Settings:
             self.open_client.close()
 
 
-def without_scheme(address: str) -> str:
-    """The original's addresses may be written as URLs."""
-    return address.removeprefix("http://").removeprefix("grpc://").rstrip("/")
+def without_scheme(addresses: str) -> str:
+    """The original's addresses may be written as URLs; so may each of several."""
+    each = (address.strip() for address in addresses.split(","))
+    return ",".join(address.removeprefix("http://").removeprefix("grpc://").rstrip("/") for address in each)
 
 
 pass_settings = click.make_pass_decorator(Settings)

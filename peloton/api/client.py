@@ -28,6 +28,7 @@ from peloton.api.v0.maintenance.maintenance_pb2_grpc import MaintenanceServiceSt
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
+from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
@@ -68,15 +69,20 @@ class Patience:
 
 def target(addresses: str) -> str:
     """What gRPC takes for one address or for several. Its own way to several names goes by numbers: names are looked
-    up here, once, and those that cannot be are left out."""
+    up here, once, and those that cannot be are left out. Raises InvalidArgument."""
+    each = [address for one in addresses.split(",") if (address := one.strip())]
+    if not each:
+        raise InvalidArgument(f"no address of Peloton in {addresses!r}: want HOST:PORT, or several with commas between")
     if "," not in addresses:
         return addresses
     found = []
-    for address in filter(None, (one.strip() for one in addresses.split(","))):
+    for address in each:
         host, _, port = address.rpartition(":")
-        with suppress(OSError):
+        if not (host and port.isascii() and port.isdigit()):
+            raise InvalidArgument(f"address {address!r} of {addresses!r}: want HOST:PORT")
+        with suppress(OSError, UnicodeError):  # the latter of what can be no name
             found.append(f"{socket.gethostbyname(host)}:{port}")
-    return f"ipv4:{','.join(found)}" if found else addresses.partition(",")[0]
+    return f"ipv4:{','.join(found)}" if found else each[0]
 
 
 class Client:

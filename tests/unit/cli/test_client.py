@@ -12,6 +12,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+from peloton.errors import InvalidArgument
 from tests.unit.cli.fake_api import FakeApi
 
 
@@ -139,3 +140,11 @@ def test_one_address_is_taken_as_it_is() -> None:
     """gRPC looks up its name itself, whenever it connects."""
     assert "api.example.com:5397" == target("api.example.com:5397")
     assert "ipv4:127.0.0.1:1,127.0.0.1:2" == target("127.0.0.1:1,127.0.0.1:2")
+    assert "a..b:1" == target(" a..b:1,")
+
+
+@pytest.mark.parametrize("addresses", ["", ",", " , ", "localhost,127.0.0.1:1", "127.0.0.1:1,:2", "127.0.0.1:1,a:b"])
+def test_what_is_no_address_is_told(addresses: str) -> None:
+    """Instead of what gRPC makes of it."""
+    with pytest.raises(InvalidArgument, match="want HOST:PORT"):
+        target(addresses)

@@ -124,6 +124,12 @@ def test_a_service_may_have_its_own_address(run: Run, api: FakeApi) -> None:
     assert (result.exit_code, len(api.calls)) == (0, 1)
 
 
+def test_each_of_several_addresses_may_be_a_url(run: Run, api: FakeApi) -> None:
+    """Not only the first."""
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
+    assert 0 == run(f"--address 127.0.0.1:1,http://{api.address}/ job active-list").exit_code
+
+
 def test_an_address_behind_the_command_is_used(run: Run, api: FakeApi) -> None:
     """--address after the command's name wins over the one before."""
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
