@@ -61,13 +61,15 @@ def masters() -> Iterator[dict[str, Master]]:
         master.server_close()
 
 
-async def ask(masters: dict[str, Master], tmp_path: Path, *arguments: str, port: int = API_PORTS[0]) -> list[str]:
+async def ask(
+    masters: dict[str, Master], tmp_path: Path, action: str, name: str, port: int = API_PORTS[0]
+) -> list[str]:
     more = {name: master.address for name, master in masters.items() if name != "local"}
     cluster: Any = SimpleNamespace(
         api_ports=API_PORTS, data_dir=tmp_path, mesos=masters["local"].address, more_masters=more, parts={}
     )
     async with ControlServer(cluster):
-        return await asyncio.to_thread(call, port, *arguments)
+        return await asyncio.to_thread(call, port, action, name)
 
 
 @pytest.fixture(autouse=True)
