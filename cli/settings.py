@@ -41,7 +41,7 @@ class Settings:
                 without_scheme(self.address),
                 timeout_s=self.timeout,
                 overrides=overrides,
-                patience=client.Patience(time.sleep, self._say_busy, self.patience),
+                patience=client.Patience(time.sleep, self._say_busy, time.monotonic, self.patience),
             )
         return self.open_client
 

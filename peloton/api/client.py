@@ -59,11 +59,12 @@ CHANNEL_OPTIONS = [
 
 @dataclass(frozen=True)
 class Patience:
-    """Waits for a server that is busy: calls that it refused and may be repeated are, until ``sleep`` was called for so
-    many ``seconds`` in all. ``say`` hears each refusal."""
+    """Waits for a server that is busy: calls that it refused and may be repeated are, but none begins later than so
+    many ``seconds`` of ``clock`` after the first refusal. ``say`` hears each refusal."""
 
     sleep: Callable[[float], None]
     say: Callable[[str], None]
+    clock: Callable[[], float]
     seconds: float = PATIENCE_S
 
 
@@ -234,15 +235,18 @@ class CallDefaults(
         return call() if isinstance(request_iterator, Iterator) else self.patiently(call)
 
     def patiently(self, repeatable: Callable[[], Any]) -> Any:
-        left_s = self.patience.seconds if self.patience else 0.0
+        until_s: float | None = None
         while True:
             call = repeatable()
             wait_s = retry_after_s(call) if self.patience else None
-            if self.patience is None or wait_s is None or wait_s > left_s:
+            if self.patience is None or wait_s is None:
+                return call
+            now_s = self.patience.clock()
+            until_s = now_s + self.patience.seconds if until_s is None else until_s
+            if now_s + wait_s > until_s:
                 return call
             self.patience.say(call.details())
             self.patience.sleep(wait_s)
-            left_s -= wait_s
 
     def filled_in(self, details: Any, timeout_s: float | None) -> CallDetails:
         self.on_call()

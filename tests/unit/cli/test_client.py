@@ -76,10 +76,15 @@ BUSY = (grpc.StatusCode.RESOURCE_EXHAUSTED, "9 jobs wait, the bound is 9: try ag
 class Waits:
     """Time that passes at once."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, call_s: float = 0.0) -> None:
+        """``call_s``: what each call takes."""
         self.slept_s: list[float] = []
         self.told: list[str] = []
-        self.patience = Patience(self.slept_s.append, self.told.append, seconds)
+        self.patience = Patience(self.slept_s.append, self.told.append, self.clock, seconds)
+        self.call_s = call_s
+
+    def clock(self) -> float:
+        return sum(self.slept_s) + (1 + len(self.slept_s)) * self.call_s
 
 
 def test_a_busy_server_is_asked_again(api: FakeApi) -> None:
@@ -90,6 +95,16 @@ def test_a_busy_server_is_asked_again(api: FakeApi) -> None:
         client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
 
     assert ([2.5, 2.5], [BUSY[1], BUSY[1]]) == (waits.slept_s, waits.told)
+
+
+def test_calls_that_take_their_time_count(api: FakeApi) -> None:
+    """A server that slows calls down before it refuses them is not waited for longer than told."""
+    api.answers["jobs.GetActiveJobs"] = [BUSY]
+    waits = Waits(seconds=9.9, call_s=5)
+    with Client(api.address, patience=waits.patience) as client, pytest.raises(grpc.RpcError):
+        client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
+
+    assert [2.5] == waits.slept_s
 
 
 @pytest.mark.parametrize(
