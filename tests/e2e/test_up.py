@@ -16,7 +16,7 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
-from services.local.cluster import answers, free_ports, temporal_binary
+from services.local.cluster import free_ports, is_temporal, temporal_binary
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 
@@ -91,7 +91,7 @@ def temporal() -> Iterator[str]:
         try:
             address = f"127.0.0.1:{port}"
             deadline_s = time.monotonic() + PATIENCE_S
-            while not answers(address):
+            while not is_temporal(address):
                 assert time.monotonic() < deadline_s, "Temporal does not come up"
                 time.sleep(0.1)
             yield address
