@@ -41,7 +41,7 @@ def maintenance() -> None:
 def start(
     settings: Settings, hosts: Sequence[str], deadline: float | None, at_most: int | None, reason: str, watch: bool
 ) -> None:
-    """Drain hosts and take them down. All of them are taken, or none.
+    """Drain hosts and take them down. Of each cluster all of them are taken, or none.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def start(
 @HOSTS
 @pass_settings
 def complete(settings: Settings, hosts: Sequence[str]) -> None:
-    """Bring hosts back that are DOWN. All of them come, or none.
+    """Bring hosts back that are DOWN. Of each cluster all of them come, or none.
 
     \b
     Example:

@@ -71,5 +71,8 @@ def restart(settings: Settings, name: str, now: bool) -> None:
 @local.command(cls=Command)
 @click.pass_obj
 def failover(settings: Settings) -> None:
-    """Replace the Mesos master: the new one knows nothing until hosts come back to it and frameworks subscribe."""
+    """Replace the Mesos master, of several clusters that of the first.
+
+    The new one knows nothing until hosts come back to it and frameworks subscribe.
+    """
     _call(settings, "failover")
