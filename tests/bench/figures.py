@@ -14,6 +14,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class Missing(Exception):
+    """What a case needs is not on this machine: it is passed over."""
+
+
 class Times:
     """Wall and CPU times of the same work, several times over."""
 

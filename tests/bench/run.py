@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from peloton.errors import Unavailable
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
 from tests.bench.churn import churn, churn_paced, scale_out
 from tests.bench.deep import deep, deep_postgres
 from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
+from tests.bench.figures import Missing
 from tests.bench.growth import updates
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
@@ -74,8 +74,8 @@ def main() -> None:
             profile.into(options.profile / name)
         try:
             found = {"case": name, **baseline.circumstances(), **CASES[name]()}
-        except Unavailable as missing:
-            print(json.dumps({"case": name, "skipped": missing.message}), flush=True)
+        except Missing as missing:
+            print(json.dumps({"case": name, "skipped": str(missing)}), flush=True)
             continue
         line = json.loads(json.dumps(found))  # names that are numbers are words in the baseline
         if name in known and not options.record:

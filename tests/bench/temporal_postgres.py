@@ -24,7 +24,7 @@ from peloton.errors import Unavailable
 from services.local.cluster import LocalSettings, free_ports, temporal_binary
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.bench.churn import churned
-from tests.bench.figures import cpu_s
+from tests.bench.figures import Missing, cpu_s
 from tests.postgres import Postgres, running_postgres
 
 VERSION = "1.32.0"
@@ -82,11 +82,11 @@ def wait_for(server: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None
 
 
 def build() -> None:
-    """Once for a virtual environment; takes some minutes. Raises Unavailable without Go."""
+    """Once for a virtual environment; takes some minutes. Raises Missing without Go."""
     if all((PROGRAMS / name).exists() for name in ("server", "sql")):
         return
     if shutil.which("go") is None:
-        raise Unavailable("Temporal's server is built with Go, and there is no `go` here")
+        raise Missing("Temporal's server is built with Go, and there is no `go` here")
     packages = [f"{MODULE}/{name}@v{VERSION}" for name in ("server", "tools/sql")]
     subprocess.run(["go", "install", *packages], env={**os.environ, "GOBIN": str(PROGRAMS)}, check=True)
 
