@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -34,19 +33,7 @@ from tests.conformance.storage.builders import (
     settle_all,
     states,
 )
-
-
-def after_commit(monkeypatch: pytest.MonkeyPatch, gateway: Gateway, then: Callable[[], Any]) -> None:
-    """``then`` comes after the next transaction of the gateway."""
-    real = gateway.db.write
-
-    def write(work: Any) -> Any:
-        monkeypatch.setattr(gateway.db, "write", real)
-        answer = real(work)
-        then()
-        return answer
-
-    monkeypatch.setattr(gateway.db, "write", write)
+from tests.conformance.storage.interleaving import before_write
 
 
 def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(gateway: Gateway) -> None:
@@ -79,7 +66,7 @@ def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
         gateway.set_job_goal(job_id, JobState.KILLED, NOW)
     second = JobState.RUNNING if first is JobState.KILLED else JobState.KILLED
     other = open_gateway()
-    after_commit(monkeypatch, gateway, lambda: other.set_job_goal(job_id, second, NOW))
+    before_write(gateway, 2, lambda: other.set_job_goal(job_id, second, NOW), monkeypatch)
 
     gateway.set_job_goal(job_id, first, NOW)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import JobId, new_job_id
@@ -31,6 +28,7 @@ from tests.conformance.storage.builders import (
     run,
     settle_all,
 )
+from tests.conformance.storage.interleaving import before_write
 
 
 def test_a_stored_job_is_read_back_as_it_was(gateway: Gateway) -> None:
@@ -286,18 +284,6 @@ def ended(gateway: Gateway, count: int) -> JobId:
     gateway.set_job_goal(job_id, JobState.KILLED, NOW)
     settle_all(gateway, job_id)
     return job_id
-
-
-def before_write(gateway: Gateway, number: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """``act`` comes before the write of this number, the first being 1."""
-    write, count = gateway.db.write, itertools.count(1)
-
-    def counted(work: Callable[[sa.Connection], Any]) -> Any:
-        if next(count) == number:
-            act()
-        return write(work)
-
-    monkeypatch.setattr(gateway.db, "write", counted)
 
 
 def test_a_deletion_that_was_broken_off_is_found_and_ended(

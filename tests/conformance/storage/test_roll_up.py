@@ -24,6 +24,7 @@ from tests.conformance.storage.builders import (
     launch,
     report,
 )
+from tests.conformance.storage.interleaving import before_write
 
 
 def record(gateway: Gateway, job_id: object) -> object:
@@ -97,14 +98,7 @@ def test_a_job_that_changes_meanwhile_is_told(gateway: Gateway, monkeypatch: pyt
     """What was counted is written only to the job as it was then."""
     job = launched_job(gateway, 2)
     report(gateway, job, [0, 1], R)  # type: ignore[arg-type]
-    write = gateway.db.write
-
-    def stopped_before(work: object) -> object:
-        monkeypatch.setattr(gateway.db, "write", write)
-        gateway.set_job_goal(job, JobState.KILLED, NOW)  # type: ignore[arg-type]
-        return write(work)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(gateway.db, "write", stopped_before)
+    before_write(gateway, 1, lambda: gateway.set_job_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
 
     assert RolledUp([job], []) == gateway.roll_up([job], NOW)  # type: ignore[list-item]
 

@@ -1,0 +1,24 @@
+"""What comes between two transactions of one call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from services.storage.gateway import Gateway
+
+
+def before_write(gateway: Gateway, number: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``act`` comes before the write of this number, the first being 1."""
+    write, count = gateway.db.write, itertools.count(1)
+
+    def counted(work: Callable[[sa.Connection], Any]) -> Any:
+        if next(count) == number:
+            act()
+        return write(work)
+
+    monkeypatch.setattr(gateway.db, "write", counted)
