@@ -1,6 +1,7 @@
 """Leadership and discovery by a lease row: at most one live leader per role, and everybody can find it.
 
-A leader that cannot renew gives up before its lease runs out, so there are never two that believe in themselves.
+A leader that cannot renew gives up before its lease runs out, so there are never two that believe in themselves. One
+that was stopped meanwhile, with its machine or alone, asks once whether anybody took its place, and goes on if not.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from peloton.errors import Unavailable
 log = logging.getLogger(__name__)
 
 RENEWALS_PER_TTL = 4
+LATE_TRY_TTLS = 0.125
+"""Of its ttl a leader that is late gives the last attempt: on time, that is still before its lease runs out."""
 LOOKUP_CACHE_S = 1.0
 CHANNELS_MAX = 64
 """Every new leader may have a new address; the oldest ones are long gone."""
@@ -32,6 +35,7 @@ class Leases(Protocol):
     """The part of storage that holds lease rows. Times are unix seconds."""
 
     def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
+    def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
     def release_lease(self, role: str, owner: str) -> bool: ...
     def leader(self, role: str, now_s: float) -> str | None: ...
     def clusters(self, now_s: float) -> dict[str, str]: ...
@@ -50,7 +54,7 @@ class LeaderElection:
     async def win(self) -> None:
         """Return when this process leads."""
         waited = False
-        while not await self._try():
+        while not await self._try(self._leases.acquire_lease):
             if not waited:
                 log.info("%s: another process leads; standing by", self._role)
             waited = True
@@ -59,19 +63,23 @@ class LeaderElection:
     async def announce(self, address: str) -> None:
         """Let everybody find this leader; raises Unavailable when leadership is lost already."""
         self._address = address
-        if not await self._try():
+        if not await self._try(self._leases.renew_lease):
             raise Unavailable(f"{self._role}: leadership lost")
         log.info("%s leads at %s", self._role, address)
 
     async def hold(self) -> None:
         """Renew until leadership is lost; then raise Unavailable. The process must stop acting as leader at once."""
-        while (left_s := self._safe_s()) > 0:
-            await asyncio.sleep(min(self._ttl_s / RENEWALS_PER_TTL, left_s))
+        is_late = False
+        while not is_late:
+            await asyncio.sleep(max(min(self._ttl_s / RENEWALS_PER_TTL, self._safe_s()), 0.0))
+            left_s = self._safe_s()
+            is_late = left_s <= 0
             try:
                 # Storage that does not answer must not keep us from noticing that the lease runs out.
-                async with asyncio.timeout(max(self._safe_s(), 0.0)):
-                    if not await self._try():
+                async with asyncio.timeout(self._ttl_s * LATE_TRY_TTLS if is_late else left_s):
+                    if not await self._try(self._leases.renew_lease):
                         break
+                    is_late = False
             except Exception as error:
                 log.warning("%s: lease not renewed: %s", self._role, str(error) or type(error).__name__)
         raise Unavailable(f"{self._role}: leadership lost")
@@ -89,12 +97,10 @@ class LeaderElection:
         """Seconds for which nobody else can lead, with a margin."""
         return self._renewed_s + self._ttl_s * (1 - 1 / RENEWALS_PER_TTL) - time.monotonic()
 
-    async def _try(self) -> bool:
+    async def _try(self, attempt: Callable[[str, str, str, float, float], bool]) -> bool:
         async with self._turn:
             started_s = time.monotonic()
-            won = await asyncio.to_thread(
-                self._leases.acquire_lease, self._role, self._owner, self._address, self._ttl_s, time.time()
-            )
+            won = await asyncio.to_thread(attempt, self._role, self._owner, self._address, self._ttl_s, time.time())
             if won:
                 self._renewed_s = started_s
             return won

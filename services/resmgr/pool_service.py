@@ -175,7 +175,7 @@ class PoolService:
         return f"{many if len(jobs) > 1 else '1 job has'} not ended, the first is {jobs[0]}" if jobs else ""
 
     async def _want_capacity(self, context: Context) -> None:
-        """First-level pools are compared with the cluster, so it must be known."""
+        """The root is the cluster, and first-level pools are compared with it, so it must be known."""
         if self._state.capacity is None:
             try:
                 await self._loop.learn_capacity()
@@ -190,6 +190,8 @@ class PoolService:
         if pool_id not in self._state.tree.row:
             missing = pb.ResourcePoolNotFound(id=request.id, message=pools.NOT_FOUND)
             return pb.GetResponse(error=pb.GetResponse.Error(notFound=missing))
+        if pool_id == ROOT_POOL_ID:
+            await self._want_capacity(context)
         view = _View(self._state, self._configs)
         children = view.children(pool_id) if request.includeChildPools else []
         return pb.GetResponse(poolinfo=view.info(pool_id), childPools=[view.info(child) for child in children])
@@ -207,6 +209,7 @@ class PoolService:
             return pb.LookupResponse(error=error(notFound=missing))
 
     async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
+        """All pools; the root has no resources while the capacity of the cluster is not known."""
         view = _View(self._state, self._configs)
         return pb.QueryResponse(resourcePools=[view.info(pool_id) for pool_id in self._state.tree.ids])
 

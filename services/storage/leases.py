@@ -10,7 +10,7 @@ from services.storage.tables import LEASE
 
 class Leases(Store):
     def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        """Take the role when it is free, its lease has run out, or ``owner`` holds it already (which renews it)."""
+        """Take the role when it is free, its lease has run out, or ``owner`` holds it already."""
         values = {"owner": owner, "address": address, "expires_s": now_s + ttl_s}
         insert = self.db.upsert(LEASE).values(role=role, **values)
         statement = insert.on_conflict_do_update(
@@ -20,6 +20,12 @@ class Leases(Store):
         )
         counted = statement.execution_options(preserve_rowcount=True)  # else unknown for an insert on PostgreSQL
         return self.db.write(lambda conn: conn.execute(counted).rowcount) == 1
+
+    def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
+        """Hold the role on; also with a lease that has run out, as long as nobody has taken it. False: somebody has."""
+        mine = sa.update(LEASE).where(LEASE.c.role == role, LEASE.c.owner == owner)
+        statement = mine.values(address=address, expires_s=now_s + ttl_s)
+        return self.db.write(lambda conn: conn.execute(statement).rowcount) == 1
 
     def release_lease(self, role: str, owner: str) -> bool:
         """False when ``owner`` did not hold it."""

@@ -83,15 +83,19 @@ class Cluster:
     # Pools and jobs.
 
     def capacity(self, kind: str = "cpu") -> float:
+        return self._capacities()[kind]
+
+    def _capacities(self) -> dict[str, float]:
+        """By kind; raises UNAVAILABLE while they are not known."""
         root = self.client.respools.GetResourcePool(respool_pb2.GetRequest()).poolinfo.config
-        return next(float(r.limit) for r in root.resources if r.kind == kind)
+        return {r.kind: r.limit for r in root.resources}
 
     def pool(
         self, name: str, cpu: float = 1e4, memory: float = 1e7, disk: float = 1e8, gpu: float = 0, own_cpu: float = 0
     ) -> str:
         """Create a first-level pool whose limits are cut to the cluster's; ``own_cpu`` is reserved. Returns its id."""
-        root = self.client.respools.GetResourcePool(respool_pb2.GetRequest()).poolinfo.config
-        capacity = {r.kind: r.limit for r in root.resources}
+        capacity: dict[str, float] = {}
+        self.wait(lambda: capacity.update(self._capacities()) or capacity["cpu"] > 0, "the capacity of the cluster")
         wanted = {"cpu": cpu, "memory": memory, "disk": disk, "gpu": gpu}
         config = respool_pb2.ResourcePoolConfig(name=name, parent={"value": "root"})
         for kind, limit in wanted.items():

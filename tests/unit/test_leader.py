@@ -42,6 +42,16 @@ class Table:
             self.rows[role] = (owner, address, now_s + ttl_s)
             return True
 
+    def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
+        self.hang.wait()
+        if self.is_away:
+            raise OSError("storage is away")
+        with self._lock:
+            is_mine = self.rows.get(role, ("",))[0] == owner
+            if is_mine:
+                self.rows[role] = (owner, address, now_s + ttl_s)
+            return is_mine
+
     def release_lease(self, role: str, owner: str) -> bool:
         self.hang.wait()
         if self.is_away:
@@ -159,6 +169,34 @@ async def test_a_leader_that_was_replaced_notices(table: Table) -> None:
     with pytest.raises(Unavailable, match="leadership lost"):
         async with asyncio.timeout(10):
             await election.hold()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_leader_that_was_stopped_asks_before_it_gives_up(
+    is_replaced: bool, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease ran out while its machine slept: it leads on, unless somebody has led meanwhile, and be it for a
+    moment."""
+    monkeypatch.setattr(leader, "LATE_TRY_TTLS", 10 / TTL_S)
+    election = LeaderElection(table, ROLE, TTL_S)
+    await election.win()
+    holding = asyncio.create_task(election.hold())
+    await asyncio.sleep(0)
+    ends_s = expiry(table)
+    if is_replaced:
+        table.rows[ROLE] = ("another", "", ends_s)
+    time.sleep(TTL_S * 1.1)  # the whole process stands still
+
+    if is_replaced:
+        with pytest.raises(Unavailable, match="leadership lost"):
+            async with asyncio.timeout(10):
+                await holding
+    else:
+        async with asyncio.timeout(10):
+            while expiry(table) == ends_s:
+                await asyncio.wait({holding}, timeout=0.01)
+        assert not holding.done()
+        holding.cancel()
 
 
 async def test_a_leader_is_found_once_it_serves(table: Table) -> None:

@@ -232,3 +232,19 @@ def test_a_lease_has_one_holder(gateway: Gateway, clock: Clock) -> None:
     assert gateway.release_lease("resmgr", "b")
     assert gateway.acquire_lease("hostmgr/one", "a", "host-a:3", 10, now_s)
     assert gateway.leader("resmgr", now_s) is None
+
+
+def test_a_lease_that_ran_out_is_held_on_until_somebody_takes_it(gateway: Gateway, clock: Clock) -> None:
+    """Who was stopped for longer leads on if nobody has led since, and does not if somebody has who is gone again."""
+    now_s = clock() / SECOND
+    assert not gateway.renew_lease("resmgr", "a", "host-a:1", 10, now_s)
+    assert gateway.acquire_lease("resmgr", "a", "host-a:1", 10, now_s)
+
+    assert gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 100)
+    assert "host-a:2" == gateway.leader("resmgr", now_s + 109)
+
+    assert gateway.acquire_lease("resmgr", "b", "host-b:1", 10, now_s + 110)
+    assert not gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 111)
+    assert not gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 200)
+    assert gateway.release_lease("resmgr", "b")
+    assert not gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 201)

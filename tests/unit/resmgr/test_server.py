@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -293,18 +294,22 @@ async def test_pools_survive_a_restart(world: World, manager: Manager, server: R
     assert list(after) == list(before)
 
 
-async def test_create_waits_for_the_cluster(world: World, manager: Manager, server: ResmgrServer) -> None:
-    """As long as no host manager has answered nobody knows what fits: UNAVAILABLE, try again."""
+@pytest.mark.parametrize("ask", [lambda m: create(m, "p", 1, 1), get], ids=["create", "get the root"])
+async def test_a_call_waits_for_the_cluster(
+    ask: Callable[[Manager], Awaitable[Any]], world: World, manager: Manager, server: ResmgrServer
+) -> None:
+    """As long as no host manager has answered nobody knows how large the root is: UNAVAILABLE, try again."""
     answer, world.hosts.answer = world.hosts.answer, None
     server.loop.state.capacity = None
 
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await create(manager, "p", 1, 1)
+        await ask(manager)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert caught.value.details() == ("the capacity of the cluster is not known yet: no host manager leads at present")
 
     world.hosts.answer = answer
-    await create(manager, "p", 1, 1)
+    await ask(manager)
+    assert (await get(manager)).poolinfo.config.resources[0].limit == 100
 
 
 # -- workers --------------------------------------------------------------------------------------------------------
