@@ -16,6 +16,7 @@ from cli.errors import is_rpc_error
 from cli.output import as_json, print_table
 from cli.params import DURATION
 from cli.settings import Settings, pass_settings
+from cli.watch import Patience, WatchPace
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -118,10 +119,17 @@ def screen(answer: explain_pb2.PoolTreeResponse, note: str, width: int, height: 
     return Group(table_of(answer, lines[: max(room, 0)], width), legend, Text(note, no_wrap=True, overflow="ellipsis"))
 
 
+class ErrorDisplay:
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+
 def watch_lines(settings: Settings, every_s: float) -> None:
-    """One table, or one line of JSON, each time."""
+    """One table, or one line of JSON, each time. An API that has answered once is waited for while it is away."""
+    pace = WatchPace(interval_s=every_s)
+    patience = Patience(settings.client, pace, "cluster with its pools", "peloton respool tree --watch")
+    answer = ask(settings)
     while True:
-        answer = ask(settings)
         if settings.json:
             from google.protobuf import json_format
 
@@ -129,7 +137,8 @@ def watch_lines(settings: Settings, every_s: float) -> None:
         else:
             show(settings, answer)
             click.echo()
-        time.sleep(every_s)
+        pace.sleep(every_s)
+        answer = patience.ask(ErrorDisplay(), lambda: ask(settings))
 
 
 def rows(pool: explain_pb2.PoolNode) -> Iterator[tuple[str, ...]]:

@@ -107,13 +107,25 @@ def test_tree_is_a_table(run: Run, api: FakeApi) -> None:
 
 
 def test_tree_is_watched(run: Run, api: FakeApi) -> None:
-    """With --watch it is asked for again; with --json each answer is one line."""
-    api.answers["explain.PoolTree"] = [tree(), tree(), (grpc.StatusCode.UNAVAILABLE, "gone")]
+    """With --watch it is asked for again; with --json each answer is one line. An API that is away for a moment is
+    waited for, but for the first answer."""
+    gone = (grpc.StatusCode.UNAVAILABLE, "gone")
+    api.answers["explain.PoolTree"] = [tree(), tree(), gone, gone, tree(), (grpc.StatusCode.INTERNAL, "broken"), gone]
 
     result = run("--json respool tree --watch --every 1ms")
+    refused = run("--json respool tree --watch --every 1ms")
 
-    assert [len(json.loads(line)["pools"]) for line in result.stdout.splitlines()] == [2, 2]
-    assert (result.exit_code, len(api.requests("explain.PoolTree"))) == (1, 3)
+    assert [len(json.loads(line)["pools"]) for line in result.stdout.splitlines()] == [2, 2, 2]
+    assert (result.exit_code, result.stderr.splitlines()) == (
+        1,
+        [
+            f"{api.address} does not answer; the cluster goes on, asking again ...",
+            f"{api.address} answers again",
+            "cannot watch cluster with its pools: broken (INTERNAL)",
+        ],
+    )
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert len(api.requests("explain.PoolTree")) == 7
 
 
 def test_a_pool_without_amounts_is_in_the_table(run: Run, api: FakeApi) -> None:
