@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,18 @@ class Cluster:
             self.local.part(part).kill()
 
         self._run(act())
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """All processes stand still, as when their machine sleeps."""
+        running = [part.process for part in self.local.parts.values() if part.process and part.is_running]
+        for process in running:
+            process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in running:
+                process.send_signal(signal.SIGCONT)
 
     def stop_part(self, part: str, now: bool = False) -> None:
         self._run(self.local.part(part).stop(now))

@@ -1,7 +1,8 @@
-"""kill -9 of each process in the middle of a job: the job finishes, and nothing is launched twice."""
+"""A kill -9 of each process, and a pause of all, in the middle of a job: it finishes, and nothing is launched twice."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -29,6 +30,24 @@ def test_a_job_survives_the_death_of(victim: str, cluster: Cluster) -> None:
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
 
     cluster.kill(victim)
+
+    assert cluster.finish(job) == "SUCCEEDED"
+    assert cluster.counts(job) == {"SUCCEEDED": PODS}
+    assert launched_twice(cluster, job) == []
+
+
+def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
+    """All processes stand still until every lease has run out; then the job goes on as if nothing had been."""
+    pool = cluster.pool("sleeper")
+    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
+    cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
+    gateway = Gateway(cluster.local.database)
+
+    with cluster.asleep():
+        leaders = ("resmgr", "hostmgr/local")
+        assert all(gateway.leader(role, 0) for role in leaders)
+        cluster.wait(lambda: not any(gateway.leader(role, time.time()) for role in leaders), "the end of the leases")
+    gateway.close()
 
     assert cluster.finish(job) == "SUCCEEDED"
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
