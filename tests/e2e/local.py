@@ -20,6 +20,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.pod import TERMINAL
 from services.local.cluster import LocalCluster, LocalSettings
+from services.local.part import Part
 from services.resmgr.audit import BROKEN
 from services.storage.gateway import Gateway
 
@@ -77,9 +78,21 @@ class Cluster:
         self._run(act())
 
     @contextmanager
-    def asleep(self) -> Iterator[None]:
-        """All processes stand still, as when their machine sleeps."""
-        running = [part.process for part in self.local.parts.values() if part.process and part.is_running]
+    def standby(self, role: str) -> Iterator[None]:
+        """A second process of the role, which leads when the first one falls silent."""
+        first = self.local.part(role)
+        second = Part(f"{role}-standby", first.argv, first.environment, first.log_path, first.report)
+        self._run(second.start())
+        try:
+            yield
+        finally:
+            self._run(second.stop())
+
+    @contextmanager
+    def asleep(self, *parts: str) -> Iterator[None]:
+        """These processes, or all of them, stand still, as when their machine sleeps."""
+        stopped = [self.local.part(name) for name in parts or self.local.parts]
+        running = [part.process for part in stopped if part.process and part.is_running]
         for process in running:
             process.send_signal(signal.SIGSTOP)
         try:

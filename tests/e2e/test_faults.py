@@ -14,6 +14,8 @@ from tests.e2e.local import Cluster, shell, temporary
 
 pytestmark = pytest.mark.xdist_group("faults")
 PODS = 1_000
+LEASES = {"resmgr": "resmgr", "hostmgr": "hostmgr/local"}
+"""Of the roles that lead."""
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +46,34 @@ def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
     gateway = Gateway(cluster.local.database)
 
     with cluster.asleep():
-        leaders = ("resmgr", "hostmgr/local")
-        assert all(gateway.leader(role, 0) for role in leaders)
-        cluster.wait(lambda: not any(gateway.leader(role, time.time()) for role in leaders), "the end of the leases")
+        assert all(gateway.leader(lease, 0) for lease in LEASES.values())
+        cluster.wait(lambda: not any(gateway.leader(x, time.time()) for x in LEASES.values()), "the end of the leases")
     gateway.close()
 
     assert cluster.finish(job) == "SUCCEEDED"
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
     assert launched_twice(cluster, job) == []
+
+
+@pytest.mark.parametrize("role", ["resmgr", "hostmgr"])
+def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Cluster) -> None:
+    """Stopped in the middle of a job until its standby leads, it ends itself on waking, and the job does not notice."""
+    pool = cluster.pool(f"replaced-{role}")
+    job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
+    cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
+    gateway, lease, starts = Gateway(cluster.local.database), LEASES[role], cluster.local.part(role).starts
+    before = gateway.leader(lease, 0)
+
+    with cluster.standby(role):
+        with cluster.asleep(role):
+            cluster.wait(lambda: gateway.leader(lease, time.time()) not in (None, "", before), "another leader")
+        cluster.wait(lambda: cluster.local.part(role).starts > starts, "the end of the old one")
+        assert cluster.finish(job) == "SUCCEEDED"
+    gateway.close()
+
+    assert cluster.counts(job) == {"SUCCEEDED": PODS}
+    assert launched_twice(cluster, job) == []
+    cluster.wait(lambda: cluster.takes_pods(pool, next(iter(homes(cluster, job).values()))), "a leader again")
 
 
 def launched_twice(cluster: Cluster, job: str) -> list[str]:
