@@ -10,6 +10,7 @@ import click
 
 from cli import job_query, job_stop, plan, rolling, stateless, why
 from cli.command import Group
+from cli.new_job import job_id_option, telling_of
 from cli.output import print_json_or, print_message
 from cli.params import POOL_PATH
 from cli.refusals import raise_if_refused
@@ -17,6 +18,7 @@ from cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
     from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
 
 CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
@@ -41,10 +43,15 @@ def secrets_of(path: str, text: str) -> list[peloton_pb2.Secret]:
     return [peloton_pb2.Secret(path=path, value=value)] if path else []
 
 
+def create_light(settings: Settings, request: job_pb2.CreateRequest) -> job_pb2.CreateResponse:
+    with telling_of(request.id.value, "peloton job"):
+        return settings.client.jobs.Create(request)
+
+
 @job.command()
 @click.argument("respool", type=POOL_PATH)
 @click.argument("config", type=CONFIG_FILE)
-@click.option("--jobID", "-i", "job_id", default="", metavar="UUID", help="The job's id; the API makes one if absent.")
+@job_id_option
 @click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
 @click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
 @click.option("--watch", is_flag=True, help="Show progress until the job ends; exit code 0 only if it succeeded.")
@@ -76,10 +83,8 @@ def create(
     else:
         job_config = load_message(config, job_pb2.JobConfig)
         job_config.respoolID.value = pool_id_at(settings.client, respool)
-        request = job_pb2.CreateRequest(config=job_config, secrets=secrets)
-        if job_id:
-            request.id.CopyFrom(peloton_pb2.JobID(value=job_id))
-        response = create_heavy(settings, request) or settings.client.jobs.Create(request)
+        request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=job_config, secrets=secrets)
+        response = create_heavy(settings, request) or create_light(settings, request)
     texts = {
         "alreadyExists": "Job {id} already exists: {message}",
         "invalidConfig": "Invalid job config: {message}",

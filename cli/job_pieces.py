@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.errors import Failed
+from cli.new_job import telling_of
 
 if TYPE_CHECKING:
     from cli.settings import Settings
@@ -76,4 +77,5 @@ def create_in_pieces(
     job_id: str,
 ) -> job_pb2.CreateResponse:
     messages: Any = Messages(config, instances, job_id)  # gRPC wants an iterator; our client takes them again from here
-    return settings.client.bulk.CreateJob(messages)
+    with telling_of(job_id, "peloton job"):
+        return settings.client.bulk.CreateJob(messages)

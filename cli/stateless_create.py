@@ -8,6 +8,7 @@ import click
 
 from cli.command import Command
 from cli.errors import Failed, is_rpc_error
+from cli.new_job import job_id_option, telling_of
 from cli.output import print_json_or
 from cli.pools import pool_id_at
 from cli.service_words import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @words_argument("[RESPOOL] SPEC [BATCH-SIZE]", create_words, required=True)
-@click.option("--jobID", "-i", "job_id", default="", metavar="UUID", help="The job's id; the API makes one if absent.")
+@job_id_option
 @click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
 @click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
 @failure_options
@@ -71,15 +72,15 @@ def create(
     elif not spec.respool_id.value:
         raise Failed(f"{words.spec} names no resource pool: write respoolid there, or the pool's path before the file")
     request = svc.CreateJobRequest(
+        job_id=peloton_pb2.JobID(value=job_id),
         spec=spec,
         secrets=secrets,
         create_spec=stateless_pb2.CreateSpec(batch_size=words.batch_size, **create_spec),
         opaque_data=opaque_data(opaque),
         update_key=update_key,
     )
-    if job_id:
-        request.job_id.CopyFrom(peloton_pb2.JobID(value=job_id))
-    response = created(settings, request)
+    with telling_of(job_id, "peloton job stateless"):
+        response = created(settings, request)
     created_id, version = response.job_id.value, response.version.value
     print_json_or(settings, response, f"Job {created_id} created. Entity Version: {version}", lines=watch)
     if watch:

@@ -13,9 +13,10 @@ MESSAGE_SIZES = (
 RETRY_AFTER = "retry-after-ms"
 """Trailing metadata of RESOURCE_EXHAUSTED: nothing has been done, and the call may be repeated after so long."""
 
+_NEVER_CONNECTED_WORDS = ("failed to connect", "dns resolution", "domain name", "connections to all backends")
 _CONNECTION_WORDS = (
-    "failed to connect", "connection re", "connection aborted", "connection timed out", "socket closed", "recvmsg",
-    "dns resolution", "domain name", "goaway", "endpoint", "ipv4:", "ipv6:", "connections to all backends",
+    *_NEVER_CONNECTED_WORDS, "connection re", "connection aborted", "connection timed out", "socket closed", "recvmsg",
+    "goaway", "endpoint", "ipv4:", "ipv6:",
 )  # fmt: skip
 
 
@@ -23,3 +24,8 @@ def is_connection_failure(details: str) -> bool:
     """Whether these details of UNAVAILABLE are what the gRPC library itself says when nobody answers, as opposed to a
     server. Further on in them such words may be what a server tells of others."""
     return details.lower().startswith(_CONNECTION_WORDS)
+
+
+def was_never_sent(details: str) -> bool:
+    """Whether these details of UNAVAILABLE say that there was no connection to send the call on."""
+    return details.lower().startswith(_NEVER_CONNECTED_WORDS)

@@ -1,0 +1,48 @@
+"""The id of a job that is to be created: drawn here, so that a call whose answer is lost can be asked after or repeated
+without a second job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from cli.errors import is_rpc_error
+from cli.watch import AWAY_CODES
+
+
+def drawn(context: click.Context, option: click.Parameter, job_id: str) -> str:
+    import uuid
+
+    return job_id or str(uuid.uuid4())
+
+
+job_id_option = click.option(
+    "--jobID", "-i", "job_id", default="", callback=drawn, metavar="UUID", help="The job's id; drawn if absent."
+)
+
+
+@contextmanager
+def telling_of(job_id: str, group: str) -> Iterator[None]:
+    """Round the call that creates: when it ends without an answer, says how to find out. ``group``: of commands."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) or leaves_open(error):
+            click.echo(
+                f"Whether job {job_id} was created is not known: see `{group} get {job_id}`, "
+                f"or create it again with --jobID {job_id}",
+                err=True,
+            )
+        raise
+
+
+def leaves_open(error: Exception) -> bool:
+    """Whether the call may have been carried out."""
+    from peloton.api.limits import was_never_sent
+
+    if not is_rpc_error(error):
+        return False
+    code, details = error.code().name, error.details() or ""  # type: ignore[attr-defined]
+    return code in AWAY_CODES and not was_never_sent(details)

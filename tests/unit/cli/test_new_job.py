@@ -1,0 +1,43 @@
+"""The id of a job that is created without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.test_job import pool_answer
+
+OPEN_ENDS = {
+    "late": (grpc.StatusCode.DEADLINE_EXCEEDED, "late", True),
+    "cut off": (grpc.StatusCode.UNAVAILABLE, "Socket closed", True),
+    "never sent": (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses", False),
+    "refused": (grpc.StatusCode.INTERNAL, "no", False),
+}
+
+
+@pytest.mark.parametrize(("code", "details", "is_open"), OPEN_ENDS.values(), ids=OPEN_ENDS.keys())
+@pytest.mark.parametrize("group", ["job", "job stateless"])
+def test_a_create_without_an_answer_tells_the_id(
+    group: str, code: grpc.StatusCode, details: str, is_open: bool, run: Run, api: FakeApi, tmp_path: Path
+) -> None:
+    """The id is drawn here, so that one can look for the job, or repeat the call without a second job."""
+    file = tmp_path / "job.yaml"
+    file.write_text("name: hello\n")
+    method = "jobs.Create" if group == "job" else "services.CreateJob"
+    api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    api.answers[method] = [(code, details)]
+
+    first, second = (run(*group.split(), "create", "/dev", file) for _ in range(2))
+
+    ids = [getattr(request, "id" if group == "job" else "job_id").value for request in api.requests(method)]
+    assert len(set(ids)) == 2
+    for job_id, result in zip(ids, (first, second), strict=True):
+        told = (
+            f"Whether job {job_id} was created is not known: see `peloton {group} get {job_id}`, "
+            f"or create it again with --jobID {job_id}\n"
+        )
+        assert (1, is_open) == (result.exit_code, result.stderr.startswith(told))
