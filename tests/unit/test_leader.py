@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 import pytest
@@ -32,10 +33,7 @@ class Table:
         self._lock = threading.Lock()
 
     def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        self.hang.wait()
-        if self.is_away:
-            raise OSError("storage is away")
-        with self._lock:
+        with self._reached():
             held = self.rows.get(role)
             if held is not None and held[0] != owner and held[2] > now_s:
                 return False
@@ -43,24 +41,26 @@ class Table:
             return True
 
     def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        self.hang.wait()
-        if self.is_away:
-            raise OSError("storage is away")
-        with self._lock:
+        with self._reached():
             is_mine = self.rows.get(role, ("",))[0] == owner
             if is_mine:
                 self.rows[role] = (owner, address, now_s + ttl_s)
             return is_mine
 
     def release_lease(self, role: str, owner: str) -> bool:
-        self.hang.wait()
-        if self.is_away:
-            raise OSError("storage is away")
-        with self._lock:
+        with self._reached():
             is_mine = self.rows.get(role, ("",))[0] == owner
             if is_mine:
                 del self.rows[role]
             return is_mine
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        self.hang.wait()
+        if self.is_away:
+            raise OSError("storage is away")
+        with self._lock:
+            yield
 
     def leader(self, role: str, now_s: float) -> str | None:
         self.lookups += 1
