@@ -41,7 +41,7 @@ def wide(
     """Pods are held on all hosts; then the host manager is killed, and another Mesos master leads."""
     pods = host_count * pods_per_host
     started_s = time.monotonic()
-    with Cluster(of_hosts(host_count)) as cluster:
+    with Cluster(LocalSettings(port=0, simulate=host_count)) as cluster:
         ready_s = time.monotonic() - started_s
         job, seconds = hold(cluster, pods)
         found: dict[str, Any] = {
@@ -78,7 +78,7 @@ def hosts(
 
 def _of_hosts(size: int, pods: int, idle_s: float) -> dict[str, Any]:
     started_s = time.monotonic()
-    with Cluster(of_hosts(size)) as cluster:
+    with Cluster(LocalSettings(port=0, simulate=size)) as cluster:
         ready_s = time.monotonic() - started_s
         found = {
             "ready_seconds": round(ready_s, 1),
@@ -95,11 +95,6 @@ def _of_hosts(size: int, pods: int, idle_s: float) -> dict[str, Any]:
             "hostmgr_mib": mib(cluster, "hostmgr"),
             "minicluster_mib": mib(cluster, "minicluster"),
         }
-
-
-def of_hosts(count: int) -> LocalSettings:
-    """With a term of leadership that two busy cores keep."""
-    return LocalSettings(port=0, simulate=count, environment={"PELOTON_LEADER_TTL_S": "10"})
 
 
 def hold(cluster: Cluster, pods: int) -> tuple[str, float]:
