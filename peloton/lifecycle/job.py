@@ -60,6 +60,8 @@ def _from_counts(job: JobRecord, counts: Mapping[PodState, int]) -> JobState:
     )
     if total > job.instance_count and (job.type is JobType.BATCH or job.goal not in JOB_TERMINAL):
         return JobState.PENDING
+    if total > job.instance_count and succeeded + failed + lost + killed < total:
+        return JobState.KILLING  # of a service that shrinks and stops at once, all are waited for
     if succeeded >= job.instance_count:
         return JobState.SUCCEEDED
     if succeeded + failed + lost >= job.instance_count:

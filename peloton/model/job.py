@@ -111,7 +111,7 @@ class JobProgress:
 
     @property
     def is_finished(self) -> bool:
-        return self.state in JOB_TERMINAL and not self.update_id
+        return self.state in JOB_TERMINAL and not self.update_id and not self.settle_again
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from services.storage.store import (
     NO_DESIRED_HOST,
     NO_NEXT_RUN,
     NO_TERMINATION,
+    STAYS,
     TERMINAL_NUMBERS,
     Store,
     change_pods,
@@ -187,9 +188,7 @@ def steer_pods(
         return []
     scope = in_range(job.job_id, *span)
     number = POD_STATE_NUMBERS[goal]
-    other = POD.c.goal != number
-    if goal is not PodState.KILLED:
-        other = sa.and_(other, POD.c.goal == KILLED)
+    other = STAYS if goal is PodState.KILLED else sa.and_(POD.c.goal != number, POD.c.goal == KILLED)
     query = sa.select(POD.c.instance_id).where(scope, other).order_by(POD.c.instance_id)
     changed = list(conn.execute(query).scalars())
     if not changed:

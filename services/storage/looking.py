@@ -13,7 +13,7 @@ from peloton.errors import NotFound
 from peloton.lifecycle import deadline, rollout
 from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
-from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
+from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodState
 from services.storage.codec import job_record
 from services.storage.gangs import GangWork, find_gang_work
@@ -100,7 +100,7 @@ def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
 
 
 def look_at(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look | JobProgress:
-    if job.state in JOB_TERMINAL:
+    if job.state in JOB_TERMINAL and not _has_rest(conn, job):
         counts = {state.value: count for state, count in job.pod_counts.items()}
         is_unwanted = job.goal is JobState.DELETED
         return look_at_update(conn, job, now_ns).told(JobProgress(job.state, counts, is_unwanted=is_unwanted))
@@ -110,6 +110,15 @@ def look_at(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look | JobProgr
         seen.controller = controller_state(conn, job.job_id)
     _find_work(conn, seen, now_ns)
     return seen
+
+
+def _has_rest(conn: sa.Connection, job: JobRecord) -> bool:
+    """Whether an update has left pods of an ended service that are to go, or are not counted yet."""
+    if job.type is JobType.BATCH:
+        return False
+    counting = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_flag(POD.c.goal == DELETED)), 0))
+    count, deleted = conn.execute(counting.where(POD.c.job_id == job.job_id)).one()
+    return bool(deleted) or count != sum(job.pod_counts.values())
 
 
 def look_at_update(conn: sa.Connection, job: JobRecord, now_ns: int) -> UpdateLook:

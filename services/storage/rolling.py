@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS
 from peloton.lifecycle import rollout
+from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.retry import NextRun
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobRecord, JobState
@@ -74,7 +75,7 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
         return UpdateProgress()
     if not update.is_active:
         return rollout.progress_of(update)
-    if job.goal is JobState.DELETED:
+    if job.goal is JobState.DELETED:  # a deletion of before it aborted the update itself
         after = rollout.aborted(update)
         write_update(conn, update, after, now_ns)
         return rollout.progress_of(after)
@@ -189,6 +190,8 @@ def _replace(
 ) -> None:
     """Each pod is to run the new configuration; one that was stopped stays so, unless it is to be started."""
     scope = among(conn, job.job_id, chosen)
+    stays_after_all = {"goal": KILLED if is_ending(job) else RUNNING}
+    change_pods(conn, scope, POD.c.goal == DELETED, stays_after_all, now_ns)  # an earlier update was removing them
     if update.spec.start_pods:
         _revive(conn, job, chosen, now_ns)
     if update.spec.in_place:

@@ -7,13 +7,14 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from peloton.errors import Aborted, InvalidArgument
+from peloton.lifecycle import rollout
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import PodState
 from services.storage.goals import START_MESSAGE, STOP_MESSAGE, steer_pods, write_steering
 from services.storage.store import Store, pod_spans
 from services.storage.tables import LOCKDOWN
-from services.storage.update_rows import read_update
+from services.storage.update_rows import read_update, write_update
 from services.storage.updates import locked
 from services.storage.watch import note_job
 
@@ -25,7 +26,7 @@ class Services(Store):
         """RUNNING starts, KILLED stops, DELETED deletes a service. Raises NotFound, Aborted, InvalidArgument.
 
         A service is deleted when it is KILLED, or with ``force``, in which case it is stopped first; its records go
-        when all pods have ended.
+        when all pods have ended. An update that is under way is aborted with it.
         """
 
         def work(conn: sa.Connection) -> JobRecord:
@@ -52,6 +53,8 @@ class Services(Store):
                 revision=job.revision + 1,
             )
             write_steering(conn, job)
+            if goal is JobState.DELETED and update is not None:
+                write_update(conn, update, rollout.aborted(update), now_ns)
             note_job(conn, job)
             return job
 

@@ -242,7 +242,8 @@ def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
     counts = {state.value: count for state, count in job.pod_counts.items()}
     if job.state in JOB_TERMINAL:
         is_unwanted = job.goal is JobState.DELETED
-        return seen.update.told(JobProgress(job.state, counts, is_unwanted=is_unwanted))
+        ended = JobProgress(job.state, counts, is_unwanted=is_unwanted, settle_again=seen.more)
+        return seen.update.told(ended)
     answer = JobProgress(
         state=job.state,
         counts=counts,

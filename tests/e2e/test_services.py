@@ -208,6 +208,24 @@ def test_grow_and_shrink(make: Make) -> None:
     assert service.versions() == [3] * 3
 
 
+def test_a_stopped_service_shrinks_and_is_deleted(make: Make) -> None:
+    """Stopped during a removal or before, it loses its instances; a deletion does not wait for an update."""
+    service = make(5)
+
+    service.replace(count=4, batch_size=1)
+    service.stop()
+    service.wait_update("SUCCEEDED")
+    service.wait(lambda: service.state == "KILLED", "the service killed")
+    service.replace(count=2, batch_size=1)
+    service.wait_update("SUCCEEDED")
+    assert service.states() == dict.fromkeys(range(2), "KILLED")
+    service.replace(NEWER, start_paused=True)
+    service.wait_update("PAUSED")
+    service.delete(force=True)
+
+    service.wait(lambda: is_gone(service), "the end of the service", patience_s=20)
+
+
 def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None:
     """It counts as a failure and is followed by another run, after a while; the other instance is not touched."""
     service = make(2, f'echo $$ > {tmp_path}/"$PELOTON_INSTANCE_ID"; exec sleep 1000')

@@ -66,6 +66,8 @@ STOPPED_SERVICE = {"type": JobType.SERVICE, **STOPPED}
         ({}, {}, JobState.INITIALIZED),
         ({S: 2}, {}, JobState.INITIALIZED),
         ({K: 2}, STOPPED, JobState.KILLING),
+        ({K: 4, R: 1}, STOPPED_SERVICE, JobState.KILLING),
+        ({K: 5}, STOPPED_SERVICE, JobState.KILLED),
         ({R: 4}, SERVICE, JobState.RUNNING),
         ({S: 4}, SERVICE, JobState.PENDING),
         ({F: 4}, SERVICE, JobState.PENDING),
