@@ -18,6 +18,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.ports import PodLifecycles
+from services.hostmgr.agent_watch import AgentWatch
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.agents import AgentLooks
@@ -34,6 +35,8 @@ from services.storage.gateway import Gateway
 log = logging.getLogger(__name__)
 
 KILL_BATCH = 1_000
+BEHIND_PERIOD_S = 1.0
+"""Between attempts at chores that have not worked."""
 FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
 REJECTED = "REASON_HOST_REJECT_OFFER"
 Kill = tuple[PodId, str, str, int]  # pod, host, agent id, grace in seconds
@@ -57,8 +60,7 @@ class HostManagerCore(Callbacks):
         self._gateway = gateway
         self._lifecycles = lifecycles
         self.pool = HostPool(settings.lease_s, cluster=settings.cluster)
-        self._claims = HostClaims(gateway, settings.cluster)
-        self._templates = TemplateCache(gateway, settings.cluster)
+        self._templates = TemplateCache(gateway, settings.cluster, settings.user)
         self._in_flight = InFlight()
         self._reconciler = Reconciler(partial(gateway.pods_on_hosts, settings.cluster), self._in_flight)
         self._statuses = StatusCommitter(
@@ -72,7 +74,8 @@ class HostManagerCore(Callbacks):
         self._driver: Driver | None = None
         self._stopping = threading.Event()
         self._look_now = threading.Event()
-        self._agent_looks = AgentLooks(settings.agents_period_s, cluster=settings.cluster)
+        looks = AgentLooks(settings.agents_period_s, cluster=settings.cluster)
+        self._agents = AgentWatch(looks, HostClaims(gateway, settings.cluster), self.pool, self._master)
         self._reconciling = ReconcileSchedule()
         self._unsaved_framework_id = ""
         self._unused_offers: deque[str] = deque()  # claimed, and not known to have come back to Mesos
@@ -99,11 +102,13 @@ class HostManagerCore(Callbacks):
         self._statuses.start()
         self._driver.start()
         self._chores.start()
+        self._agents.start()
 
     def stop(self) -> None:
         """Statuses first, while they can still be acknowledged."""
         self._stopping.set()
         self._look_now.set()
+        self._agents.stop()
         self._statuses.stop()
         self.driver.stop()
         self.driver.join()
@@ -113,6 +118,9 @@ class HostManagerCore(Callbacks):
     def driver(self) -> Driver:
         assert self._driver is not None, "the host manager has not been started"
         return self._driver
+
+    def _master(self) -> str | None:
+        return self.driver.master if self.driver.connected else None
 
     # Callbacks of the driver, on its thread: none of them waits for storage or for Mesos.
 
@@ -126,14 +134,14 @@ class HostManagerCore(Callbacks):
         self._look_anew()
 
     def disconnected(self, driver: Driver) -> None:
-        self._agent_looks.want()
+        self._agents.want()
         self.pool.forget_offers()
         self._unused_offers.clear()
 
     def resourceOffers(self, driver: Driver, offers: list[Json]) -> None:
         self._lifecycles.jobs_changed(self.pool.add_offers(offers))
         if any(self.pool.agent(offer["hostname"]) is None for offer in offers):
-            self._look_at_agents()
+            self._agents.want()
 
     def offerRescinded(self, driver: Driver, offer_id: Json) -> None:
         self.pool.remove_offer(offer_id["value"])
@@ -144,7 +152,7 @@ class HostManagerCore(Callbacks):
 
     def slaveLost(self, driver: Driver, agent_id: Json) -> None:
         log.warning("agent %s is lost", agent_id["value"])
-        self._look_at_agents()
+        self._agents.want()
 
     def executorLost(self, driver: Driver, executor_id: Json, agent_id: Json, status: int) -> None:
         log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
@@ -160,10 +168,6 @@ class HostManagerCore(Callbacks):
 
     def _look_anew(self, look: Look = Look.ALL) -> None:
         self._reconciling.want(look)
-        self._look_now.set()
-
-    def _look_at_agents(self) -> None:
-        self._agent_looks.want()
         self._look_now.set()
 
     # Leases and launches.
@@ -334,7 +338,7 @@ class HostManagerCore(Callbacks):
         except (Disconnected, OSError) as error:
             log.info("%d acknowledgements not sent: %s; the updates come again", len(statuses), error)
 
-    # Chores: the framework id, offers to give back, agents, reconciliation.
+    # Chores: the framework id, offers to give back, held room, reconciliation.
 
     def _run_chores(self) -> None:
         while not self._stopping.is_set():
@@ -342,14 +346,13 @@ class HostManagerCore(Callbacks):
             if self.driver.connected:
                 self._attempt("framework id", self._save_framework_id)
                 self._attempt("offers", self._return_offers)
-                self._attempt("agents", self._refresh_agents)
                 self._attempt("held room", self._review_holds)
                 look = self._reconciling.take(time.monotonic())
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
             is_behind = self._reconciling.is_wanted or self._unsaved_framework_id or self._unused_offers
-            self._look_now.wait(min(1.0, self._agent_looks.due_in_s) if is_behind else self._agent_looks.due_in_s)
-            self._stopping.wait(0.2)  # offers of many new agents ask for one look, not for many
+            self._look_now.wait(BEHIND_PERIOD_S if is_behind else self._settings.agents_period_s)
+            self._stopping.wait(0.2)  # what comes together is done together
 
     def _attempt(self, what: str, chore: Callable[[], None]) -> bool:
         try:
@@ -377,16 +380,6 @@ class HostManagerCore(Callbacks):
             except (Disconnected, OSError):
                 self._unused_offers.extend(offer_ids)
                 raise
-
-    def _refresh_agents(self) -> None:
-        if self._agent_looks.is_due:
-            agents = self._agent_looks.look(self.driver.master)
-            try:
-                refused = self._claims.refused([agent.hostname for agent in agents])
-            except Exception:
-                self._agent_looks.want()  # what was seen is not known to the pool
-                raise
-            self.pool.set_agents(agents, refused)
 
     def _review_holds(self) -> None:
         self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()))

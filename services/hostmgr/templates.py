@@ -28,9 +28,10 @@ _Key = tuple[JobId, int, int, bytes]
 class TemplateCache:
     """Configs are immutable per version, so an entry never goes stale."""
 
-    def __init__(self, gateway: Gateway, cluster: str) -> None:
+    def __init__(self, gateway: Gateway, cluster: str, user: str = "") -> None:
         self._gateway = gateway
         self._cluster = cluster
+        self._user = user
         self._lock = threading.Lock()
         self._templates: OrderedDict[_Key, tuple[TaskTemplate, int]] = OrderedDict()
         self._size_bytes = 0
@@ -63,7 +64,8 @@ class TemplateCache:
             known = self._templates.get(key)
             if known is not None:
                 return known[0]
-            template = TaskTemplate(self._as_of(job, version), self._pool_path(job.respool_id), self._cluster, config)
+            as_of, pool_path = self._as_of(job, version), self._pool_path(job.respool_id)
+            template = TaskTemplate(as_of, pool_path, self._cluster, config, self._user)
             self._templates[key] = (template, len(text))
             self._size_bytes += len(text)
             while len(self._templates) > TEMPLATES_MAX or self._size_bytes > TEMPLATES_BYTES_MAX:

@@ -80,7 +80,10 @@ def agent_of(entry: Json, cluster: str = "") -> Agent | None:
 class TaskTemplate:
     """The TaskInfo of one config of a job, made once; each pod adds its ids, ports and resources."""
 
-    def __init__(self, job: JobRecord, pool_path: str, cluster: str, config: task_pb2.TaskConfig) -> None:
+    def __init__(
+        self, job: JobRecord, pool_path: str, cluster: str, config: task_pb2.TaskConfig, user: str = ""
+    ) -> None:
+        """``user``: whom it runs as, unless the configuration says. That of a framework never changes in Mesos."""
         self.job_id: JobId = job.job_id
         self.resources = Resources.of(
             config.resource.cpuLimit,
@@ -94,6 +97,8 @@ class TaskTemplate:
         self._static_ports = [(p.name, p.envName, p.value) for p in config.ports if p.value]
         self._command = _dict(config.command) if config.HasField("command") else {}
         self._command_env: list[Json] = self._command.pop("environment", {}).get("variables", [])
+        own_user: Json = {"user": user} if user else {}
+        self._command = own_user | self._command
         self._labels = [
             {"key": label.key, "value": label.value} for label in config.labels if not label.key.startswith("peloton.")
         ] + [
@@ -112,7 +117,8 @@ class TaskTemplate:
         if config.HasField("container"):
             self._rest["container"] = _dict(config.container)
         if config.HasField("executor"):
-            self._rest["executor"] = _dict(config.executor)
+            executor = _dict(config.executor)
+            self._rest["executor"] = executor | {"command": own_user | executor.get("command", {})}
         if config.HasField("healthCheck"):
             self._rest["health_check"] = _health_check(config.healthCheck)
 

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import orjson
 
+from services.hostmgr.mesos.wire import CONNECT_TIMEOUT_S
+
 TIMEOUT_S = 10.0
 STATISTICS_TIMEOUT_S = 3.0
 LONG_TIMEOUT_S = 30.0
@@ -60,8 +62,10 @@ def _open(
     address: str, method: str, path: str, body: bytes | None, timeout_s: float
 ) -> Iterator[http.client.HTTPResponse]:
     host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=CONNECT_TIMEOUT_S)
     try:
+        connection.connect()
+        connection.sock.settimeout(timeout_s)
         headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
         connection.request(method, path, body=body, headers=headers)
         response = connection.getresponse()

@@ -17,11 +17,14 @@ class Link:
         self.target = target
         self.calls: list[str] = []
         self.lose_call = ""  # the next call of this type does not arrive, and its connection ends
+        self.hold_call = ""  # calls of this type do not arrive, and their connections stay open
         self.lose_answer = ""  # the next call of this type arrives, its answer does not
         self._server = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._is_up = True
+        self.held = threading.Event()
+        self._released = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -45,6 +48,7 @@ class Link:
 
     def close(self) -> None:
         self._is_up = False
+        self._released.set()
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -88,6 +92,10 @@ class Link:
 
     def _pass(self, data: bytes, answer_lost: threading.Event) -> bool:
         types = [found.decode() for found in CALL.findall(data)]
+        if self.hold_call in types:
+            self.held.set()
+            self._released.wait()
+            return False
         if self.lose_call in types:
             self.lose_call = ""
             return False

@@ -185,7 +185,7 @@ class Wakes:
 
 
 class World:
-    def __init__(self, url: str, link: Link, cluster: Emulated | None, **settings: float) -> None:
+    def __init__(self, url: str, link: Link, cluster: Emulated | None, **settings: Any) -> None:
         """``settings`` of the host manager."""
         self.gateway = Storage(url)
         self.link = link
@@ -202,7 +202,7 @@ class World:
 
     def lead(self) -> HostManagerCore:
         """A new leader."""
-        settings = HostManagerSettings(self.link.address, **self.settings)  # type: ignore[arg-type]
+        settings = HostManagerSettings(self.link.address, **self.settings)
         self.core = HostManagerCore(settings, self.gateway, self.wakes)
         self.core.start()
         self.cores.append(self.core)

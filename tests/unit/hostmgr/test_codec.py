@@ -56,6 +56,19 @@ def test_a_task_is_named_after_its_run() -> None:
     assert {"container", "executor", "health_check", "discovery"}.isdisjoint(made)
 
 
+def test_a_task_names_its_user() -> None:
+    """Ours, unless the configuration names another; so also for its executor."""
+    config = ParseDict({"executor": {"executorId": {"value": "e"}, "command": {"value": "run"}}}, task_pb2.TaskConfig())
+    job = new_job_record(JOB, job_pb2.JobConfig(name="train"), 1)
+    plain = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
+    config.command.user = config.executor.command.user = "ads"
+    named = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
+
+    assert ("maps", "maps") == (plain["command"]["user"], plain["executor"]["command"]["user"])
+    assert ("ads", "ads") == (named["command"]["user"], named["executor"]["command"]["user"])
+    assert "user" not in info({})["command"]
+
+
 IDS = {"PELOTON_JOB_ID": JOB, "PELOTON_INSTANCE_ID": "3", "PELOTON_TASK_ID": NAME}
 
 

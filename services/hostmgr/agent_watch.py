@@ -1,0 +1,70 @@
+"""Keeps the host pool's agents as Mesos has them, on a thread of its own: a master that hangs in the middle of its long
+answer keeps neither reconciliation nor launches waiting."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from services.hostmgr.claims import HostClaims
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.mesos.agents import AgentLooks
+
+log = logging.getLogger(__name__)
+
+REST_S = 0.2
+"""Offers of many new agents ask for one look, not for many."""
+
+
+class AgentWatch:
+    def __init__(
+        self, looks: AgentLooks, claims: HostClaims, pool: HostPool, find_master: Callable[[], str | None]
+    ) -> None:
+        """``find_master``: the leading one, None while there is no subscription."""
+        self._looks = looks
+        self._claims = claims
+        self._pool = pool
+        self._find_master = find_master
+        self._now = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Does not wait for a look that is under way: the master may hang, and storage may be closed under it."""
+        self._stopping.set()
+        self._now.set()
+
+    def want(self) -> None:
+        """Soon, once there is a subscription."""
+        self._looks.want()
+        self._now.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._now.clear()
+            if (master := self._find_master()) and self._looks.is_due:
+                self._attempt(master)
+            self._now.wait(self._looks.due_in_s)
+            self._stopping.wait(REST_S)
+
+    def _attempt(self, master: str) -> None:
+        try:
+            self._look(master)
+        except Exception as error:
+            if not self._stopping.is_set():
+                log.warning("agents failed, tried again soon: %s", error)
+
+    def _look(self, master: str) -> None:
+        agents = self._looks.look(master)
+        if self._stopping.is_set():
+            return
+        try:
+            refused = self._claims.refused([agent.hostname for agent in agents])
+        except Exception:
+            self._looks.want()  # what was seen is not known to the pool
+            raise
+        self._pool.set_agents(agents, refused)
