@@ -35,6 +35,7 @@ FIRST_CLUSTER = "local"
 @click.option("--workers", type=click.IntRange(1, 16), default=1, show_default=True, help="So many workers.")
 @click.option("--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="So many APIs, each on a port.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
+@click.option("--enforce-disk-quota", is_flag=True, help="A pod whose sandbox outgrows its disk limit fails.")
 @click.option(
     "--cluster",
     "clusters",
@@ -53,6 +54,7 @@ def up(
     workers: int,
     apis: int,
     image_download: float,
+    enforce_disk_quota: bool,
     clusters: tuple[str, ...],
 ) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
@@ -90,6 +92,7 @@ def up(
         database,
         temporal=temporal,
         image_download_s=image_download,
+        enforce_disk_quota=enforce_disk_quota,
         simulation_file=simulation,
         more_clusters=clusters,
         workers=workers,

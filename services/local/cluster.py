@@ -72,6 +72,7 @@ class LocalSettings:
     temporal: str = ""  # host:port of a Temporal server to use instead of one of its own
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
     image_download_s: float = 0.0  # until an image is on an emulated host
+    enforce_disk_quota: bool = False  # on emulated hosts
     more_clusters: tuple[str, ...] = ()  # emulated too; each has a host manager, and hosts with its prefix
     environment: dict[str, str] = field(default_factory=dict)
     simulation_file: Path | None = None  # how things turn out on simulated hosts
@@ -192,7 +193,7 @@ class LocalCluster:
         if not self.settings.temporal:
             commands["temporal"] = self._temporal_command()
         if not self.settings.mesos:
-            commands["minicluster"] = [*python, "services.minicluster", *self._minicluster_arguments()]
+            commands["minicluster"] = [*python, "services.minicluster", *self.minicluster_arguments()]
         counts = {"api": self.settings.apis, "worker": self.settings.workers}
         for role in ROLES:
             for name in several(role, counts.get(role, 1)):
@@ -204,7 +205,7 @@ class LocalCluster:
             self.parts[name] = Part(name, argv, environment | own, log_path, self.report)
         for index, (cluster, master) in enumerate(self.more_masters.items(), 2):
             own = {"PELOTON_CLUSTER": cluster, "PELOTON_MESOS": master, PREFETCH_URL: prefetch_url(master)}
-            arguments = self._minicluster_arguments(index, cluster)
+            arguments = self.minicluster_arguments(index, cluster)
             for name, argv in (
                 (f"minicluster-{cluster}", [*python, "services.minicluster", *arguments]),
                 (f"hostmgr-{cluster}", [*python, "cli.main", "serve", "hostmgr"]),
@@ -218,7 +219,7 @@ class LocalCluster:
             return {}
         return {PREFETCH_URL: prefetch_url(self.mesos)}
 
-    def _minicluster_arguments(self, index: int = 1, cluster: str = "") -> list[str]:
+    def minicluster_arguments(self, index: int = 1, cluster: str = "") -> list[str]:
         """``index``: of the clusters, from 1; ``cluster``: its name, none for the first."""
         master = self.more_masters.get(cluster, self.mesos)
         folder = f"minicluster-{cluster}" if cluster else "minicluster"
@@ -227,6 +228,7 @@ class LocalCluster:
         arguments += ["--share", f"{index}/{1 + len(self.more_masters)}"]
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
+        arguments += ["--enforce-disk-quota"] if self.settings.enforce_disk_quota else []
         if self.settings.simulate:
             arguments += ["--simulate", str(self.settings.simulate)]
             return [*arguments, "--simulation", str(file)] if (file := self.settings.simulation_file) else arguments

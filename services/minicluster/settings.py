@@ -41,7 +41,8 @@ class MiniclusterSettings:
     containers_as_processes: bool = True
     # True: tasks run as CommandInfo.user / FrameworkInfo.user and an unknown user fails the task.
     switch_user: bool = False
-    enforce_limits: bool = True
+    # Mesos: --enforce_container_disk_quota. Memory is always limited.
+    enforce_disk_quota: bool = False
     usage_interval_s: float = 1.0
     # Between estimates of slack (Mesos: --oversubscribed_resources_interval=15secs); None: no estimator, as in Mesos
     # without one. Hosts with a fixed amount of revocable cpus keep it.

@@ -54,7 +54,7 @@ class CpuCount:
 
 class UsageMonitor:
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
-        self._enforces = settings.enforce_limits
+        self._enforces_disk = settings.enforce_disk_quota
         # Polled in real time whatever the scale: the processes run in real time too.
         self._interval_s = settings.usage_interval_s * settings.time_scale
         self._clock = clock
@@ -77,7 +77,7 @@ class UsageMonitor:
             self._polling = False
             return
         folders = {
-            pid: container.directory if self._enforces else None for pid, (container, _) in self._watched.items()
+            pid: container.directory if self._enforces_disk else None for pid, (container, _) in self._watched.items()
         }
         # /proc and the sandboxes are read beside the loop: answers must not wait for a disk.
         future = asyncio.get_running_loop().run_in_executor(None, _measure, folders)
@@ -91,7 +91,7 @@ class UsageMonitor:
                     continue
                 user, system = count.add((session.user_s, session.system_s))
                 container.last_usage = Usage(user, system, session.memory, session.at_s)
-                found = fault(container.task.resources, session.memory, session.disk) if self._enforces else None
+                found = fault(container.task.resources, session.memory, session.disk)
                 if found is not None:
                     container.limit_reached(*found)
         self._clock.call_later(self._interval_s, self._poll)

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from services.minicluster.hosts import HostSpec
+from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
 
 WAIT_S = 60.0
@@ -189,3 +190,16 @@ class Scheduler:
     def states(self, task_id: str) -> list[str]:
         statuses = [event["update"]["status"] for event in self.events if event["type"] == "UPDATE"]
         return [status["state"] for status in statuses if status["task_id"]["value"] == task_id]
+
+
+def sandbox(cluster: Minicluster, scheduler: Scheduler, info: dict[str, Any]) -> Path:
+    agent_id, task_id = info["agent_id"]["value"], info["task_id"]["value"]
+    frameworks = cluster.settings.data_dir / "slaves" / agent_id / "frameworks"
+    return frameworks / scheduler.framework_id / "executors" / task_id / "runs" / "latest"
+
+
+async def written(file: Path) -> None:
+    """The task has got as far as to write something there."""
+    async with asyncio.timeout(WAIT_S):
+        while not file.exists() or not file.read_text():
+            await asyncio.sleep(0.01)

@@ -16,15 +16,8 @@ import pytest
 from services.local.cluster import free_ports
 from services.minicluster.processes import Processes
 from services.minicluster.resources import CPUS, parse
-from services.minicluster.server import Minicluster
 from tests.unit.minicluster.conftest import Start
-from tests.unit.minicluster.scheduler import WAIT_S, Scheduler, request, scalar, task_info
-
-
-def sandbox(cluster: Minicluster, scheduler: Scheduler, info: dict[str, Any]) -> Path:
-    agent_id, task_id = info["agent_id"]["value"], info["task_id"]["value"]
-    frameworks = cluster.settings.data_dir / "slaves" / agent_id / "frameworks"
-    return frameworks / scheduler.framework_id / "executors" / task_id / "runs" / "latest"
+from tests.unit.minicluster.scheduler import WAIT_S, Scheduler, request, sandbox, scalar, task_info, written
 
 
 def alive(pid: int) -> bool:
@@ -37,13 +30,6 @@ def alive(pid: int) -> bool:
 async def gone(pid: int) -> None:
     async with asyncio.timeout(WAIT_S):
         while alive(pid):
-            await asyncio.sleep(0.01)
-
-
-async def written(file: Path) -> None:
-    """The task has got as far as to write something there."""
-    async with asyncio.timeout(WAIT_S):
-        while not file.exists() or not file.read_text():
             await asyncio.sleep(0.01)
 
 
@@ -181,17 +167,6 @@ async def test_http_health_check(start: Start) -> None:
     status = await scheduler.wait(lambda event: event.get("update", {}).get("status", {}).get("healthy") is True)
 
     assert "TASK_RUNNING" == status["update"]["status"]["state"]
-
-
-async def test_too_much_memory_fails_the_task(start: Start) -> None:
-    """The reason and the numbers are those of a container limitation."""
-    _, scheduler = await start(usage_interval_s=0.05)
-    await scheduler.launch("t", f'exec {sys.executable} -c "x = bytearray(150_000_000); input()" < /dev/zero', mem=64)
-
-    status = await scheduler.status("t", "TASK_FAILED")
-
-    assert ("SOURCE_AGENT", "REASON_CONTAINER_LIMITATION_MEMORY") == (status["source"], status["reason"])
-    assert status["message"].startswith("Memory limit exceeded: Requested: 64MB Maximum Used: ")
 
 
 async def test_uris_are_copied_and_unpacked(start: Start, tmp_path: Path) -> None:
