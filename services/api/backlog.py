@@ -21,8 +21,8 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from peloton.errors import InvalidArgument
 from services.api.calls import METER, Calls, overloaded
-from services.api.handlers import answering, changed
 from services.api.v1.lockdown import LOCKABLE
+from services.grpc_handlers import answering, changed
 from services.storage.queries import Backlog
 
 LOOK_S = 1.0

@@ -18,7 +18,6 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.service_names import (
     BULK_SERVICE,
     EXPLAIN_SERVICE,
@@ -42,7 +41,6 @@ from services.api.bulk_service import BulkService
 from services.api.calls import Calls
 from services.api.channels import ClusterLookup, LeaderChannels, LeaderLookup
 from services.api.cluster_services import ClusterServices
-from services.api.errors import ErrorsToStatus
 from services.api.forward import RESMGR, ForwardedServices
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
@@ -59,6 +57,8 @@ from services.api.v1.watch_hub import CLIENTS_MAX, WatchHub
 from services.api.v1.watch_service import WatchService
 from services.api.waits import Waits
 from services.api.wake import JobStarter, Wake
+from services.grpc_requests import SERVER_OPTIONS, Requests
+from services.grpc_status import ErrorsToStatus
 from services.storage.gateway import Gateway
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ SERVED = (
 )
 
 OPTIONS = (
-    *MESSAGE_SIZES,
+    *SERVER_OPTIONS,
     ("grpc.so_reuseport", 0),  # a second api on a taken port is a mistake, not a second listener
 )
 
@@ -169,7 +169,8 @@ async def start(
     waits = Waits(channels)
     server = grpc.aio.server(
         interceptors=[
-            ErrorsToStatus(),
+            ErrorsToStatus("api"),
+            Requests(),
             LockdownGate(locks),
             BacklogGate(gateway, calls, bounds or Bounds()),
         ],

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
@@ -16,6 +15,7 @@ from peloton.model.host import PREFETCH_MAX
 from peloton.model.ids import Hostname, JobId
 from peloton.ports import ImagePrefetcher
 from services.grpc_errors import answering
+from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
 from services.hostmgr import messages
 from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.maintenance import HostMaintainer
@@ -130,7 +130,8 @@ def serve(
 ) -> tuple[grpc.Server, int]:
     """Start serving at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s``: of drains
     that are asked for without one."""
-    server = grpc.server(ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr"), options=MESSAGE_SIZES)
+    threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
+    server = grpc.server(threads, interceptors=[RequestsOfThreads()], options=SERVER_OPTIONS)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images), server)
     hosts = HostServiceServicer(core.pool, maintainer, uses, deadline_s)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)

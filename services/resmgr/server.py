@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.api.service_names import EXPLAIN_SERVICE, RESOURCE_MANAGER, add_under_all_names
 from peloton.ports import Lifecycles
+from services.grpc_requests import SERVER_OPTIONS, Requests
+from services.grpc_status import ErrorsToStatus
 from services.resmgr.explain_service import ExplainService
 from services.resmgr.loop import AdmissionLoop, LoopSettings
 from services.resmgr.metrics import PoolGauges
@@ -19,7 +20,7 @@ from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.servicer import AdmissionServicer
 
 DRAIN_S = 5.0
-OPTIONS = (("grpc.so_reuseport", 0), *MESSAGE_SIZES)
+OPTIONS = (("grpc.so_reuseport", 0), *SERVER_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ async def serve(
     pools = PoolService(loop, gateway)
     await asyncio.to_thread(pools.load)
     await loop.start()
-    server = grpc.aio.server(options=OPTIONS)
+    server = grpc.aio.server(interceptors=[ErrorsToStatus("resource manager"), Requests()], options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
     add_under_all_names(server, ExplainService(loop, gateway), EXPLAIN_SERVICE)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
+from services.storage.gateway import Gateway
+from tests.bench.figures import status_kib
 from tests.e2e.local import Cluster, temporary
 
 pytestmark = pytest.mark.xdist_group("batch")
@@ -31,6 +36,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(temporary(tmp_path_factory.mktemp("bad"))) as running:
         running.pool("small", cpu=2)
         yield running
+
+
+BOMBS = 12
+BOMB = bytes(240 * 2**20)
+GROWTH_MAX_MIB = 150
+"""Of a process, while it refuses what would take a dozen times this each."""
 
 
 def run(cluster: Cluster, *arguments: str) -> Result:
@@ -118,6 +129,32 @@ def test_a_limit_above_the_cluster_is_refused(cluster: Cluster, tmp_path: Path) 
     assert "limit 13 exceeds parent limit 12" in result.output
     lookup = cluster.client.respools.LookupResourcePoolID(respool_pb2.LookupRequest(path={"value": "/vast"}))
     assert lookup.error.HasField("notFound")
+
+
+def test_what_unpacks_to_much_takes_no_memory(cluster: Cluster) -> None:
+    """Many small requests that unpack to 240 MiB each are refused by every server as they are, while others answer."""
+    gateway = Gateway(cluster.local.database)
+    now_s = time.time()
+    targets = {
+        "api": (cluster.local.address, "/peloton.api.job.JobManager/Create"),
+        "resmgr": (gateway.leader("resmgr", now_s), "/peloton.api.respool.ResourceManager/CreateResourcePool"),
+        "hostmgr": (gateway.leader("hostmgr/local", now_s), "/peloton.api.v0.host.svc.HostService/StartMaintenance"),
+    }
+    gateway.close()
+    peaks = {}
+    for role, (address, method) in targets.items():
+        process = cluster.local.part(role).process
+        assert process is not None
+        assert address is not None
+        before_kib = status_kib("VmRSS", process.pid)
+        with grpc.insecure_channel(address, [("grpc.max_send_message_length", len(BOMB))]) as channel:
+            call = channel.unary_unary(method)
+            bombs: list[Any] = [call.future(BOMB, 60, compression=grpc.Compression.Gzip) for _ in range(BOMBS)]
+            assert cluster.capacity() == 12
+            assert {bomb.code() for bomb in bombs} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        peaks[role] = (status_kib("VmHWM", process.pid) - before_kib) // 1024
+
+    assert {role: mib for role, mib in peaks.items() if mib > GROWTH_MAX_MIB} == {}
 
 
 def test_wrong_usage_ends_with_two(cluster: Cluster) -> None:

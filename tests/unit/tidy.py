@@ -28,6 +28,7 @@ class May:
 
 _INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
 _STORED = ("services.storage.gateway", "services.storage.queries")
+_SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
@@ -46,21 +47,26 @@ MAY: dict[str, May] = {
     # The shell, in processes. A service reaches another one through its client, and storage through the gateway.
     "services.settings": May(("peloton.errors",)),
     "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
+    "services.grpc_handlers": May((), ("grpc",)),
+    "services.grpc_status": May(("peloton.api.limits", "peloton.errors", "services.grpc_handlers"), ("grpc",)),
+    "services.grpc_requests": May(
+        ("peloton.api.limits", "peloton.errors", "services.grpc_handlers"), ("google", "grpc")
+    ),
     "services.leader": May(("peloton.api.limits", "peloton.errors"), ("grpc",)),
     "services.telemetry": May(("peloton.errors", "services.settings"), ("opentelemetry",)),
     "services.payloads": May((), ("temporalio",)),
     "services.temporal": May(("peloton.model", "workflows", "services.payloads"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
     "services.api": May(
-        (*_INSIDE, *_STORED, "services.grpc_errors"),
+        (*_INSIDE, *_STORED, *_SERVES),
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
     ),
     "services.resmgr": May(
-        (*_INSIDE, *_STORED, "peloton.scheduling", "services.grpc_errors"),
+        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling"),
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
     "services.hostmgr": May(
-        (*_INSIDE, *_STORED, "peloton.scheduling.clusters", "peloton.scheduling.qos", "services.grpc_errors"),
+        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling.clusters", "peloton.scheduling.qos"),
         ("google", "grpc", "opentelemetry"),
     ),
     "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr"), ("google", "httptools", "orjson", "pymesos")),

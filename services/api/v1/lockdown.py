@@ -17,7 +17,7 @@ import grpc.aio
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, TASK_MANAGER
 from peloton.errors import PelotonError
 from services.api.calls import Calls
-from services.api.handlers import answering, changed
+from services.grpc_handlers import answering, changed
 
 LOCKED_AGE_MAX_S = 1.0
 """Another process's lock-down is known here after this time at the latest."""

@@ -16,8 +16,8 @@ from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MAN
 from peloton.api.v0.volume.svc import volume_svc_pb2, volume_svc_pb2_grpc
 from peloton.errors import Aborted, ResourceExhausted
 from services.api.calls import WRITE_BYTES_MAX, WRITES_MAX, Calls
-from services.api.errors import RETRY_KEYS, ErrorsToStatus
 from services.api.server import SERVED, ApiServer, start
+from services.grpc_status import RETRY_KEYS, ErrorsToStatus
 from tests.unit.api_service.fakes import RecordedWakes
 
 
@@ -144,7 +144,7 @@ class Refusing:
 )
 async def test_expected_errors_keep_their_code(error: Exception, code: grpc.StatusCode, pushback: str | None) -> None:
     """A PelotonError becomes the status that it names, text unchanged; what may pass tells when to try again."""
-    server = grpc.aio.server(interceptors=[ErrorsToStatus()])
+    server = grpc.aio.server(interceptors=[ErrorsToStatus("api")])
     server.add_generic_rpc_handlers((cast(Any, Refusing(error)),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -1,0 +1,172 @@
+"""How requests come in: unpacked within bounds, and read, before a method sees them.
+
+Left to itself gRPC unpacks a compressed message whatever it takes, and 240 KiB may be 240 MiB. The servers here take
+messages as they came, and gzip is unpacked by us: what a message says that it unpacks to is compared with the bounds
+first, and no more than that is made. Messages that are not compressed pass as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from peloton.api.limits import MESSAGE_SIZES
+from peloton.errors import InvalidArgument, PelotonError, ResourceExhausted
+from services.grpc_handlers import within
+
+UNPACKED_BYTES_MAX = 8 * 2**20
+"""One compressed message may unpack to. What is larger is sent as it is; read, a message takes up to sixty times its
+bytes."""
+UNPACKED_BYTES_IN_ALL_MAX = 4 * UNPACKED_BYTES_MAX
+"""All compressed requests that a server works on."""
+RETRY_AFTER_S = 1.0
+
+_GZIP = b"\x1f\x8b"
+"""How gzip begins, and no message does: it would be a field of a type that does not exist."""
+_SIZE_BYTES = 4
+"""At the end of gzip."""
+_GZIP_FORMAT = 16 + zlib.MAX_WBITS
+_IDENTITY_AND_GZIP = 1 << 0 | 1 << 2  # of gRPC's algorithms; to the others gRPC answers UNIMPLEMENTED
+
+SERVER_OPTIONS = (
+    *MESSAGE_SIZES,
+    ("grpc.per_message_decompression", 0),
+    ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
+)
+"""Of each server that reads its requests by one of the interceptors here."""
+
+Read = Callable[[bytes], Any] | None
+"""What makes a message of bytes; None: it is bytes that are wanted."""
+
+
+class Room:
+    """What compressed requests have unpacked to, until each is answered. Thread-safe."""
+
+    def __init__(self, bytes_max: int = UNPACKED_BYTES_IN_ALL_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def for_unpacked(self, raw: bytes) -> Iterator[None]:
+        """Raises ResourceExhausted when a compressed message unpacks to too much."""
+        size_bytes = unpacked_bytes(raw)
+        if size_bytes > UNPACKED_BYTES_MAX:
+            raise ResourceExhausted(
+                f"a compressed message unpacks to {size_bytes:,} bytes, the limit is {UNPACKED_BYTES_MAX:,}: send it "
+                f"without compression, or in pieces"
+            )
+        with self._lock:
+            if self._bytes + size_bytes > self._bytes_max:
+                raise ResourceExhausted(
+                    f"compressed requests have unpacked to {self._bytes:,} bytes and this one has {size_bytes:,}, the "
+                    f"bound is {self._bytes_max:,}: try again in {RETRY_AFTER_S:.1f} s",
+                    RETRY_AFTER_S,
+                )
+            self._bytes += size_bytes
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._bytes -= size_bytes
+
+
+def unpacked_bytes(raw: bytes) -> int:
+    """What a compressed message says that it unpacks to; 0 for one that is not compressed."""
+    return int.from_bytes(raw[-_SIZE_BYTES:], "little") if raw.startswith(_GZIP) else 0
+
+
+def unpacked(raw: bytes) -> bytes:
+    """Never more than it says. Raises InvalidArgument."""
+    if not raw.startswith(_GZIP):
+        return raw
+    size_bytes = unpacked_bytes(raw)
+    unpacker = zlib.decompressobj(_GZIP_FORMAT)
+    try:
+        message = unpacker.decompress(raw, size_bytes + 1)
+    except zlib.error as error:
+        raise InvalidArgument(f"a compressed message cannot be unpacked: {error}") from error
+    if len(message) != size_bytes or not unpacker.eof or unpacker.unused_data:
+        raise InvalidArgument(f"a compressed message says that it unpacks to {size_bytes:,} bytes, and does not")
+    return message
+
+
+def message_of(read: Read, raw: bytes) -> Any:
+    """Raises InvalidArgument."""
+    if read is None:
+        return raw
+    try:
+        return read(raw)
+    except DecodeError as error:
+        raise InvalidArgument(str(error)) from error
+
+
+class Requests(grpc.aio.ServerInterceptor):
+    """Inside ErrorsToStatus, which tells the refusal."""
+
+    def __init__(self) -> None:
+        self._room = Room()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        read: Read = handler.request_deserializer
+
+        @asynccontextmanager
+        async def one(raw: bytes, _: Any) -> AsyncIterator[Any]:
+            with self._room.for_unpacked(raw):
+                yield message_of(read, await _unpacked(raw))
+
+        async def each(raws: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
+            async for raw in raws:
+                with self._room.for_unpacked(raw):  # until the next one is wanted
+                    yield message_of(read, await _unpacked(raw))
+
+        def stream(raws: AsyncIterator[bytes], _: Any) -> aclosing[AsyncGenerator[Any, None]]:
+            return aclosing(each(raws))
+
+        return within(handler, stream if handler.request_streaming else one, None)  # type: ignore[no-any-return]
+
+
+async def _unpacked(raw: bytes) -> bytes:
+    return await asyncio.to_thread(unpacked, raw) if raw.startswith(_GZIP) else raw
+
+
+class RequestsOfThreads(grpc.ServerInterceptor):
+    """The same for a server with threads, whose methods are all unary."""
+
+    def __init__(self) -> None:
+        self._room = Room()
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler: Any = continuation(handler_call_details)
+        if handler is None:
+            return None
+        read: Read = handler.request_deserializer
+
+        def answer(raw: bytes, context: Any) -> Any:
+            try:
+                with self._room.for_unpacked(raw):
+                    return handler.unary_unary(message_of(read, unpacked(raw)), context)
+            except PelotonError as error:
+                context.abort(grpc.StatusCode[error.code], error.message)
+
+        make: Any = grpc.unary_unary_rpc_method_handler
+        return make(answer, None, handler.response_serializer)  # type: ignore[no-any-return]

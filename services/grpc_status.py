@@ -1,0 +1,63 @@
+"""From exceptions to gRPC statuses: one interceptor round every method."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from peloton.api.limits import RETRY_AFTER
+from peloton.errors import PelotonError, ResourceExhausted
+from services.grpc_handlers import within
+
+log = logging.getLogger(__name__)
+
+RETRY_KEYS = (RETRY_AFTER, "grpc-retry-pushback-ms")
+"""Trailing metadata that say when to try again: ours, and what gRPC's own retries heed."""
+
+
+class ErrorsToStatus(grpc.aio.ServerInterceptor):
+    """PelotonError becomes the status that it names; the unexpected becomes INTERNAL and is logged with its stack.
+
+    ``role``: whose log that is.
+    """
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:
+            return None
+
+        @asynccontextmanager
+        async def around(request: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                yield request
+            except (asyncio.CancelledError, grpc.aio.AbortError):
+                raise
+            except Exception as error:
+                await self._abort(context, handler_call_details.method, error)
+
+        return within(handler, around, handler.request_deserializer)  # type: ignore[no-any-return]
+
+    async def _abort(self, context: Any, method: str, error: Exception) -> None:
+        match error:
+            case ResourceExhausted(retry_after_s=float(seconds)):
+                trailing = tuple((key, str(round(seconds * 1000))) for key in RETRY_KEYS)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message, trailing)
+            case PelotonError():
+                await context.abort(grpc.StatusCode[error.code], error.message)
+            case _:
+                log.error("%s failed", method, exc_info=error)
+                text = f"internal error in {method}: {type(error).__name__}; see the log of the {self._role}"
+                await context.abort(grpc.StatusCode.INTERNAL, text)
