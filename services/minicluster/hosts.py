@@ -11,13 +11,15 @@ from typing import Any
 
 import yaml
 
+from services.minicluster.framework_rules import role_fault
+
 DEFAULT_PORTS = range(31000, 32001)
 """Dealt among the hosts that name none: their pods are processes of one machine, and no two may get the same port."""
 MAX_HOSTS = 200_000
 PORT_MAX = 65535
 
 _NUMBERS = ("cpus", "mem", "disk", "gpus", "revocable_cpus")
-_FIELDS = ("name", *_NUMBERS, "ports", "attributes")
+_FIELDS = ("name", *_NUMBERS, "ports", "attributes", "role", "mounts")
 _NO_ATTRIBUTES: Mapping[str, str | float] = MappingProxyType({})
 
 
@@ -38,6 +40,10 @@ class HostSpec:
     attributes: Mapping[str, str | float] = field(default_factory=lambda: _NO_ATTRIBUTES, hash=False)
     # None: as much as the slack that is measured.
     revocable_cpus: float | None = None
+    # All of it is reserved for this role, as by an agent's --default_role; empty: for nobody.
+    role: str = ""
+    # MOUNT disks beside `disk`, in MB: each is taken whole or not at all.
+    mounts: tuple[float, ...] = ()
     # The class of a simulated host; empty when there are none.
     group: str = ""
 
@@ -124,7 +130,26 @@ def _host(path: str | Path, index: int, row: object) -> HostSpec:
         values["ports"] = _ports(where, row["ports"])
     if "attributes" in row:
         values["attributes"] = _attributes(where, row["attributes"])
+    if "role" in row:
+        values["role"] = _role(where, row["role"])
+    if "mounts" in row:
+        values["mounts"] = _mounts(where, row["mounts"])
     return HostSpec(**values)
+
+
+def _role(where: str, value: object) -> str:
+    fault = role_fault(value) if isinstance(value, str) else f"expected a text, got {value!r}"
+    if fault is not None:
+        raise HostFileError(f"{where}: role: {fault}")
+    return "" if value == "*" else str(value)
+
+
+def _mounts(where: str, value: object) -> tuple[float, ...]:
+    sizes: list[Any] = value if isinstance(value, list) else [None]
+    for size in sizes:
+        if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < 1e12:
+            raise HostFileError(f"{where}: mounts must be a list of sizes in MB above 0, got {value!r}")
+    return tuple(float(size) for size in sizes)
 
 
 def _ports(where: str, value: object) -> tuple[tuple[int, int], ...]:

@@ -22,7 +22,7 @@ class ResourceError(ValueError):
 class Kind:
     """What a resource is apart from its amount; `kind_of` keeps one object per distinct kind."""
 
-    __slots__ = ("disk", "name", "plain", "reservations", "revocable", "role", "shared", "type")
+    __slots__ = ("disk", "name", "plain", "reservations", "revocable", "role", "shared", "type", "whole")
 
     def __init__(self, name: str, type_: str, reservations: bytes, disk: bytes, revocable: bool, shared: bool) -> None:
         self.name = name
@@ -33,6 +33,9 @@ class Kind:
         self.revocable = revocable
         self.shared = shared
         self.plain = not (reservations or disk or revocable or shared)
+        # A disk that has no parts: tasks and volumes take it as it is.
+        source = (self.disk or {}).get("source", {}).get("type")
+        self.whole = source in ("MOUNT", "BLOCK") or (source == "RAW" and "id" in (self.disk or {})["source"])
         self.role: str | None = self.reservations[-1]["role"] if self.reservations else None
 
     def __repr__(self) -> str:
@@ -169,7 +172,7 @@ def contains(outer: Resources, inner: Resources) -> bool:
         if have is None:
             return False
         if isinstance(value, int):
-            if have < value:  # type: ignore[operator]
+            if have < value or (kind.whole and have != value):  # type: ignore[operator]
                 return False
         elif cut(value, have):  # type: ignore[arg-type]
             return False

@@ -153,7 +153,8 @@ def _known_started(amounts: Amounts) -> orjson.Fragment:
     """As the agent was started, whatever has been reserved since; revocable resources are told apart from them."""
     plain = {kind: value for kind, value in amounts if kind is not PORTS and not kind.revocable}
     plain |= {kind: value for kind, value in amounts if kind is PORTS}
-    return orjson.Fragment(orjson.dumps([{k: v for k, v in row.items() if k != "role"} for row in to_json(plain)]))
+    rows = to_json(plain, both=True)
+    return orjson.Fragment(orjson.dumps([{k: v for k, v in row.items() if k != "role"} for row in rows]))
 
 
 def agent_info(agent: Agent, as_event: bool = False) -> Json:
