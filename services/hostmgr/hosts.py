@@ -22,7 +22,7 @@ from peloton.model.resources import Resources
 from services.hostmgr.choosing import LEASED, HostChooser
 from services.hostmgr.holds import ComingBackOf, Holds
 from services.hostmgr.launches import Launches
-from services.hostmgr.mesos.resources import Json, OfferedReader
+from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedReader
 from services.hostmgr.offers import (
     NOTHING,
     Agent,
@@ -43,13 +43,15 @@ INVERSE_OFFERS_MAX = 1_000
 
 
 class HostPool:
-    def __init__(self, lease_s: float, wall_ns: Callable[[], int] = time.time_ns, cluster: str = "") -> None:
+    def __init__(
+        self, lease_s: float, wall_ns: Callable[[], int] = time.time_ns, cluster: str = "", role: str = ANY_ROLE
+    ) -> None:
         self._lease_s = lease_s
         self._cluster = cluster
         self._lock = threading.RLock()
         self._hosts: dict[Hostname, HostOffers] = {}
         self._ready = ReadyHosts()
-        self._offered = OfferedReader()
+        self._offered = OfferedReader(role)
         self._came_count = 0
         self._host_of_offer: dict[str, Hostname] = {}
         self._registered = RegisteredAgents()

@@ -59,7 +59,7 @@ class HostManagerCore(Callbacks):
         self._settings = settings
         self._gateway = gateway
         self._lifecycles = lifecycles
-        self.pool = HostPool(settings.lease_s, cluster=settings.cluster)
+        self.pool = HostPool(settings.lease_s, cluster=settings.cluster, role=settings.role)
         self._templates = TemplateCache(gateway, settings.cluster, settings.user)
         self._in_flight = InFlight()
         self._reconciler = Reconciler(partial(gateway.pods_on_hosts, settings.cluster), self._in_flight)
@@ -74,7 +74,7 @@ class HostManagerCore(Callbacks):
         self._driver: Driver | None = None
         self._stopping = threading.Event()
         self._look_now = threading.Event()
-        looks = AgentLooks(settings.agents_period_s, cluster=settings.cluster)
+        looks = AgentLooks(settings.agents_period_s, cluster=settings.cluster, role=settings.role)
         self._agents = AgentWatch(looks, HostClaims(gateway, settings.cluster), self.pool, self._master)
         self._reconciling = ReconcileSchedule()
         self._unsaved_framework_id = ""

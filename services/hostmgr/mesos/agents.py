@@ -11,7 +11,7 @@ import orjson
 from peloton.model.ids import Hostname
 from services.hostmgr.mesos import operator
 from services.hostmgr.mesos.codec import agent_of
-from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.resources import ANY_ROLE, Json, roles_above
 from services.hostmgr.offers import Agent
 
 Ask = Callable[[str, Json], Iterable[bytes]]
@@ -53,8 +53,9 @@ def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
 class AgentReader:
     """Agents whose entry has not changed since the last look are the same objects."""
 
-    def __init__(self, cluster: str = "") -> None:
+    def __init__(self, cluster: str = "", role: str = ANY_ROLE) -> None:
         self._cluster = cluster
+        self._roles = roles_above(role)
         self._known: dict[bytes, Agent | None] = {}
 
     def read(self, pieces: Iterable[bytes]) -> list[Agent]:
@@ -62,7 +63,8 @@ class AgentReader:
         known: dict[bytes, Agent | None] = {}
         for entry in entries(pieces):
             key = hashlib.blake2b(entry, digest_size=16).digest()
-            known[key] = self._known[key] if key in self._known else agent_of(orjson.loads(entry), self._cluster)
+            is_known = key in self._known
+            known[key] = self._known[key] if is_known else agent_of(orjson.loads(entry), self._cluster, self._roles)
         self._known = known
         found: dict[Hostname, Agent] = {}
         for agent in known.values():
@@ -81,11 +83,12 @@ class AgentLooks:
         ask: Ask = operator.answer_of,
         clock: Callable[[], float] = time.monotonic,
         cluster: str = "",
+        role: str = ANY_ROLE,
     ) -> None:
         self._period_s = period_s
         self._ask = ask
         self._clock = clock
-        self._reader = AgentReader(cluster)
+        self._reader = AgentReader(cluster, role)
         self._is_wanted = True
         self._wanted_from_s = self._due_s = clock()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -54,14 +54,14 @@ def pod_status(status: Json, host: str) -> PodStatus | None:
     )
 
 
-def agent_of(entry: Json, cluster: str = "") -> Agent | None:
-    """An entry of a GET_AGENTS answer; None unless it is active."""
+def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Agent | None:
+    """An entry of a GET_AGENTS answer, with what frameworks of these roles may use; None unless it is active."""
     if not entry.get("active", True):
         return None
     info = entry["agent_info"]
-    pot = OfferedResources()
+    pot = OfferedResources(roles)
     pot.add(entry.get("total_resources") or info.get("resources", ()))
-    allocated = OfferedResources()
+    allocated = OfferedResources(roles)
     allocated.add(entry.get("allocated_resources", ()))
     process, _, address = entry.get("pid", "").rpartition("@")
     hostname = info["hostname"]

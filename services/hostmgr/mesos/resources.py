@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,28 @@ LEAST_CPU_MILLI = 10
 """Mesos refuses a task without resources; a pod that asks for none takes this much."""
 
 
+ANY_ROLE = "*"
+
+
+def roles_above(role: str) -> frozenset[str]:
+    """The role and its ancestors: what agents reserve for one of them Mesos offers to the role."""
+    parts = role.split("/")
+    return frozenset("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
+    """Whether pods of a framework with these roles may have it: unreserved, or reserved by the agent's own flags for
+    one of the roles. A dynamic reservation, refined or not, is kept for the volumes that it was made for.
+
+    Mesos writes reservations in two forms. The refined one is a stack, ``reservations``. In the older one, as offers
+    have it, a static reservation is a ``role`` alone, and a dynamic one has ``reservation`` too, which may be empty.
+    """
+    if stack := entry.get("reservations"):
+        return len(stack) == 1 and stack[0]["type"] == "STATIC" and stack[0]["role"] in roles
+    role = entry.get("role", ANY_ROLE)
+    return "reservation" not in entry and (role == ANY_ROLE or role in roles)
+
+
 def needed(asked: Resources) -> Resources:
     """What a pod that asks for this much takes."""
     return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
@@ -28,16 +50,20 @@ def needed(asked: Resources) -> Resources:
 
 @dataclass(slots=True)
 class OfferedResources:
-    """A mutable pot of offered resources of one host, from any number of offers."""
+    """A mutable pot of resources of one host that pods may have, from any number of offers.
 
+    ``roles``: of the framework, with those above it.
+    """
+
+    roles: Collection[str] = ()
     scalars: list[Scalar] = field(default_factory=list)
     port_entries: list[Json] = field(default_factory=list)
 
     def add(self, entries: Iterable[Json]) -> None:
         for entry in entries:
             name = entry["name"]
-            if entry.get("reservations") or entry.get("reservation"):
-                continue  # kept for the volumes they were reserved for
+            if not is_for_pods(entry, self.roles):
+                continue
             if entry["type"] == "SCALAR" and name in _KINDS:
                 amount = round(entry["scalar"]["value"] * 1000)
                 self.scalars.append((name, "revocable" in entry, amount, entry))
@@ -106,14 +132,15 @@ class Offered:
 class OfferedReader:
     """Of 50,000 hosts most offer the same: equal entries are read and kept once."""
 
-    def __init__(self) -> None:
+    def __init__(self, role: str = ANY_ROLE) -> None:
+        self._roles = roles_above(role)
         self._known: dict[bytes, Offered] = {}
 
     def read(self, entries: list[Json]) -> Offered:
         key = orjson.dumps(entries)
         found = self._known.get(key)
         if found is None:
-            pot = OfferedResources()
+            pot = OfferedResources(self._roles)
             pot.add(entries)
             free, revocable = pot.total(revocable=False), pot.total(revocable=True)
             found = Offered(tuple(pot.scalars), tuple(pot.port_entries), free, revocable, pot.ports())

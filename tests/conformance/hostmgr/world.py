@@ -99,6 +99,15 @@ class Emulated:
 
         self._do(act())
 
+    def operate(self, name: str, type_: str, what: dict[str, Any]) -> None:
+        """An operator reserves resources of the agent, or makes volumes there."""
+
+        async def act() -> None:
+            master = self.cluster.master
+            assert master.operations.change(master.agents.by_name[name], type_, what) == (202, "")
+
+        self._do(act())
+
     def remove_frameworks(self) -> None:
         async def act() -> None:
             for framework in list(self.cluster.master.live.values()):

