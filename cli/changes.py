@@ -11,6 +11,7 @@ import click
 
 from cli.command import INTERRUPTED, Group
 from cli.errors import Failed
+from cli.jobs import JOB, pod_name
 from cli.output import as_json_line, print_json_or
 from cli.params import LABEL, Label
 from cli.rollout import job_state_name, known_counts, of_update
@@ -40,7 +41,7 @@ def watch() -> None:
 
 
 @watch.command()
-@click.argument("job_ids", metavar="[JOB]...", nargs=-1)
+@click.argument("job_ids", metavar="[JOB]...", nargs=-1, type=JOB)
 @labels_option
 @pass_settings
 def job(settings: Settings, job_ids: Sequence[str], labels: Sequence[Label]) -> None:
@@ -63,8 +64,8 @@ def job(settings: Settings, job_ids: Sequence[str], labels: Sequence[Label]) -> 
 
 
 @watch.command()
-@click.argument("job_id", metavar="[JOB]", default="")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("job_id", metavar="[JOB]", default="", type=JOB)
+@click.argument("names", metavar="[INSTANCE]...", nargs=-1)
 @labels_option
 @pass_settings
 def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[Label]) -> None:
@@ -73,7 +74,7 @@ def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[
     \b
     Examples:
       peloton watch pod JOB
-      peloton watch pod JOB JOB-0 JOB-1
+      peloton watch pod JOB 0 1
     """
     from peloton.api.v1alpha import peloton_pb2
     from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
@@ -83,7 +84,7 @@ def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[
     wanted.SetInParent()
     if job_id:
         wanted.job_id.value = job_id
-    wanted.pod_names.extend(peloton_pb2.PodName(value=name) for name in names)
+    wanted.pod_names.extend(peloton_pb2.PodName(value=pod_name(settings, name, job_id)) for name in names)
     wanted.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
     print_changes(settings, request)
 

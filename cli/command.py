@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import click
 
 from cli.errors import failure
+from cli.jobs import look_up
 from cli.params import DURATION
 from cli.settings import DEFAULT_ADDRESS, Settings
 
@@ -56,6 +57,10 @@ class Command(click.Command):
             option.opts = [name for name in option.opts if name not in taken]
             if option.opts:
                 self.params.append(option)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        look_up(ctx)
+        return super().invoke(ctx)
 
 
 class Group(click.Group):

@@ -10,6 +10,7 @@ import click
 
 from cli import job_query, job_stop, plan, rolling, stateless, why
 from cli.command import Group
+from cli.jobs import job_argument
 from cli.new_job import job_id_option, telling_of
 from cli.output import print_json_or, print_message
 from cli.params import POOL_PATH
@@ -97,7 +98,7 @@ def create(
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @pass_settings
 def watch(settings: Settings, job_id: str) -> None:
     """Show a job's progress until it ends.
@@ -126,7 +127,7 @@ def exit_after_watching(settings: Settings, job_id: str) -> None:
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @pass_settings
 def get(settings: Settings, job_id: str) -> None:
     """Print a job's configuration and state.
@@ -145,7 +146,7 @@ def get(settings: Settings, job_id: str) -> None:
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @pass_settings
 def status(settings: Settings, job_id: str) -> None:
     """Print a job's state, its goal and the number of tasks in each state."""
@@ -168,7 +169,7 @@ def refuse_unknown_job(settings: Settings, response: object, text: str, job_id: 
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @click.argument("config", type=CONFIG_FILE)
 @click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
 @click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
@@ -201,7 +202,7 @@ def update(settings: Settings, job_id: str, config: Path, secret_path: str, secr
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @pass_settings
 def delete(settings: Settings, job_id: str) -> None:
     """Delete a job that has ended, with its tasks and history."""
@@ -214,7 +215,7 @@ def delete(settings: Settings, job_id: str) -> None:
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @pass_settings
 def refresh(settings: Settings, job_id: str) -> None:
     """Have the API look at a job again, from what is stored."""
@@ -226,7 +227,7 @@ def refresh(settings: Settings, job_id: str) -> None:
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @pass_settings
 def cache(settings: Settings, job_id: str) -> None:
     """Print the short form of a job: its state and the parts of its configuration that scheduling needs."""

@@ -10,6 +10,7 @@ import click
 from cli.command import Command
 from cli.errors import Failed
 from cli.job_query import QUERY_TEXTS, print_jobs, set_page
+from cli.jobs import JOB
 from cli.output import id_list
 from cli.params import LABELS, Label
 from cli.refusals import raise_if_refused
@@ -23,7 +24,7 @@ PROGRESS_S_MAX = 600.0
 
 
 @click.command(cls=Command)
-@click.argument("job_id", metavar="[JOB]", default="")
+@click.argument("job_id", metavar="[JOB]", default="", type=JOB)
 @click.option("--progress", is_flag=True, help="Wait until the tasks have ended, 10 minutes at most.")
 @click.option("--owner", default="", metavar="TEAM", help="Only, or without JOB all, jobs of this owning team.")
 @click.option("--labels", "-l", type=LABELS, default="", help="Only jobs with these labels.")

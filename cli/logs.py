@@ -14,8 +14,10 @@ import click
 
 from cli.command import Command
 from cli.errors import Failed
+from cli.jobs import instance_argument
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
+from peloton.model.ids import PodName
 from peloton.model.pod import TERMINAL
 
 if TYPE_CHECKING:
@@ -58,14 +60,12 @@ def with_long_options(args: list[str]) -> list[str]:
 
 
 @click.command(cls=LogsCommand)
-@click.argument("job_id", metavar="JOB")
-@click.argument("instance", type=click.IntRange(0))
-@click.argument("task_id", metavar="[TASK-ID]", default="")
+@instance_argument("TASK-ID")
 @click.option("--follow", "-F", is_flag=True, help="Go on until the task has ended and all is printed. Also -f.")
 @click.option("--filename", metavar="FILE", default="stdout", show_default=True,
               help="The file in the sandbox. Also -f FILE.")  # fmt: skip
 @pass_settings
-def logs(settings: Settings, job_id: str, instance: int, task_id: str, follow: bool, filename: str) -> None:
+def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: str) -> None:
     """Print the output of a task, or another file of its sandbox.
 
     TASK-ID is an earlier run, as JOB-INSTANCE-RUN; the current run if absent. `-f` alone, or before a job's id,
@@ -78,7 +78,8 @@ def logs(settings: Settings, job_id: str, instance: int, task_id: str, follow: b
       peloton task logs JOB 0 --filename stderr --follow
       peloton task logs JOB 0 JOB-0-1
     """
-    print_logs(settings, job_id, instance, task_id, filename, follow)
+    name, task_id = pod
+    print_logs(settings, name.job_id, name.instance_id, task_id, filename, follow)
 
 
 def print_logs(settings: Settings, job_id: str, instance: int, task_id: str, filename: str, follow: bool) -> None:

@@ -9,6 +9,7 @@ import click
 from cli import pod_control
 from cli.command import Group
 from cli.job_query import seconds_of
+from cli.jobs import instance_argument, job_argument
 from cli.logs import LogsCommand, print_logs
 from cli.output import as_json, print_json_or, print_message, print_table
 from cli.params import COUNT, WORDS, StatesType
@@ -16,6 +17,7 @@ from cli.pod_table import print_pods
 from cli.settings import Settings, pass_settings
 from cli.stateless_query import set_page
 from cli.task import EVENT_RUNS_DEFAULT, SORT_FIELDS, print_events
+from peloton.model.ids import PodName
 from peloton.model.pod import PodState
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ name_argument = pod_control.name_argument
 def pod() -> None:
     """Look at, start, stop and restart the pods of services; read their logs.
 
-    A pod is an instance of a job. NAME is its name, JOB-INSTANCE; a run of it has an id, JOB-INSTANCE-RUN.
+    A pod is an instance of a job: JOB INSTANCE, or in one word JOB-INSTANCE, which is its name. A run of it has an id,
+    JOB-INSTANCE-RUN.
     """
 
 
@@ -43,50 +46,49 @@ def pod() -> None:
 @click.option("--statusonly", is_flag=True, help="Without the spec.")
 @click.option("--limit", type=COUNT, default="0", show_default=True, help="Runs to print; 0: all.")
 @pass_settings
-def get(settings: Settings, name: str, statusonly: bool, limit: int) -> None:
+def get(settings: Settings, pod: PodName, statusonly: bool, limit: int) -> None:
     """Print a pod's spec and state, and its earlier runs.
 
     \b
     Example:
-      peloton pod get JOB-0 --limit 1
+      peloton pod get JOB 0 --limit 1
     """
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
-    request = svc.GetPodRequest(pod_name=pod_control.name_message(name), status_only=statusonly, limit=limit)
+    request = svc.GetPodRequest(pod_name=pod_control.name_message(pod), status_only=statusonly, limit=limit)
     print_message(settings, settings.client.pods.GetPod(request))
 
 
 @pod.command()
-@click.argument("job_id", metavar="JOB")
-@click.argument("instance", type=click.IntRange(0))
+@name_argument
 @click.option("--run", "-r", default="", metavar="POD-ID", help="Only this run, as JOB-INSTANCE-RUN.")
 @click.option("--limit", "-l", type=click.IntRange(1), default=EVENT_RUNS_DEFAULT, show_default=True,
               help="Runs to go back.")  # fmt: skip
 @pass_settings
-def events(settings: Settings, job_id: str, instance: int, run: str, limit: int) -> None:
+def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
     """Show what happened to a pod: every change of state over its runs, newest first.
 
     \b
     Example:
       peloton pod events JOB 0
     """
-    print_events(settings, job_id, instance, run, limit)
+    print_events(settings, pod, run, limit)
 
 
 @pod.command("events-v1alpha")
 @name_argument
 @click.option("--podID", "-p", "pod_id", default="", metavar="POD-ID", help="This run; the latest if absent.")
 @pass_settings
-def events_v1alpha(settings: Settings, name: str, pod_id: str) -> None:
+def events_v1alpha(settings: Settings, pod: PodName, pod_id: str) -> None:
     """Show what happened to one run of a pod, newest first, in the words of v1alpha.
 
     \b
     Example:
-      peloton pod events-v1alpha JOB-0 -p JOB-0-1
+      peloton pod events-v1alpha JOB 0 -p JOB-0-1
     """
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
-    request = svc.GetPodEventsRequest(pod_name=pod_control.name_message(name))
+    request = svc.GetPodEventsRequest(pod_name=pod_control.name_message(pod))
     if pod_id:
         request.pod_id.value = pod_id
     response = settings.client.pods.GetPodEvents(request)
@@ -101,11 +103,11 @@ def events_v1alpha(settings: Settings, name: str, pod_id: str) -> None:
 @pod.command()
 @name_argument
 @pass_settings
-def cache(settings: Settings, name: str) -> None:
+def cache(settings: Settings, pod: PodName) -> None:
     """Print a pod's state as scheduling sees it."""
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
-    request = svc.GetPodCacheRequest(pod_name=pod_control.name_message(name))
+    request = svc.GetPodCacheRequest(pod_name=pod_control.name_message(pod))
     print_message(settings, settings.client.pods.GetPodCache(request))
 
 
@@ -116,22 +118,21 @@ def cache(settings: Settings, name: str) -> None:
               help="The file in the sandbox. Also -f FILE.")  # fmt: skip
 @click.option("--podID", "-p", "pod_id", default="", metavar="POD-ID", help="An earlier run; the current if absent.")
 @pass_settings
-def logs(settings: Settings, name: str, follow: bool, filename: str, pod_id: str) -> None:
+def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: str) -> None:
     """Print the output of a pod, or another file of its sandbox.
 
     `-f` alone follows; `-f FILE` names the file, as it always did.
 
     \b
     Examples:
-      peloton pod logs JOB-0
-      peloton pod logs JOB-0 -F --filename stderr
+      peloton pod logs JOB 0
+      peloton pod logs JOB 0 -F --filename stderr
     """
-    parsed = pod_control.parsed_name(name)
-    print_logs(settings, parsed.job_id, parsed.instance_id, pod_id, filename, follow)
+    print_logs(settings, pod.job_id, pod.instance_id, pod_id, filename, follow)
 
 
 @pod.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @click.option("--states", "-s", type=STATES, default="", help="Any of these states.")
 @click.option("--names", type=WORDS, default="", help="Any of these pod names.")
 @click.option("--hosts", type=WORDS, default="", help="On any of these hosts.")
@@ -177,19 +178,19 @@ def name_of(info: pod_pb2.PodInfo) -> str:
 
 
 @pod.command("delete-events")
-@name_argument
-@click.argument("pod_id", metavar="POD-ID")
+@instance_argument("POD-ID", required=True)
 @pass_settings
-def delete_events(settings: Settings, name: str, pod_id: str) -> None:
+def delete_events(settings: Settings, pod: tuple[PodName, str]) -> None:
     """Delete what is known of one run of a pod.
 
     \b
     Example:
-      peloton pod delete-events JOB-0 JOB-0-1
+      peloton pod delete-events JOB 0 JOB-0-1
     """
     from peloton.api.v1alpha import peloton_pb2
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
+    name, pod_id = pod
     request = svc.DeletePodEventsRequest(
         pod_name=pod_control.name_message(name), pod_id=peloton_pb2.PodID(value=pod_id)
     )

@@ -24,6 +24,12 @@ before or after the command's name, unless the command has an option of the same
   with 0); 2 wrong usage; 130 interrupted (Ctrl-C).
 * **Output**: tables and YAML for people; `--json` prints the whole response with the field names of the API. With
   `--json` standard output carries nothing but JSON.
+* **JOB** is a job's id, the first 4 characters of it or more, its name (`hello`), or its pool and name
+  (`/tutorial/hello`). A name goes before the beginning of an id. Of several jobs with a name the only one that has not
+  ended is meant, which is then said on standard error; what is still ambiguous is refused with a list of the jobs.
+* **JOB INSTANCE** may be written in one word, `hello-7`.
+* **Completion**: `peloton completion bash` (or `zsh`, `fish`) prints the script, and says in its help where it belongs.
+  Commands, options, states, pools, hosts, and jobs by name and by id are completed.
 * **Services**: ENTITY-VERSION is the version of a job that a change was decided on. It may be left out: then the
   current one is read first. `--watch` shows the rollout until its end, as a bar on a terminal, as lines elsewhere and
   with `--json` as an object per line; the exit code is 0 only if it succeeded.

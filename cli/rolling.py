@@ -9,6 +9,7 @@ import click
 
 from cli.command import Command
 from cli.errors import Failed
+from cli.jobs import job_argument
 from cli.output import as_json
 from cli.params import RANGE, InstanceRange
 from cli.settings import Settings, pass_settings
@@ -24,7 +25,7 @@ def rolling_command(name: str, verb: str) -> click.Command:
     """The command ``name``, which calls the method ``verb`` (Restart, Start or Stop)."""
 
     @click.command(name, cls=Command, help=help_of(name, verb.lower()))
-    @click.argument("job_id", metavar="JOB")
+    @job_argument
     @click.argument("batch_size", metavar="BATCH-SIZE", type=click.IntRange(0))
     @click.option("--resourceVersion", "resource_version", type=click.IntRange(0), default=0, show_default=True,
                   help="The configuration version that must be the current one; 0 takes whichever is.")  # fmt: skip

@@ -88,7 +88,6 @@ def words_argument(metavar: str, callback: Callable[..., Any], required: bool = 
     return click.argument("words", metavar=metavar, nargs=-1, required=required, type=PoolOrOther(), callback=callback)
 
 
-job_argument = click.argument("job_id", metavar="JOB")
 spec_argument = click.argument("spec", type=SPEC_FILE)
 batch_size_argument = click.argument("batch_size", metavar="BATCH-SIZE", type=COUNT)
 version_argument = click.argument("version", metavar="[ENTITY-VERSION]", default="")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import click
 
 from cli.command import Command
+from cli.jobs import job_argument
 from cli.output import print_json_or
 from cli.params import COUNT, InstanceRange
 from cli.pod_table import range_message
 from cli.service_words import (
-    job_argument,
     key_option,
     opaque_option,
     ranges_option,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import INTERRUPTED, Command
+from cli.jobs import job_argument
 from cli.output import print_json_or
 from cli.params import DURATION
 from cli.rollout import update_state
-from cli.service_words import job_argument
 from cli.settings import Settings, pass_settings
 from cli.versions import Service
 from cli.watch import Patience, WatchPace

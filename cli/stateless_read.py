@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from cli.command import Command
+from cli.jobs import job_argument
 from cli.output import as_json, print_json_or, print_message
 from cli.params import INSTANCE_MAX, RANGE, InstanceRange
 from cli.pod_table import print_pods, range_message
-from cli.service_words import job_argument
 from cli.settings import Settings, pass_settings
 from cli.versions import Service
 

@@ -11,6 +11,7 @@ import click
 
 from cli.command import Command
 from cli.errors import Failed
+from cli.jobs import job_argument
 from cli.output import as_json, print_json_or
 from cli.pools import pool_id_at
 from cli.service_words import (
@@ -19,7 +20,6 @@ from cli.service_words import (
     batch_size_argument,
     diff_option,
     failure_options,
-    job_argument,
     key_option,
     opaque_option,
     place_words,

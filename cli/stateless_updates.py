@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Command, Group
+from cli.jobs import instance_argument, job_argument
 from cli.output import as_json, as_yaml, print_json_or, print_table
-from cli.service_words import job_argument, opaque_option, version_argument
+from cli.service_words import opaque_option, version_argument
 from cli.settings import Settings, pass_settings
 from cli.versions import Service, opaque_data
+from peloton.model.ids import PodName
 from peloton.model.update import UPDATE_TERMINAL
 
 if TYPE_CHECKING:
@@ -116,10 +118,9 @@ def workflow() -> None:
 
 
 @workflow.command()
-@job_argument
-@click.argument("instance", type=click.IntRange(0))
+@instance_argument()
 @pass_settings
-def events(settings: Settings, job_id: str, instance: int) -> None:
+def events(settings: Settings, pod: PodName) -> None:
     """Show what the current update did with one instance, newest first.
 
     \b
@@ -129,7 +130,7 @@ def events(settings: Settings, job_id: str, instance: int) -> None:
     from peloton.api.v1alpha.job.stateless import stateless_pb2
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 
-    request = svc.GetWorkflowEventsRequest(job_id=Service(settings, job_id).id, instance_id=instance)
+    request = svc.GetWorkflowEventsRequest(job_id=Service(settings, pod.job_id).id, instance_id=pod.instance_id)
     response = settings.client.services.GetWorkflowEvents(request)
     rows = [
         (

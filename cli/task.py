@@ -11,11 +11,13 @@ import click
 from cli import logs, task_control
 from cli.command import Group
 from cli.job_query import set_page
+from cli.jobs import instance_argument, job_argument
 from cli.output import as_json, print_json_or, print_message, print_table
 from cli.params import RANGE, WORDS, InstanceRange, StatesType
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.times import clock_text, parse_time
+from peloton.model.ids import PodName
 from peloton.model.pod import PodState
 
 if TYPE_CHECKING:
@@ -50,22 +52,21 @@ def task() -> None:
 
 
 @task.command()
-@click.argument("job_id", metavar="JOB")
-@click.argument("instance", type=click.IntRange(0))
+@instance_argument()
 @pass_settings
-def get(settings: Settings, job_id: str, instance: int) -> None:
+def get(settings: Settings, pod: PodName) -> None:
     """Show one task. With --json also its configuration and all its earlier runs."""
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.task import task_pb2
 
-    request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=job_id), instanceId=instance)
+    request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id)
     response = settings.client.tasks.Get(request)
-    raise_if_refused(settings, response, TEXTS, id=job_id)
+    raise_if_refused(settings, response, TEXTS, id=pod.job_id)
     print_tasks(settings, response, [response.result] if response.HasField("result") else [])
 
 
 @task.command("list")
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
 @pass_settings
 def list_tasks(settings: Settings, job_id: str, instances: InstanceRange) -> None:
@@ -87,7 +88,7 @@ def list_tasks(settings: Settings, job_id: str, instances: InstanceRange) -> Non
 
 
 @task.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @click.option("--states", "-s", type=TASK_STATES, default="", help="Any of these states.")
 @click.option("--names", type=WORDS, default="", help="Any of these task names.")
 @click.option("--hosts", type=WORDS, default="", help="On any of these hosts.")
@@ -130,28 +131,27 @@ def query(
 
 
 @task.command()
-@click.argument("job_id", metavar="JOB")
-@click.argument("instance", type=click.IntRange(0))
+@instance_argument()
 @click.option("--run", "-r", default="", metavar="TASK-ID", help="Only this run, as JOB-INSTANCE-RUN.")
 @click.option("--limit", "-l", type=click.IntRange(1), default=EVENT_RUNS_DEFAULT, show_default=True,
               help="Runs to go back.")  # fmt: skip
 @pass_settings
-def events(settings: Settings, job_id: str, instance: int, run: str, limit: int) -> None:
+def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
     """Show what happened to a task: every change of state over its runs, newest first.
 
     \b
     Example:
       peloton task events JOB 0
     """
-    print_events(settings, job_id, instance, run, limit)
+    print_events(settings, pod, run, limit)
 
 
-def print_events(settings: Settings, job_id: str, instance: int, run: str, limit: int) -> None:
+def print_events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.task import task_pb2
 
     request = task_pb2.GetPodEventsRequest(
-        jobId=peloton_pb2.JobID(value=job_id), instanceId=instance, runId=run, limit=limit
+        jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id, runId=run, limit=limit
     )
     response = settings.client.tasks.GetPodEvents(request)
     raise_if_refused(settings, response, {})
@@ -164,20 +164,19 @@ def print_events(settings: Settings, job_id: str, instance: int, run: str, limit
 
 
 @task.command()
-@click.argument("job_id", metavar="JOB")
-@click.argument("instance", type=click.IntRange(0))
+@instance_argument()
 @pass_settings
-def cache(settings: Settings, job_id: str, instance: int) -> None:
+def cache(settings: Settings, pod: PodName) -> None:
     """Print a task's state as scheduling sees it."""
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.task import task_pb2
 
-    request = task_pb2.GetCacheRequest(jobId=peloton_pb2.JobID(value=job_id), instanceId=instance)
+    request = task_pb2.GetCacheRequest(jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id)
     print_message(settings, settings.client.tasks.GetCache(request))
 
 
 @task.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
 @pass_settings
 def refresh(settings: Settings, job_id: str, instances: InstanceRange) -> None:

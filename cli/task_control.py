@@ -9,6 +9,7 @@ import click
 
 from cli.command import Command
 from cli.errors import Failed
+from cli.jobs import job_argument
 from cli.output import as_json, id_list, print_json_or
 from cli.params import RANGE, InstanceRange
 from cli.refusals import raise_if_refused
@@ -40,7 +41,7 @@ def range_messages(ranges: Iterable[InstanceRange]) -> list[task_pb2.InstanceRan
 
 
 @click.command(cls=Command)
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @ranges_option()
 @pass_settings
 def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
@@ -65,7 +66,7 @@ def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> N
 
 
 @click.command(cls=Command)
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @ranges_option()
 @pass_settings
 def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
@@ -96,7 +97,7 @@ def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> No
 
 
 @click.command(cls=Command)
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @ranges_option()
 @pass_settings
 def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:

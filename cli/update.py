@@ -10,11 +10,12 @@ import click
 
 from cli.command import Command, Group
 from cli.errors import Failed
+from cli.jobs import job_argument
 from cli.output import as_json, print_json_or, print_table
 from cli.params import COUNT, POOL_PATH
 from cli.pools import pool_id_at
 from cli.rolling import STALE_VERSION, VERSION_ATTEMPTS_MAX
-from cli.service_words import SPEC_FILE, batch_size_argument, job_argument, opaque_option
+from cli.service_words import SPEC_FILE, batch_size_argument, opaque_option
 from cli.settings import Settings, pass_settings
 from peloton.model.update import UPDATE_TERMINAL
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from cli.command import Command
+from cli.jobs import job_argument
 from cli.output import print_json_or
 from cli.params import POOL_PATH
 from cli.settings import Settings, pass_settings
 
 
 @click.command("why", cls=Command)
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @pass_settings
 def why_job(settings: Settings, job_id: str) -> None:
     """Say why instances of a job do not run: their place in the queue, the rule that keeps them waiting, with its

@@ -31,6 +31,7 @@ from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
     from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
     from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
@@ -133,7 +134,13 @@ class Client:
     def hosts(self) -> HostServiceStub:
         return HostServiceStub(self._channel(HOSTMGR))
 
-    # What only services need is loaded when it is used.
+    # What few commands need is loaded when it is used.
+
+    @cached_property
+    def lookup(self) -> LookupServiceStub:
+        from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
+
+        return LookupServiceStub(self._channel(JOBMGR))
 
     @cached_property
     def updates(self) -> UpdateServiceStub:

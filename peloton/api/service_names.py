@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job.svc import job_svc_pb2
+from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.respool.svc import respool_svc_pb2
 from peloton.api.v0.short_names import job_pb2 as short_job_pb2
@@ -42,6 +43,7 @@ RESOURCE_MANAGER = (
 )
 EXPLAIN_SERVICE = ("peloton.api.v0.explain.ExplainService",)
 BULK_SERVICE = ("peloton.api.v0.bulk.BulkService",)
+LOOKUP_SERVICE = ("peloton.api.v0.lookup.LookupService",)
 MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
 
 # Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
@@ -54,6 +56,7 @@ DECLARED_IN = (
     task_svc_pb2,
     bulk_pb2,
     explain_pb2,
+    lookup_pb2,
     maintenance_pb2,
 )
 

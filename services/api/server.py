@@ -1,7 +1,7 @@
 """The api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService (which refuses), our
-BulkService;
+BulkService and LookupService;
 v1alpha JobService, PodService, WatchService, AdminService, and ResourcePoolService by way of v0; health and reflection.
 Passed through: v0 ResourceManager and our ExplainService to the resource manager, HostService of both versions and our
 MaintenanceService to the host manager. Other services of the public API are not registered, which gRPC answers with
@@ -22,6 +22,7 @@ from peloton.api.service_names import (
     BULK_SERVICE,
     EXPLAIN_SERVICE,
     JOB_MANAGER,
+    LOOKUP_SERVICE,
     MAINTENANCE_SERVICE,
     RESOURCE_MANAGER,
     TASK_MANAGER,
@@ -44,6 +45,7 @@ from services.api.cluster_services import ClusterServices
 from services.api.forward import RESMGR, ForwardedServices
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
+from services.api.lookup_service import LookupService
 from services.api.task_manager import TaskManager
 from services.api.update_service import UpdateService
 from services.api.v1.admin_service import AdminService
@@ -80,6 +82,7 @@ SERVED = (
     *JOB_MANAGER,
     *TASK_MANAGER,
     *BULK_SERVICE,
+    *LOOKUP_SERVICE,
     *RESOURCE_MANAGER,
     *EXPLAIN_SERVICE,
     *HOSTMGR_SERVICES,
@@ -183,6 +186,7 @@ async def start(
         (jobs, JOB_MANAGER),
         (TaskManager(gateway, calls, hosts, wake, waits), TASK_MANAGER),
         (bulk, BULK_SERVICE),
+        (LookupService(gateway, calls), LOOKUP_SERVICE),
         (UpdateService(gateway, calls, specs, wake), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),
         (JobService(gateway, calls, specs, wake, waits), (JOB_SERVICE,)),

@@ -20,6 +20,7 @@ from services.storage.goals import Goals
 from services.storage.hosts import Hosts, KillRow, LaunchRow, StatusOutcome
 from services.storage.jobs import Jobs
 from services.storage.leases import Leases
+from services.storage.lookup import FoundJob, JobName, Lookup
 from services.storage.maintenance import Maintenance
 from services.storage.pods import Pods
 from services.storage.pulses import Pulses
@@ -46,8 +47,10 @@ __all__ = [
     "AllocatedRange",
     "EvictionOrder",
     "EvictionResult",
+    "FoundJob",
     "Gateway",
     "HeldRange",
+    "JobName",
     "JobSnapshot",
     "JobStream",
     "KillRow",
@@ -69,6 +72,7 @@ class Gateway(
     Ready,
     Pods,
     Queries,
+    Lookup,
     Admission,
     Evictions,
     Gangs,

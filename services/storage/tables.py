@@ -30,6 +30,7 @@ class Job(SQLModel, table=True):
     __table_args__ = (
         sa.Index("ix_job_active", "job_id", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
         sa.Index("ix_job_created", "created_ns"),
+        sa.Index("ix_job_name", "name", postgresql_using="hash"),  # which takes names of any length
     )
     job_id: str = Field(primary_key=True, sa_type=_UUID)
     name: str = Field(sa_type=_TEXT)

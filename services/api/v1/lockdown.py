@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
-from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, TASK_MANAGER
+from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
 from peloton.errors import PelotonError
 from services.api.calls import Calls
 from services.grpc_handlers import answering, changed
@@ -22,7 +22,7 @@ from services.grpc_handlers import answering, changed
 LOCKED_AGE_MAX_S = 1.0
 """Another process's lock-down is known here after this time at the latest."""
 
-READS = ("Get", "Query", "List", "Browse")
+READS = ("Get", "Query", "List", "Browse", "Find")
 WRITES = (
     "Create",
     "Delete",
@@ -45,6 +45,7 @@ LOCKABLE = frozenset(
         *JOB_MANAGER,
         *TASK_MANAGER,
         *BULK_SERVICE,
+        *LOOKUP_SERVICE,
         "peloton.api.v0.update.svc.UpdateService",
         "peloton.api.v1alpha.job.stateless.svc.JobService",
         "peloton.api.v1alpha.pod.svc.PodService",

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from peloton.api import service_names
 from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
@@ -27,6 +28,7 @@ SERVICES = {
     "bulk": service_names.BULK_SERVICE[0],
     "tasks": "peloton.api.task.TaskManager",
     "respools": "peloton.api.respool.ResourceManager",
+    "lookup": service_names.LOOKUP_SERVICE[0],
     "explain": service_names.EXPLAIN_SERVICE[0],
     "maintenance": service_names.MAINTENANCE_SERVICE[0],
     "hosts": host_svc_pb2.DESCRIPTOR.services_by_name["HostService"].full_name,
@@ -53,7 +55,7 @@ class FakeApi:
     answer of a stream is a list of messages, of which the last may be a status."""
 
     def __init__(self, options: list[tuple[str, int]] | None = None) -> None:
-        self.answers: dict[str, list[Answer]] = {}
+        self.answers: dict[str, list[Answer]] = {"lookup.FindJobs": [called_like_its_id]}
         self.calls: list[Call] = []
         self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=2), options=options)
         for short, name in SERVICES.items():
@@ -85,6 +87,11 @@ class FakeApi:
 
     def stop(self) -> None:
         self.server.stop(grace=None).wait()
+
+
+def called_like_its_id(request: lookup_pb2.FindJobsRequest) -> lookup_pb2.FindJobsResponse:
+    """Every job of which no test says otherwise."""
+    return lookup_pb2.FindJobsResponse(jobs=[lookup_pb2.FoundJob(id={"value": request.text}, name=request.text)])
 
 
 class Servicer:

@@ -31,9 +31,9 @@ def test_acts_on_one_pod(run: Run, api: FakeApi, verb: str) -> None:
     api.answers[f"pods.{method}"] = [answer, answer, MALFORMED]
     assert f"{text}\n" == run(f"pod {verb} {NAME}").stdout
     assert "{}\n" == run(f"pod {verb} {NAME} --json").stdout
-    result = run(f"pod {verb} x")
+    result = run(f"pod {verb} x 0")
     assert (1, "", "invalid pod name (INVALID_ARGUMENT)\n") == (result.exit_code, result.stdout, result.stderr)
-    assert [NAME, NAME, "x"] == [request.pod_name.value for request in api.requests(f"pods.{method}")]
+    assert [NAME, NAME, "x-0"] == [request.pod_name.value for request in api.requests(f"pods.{method}")]
 
 
 def test_a_restart_within_the_sla(run: Run, api: FakeApi) -> None:
@@ -169,4 +169,4 @@ def test_logs(run: Run, api: FakeApi, agent: FakeAgent, flags: str, run_id: str)
 def test_logs_of_no_pod(run: Run, api: FakeApi) -> None:
     """What is no pod's name is refused before anything is sent."""
     result = run("pod logs web")
-    assert (1, "invalid pod name 'web': want <job>-<instance>\n", []) == (result.exit_code, result.stderr, api.calls)
+    assert (2, True, []) == (result.exit_code, "expected JOB INSTANCE, got 'web'" in result.stderr, api.calls)

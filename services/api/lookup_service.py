@@ -1,0 +1,77 @@
+"""Our LookupService: the jobs that a text may mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from peloton.api import convert
+from peloton.api.convert_time import rfc3339
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.lookup import lookup_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.ids import RespoolId
+from peloton.model.respool import pool_paths
+from services.api.calls import Calls
+from services.storage.gateway import FoundJob, Gateway, JobName
+
+LIMIT_DEFAULT, LIMIT_MAX = 10, 100
+PREFIX_MIN = 4
+"""Characters of an id that stand for it; of fewer too many jobs begin so."""
+TEXT_MAX = 1_024
+_ID_SHAPE = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
+
+
+class LookupService:
+    def __init__(self, records: Gateway, calls: Calls) -> None:
+        self._records = records
+        self._calls = calls
+
+    async def FindJobs(self, request: lookup_pb2.FindJobsRequest, context: Any) -> lookup_pb2.FindJobsResponse:
+        if "\0" in request.text or len(request.text) > TEXT_MAX:
+            raise InvalidArgument(f"no job is called so: want at most {TEXT_MAX} characters and no NUL")
+        limit = min(request.limit or LIMIT_DEFAULT, LIMIT_MAX)
+        return await self._calls.run(self._find, request.text, request.begins, limit)
+
+    def _find(self, text: str, begins: bool, limit: int) -> lookup_pb2.FindJobsResponse:
+        paths = pool_paths(spec for spec, _ in self._records.pools())
+        names = names_meant(text, paths)
+        digits = id_digits(text)
+        if begins:
+            found = self._records.recent_jobs_beginning(names, limit + 1)
+        else:
+            found = self._records.jobs_named([each for each in names if each[1]], limit + 1)
+        if digits and (begins or not found):
+            known = {job.job_id for job in found}
+            found += [job for job in self._records.jobs_with_id_prefix(digits, limit + 1) if job.job_id not in known]
+        jobs = [_wire(job, paths) for job in found[:limit]]
+        return lookup_pb2.FindJobsResponse(jobs=jobs, hasMore=len(found) > limit)
+
+
+def names_meant(text: str, paths: Mapping[RespoolId, str]) -> list[JobName]:
+    """The text as a name, and every way to read it as the path of a pool and a name, which may have slashes too."""
+    whole = "/" + text.removeprefix("/")
+    inside = ((str(pool), f"{path}/") for pool, path in paths.items() if path)
+    return [("", text), *((pool, whole.removeprefix(path)) for pool, path in inside if whole.startswith(path))]
+
+
+def id_digits(text: str) -> str:
+    """The digits of what an id may begin with, dashes in their places or none at all; "" for anything else."""
+    lower = text.lower()
+    if len(lower) < PREFIX_MIN or not re.fullmatch("[0-9a-f-]+", lower):
+        return ""
+    digits = lower.replace("-", "")
+    shaped = "".join("-" if mark == "-" else "0" for mark in lower)
+    is_shaped = shaped == _ID_SHAPE[: len(lower)] or (lower == digits and len(digits) <= _ID_SHAPE.count("0"))
+    return digits if is_shaped else ""
+
+
+def _wire(job: FoundJob, paths: Mapping[RespoolId, str]) -> lookup_pb2.FoundJob:
+    return lookup_pb2.FoundJob(
+        id=peloton_pb2.JobID(value=job.job_id),
+        name=job.name,
+        poolPath=paths.get(job.respool_id, ""),
+        state=convert.JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
+        creationTime=rfc3339(job.created_ns),
+    )

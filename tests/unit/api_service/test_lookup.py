@@ -1,0 +1,116 @@
+"""Our LookupService over real storage: what people call a job leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.lookup import lookup_pb2
+from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
+from peloton.model.ids import RespoolId
+from services.api.lookup_service import TEXT_MAX, id_digits, names_meant
+from tests.unit.api_service.story import refused
+
+TILES = "beef0000-0000-4000-8000-000000000001"
+BEEF = "00000000-0000-4000-8000-000000000002"
+Build = Callable[..., job_pb2.JobConfig]
+
+
+@pytest.fixture
+def lookup(channel: grpc.aio.Channel) -> Any:
+    return LookupServiceStub(channel)
+
+
+@pytest.fixture
+async def two(jobs: Any, config: Build) -> None:
+    """ "tiles" with an id that begins with beef, and "beef"."""
+    for job_id, name in ((TILES, "tiles"), (BEEF, "beef")):
+        await jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=config(name=name)))
+
+
+async def found(lookup: Any, text: str, **fields: Any) -> list[str]:
+    response = await lookup.FindJobs(lookup_pb2.FindJobsRequest(text=text, **fields))
+    return [job.id.value for job in response.jobs]
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tiles", [TILES]),
+        ("/eng/maps/tiles", [TILES]),
+        ("eng/maps/tiles", [TILES]),
+        ("/eng/tiles", []),
+        ("/eng/maps/", []),
+        ("tile", []),
+        ("beef", [BEEF]),  # a name goes before an id
+        ("beef0", [TILES]),
+        ("BEEF0000-0000", [TILES]),
+        ("beef00000000", [TILES]),
+        ("bee", []),
+        ("beef-", []),
+        (TILES, [TILES]),
+        ("", []),
+    ],
+)
+async def test_what_a_text_means(lookup: Any, text: str, expected: list[str]) -> None:
+    """A name, its pool and name, or the beginning of an id with dashes in their places."""
+    assert expected == await found(lookup, text)
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {TILES, BEEF}),
+        ("ti", {TILES}),
+        ("/eng/maps/", {TILES, BEEF}),
+        ("/eng/maps/b", {BEEF}),
+        ("beef", {TILES, BEEF}),
+    ],
+)
+async def test_what_may_be_meant(lookup: Any, text: str, expected: set[str]) -> None:
+    """Completion finds what begins so: names, names in a pool, ids."""
+    assert expected == set(await found(lookup, text, begins=True))
+
+
+@pytest.mark.usefixtures("two")
+async def test_an_answer_is_bounded(lookup: Any) -> None:
+    """It says that there are more than the limit, and of each job what tells it from the others."""
+    response = await lookup.FindJobs(lookup_pb2.FindJobsRequest(text="/eng/maps/", begins=True, limit=1))
+
+    assert ([BEEF], True) == ([job.id.value for job in response.jobs], response.hasMore)
+    job = response.jobs[0]
+    assert ("beef", "/eng/maps", job_pb2.INITIALIZED) == (job.name, job.poolPath, job.state)
+    assert job.creationTime.endswith("Z")
+
+
+@pytest.mark.parametrize("text", ["a\0b", "x" * (TEXT_MAX + 1)])
+async def test_what_can_be_no_name(lookup: Any, text: str) -> None:
+    """NUL and texts without end are the caller's mistake."""
+    request = lookup_pb2.FindJobsRequest(text=text)
+    code, details = await refused(lookup.FindJobs(request))
+
+    assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("no job is called so"))
+
+
+def test_names_may_have_slashes() -> None:
+    """Every way to read a path and a name is meant."""
+    paths = {RespoolId("a"): "/a", RespoolId("b"): "/a/b", RespoolId("root"): ""}
+
+    assert [("", "/a/b/c"), ("a", "b/c"), ("b", "c")] == names_meant("/a/b/c", paths)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("abcd", "abcd"), ("abc", ""), ("abcd-", ""), ("abcdabcd-1", "abcdabcd1"), ("g" * 4, ""), ("a" * 33, "")],
+)
+def test_beginnings_of_ids(text: str, expected: str) -> None:
+    """Four digits at least; dashes stand in their places or nowhere."""
+    assert expected == id_digits(text)
