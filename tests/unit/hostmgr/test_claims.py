@@ -15,7 +15,7 @@ from services.hostmgr.offers import Agent
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 SHAPE = PodShape(Resources(1_000))
-CPUS = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}, "role": "peloton"}]
+CPUS = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}, "role": "*"}]
 
 
 class Table:
