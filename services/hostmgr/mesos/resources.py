@@ -32,11 +32,15 @@ def roles_above(role: str) -> frozenset[str]:
 
 def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
     """Whether pods of a framework with these roles may have it: unreserved, or reserved by the agent's own flags for
-    one of the roles. A dynamic reservation, refined or not, is kept for the volumes that it was made for.
+    one of the roles. A dynamic reservation, refined or not, is kept for the volumes that it was made for. So are disks
+    with a ``source`` (MOUNT, BLOCK, RAW, PATH), whole: what pods ask is room for their sandboxes, and these lie on the
+    agent's own disk, which has none.
 
     Mesos writes reservations in two forms. The refined one is a stack, ``reservations``. In the older one, as offers
     have it, a static reservation is a ``role`` alone, and a dynamic one has ``reservation`` too, which may be empty.
     """
+    if entry.get("disk"):
+        return False
     if stack := entry.get("reservations"):
         return len(stack) == 1 and stack[0]["type"] == "STATIC" and stack[0]["role"] in roles
     role = entry.get("role", ANY_ROLE)

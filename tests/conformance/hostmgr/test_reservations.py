@@ -42,3 +42,16 @@ def test_pods_stay_off_what_is_reserved_dynamically(make: Make) -> None:
     wait_capacity(world, 1, 1_000)
 
     world.running(1, changes=[lambda config: setattr(config.resource, "diskLimitMb", 1_000)])
+
+
+def test_pods_stay_off_disks_that_are_taken_whole(make: Make) -> None:
+    """A MOUNT disk is no room for sandboxes: who asks for disk goes where some is, others go anywhere."""
+    world = make(hosts=[HostSpec("mounted", disk=0, mounts=(20_000,)), HostSpec("plain")])
+    wait(lambda: world.core.pool.host_count() == 2, "the hosts")
+    wait(lambda: world.core.pool.free() == Resources.of(8, 4096, 20_000), "the offers")
+    assert world.core.pool.capacity()[0] == Resources.of(8, 4096, 20_000)
+
+    job = world.running(4, changes=[lambda config: setattr(config.resource, "diskLimitMb", 100)])
+
+    assert {"plain"} == {pod.host for pod in world.pods(job)}
+    world.running(4)

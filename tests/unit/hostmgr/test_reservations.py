@@ -39,13 +39,14 @@ def free(role: str, *recorded: Json) -> dict[str, Resources]:
 
 @pytest.mark.parametrize("seq", [12, 34])
 def test_capacity_and_offers_agree(seq: int) -> None:
-    """A host reserved for us by its own flags is ours; what is reserved dynamically, and the volume on it, is not; in
-    the older form of offers (12) and in the refined one (34)."""
+    """A host reserved for us by its own flags is ours; what is reserved dynamically, and the volume on it, is not, nor
+    is a MOUNT disk; in the older form of offers (12) and in the refined one (34)."""
     recorded = lines("20")
 
     capacity = capacities(recorded[6], "peloton")
 
     assert capacity["peloton-mesos-agent0"] == Resources.of(4, 2048, 20_000)
+    assert capacity["peloton-mesos-agent1"] == Resources.of(4, 2048, 0, 2)
     assert capacity["peloton-mesos-agent2"] == Resources.of(2, 2048, 1_000)
     assert capacity == free("peloton", recorded[seq])
 
@@ -89,8 +90,12 @@ def test_static_reservations_of_single_resources() -> None:
     assert sum(others.values(), Resources()) != sum(ours.values(), Resources())
 
 
-def entry(**rest: Any) -> Json:
-    return {"name": "cpus", "type": "SCALAR", "scalar": {"value": 1.0}, **rest}
+def entry(name: str = "cpus", **rest: Any) -> Json:
+    return {"name": name, "type": "SCALAR", "scalar": {"value": 1.0}, **rest}
+
+
+def disk(**info: Any) -> Json:
+    return entry("disk", disk=info)
 
 
 STATIC, DYNAMIC = ({"type": kind, "role": "eng"} for kind in ("STATIC", "DYNAMIC"))
@@ -114,6 +119,12 @@ STATIC, DYNAMIC = ({"type": kind, "role": "eng"} for kind in ("STATIC", "DYNAMIC
         (entry(reservations=[STATIC, {**DYNAMIC, "role": "eng/maps"}]), False),
         (entry(role="eng", reservations=[STATIC]), True),
         (entry(role="eng", reservation={}, reservations=[DYNAMIC]), False),
+        (entry("disk"), True),
+        (disk(source={"type": "MOUNT", "mount": {"root": "/mnt"}}), False),
+        (disk(source={"type": "PATH", "path": {"root": "/data"}}), False),
+        (disk(source={"type": "BLOCK", "id": "b"}), False),
+        (disk(source={"type": "RAW", "profile": "fast"}), False),
+        (entry("disk", reservations=[STATIC], disk={"persistence": {"id": "v"}, "volume": {"mode": "RW"}}), False),
     ],
 )
 def test_whose_a_resource_is(resource: Json, is_ours: bool) -> None:
