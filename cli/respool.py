@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +73,7 @@ def create(settings: Settings, path: str, config: Path) -> None:
     }
     raise_if_refused(settings, response, texts)
     print_json_or(settings, response, f"Resource Pool {response.result.value} created at {path}")
+    warn(settings, response.warnings)
 
 
 @respool.command()
@@ -105,6 +106,13 @@ def update(settings: Settings, path: str, config: Path, force: bool, yes: bool) 
     }
     raise_if_refused(settings, response, texts, id=pool_id)
     print_json_or(settings, response, f"Resource Pool {pool_id} updated")
+    warn(settings, response.warnings)
+
+
+def warn(settings: Settings, warnings: Iterable[str]) -> None:
+    """With ``--json`` they are a part of the response."""
+    for text in () if settings.json else warnings:
+        click.echo(f"Warning: {text}", err=True)
 
 
 @respool.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import Label, PodShape
@@ -30,6 +31,14 @@ class Host:
     ip: str = ""
     goal: HostState = HostState.UP
     revocable_held: Resources = field(default_factory=Resources)
+
+
+class Capacity(NamedTuple):
+    """Sums over the hosts of a cluster, or of all clusters."""
+
+    up: Resources  # of hosts that take pods
+    revocable: Resources  # of those
+    registered: Resources  # of all hosts, also those that are draining or down for maintenance
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
+from peloton.model.resources import Resources
 
 _NS = 1_000_000_000
 
@@ -27,6 +28,7 @@ class MaintenanceRequest:
     at_most: int = 0  # hosts that may be away at a time for this one to begin; 0 = the installation's bound
     deadline_s: int = 0  # after so long a drain an operator may force it
     reason: str = ""
+    capacity: Resources = Resources()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class HostMaintenance:
     drained_from_ns: int = 0  # when its drain began; 0 = it waits for its turn
     changed_ns: int = 0
     progress: DrainProgress = DrainProgress()
+    capacity: Resources = Resources()  # noqa: RUF009 - frozen; when it was asked for: Mesos forgets hosts that are down
 
     @property
     def deadline_ns(self) -> int:

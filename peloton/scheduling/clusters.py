@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from peloton.lifecycle.constraints import CLUSTER_LABEL, may_hold_in
-from peloton.model.host import ClusterChoice
+from peloton.model.host import Capacity, ClusterChoice
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 
@@ -55,10 +55,9 @@ def _room(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a cluster said last: everything, and the revocable part."""
+    """What a cluster said last."""
 
-    capacity: Resources
-    revocable: Resources
+    capacity: Capacity
     said_s: float
 
 

@@ -26,7 +26,7 @@ BROWSE_TIMEOUT_S = 15.0
 
 class Hosts(Protocol):
     async def capacity(self) -> Resources | None:
-        """Sum over the hosts of all clusters, None while one does not answer or no host is known."""
+        """Sum over the hosts of all clusters, up or in maintenance; None while one does not answer or none is up."""
         ...
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
@@ -58,7 +58,7 @@ class RemoteHosts:
             return None
         if not any(answer.host_count for answer in answers):
             return None
-        amounts = [answer.capacity for answer in answers]
+        amounts = [answer.registered if answer.HasField("registered") else answer.capacity for answer in answers]
         return sum((Resources(a.cpu_milli, a.memory_mib, a.disk_mib, a.gpu_milli) for a in amounts), Resources())
 
     async def _capacity_of(self, cluster: str) -> hostmgr_pb2.ClusterCapacityResponse:

@@ -8,7 +8,7 @@ import grpc
 
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
-from peloton.model.host import Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.host import Capacity, Desired, HostLease, LaunchResult, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
@@ -82,11 +82,12 @@ class HostManagerClient:
         with raising(NAME):
             self._stub().BringHostUp(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
 
-    def capacity(self) -> tuple[Resources, Resources]:
-        """Totals and revocable totals of the cluster."""
+    def capacity(self) -> Capacity:
+        """Of the cluster."""
         with raising(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=CALL_TIMEOUT_S)
-        return messages.resources_from_wire(answer.capacity), messages.resources_from_wire(answer.revocable)
+        registered = answer.registered if answer.HasField("registered") else answer.capacity
+        return Capacity(*map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered)))
 
     def free(self) -> Resources:
         """What is on offer there and leased to nobody."""

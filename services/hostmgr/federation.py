@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from peloton.errors import Unavailable
-from peloton.model.host import ClusterChoice, Desired, HostLease, LaunchResult, Placement, Prefetched
+from peloton.model.host import Capacity, ClusterChoice, Desired, HostLease, LaunchResult, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
@@ -167,26 +167,26 @@ class HostManagers:
 
     # Capacity, for one thread.
 
-    def capacity(self) -> tuple[Resources, Resources]:
-        """Totals and revocable totals over all clusters. Raises Unavailable when none answers."""
+    def capacity(self) -> Capacity:
+        """Of all clusters. Raises Unavailable when none answers."""
         now_s, clusters = self._clock(), self._led()
 
         def ask(cluster: str) -> None:
-            self._known[cluster] = Known(*self._client(cluster).capacity(), now_s)
+            self._known[cluster] = Known(self._client(cluster).capacity(), now_s)
             self._held.pop(cluster, None)
 
         self._each(clusters, ask)
         parts = [self._counted(cluster, now_s) for cluster in clusters]
-        total = sum((part.capacity for part in parts), Resources())
-        return total, sum((part.revocable for part in parts), Resources())
+        return Capacity(*(sum(amounts, Resources()) for amounts in zip(*parts, strict=True)))
 
-    def _counted(self, cluster: str, now_s: float) -> Known:
+    def _counted(self, cluster: str, now_s: float) -> Capacity:
         known = self._known.get(cluster)
         if known is not None and counts_as_known(known, now_s):
-            return known
+            return known.capacity
         held = self._held.get(cluster)
         if held is None or now_s - held.said_s > HELD_AGE_MAX_S:
             if held is None:
                 log.warning("cluster %s is silent: it counts with what its pods hold", cluster)
-            held = self._held[cluster] = Known(*self._records.held_in_cluster(cluster), now_s)
-        return held
+            amounts, revocable = self._records.held_in_cluster(cluster)
+            held = self._held[cluster] = Known(Capacity(amounts, revocable, amounts), now_s)
+        return held.capacity._replace(registered=known.capacity.registered) if known else held.capacity

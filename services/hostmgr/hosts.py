@@ -209,6 +209,13 @@ class HostPool:
             away = [name for name in self._maintained if self._chooser.is_away(name)]
             return self._registered.capacity(away, self._closed)
 
+    def registered_capacity(self) -> Resources:
+        """Of all hosts, also those that are draining, or down for maintenance and gone from Mesos."""
+        with self._lock:
+            agents = self._registered.by_name
+            down = (host.capacity for name, host in self._maintained.items() if name not in agents)
+            return sum(down, self._registered.total)
+
     def free(self) -> Resources:
         """What is on offer on hosts that take pods and are leased to nobody."""
         with self._lock:

@@ -107,7 +107,9 @@ class HostMaintainer:
                 if not self.host_count():
                     raise Unavailable("the hosts of the cluster are not known yet")
                 raise Aborted(NOT_AN_AGENT if len(requests) == 1 else f"{request.hostname}: {NOT_AN_AGENT}")
-            placed[request.hostname] = replace(request, ip=agent.ip if agent else "")
+            if agent is not None:
+                request = replace(request, ip=agent.ip, capacity=agent.capacity)
+            placed[request.hostname] = request
         hosts = self._gateway.request_maintenance(self.cluster, list(placed.values()), self.away_max(), time.time_ns())
         self._changed(hosts)
         everybody = self._gateway.maintained_hosts(self.cluster)

@@ -19,6 +19,10 @@ class RegisteredAgents:
         self.revocable_cpu_milli = 0
         self._capacity = [0, 0, 0, 0]  # [R]
 
+    @property
+    def total(self) -> Resources:
+        return Resources(*self._capacity)
+
     def replace(self, agents: Iterable[Agent]) -> None:
         """These and no others are registered now. What is the same object as before costs next to nothing."""
         before, now = self.by_name, {agent.hostname: agent for agent in agents}
@@ -45,7 +49,7 @@ class RegisteredAgents:
         """Sums without agents that are away, and how many are left. Of revocable cpu those that are closed count
         with no more than this: what pods hold where no more may come."""
         gone = {name: self.by_name[name] for name in away if name in self.by_name}
-        total = Resources(*self._capacity) - sum((agent.capacity for agent in gone.values()), NOTHING)
+        total = self.total - sum((agent.capacity for agent in gone.values()), NOTHING)
         slack = self.revocable_cpu_milli - sum(agent.revocable.cpu_milli for agent in gone.values())
         for name in closed.keys() - gone.keys():
             if name in self.by_name:

@@ -67,6 +67,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             revocable=messages.resources_to_wire(revocable),
             host_count=count,
             free=messages.resources_to_wire(self._core.pool.free()) if request.with_free else None,
+            registered=messages.resources_to_wire(self._core.pool.registered_capacity()),
         )
 
     @answering

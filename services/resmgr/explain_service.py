@@ -178,7 +178,7 @@ class ExplainService:
             answer = wire.pool_plan(self._look(state), self._look(other), other.path_of(pool_id), is_new=known is None)
             more = beyond(evictions(other, held, now_ns), evictions(state, held, now_ns))
             answer.evictions.extend(wire.planned_evictions(more, self._loop.settings))
-            answer.text = "\n".join(plan_lines(answer))
+            answer.text = "\n".join([*plan_lines(answer), *pools.beyond_hosts(state, spec)])
             return answer
 
         return await self._loop.look_at_held(lambda state: questioned(with_pool(state, spec), now_ns), plan)

@@ -227,8 +227,8 @@ class AdmissionLoop:
     async def learn_capacity(self) -> None:
         """Ask the host manager now. Raises Unavailable."""
         loop = asyncio.get_running_loop()
-        capacity, revocable = await loop.run_in_executor(self._network, self._capacity_source.capacity)
-        if self.state.set_capacity(capacity, revocable):
+        capacity = await loop.run_in_executor(self._network, self._capacity_source.capacity)
+        if self.state.set_capacity(*capacity):
             self._changed()
 
     # -- rounds -----------------------------------------------------------------------------------------------------

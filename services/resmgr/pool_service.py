@@ -73,7 +73,8 @@ class PoolService:
         except InvalidArgument as refusal:
             error = pb.InvalidResourcePoolConfig(id=wire_id, message=refusal.message)
             return pb.CreateResponse(error=invalid(invalidResourcePoolConfig=error))
-        return pb.CreateResponse(result=wire_id)
+        warnings = pools.beyond_hosts(self._state, pools.pool_spec(pool_id, config))
+        return pb.CreateResponse(result=wire_id, warnings=warnings)
 
     async def UpdateResourcePool(self, request: pb.UpdateRequest, context: Context) -> pb.UpdateResponse:
         pool_id = RespoolId(request.id.value)
@@ -101,7 +102,7 @@ class PoolService:
         if fault:
             invalid = pb.InvalidResourcePoolConfig(id=request.id, message=fault)
             return pb.UpdateResponse(error=error(invalidResourcePoolConfig=invalid))
-        return pb.UpdateResponse()
+        return pb.UpdateResponse(warnings=pools.beyond_hosts(self._state, pools.pool_spec(pool_id, config)))
 
     async def DeleteResourcePool(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
         try:

@@ -164,10 +164,10 @@ def _check_amounts(config: pb.ResourcePoolConfig) -> None:
 
 
 def _bounds_of(state: ResmgrState, pool_id: RespoolId) -> dict[str, tuple[int, int]]:
-    """Kind -> (reservation, limit) of a pool; the root has the capacity of the cluster as both."""
+    """Kind -> (reservation, limit) of a pool; the root has as both what all hosts have, whether they are up or not:
+    what is right for the cluster does not become wrong while some of its hosts are maintained."""
     if pool_id == ROOT_POOL_ID:
-        assert state.capacity is not None
-        return {kind: (amount, amount) for kind, amount in zip(RESOURCE_KINDS, state.capacity, strict=True)}
+        return {kind: (amount, amount) for kind, amount in zip(RESOURCE_KINDS, state.registered, strict=True)}
     return {r.kind: (r.reservation, r.limit) for r in state.pools[pool_id].resources}
 
 
@@ -180,11 +180,18 @@ def _amount(kind: str, amount: int) -> str:
     return number(wire_amount(kind, amount))
 
 
+def _has(state: ResmgrState, spec: PoolSpec) -> dict[str, tuple[int, int]]:
+    """Kind -> (reservation, limit) that a pool below the root has had accepted: hosts may have been lost since, and it
+    may be asked for again, but for no more."""
+    is_known = spec.parent_id == ROOT_POOL_ID and spec.respool_id in state.pools
+    return _bounds_of(state, spec.respool_id) if is_known else dict.fromkeys(RESOURCE_KINDS, (0, 0))
+
+
 def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
-    parent = _bounds_of(state, spec.parent_id)
+    parent, has = _bounds_of(state, spec.parent_id), _has(state, spec)
     for r in _on_wire(spec):
         limit = parent[r.kind][1]
-        if r.limit > limit:
+        if r.limit > max(limit, has[r.kind][1]):
             mine, theirs = _amount(r.kind, r.limit), _amount(r.kind, limit)
             above = state.path_of(spec.parent_id)
             raise InvalidArgument(
@@ -193,17 +200,31 @@ def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
 
 
 def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolSpec]) -> None:
-    parent = _bounds_of(state, spec.parent_id)
+    parent, has = _bounds_of(state, spec.parent_id), _has(state, spec)
     for r in _on_wire(spec):
         kind = RESOURCE_KINDS.index(r.kind)
         total = r.reservation + sum(sibling.resources[kind].reservation for sibling in siblings)
-        if total > parent[r.kind][0]:
+        if total > parent[r.kind][0] and r.reservation > has[r.kind][0]:
             mine, theirs = _amount(r.kind, total), _amount(r.kind, parent[r.kind][0])
             rest = _amount(r.kind, total - r.reservation)
             raise InvalidArgument(
                 f"Aggregated child reservation {mine} of kind `{r.kind}` exceed parent `{spec.parent_id}` "
                 f"reservations {theirs} (the parent is {state.path_of(spec.parent_id)}, its other children have {rest})"
             )
+
+
+def beyond_hosts(state: ResmgrState, spec: PoolSpec) -> list[str]:
+    """Amounts of a pool that the hosts which take pods now do not have, in words."""
+    assert state.capacity is not None
+    texts = []
+    for r, up in zip(spec.resources, state.capacity, strict=True):
+        if not up < r.limit < UNLIMITED:
+            continue
+        limit, have = _amount(r.kind, r.limit), _amount(r.kind, up)
+        both = f"reservation {_amount(r.kind, r.reservation)} and limit {limit} are"
+        amounts = both if r.reservation > up else f"limit {limit} is"
+        texts.append(f"resource {r.kind}, {amounts} more than {have}, which is what the hosts that are up have")
+    return texts
 
 
 def _check_parent_is_idle(state: ResmgrState, pool_id: RespoolId, parent_id: RespoolId) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.model.host import Capacity
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
 from peloton.model.pod import PodRecord, PodState, ShapeRange
-from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.state import LogRow
@@ -152,6 +152,6 @@ class ExplainRecords(AdmissionRecords, Protocol):
 
 
 class CapacitySource(Protocol):
-    def capacity(self) -> tuple[Resources, Resources]:
-        """Sums over the hosts that take pods: everything, and the revocable part. Raises Unavailable."""
+    def capacity(self) -> Capacity:
+        """Of all clusters. Raises Unavailable."""
         ...

@@ -46,6 +46,7 @@ class ResmgrState:
         self.evicted: set[JobId] = set()  # jobs with pods that were evicted and still hold their resources
         self.held_back: set[JobId] = set()  # jobs whose gang was, or is, not to be admitted for a while
         self.capacity: Resources | None = None  # None until a host manager has answered
+        self.registered = Resources()  # of all hosts: what limits of pools are compared with
         self.slack_cpu = 0
         self.entitlement: Entitlement | None = None
         self.admission = Admission()
@@ -55,10 +56,12 @@ class ResmgrState:
 
     # -- events -----------------------------------------------------------------------------------------------------
 
-    def set_capacity(self, capacity: Resources, revocable: Resources) -> bool:
-        """Returns whether anything changed."""
+    def set_capacity(self, capacity: Resources, revocable: Resources, registered: Resources | None = None) -> bool:
+        """Returns whether anything changed that is dealt. ``registered``: of all hosts, whether they take pods or not;
+        None: the same."""
         is_news = (capacity, revocable.cpu_milli) != (self.capacity, self.slack_cpu)
         self.capacity, self.slack_cpu = capacity, revocable.cpu_milli
+        self.registered = registered if registered is not None else capacity
         return is_news
 
     def put_pool(self, pool: PoolSpec) -> None:
@@ -243,6 +246,7 @@ class ResmgrState:
     def take_over(self, old: ResmgrState) -> None:
         """Recovery: what storage does not hold and no event repeats."""
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
+        self.registered = old.registered
         self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:

@@ -27,6 +27,7 @@ from peloton.model.maintenance import (
     MaintenanceRequest,
     Resident,
 )
+from peloton.model.resources import Resources
 from services.storage.codec import stored_text
 from services.storage.engine import take_numbers
 from services.storage.store import ENDS, KILLING, ON_HOST_NUMBERS, Store
@@ -202,6 +203,7 @@ def _new_row(cluster: str, request: MaintenanceRequest, seq: int, now_ns: int) -
         "drained_from_ns": 0,
         "changed_ns": now_ns,
         "progress": "",
+        "capacity": json.dumps(list(request.capacity)),
     }
 
 
@@ -221,6 +223,7 @@ def _record(row: sa.Row[Any]) -> HostMaintenance:
         row.drained_from_ns,
         row.changed_ns,
         _progress_from_text(row.progress),
+        Resources(*json.loads(row.capacity)) if row.capacity else Resources(),
     )
 
 

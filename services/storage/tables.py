@@ -329,6 +329,7 @@ class HostRow(SQLModel, table=True):
     drained_from_ns: int = Field(sa_type=_BIG)
     changed_ns: int = Field(sa_type=_BIG)
     progress: str = Field(sa_type=_TEXT)  # JSON DrainProgress
+    capacity: str = Field(sa_type=_TEXT)  # JSON amounts by RESOURCE_KINDS; empty: not known
 
 
 METADATA = SQLModel.metadata

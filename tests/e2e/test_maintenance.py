@@ -11,7 +11,9 @@ import pytest
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.ids import ROOT_POOL_ID
 from services.storage.gateway import Gateway
 from tests.e2e.local import Cluster, shell, temporary
 
@@ -96,6 +98,7 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
     assert failures_of_evicted(cluster, job) == dict.fromkeys(moved, 0)
     cluster.wait(lambda: cluster.capacity() < capacity, "a smaller root pool")
     assert maintained(cluster)[host].state == host_pb2.HOST_STATE_DOWN
+    assert "which is what the hosts that are up have" in a_pool_of(cluster, capacity)
 
     cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
 
@@ -105,6 +108,16 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
     with pytest.raises(grpc.RpcError, match="Host is not DOWN"):
         cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
     assert cluster.takes_pods(cluster.pool("after the cycle"), host)
+
+
+def a_pool_of(cluster: Cluster, cpus: float) -> str:
+    """What is said of a new pool that may have so many."""
+    config = respool_pb2.ResourcePoolConfig(name=f"of {cpus} cpus")
+    config.parent.value = ROOT_POOL_ID
+    config.resources.add(kind="cpu", limit=cpus, share=1)
+    answer = cluster.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=config))
+    assert not answer.HasField("error"), answer
+    return "".join(answer.warnings)
 
 
 def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:

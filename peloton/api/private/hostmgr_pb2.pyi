@@ -589,6 +589,7 @@ class ClusterCapacityResponse(_message.Message):
     REVOCABLE_FIELD_NUMBER: _builtins.int
     HOST_COUNT_FIELD_NUMBER: _builtins.int
     FREE_FIELD_NUMBER: _builtins.int
+    REGISTERED_FIELD_NUMBER: _builtins.int
     host_count: _builtins.int
     @_builtins.property
     def capacity(self) -> Global___Resources: ...
@@ -598,6 +599,10 @@ class ClusterCapacityResponse(_message.Message):
     def free(self) -> Global___Resources:
         """on offer and leased to nobody; only when asked for"""
 
+    @_builtins.property
+    def registered(self) -> Global___Resources:
+        """of all hosts, also those that are draining or down for maintenance"""
+
     def __init__(
         self,
         *,
@@ -605,10 +610,11 @@ class ClusterCapacityResponse(_message.Message):
         revocable: Global___Resources | None = ...,
         host_count: _builtins.int = ...,
         free: Global___Resources | None = ...,
+        registered: Global___Resources | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "revocable", b"revocable"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "registered", b"registered", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "host_count", b"host_count", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "host_count", b"host_count", "registered", b"registered", "revocable", b"revocable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -48,7 +48,8 @@ class ResourcePoolService:
             raise InvalidArgument(f"respool_id {request.respool_id.value!r} is given: Peloton chooses the id itself")
         config = _as(v0.ResourcePoolConfig, request.spec)
         answer = await self._call("CreateResourcePool", v0.CreateRequest(config=config), context)
-        return svc.CreateResourcePoolResponse(respool_id=_as(peloton_pb2.ResourcePoolID, answer.result))
+        respool_id = _as(peloton_pb2.ResourcePoolID, answer.result)
+        return svc.CreateResourcePoolResponse(respool_id=respool_id, warnings=answer.warnings)
 
     async def GetResourcePool(self, request: svc.GetResourcePoolRequest, context: Any) -> svc.GetResourcePoolResponse:
         asked = v0.GetRequest(includeChildPools=request.include_child_pools)
@@ -75,8 +76,8 @@ class ResourcePoolService:
     ) -> svc.UpdateResourcePoolResponse:
         asked = v0.UpdateRequest(config=_as(v0.ResourcePoolConfig, request.spec), Force=request.Force)
         asked.id.value = request.respool_id.value
-        await self._call("UpdateResourcePool", asked, context)
-        return svc.UpdateResourcePoolResponse()
+        answer = await self._call("UpdateResourcePool", asked, context)
+        return svc.UpdateResourcePoolResponse(warnings=answer.warnings)
 
     async def LookupResourcePoolID(
         self, request: svc.LookupResourcePoolIDRequest, context: Any

@@ -22,6 +22,7 @@ from peloton.model.maintenance import (
     Resident,
 )
 from peloton.model.pod import PodState, TerminationReason
+from peloton.model.resources import Resources
 from services.storage.gateway import Gateway
 from tests.conformance.storage.builders import (
     NOW,
@@ -81,6 +82,13 @@ def test_hosts_begin_in_their_order_under_the_bound(gateway: Gateway) -> None:
     assert first[0].deadline_ns == NOW + 60 * SECOND
     assert [h.hostname for h in gateway.admit_maintenance(C, 2, NOW + 2)] == ["a"]
     assert gateway.admit_maintenance(C, 2, NOW + 3) == []
+
+
+def test_what_a_host_has_is_remembered(gateway: Gateway) -> None:
+    """As it was when it was asked for: nobody else knows it while the host is down."""
+    has = Resources(1_000, 2, 3, 4)
+    (host,) = gateway.request_maintenance(C, asked("a", capacity=has), 1, NOW)
+    assert [has, has] == [host.capacity, gateway.maintained_hosts(C)[0].capacity]
 
 
 def test_asking_again_changes_nothing(gateway: Gateway) -> None:

@@ -23,12 +23,15 @@ POD = PodId(JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d"), 3, 2)
 class Hosts(hostmgr_pb2_grpc.HostsServicer):
     def __init__(self) -> None:
         self.host_count = 2
+        self.registered: hostmgr_pb2.Resources | None = None
         self.capacity_calls = 0
 
     async def ClusterCapacity(self, request: Any, context: Any) -> Any:  # type: ignore[override]
         self.capacity_calls += 1
         amounts = hostmgr_pb2.Resources(cpu_milli=8_000, memory_mib=1_024, disk_mib=10, gpu_milli=500)
-        return hostmgr_pb2.ClusterCapacityResponse(capacity=amounts, host_count=self.host_count)
+        return hostmgr_pb2.ClusterCapacityResponse(
+            capacity=amounts, host_count=self.host_count, registered=self.registered
+        )
 
     async def BrowseSandbox(self, request: Any, context: Any) -> Any:  # type: ignore[override]
         if request.hostname == "gone":
@@ -59,6 +62,13 @@ async def test_capacity_is_remembered(remote: RemoteHosts, servicer: Hosts) -> N
 
     assert first == second == Resources(8_000, 1_024, 10, 500)
     assert servicer.capacity_calls == 1
+
+
+async def test_hosts_in_maintenance_count(remote: RemoteHosts, servicer: Hosts) -> None:
+    """What fits the cluster goes on to fit it while some of its hosts are away."""
+    servicer.registered = hostmgr_pb2.Resources(cpu_milli=12_000)
+
+    assert await remote.capacity() == Resources(12_000)
 
 
 async def test_capacity_grows_old(remote: RemoteHosts, servicer: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ class ResourceManager:
         return answer
 
     async def CreateResourcePool(self, request: Any, context: Any) -> Any:
-        return self._answer(v0.CreateResponse, request, result=POOL.id)
+        return self._answer(v0.CreateResponse, request, result=POOL.id, warnings=["much"])
 
     async def GetResourcePool(self, request: Any, context: Any) -> Any:
         return self._answer(v0.GetResponse, request, poolinfo=POOL, childPools=[POOL])
@@ -55,7 +55,7 @@ class ResourceManager:
         return self._answer(v0.DeleteResponse, request)
 
     async def UpdateResourcePool(self, request: Any, context: Any) -> Any:
-        return self._answer(v0.UpdateResponse, request)
+        return self._answer(v0.UpdateResponse, request, warnings=["more"])
 
     async def LookupResourcePoolID(self, request: Any, context: Any) -> Any:
         return self._answer(v0.LookupResponse, request, id=POOL.id)
@@ -126,7 +126,7 @@ async def test_create(respools: Any, servicer: ResourceManager) -> None:
     response = await respools.CreateResourcePool(svc.CreateResourcePoolRequest(spec=spec))
 
     config = servicer.requests[0].config
-    assert response.respool_id.value == "p1"
+    assert (response.respool_id.value, list(response.warnings)) == ("p1", ["much"])
     assert (config.name, config.owningTeam, config.policy, config.parent.value) == ("maps", "maps", 1, "root")
     assert config.resources[0] == v0.ResourceConfig(kind="cpu", reservation=1, limit=2, share=3, type=v0.STATIC)
 
@@ -153,7 +153,8 @@ async def test_delete_and_update(respools: Any, servicer: ResourceManager) -> No
     await respools.DeleteResourcePool(svc.DeleteResourcePoolRequest(respool_id=wire_id("p1")))
     update = svc.UpdateResourcePoolRequest(respool_id=wire_id("p1"), Force=True)
     update.spec.name = "maps"
-    await respools.UpdateResourcePool(update)
+    answer = await respools.UpdateResourcePool(update)
+    assert ["more"] == list(answer.warnings)
     lookup, delete, put = servicer.requests
 
     assert (lookup.id.value, delete.path.value) == ("p1", "/eng/maps")

@@ -45,6 +45,18 @@ def test_create_looks_up_the_parent(run: Run, api: FakeApi, config: Path, path: 
     assert (parent, "p", "maps") == (lookup.path.value, create.config.parent.value, create.config.name)
 
 
+def test_warnings_are_told(run: Run, api: FakeApi, config: Path) -> None:
+    """What is accepted although it is more than there is now: on stderr, and in the response with --json."""
+    told = []
+    for flags in ([], ["--json"]):
+        api.answers["respools.LookupResourcePoolID"] = [found("p")]
+        api.answers["respools.UpdateResourcePool"] = [respool_pb2.UpdateResponse(warnings=["12 is more than 8"])]
+        result = run(*flags, "respool", "update", "/maps", config)
+        told.append((result.exit_code, result.stderr))
+    assert [(0, "Warning: 12 is more than 8\n"), (0, "")] == told
+    assert {"warnings": ["12 is more than 8"]} == json.loads(result.stdout)
+
+
 WRONG_FILES = {
     "name": (CONFIG, "/eng/search", "resource pool name in path:search and config:maps don't match"),
     "root": (CONFIG, "/", "/ is the root pool: it is the whole cluster and has no configuration file"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peloton.errors import Unavailable
-from peloton.model.host import HostLease, LaunchResult, LeasedHost, PlacedPod, Placement, Prefetched
+from peloton.model.host import Capacity, HostLease, LaunchResult, LeasedHost, PlacedPod, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
@@ -38,9 +38,9 @@ class HostManager:
         self._note("free")
         return Resources(self.cpu * 1_000, 1_000)
 
-    def capacity(self) -> tuple[Resources, Resources]:
+    def capacity(self) -> Capacity:
         self._note("capacity")
-        return Resources(self.cpu * 1_000), Resources(self.cpu)
+        return Capacity(Resources(self.cpu * 1_000), Resources(self.cpu), Resources(self.cpu * 2_000))
 
     def acquire_hosts(self, *_: Any) -> HostLease:
         self._note("acquire")
@@ -190,20 +190,21 @@ def test_images_go_to_the_clusters_of_their_hosts() -> None:
 
 
 def test_capacity_is_that_of_all_clusters() -> None:
-    """One that falls silent counts as it was, then with what its pods hold, until it answers again."""
+    """One that falls silent counts as it was, then with what its pods hold, until it answers again; its hosts count as
+    registered all the time."""
     world = World(a=4, b=3)
-    assert (Resources(7_000), Resources(7)) == world.all.capacity()
+    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()
 
     world.silence("b")
     world.now_s += CAPACITY_KEPT_S
-    assert (Resources(7_000), Resources(7)) == world.all.capacity()
+    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()
     for _ in range(3):
         world.now_s += HELD_AGE_MAX_S * 0.6
-        assert (Resources(6_000), Resources(5)) == world.all.capacity()
+        assert (Resources(6_000), Resources(5), Resources(14_000)) == world.all.capacity()
     assert 2 == world.looks
 
     world.addresses["b"], world.managers["b"].is_away = "host:2", False
-    assert (Resources(7_000), Resources(7)) == world.all.capacity()
+    assert (Resources(7_000), Resources(7), Resources(14_000)) == world.all.capacity()
     world.silence("a")
     world.silence("b")
     with pytest.raises(Unavailable):
@@ -215,4 +216,4 @@ def test_a_cluster_that_never_answered_counts_with_what_is_held() -> None:
     world = World(a=4, b=3)
     world.silence("b")
 
-    assert (Resources(6_000), Resources(5)) == world.all.capacity()
+    assert (Resources(6_000), Resources(5), Resources(10_000)) == world.all.capacity()

@@ -90,12 +90,14 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
 
 
 def test_capacity_without_those_that_go() -> None:
-    """Draining hosts count for nothing, waiting ones do; all of them count for the bound."""
+    """Draining hosts count for nothing, waiting ones do; all of them are registered, and count for the bound."""
     pool = HostPool(LEASE_S)
     pool.set_agents([agent("h1"), agent("h2"), agent("h3")])
-    pool.set_maintained([maintained("h1", DRAINING), maintained("h2", UP), maintained("gone", DOWN)])
+    gone = replace(maintained("gone", DOWN), capacity=Resources.of(2, 1))
+    pool.set_maintained([maintained("h1", DRAINING), maintained("h2", UP), gone])
 
     assert pool.capacity() == (Resources.of(8, 4096), Resources.of(2, 0), 2)
+    assert pool.registered_capacity() == Resources.of(4 * 3 + 2, 2048 * 3 + 1)
     assert pool.host_count() == 4
     assert pool.agent_ids({"h1", "gone"}) == {"h1-S"}
 

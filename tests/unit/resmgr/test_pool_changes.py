@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.model.pod import PodState
+from peloton.model.resources import Resources
 from services.resmgr.server import ResmgrServer
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.test_server import Manager, create, delete, get, refusal, update
@@ -69,3 +71,34 @@ async def test_a_change_strands_nobody(world: World, manager: Manager, server: R
     world.kill_job(fixed)
     await server.loop.kill_queued(fixed)
     assert await message(2, 14) == ""
+
+
+async def test_hosts_in_maintenance_count_for_limits(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """A limit that all hosts together allow is accepted while some are away, with a warning that tells the numbers;
+    more than all of them is not."""
+    up, all_hosts = Resources.of_capacity(8, 1000, 1000), Resources.of_capacity(12, 1000, 1000)
+    world.hosts.answer = (up, Resources(), all_hosts)
+    await server.loop.learn_capacity()
+
+    new = await manager.CreateResourcePool(pb.CreateRequest(config=pool_config("p", 10, 12)))
+    again = await manager.UpdateResourcePool(pb.UpdateRequest(id=new.result, config=pool_config("p", 2, 12)))
+    less = await manager.UpdateResourcePool(pb.UpdateRequest(id=new.result, config=pool_config("p", 2, 8)))
+    beyond = await update(manager, new.result.value, pool_config("p", 2, 12.5))
+
+    have = "more than 8, which is what the hosts that are up have"
+    assert [[f"resource cpu, reservation 10 and limit 12 are {have}"], [f"resource cpu, limit 12 is {have}"], []] == [
+        list(answer.warnings) for answer in (new, again, less)
+    ]
+    refused = "resource cpu, limit 12.5 exceeds parent limit 12 (the parent is /)"
+    assert refused == beyond.invalidResourcePoolConfig.message
+
+
+async def test_what_a_pool_has_it_may_keep(world: World, manager: Manager, server: ResmgrServer) -> None:
+    """Hosts are lost: the same amounts are accepted again, and other changes with them, but for no more."""
+    pool = await create(manager, "p", 60, 100)
+    world.hosts.answer = (Resources.of_capacity(50, 1000, 1000), Resources())
+    await server.loop.learn_capacity()
+
+    assert not (await update(manager, pool, pool_config("p", 60, 100, owningTeam="maps"))).ListFields()
+    assert "exceeds parent limit 50" in str(await update(manager, pool, pool_config("p", 60, 101)))
+    assert "exceed parent `root` reservations 50" in str(await update(manager, pool, pool_config("p", 61, 100)))

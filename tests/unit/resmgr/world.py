@@ -50,9 +50,9 @@ class RecordedLifecycles:
 class FixedCapacity:
     """``CapacitySource`` with an answer that tests may change; None: nobody answers."""
 
-    answer: tuple[Resources, Resources] | None = (Resources.of_capacity(100, 100_000, 100_000), Resources())
+    answer: tuple[Resources, ...] | None = (Resources.of_capacity(100, 100_000, 100_000), Resources())
 
-    def capacity(self) -> tuple[Resources, Resources]:
+    def capacity(self) -> tuple[Resources, ...]:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return self.answer

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.lifecycle.constraints import CLUSTER_LABEL, may_hold_in
-from peloton.model.host import ClusterChoice
+from peloton.model.host import Capacity, ClusterChoice
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.clusters import (
@@ -106,7 +106,7 @@ def test_every_cluster_is_tried_once_or_has_a_reason(views: list[ClusterView], r
 
 def test_a_silent_cluster_counts_for_a_while() -> None:
     """As it was known last; afterwards, and if it never said anything, with what is held."""
-    known = Known(Resources(4_000), Resources(), said_s=10.0)
+    known = Known(Capacity(Resources(4_000), Resources(), Resources(4_000)), said_s=10.0)
 
     assert counts_as_known(known, 10.0 + CAPACITY_KEPT_S)
     assert not counts_as_known(known, 10.1 + CAPACITY_KEPT_S)

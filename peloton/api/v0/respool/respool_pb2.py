@@ -26,17 +26,17 @@ from peloton.api.v0.changelog import changelog_pb2 as peloton_dot_api_dot_v0_dot
 from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$peloton/api/v0/respool/respool.proto\x12\x16peloton.api.v0.respool\x1a(peloton/api/v0/changelog/changelog.proto\x1a\x1cpeloton/api/v0/peloton.proto\"!\n\x10ResourcePoolPath\x12\r\n\x05value\x18\x01 \x01(\t\"\x88\x01\n\x0eResourceConfig\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x13\n\x0breservation\x18\x02 \x01(\x01\x12\r\n\x05limit\x18\x03 \x01(\x01\x12\r\n\x05share\x18\x04 \x01(\x01\x12\x35\n\x04type\x18\x05 \x01(\x0e\x32\'.peloton.api.v0.respool.ReservationType\"\xbe\x03\n\x12ResourcePoolConfig\x12\x36\n\tchangeLog\x18\x01 \x01(\x0b\x32#.peloton.api.v0.changelog.ChangeLog\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\nowningTeam\x18\x03 \x01(\t\x12\x12\n\nldapGroups\x18\x04 \x03(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\x12\x39\n\tresources\x18\x06 \x03(\x0b\x32&.peloton.api.v0.respool.ResourceConfig\x12\x36\n\x06parent\x18\x07 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x38\n\x06policy\x18\x08 \x01(\x0e\x32(.peloton.api.v0.respool.SchedulingPolicy\x12@\n\x0f\x63ontrollerLimit\x18\t \x01(\x0b\x32\'.peloton.api.v0.respool.ControllerLimit\x12\x36\n\nslackLimit\x18\n \x01(\x0b\x32\".peloton.api.v0.respool.SlackLimit\"%\n\x0f\x43ontrollerLimit\x12\x12\n\nmaxPercent\x18\x01 \x01(\x01\" \n\nSlackLimit\x12\x12\n\nmaxPercent\x18\x01 \x01(\x01\"@\n\rResourceUsage\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x12\n\nallocation\x18\x02 \x01(\x01\x12\r\n\x05slack\x18\x03 \x01(\x01\"\xe2\x02\n\x10ResourcePoolInfo\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolConfig\x12\x36\n\x06parent\x18\x03 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x38\n\x08\x63hildren\x18\x04 \x03(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x34\n\x05usage\x18\x05 \x03(\x0b\x32%.peloton.api.v0.respool.ResourceUsage\x12\x36\n\x04path\x18\x06 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\"`\n\x19ResourcePoolAlreadyExists\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"`\n\x19InvalidResourcePoolConfig\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"[\n\x14ResourcePoolNotFound\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"c\n\x18ResourcePoolPathNotFound\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\x12\x0f\n\x07message\x18\x02 \x01(\t\"b\n\x17InvalidResourcePoolPath\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\x12\x0f\n\x07message\x18\x02 \x01(\t\"Y\n\x12ResourcePoolIsBusy\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"\\\n\x15ResourcePoolIsNotLeaf\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"]\n\x16ResourcePoolNotDeleted\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"K\n\rCreateRequest\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolConfig\"\xaf\x02\n\x0e\x43reateResponse\x12;\n\x05\x65rror\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.CreateResponse.Error\x12\x36\n\x06result\x18\x02 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x1a\xa7\x01\n\x05\x45rror\x12H\n\ralreadyExists\x18\x01 \x01(\x0b\x32\x31.peloton.api.v0.respool.ResourcePoolAlreadyExists\x12T\n\x19invalidResourcePoolConfig\x18\x02 \x01(\x0b\x32\x31.peloton.api.v0.respool.InvalidResourcePoolConfig\"[\n\nGetRequest\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x19\n\x11includeChildPools\x18\x02 \x01(\x08\"\x8a\x02\n\x0bGetResponse\x12\x38\n\x05\x65rror\x18\x01 \x01(\x0b\x32).peloton.api.v0.respool.GetResponse.Error\x12:\n\x08poolinfo\x18\x02 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolInfo\x12<\n\nchildPools\x18\x03 \x03(\x0b\x32(.peloton.api.v0.respool.ResourcePoolInfo\x1aG\n\x05\x45rror\x12>\n\x08notFound\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.ResourcePoolNotFound\"G\n\rDeleteRequest\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\"\xdd\x02\n\x0e\x44\x65leteResponse\x12;\n\x05\x65rror\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.DeleteResponse.Error\x1a\x8d\x02\n\x05\x45rror\x12\x42\n\x08notFound\x18\x01 \x01(\x0b\x32\x30.peloton.api.v0.respool.ResourcePoolPathNotFound\x12:\n\x06isBusy\x18\x02 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolIsBusy\x12@\n\tisNotLeaf\x18\x03 \x01(\x0b\x32-.peloton.api.v0.respool.ResourcePoolIsNotLeaf\x12\x42\n\nnotDeleted\x18\x04 \x01(\x0b\x32..peloton.api.v0.respool.ResourcePoolNotDeleted\"\x8e\x01\n\rUpdateRequest\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolConfig\x12\r\n\x05\x46orce\x18\x03 \x01(\x08\"\xed\x01\n\x0eUpdateResponse\x12;\n\x05\x65rror\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.UpdateResponse.Error\x1a\x9d\x01\n\x05\x45rror\x12>\n\x08notFound\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.ResourcePoolNotFound\x12T\n\x19invalidResourcePoolConfig\x18\x02 \x01(\x0b\x32\x31.peloton.api.v0.respool.InvalidResourcePoolConfig\"G\n\rLookupRequest\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\"\x95\x02\n\x0eLookupResponse\x12;\n\x05\x65rror\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.LookupResponse.Error\x12\x32\n\x02id\x18\x02 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x1a\x91\x01\n\x05\x45rror\x12\x42\n\x08notFound\x18\x01 \x01(\x0b\x32\x30.peloton.api.v0.respool.ResourcePoolPathNotFound\x12\x44\n\x0binvalidPath\x18\x02 \x01(\x0b\x32/.peloton.api.v0.respool.InvalidResourcePoolPath\"\x0e\n\x0cQueryRequest\"\x95\x01\n\rQueryResponse\x12:\n\x05\x65rror\x18\x01 \x01(\x0b\x32+.peloton.api.v0.respool.QueryResponse.Error\x12?\n\rresourcePools\x18\x02 \x03(\x0b\x32(.peloton.api.v0.respool.ResourcePoolInfo\x1a\x07\n\x05\x45rror*<\n\x0fReservationType\x12\x10\n\x0cUNKNOWN_TYPE\x10\x00\x12\x0b\n\x07\x45LASTIC\x10\x01\x12\n\n\x06STATIC\x10\x02*1\n\x10SchedulingPolicy\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x10\n\x0cPriorityFIFO\x10\x01\x32\xd9\x04\n\x0fResourceManager\x12\x63\n\x12\x43reateResourcePool\x12%.peloton.api.v0.respool.CreateRequest\x1a&.peloton.api.v0.respool.CreateResponse\x12Z\n\x0fGetResourcePool\x12\".peloton.api.v0.respool.GetRequest\x1a#.peloton.api.v0.respool.GetResponse\x12\x63\n\x12\x44\x65leteResourcePool\x12%.peloton.api.v0.respool.DeleteRequest\x1a&.peloton.api.v0.respool.DeleteResponse\x12\x63\n\x12UpdateResourcePool\x12%.peloton.api.v0.respool.UpdateRequest\x1a&.peloton.api.v0.respool.UpdateResponse\x12\x65\n\x14LookupResourcePoolID\x12%.peloton.api.v0.respool.LookupRequest\x1a&.peloton.api.v0.respool.LookupResponse\x12T\n\x05Query\x12$.peloton.api.v0.respool.QueryRequest\x1a%.peloton.api.v0.respool.QueryResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$peloton/api/v0/respool/respool.proto\x12\x16peloton.api.v0.respool\x1a(peloton/api/v0/changelog/changelog.proto\x1a\x1cpeloton/api/v0/peloton.proto\"!\n\x10ResourcePoolPath\x12\r\n\x05value\x18\x01 \x01(\t\"\x88\x01\n\x0eResourceConfig\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x13\n\x0breservation\x18\x02 \x01(\x01\x12\r\n\x05limit\x18\x03 \x01(\x01\x12\r\n\x05share\x18\x04 \x01(\x01\x12\x35\n\x04type\x18\x05 \x01(\x0e\x32\'.peloton.api.v0.respool.ReservationType\"\xbe\x03\n\x12ResourcePoolConfig\x12\x36\n\tchangeLog\x18\x01 \x01(\x0b\x32#.peloton.api.v0.changelog.ChangeLog\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\nowningTeam\x18\x03 \x01(\t\x12\x12\n\nldapGroups\x18\x04 \x03(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\x12\x39\n\tresources\x18\x06 \x03(\x0b\x32&.peloton.api.v0.respool.ResourceConfig\x12\x36\n\x06parent\x18\x07 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x38\n\x06policy\x18\x08 \x01(\x0e\x32(.peloton.api.v0.respool.SchedulingPolicy\x12@\n\x0f\x63ontrollerLimit\x18\t \x01(\x0b\x32\'.peloton.api.v0.respool.ControllerLimit\x12\x36\n\nslackLimit\x18\n \x01(\x0b\x32\".peloton.api.v0.respool.SlackLimit\"%\n\x0f\x43ontrollerLimit\x12\x12\n\nmaxPercent\x18\x01 \x01(\x01\" \n\nSlackLimit\x12\x12\n\nmaxPercent\x18\x01 \x01(\x01\"@\n\rResourceUsage\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x12\n\nallocation\x18\x02 \x01(\x01\x12\r\n\x05slack\x18\x03 \x01(\x01\"\xe2\x02\n\x10ResourcePoolInfo\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolConfig\x12\x36\n\x06parent\x18\x03 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x38\n\x08\x63hildren\x18\x04 \x03(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x34\n\x05usage\x18\x05 \x03(\x0b\x32%.peloton.api.v0.respool.ResourceUsage\x12\x36\n\x04path\x18\x06 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\"`\n\x19ResourcePoolAlreadyExists\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"`\n\x19InvalidResourcePoolConfig\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"[\n\x14ResourcePoolNotFound\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"c\n\x18ResourcePoolPathNotFound\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\x12\x0f\n\x07message\x18\x02 \x01(\t\"b\n\x17InvalidResourcePoolPath\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\x12\x0f\n\x07message\x18\x02 \x01(\t\"Y\n\x12ResourcePoolIsBusy\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"\\\n\x15ResourcePoolIsNotLeaf\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"]\n\x16ResourcePoolNotDeleted\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\t\"K\n\rCreateRequest\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolConfig\"\xc1\x02\n\x0e\x43reateResponse\x12;\n\x05\x65rror\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.CreateResponse.Error\x12\x36\n\x06result\x18\x02 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x10\n\x08warnings\x18\x64 \x03(\t\x1a\xa7\x01\n\x05\x45rror\x12H\n\ralreadyExists\x18\x01 \x01(\x0b\x32\x31.peloton.api.v0.respool.ResourcePoolAlreadyExists\x12T\n\x19invalidResourcePoolConfig\x18\x02 \x01(\x0b\x32\x31.peloton.api.v0.respool.InvalidResourcePoolConfig\"[\n\nGetRequest\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x19\n\x11includeChildPools\x18\x02 \x01(\x08\"\x8a\x02\n\x0bGetResponse\x12\x38\n\x05\x65rror\x18\x01 \x01(\x0b\x32).peloton.api.v0.respool.GetResponse.Error\x12:\n\x08poolinfo\x18\x02 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolInfo\x12<\n\nchildPools\x18\x03 \x03(\x0b\x32(.peloton.api.v0.respool.ResourcePoolInfo\x1aG\n\x05\x45rror\x12>\n\x08notFound\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.ResourcePoolNotFound\"G\n\rDeleteRequest\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\"\xdd\x02\n\x0e\x44\x65leteResponse\x12;\n\x05\x65rror\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.DeleteResponse.Error\x1a\x8d\x02\n\x05\x45rror\x12\x42\n\x08notFound\x18\x01 \x01(\x0b\x32\x30.peloton.api.v0.respool.ResourcePoolPathNotFound\x12:\n\x06isBusy\x18\x02 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolIsBusy\x12@\n\tisNotLeaf\x18\x03 \x01(\x0b\x32-.peloton.api.v0.respool.ResourcePoolIsNotLeaf\x12\x42\n\nnotDeleted\x18\x04 \x01(\x0b\x32..peloton.api.v0.respool.ResourcePoolNotDeleted\"\x8e\x01\n\rUpdateRequest\x12\x32\n\x02id\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.peloton.api.v0.respool.ResourcePoolConfig\x12\r\n\x05\x46orce\x18\x03 \x01(\x08\"\xff\x01\n\x0eUpdateResponse\x12;\n\x05\x65rror\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.UpdateResponse.Error\x12\x10\n\x08warnings\x18\x64 \x03(\t\x1a\x9d\x01\n\x05\x45rror\x12>\n\x08notFound\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.ResourcePoolNotFound\x12T\n\x19invalidResourcePoolConfig\x18\x02 \x01(\x0b\x32\x31.peloton.api.v0.respool.InvalidResourcePoolConfig\"G\n\rLookupRequest\x12\x36\n\x04path\x18\x01 \x01(\x0b\x32(.peloton.api.v0.respool.ResourcePoolPath\"\x95\x02\n\x0eLookupResponse\x12;\n\x05\x65rror\x18\x01 \x01(\x0b\x32,.peloton.api.v0.respool.LookupResponse.Error\x12\x32\n\x02id\x18\x02 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x1a\x91\x01\n\x05\x45rror\x12\x42\n\x08notFound\x18\x01 \x01(\x0b\x32\x30.peloton.api.v0.respool.ResourcePoolPathNotFound\x12\x44\n\x0binvalidPath\x18\x02 \x01(\x0b\x32/.peloton.api.v0.respool.InvalidResourcePoolPath\"\x0e\n\x0cQueryRequest\"\x95\x01\n\rQueryResponse\x12:\n\x05\x65rror\x18\x01 \x01(\x0b\x32+.peloton.api.v0.respool.QueryResponse.Error\x12?\n\rresourcePools\x18\x02 \x03(\x0b\x32(.peloton.api.v0.respool.ResourcePoolInfo\x1a\x07\n\x05\x45rror*<\n\x0fReservationType\x12\x10\n\x0cUNKNOWN_TYPE\x10\x00\x12\x0b\n\x07\x45LASTIC\x10\x01\x12\n\n\x06STATIC\x10\x02*1\n\x10SchedulingPolicy\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x10\n\x0cPriorityFIFO\x10\x01\x32\xd9\x04\n\x0fResourceManager\x12\x63\n\x12\x43reateResourcePool\x12%.peloton.api.v0.respool.CreateRequest\x1a&.peloton.api.v0.respool.CreateResponse\x12Z\n\x0fGetResourcePool\x12\".peloton.api.v0.respool.GetRequest\x1a#.peloton.api.v0.respool.GetResponse\x12\x63\n\x12\x44\x65leteResourcePool\x12%.peloton.api.v0.respool.DeleteRequest\x1a&.peloton.api.v0.respool.DeleteResponse\x12\x63\n\x12UpdateResourcePool\x12%.peloton.api.v0.respool.UpdateRequest\x1a&.peloton.api.v0.respool.UpdateResponse\x12\x65\n\x14LookupResourcePoolID\x12%.peloton.api.v0.respool.LookupRequest\x1a&.peloton.api.v0.respool.LookupResponse\x12T\n\x05Query\x12$.peloton.api.v0.respool.QueryRequest\x1a%.peloton.api.v0.respool.QueryResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.respool.respool_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESERVATIONTYPE']._serialized_start=4101
-  _globals['_RESERVATIONTYPE']._serialized_end=4161
-  _globals['_SCHEDULINGPOLICY']._serialized_start=4163
-  _globals['_SCHEDULINGPOLICY']._serialized_end=4212
+  _globals['_RESERVATIONTYPE']._serialized_start=4137
+  _globals['_RESERVATIONTYPE']._serialized_end=4197
+  _globals['_SCHEDULINGPOLICY']._serialized_start=4199
+  _globals['_SCHEDULINGPOLICY']._serialized_end=4248
   _globals['_RESOURCEPOOLPATH']._serialized_start=136
   _globals['_RESOURCEPOOLPATH']._serialized_end=169
   _globals['_RESOURCECONFIG']._serialized_start=172
@@ -70,39 +70,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEREQUEST']._serialized_start=2025
   _globals['_CREATEREQUEST']._serialized_end=2100
   _globals['_CREATERESPONSE']._serialized_start=2103
-  _globals['_CREATERESPONSE']._serialized_end=2406
-  _globals['_CREATERESPONSE_ERROR']._serialized_start=2239
-  _globals['_CREATERESPONSE_ERROR']._serialized_end=2406
-  _globals['_GETREQUEST']._serialized_start=2408
-  _globals['_GETREQUEST']._serialized_end=2499
-  _globals['_GETRESPONSE']._serialized_start=2502
-  _globals['_GETRESPONSE']._serialized_end=2768
-  _globals['_GETRESPONSE_ERROR']._serialized_start=2697
-  _globals['_GETRESPONSE_ERROR']._serialized_end=2768
-  _globals['_DELETEREQUEST']._serialized_start=2770
-  _globals['_DELETEREQUEST']._serialized_end=2841
-  _globals['_DELETERESPONSE']._serialized_start=2844
-  _globals['_DELETERESPONSE']._serialized_end=3193
-  _globals['_DELETERESPONSE_ERROR']._serialized_start=2924
-  _globals['_DELETERESPONSE_ERROR']._serialized_end=3193
-  _globals['_UPDATEREQUEST']._serialized_start=3196
-  _globals['_UPDATEREQUEST']._serialized_end=3338
-  _globals['_UPDATERESPONSE']._serialized_start=3341
-  _globals['_UPDATERESPONSE']._serialized_end=3578
-  _globals['_UPDATERESPONSE_ERROR']._serialized_start=3421
-  _globals['_UPDATERESPONSE_ERROR']._serialized_end=3578
-  _globals['_LOOKUPREQUEST']._serialized_start=3580
-  _globals['_LOOKUPREQUEST']._serialized_end=3651
-  _globals['_LOOKUPRESPONSE']._serialized_start=3654
-  _globals['_LOOKUPRESPONSE']._serialized_end=3931
-  _globals['_LOOKUPRESPONSE_ERROR']._serialized_start=3786
-  _globals['_LOOKUPRESPONSE_ERROR']._serialized_end=3931
-  _globals['_QUERYREQUEST']._serialized_start=3933
-  _globals['_QUERYREQUEST']._serialized_end=3947
-  _globals['_QUERYRESPONSE']._serialized_start=3950
-  _globals['_QUERYRESPONSE']._serialized_end=4099
-  _globals['_QUERYRESPONSE_ERROR']._serialized_start=2239
-  _globals['_QUERYRESPONSE_ERROR']._serialized_end=2246
-  _globals['_RESOURCEMANAGER']._serialized_start=4215
-  _globals['_RESOURCEMANAGER']._serialized_end=4816
+  _globals['_CREATERESPONSE']._serialized_end=2424
+  _globals['_CREATERESPONSE_ERROR']._serialized_start=2257
+  _globals['_CREATERESPONSE_ERROR']._serialized_end=2424
+  _globals['_GETREQUEST']._serialized_start=2426
+  _globals['_GETREQUEST']._serialized_end=2517
+  _globals['_GETRESPONSE']._serialized_start=2520
+  _globals['_GETRESPONSE']._serialized_end=2786
+  _globals['_GETRESPONSE_ERROR']._serialized_start=2715
+  _globals['_GETRESPONSE_ERROR']._serialized_end=2786
+  _globals['_DELETEREQUEST']._serialized_start=2788
+  _globals['_DELETEREQUEST']._serialized_end=2859
+  _globals['_DELETERESPONSE']._serialized_start=2862
+  _globals['_DELETERESPONSE']._serialized_end=3211
+  _globals['_DELETERESPONSE_ERROR']._serialized_start=2942
+  _globals['_DELETERESPONSE_ERROR']._serialized_end=3211
+  _globals['_UPDATEREQUEST']._serialized_start=3214
+  _globals['_UPDATEREQUEST']._serialized_end=3356
+  _globals['_UPDATERESPONSE']._serialized_start=3359
+  _globals['_UPDATERESPONSE']._serialized_end=3614
+  _globals['_UPDATERESPONSE_ERROR']._serialized_start=3457
+  _globals['_UPDATERESPONSE_ERROR']._serialized_end=3614
+  _globals['_LOOKUPREQUEST']._serialized_start=3616
+  _globals['_LOOKUPREQUEST']._serialized_end=3687
+  _globals['_LOOKUPRESPONSE']._serialized_start=3690
+  _globals['_LOOKUPRESPONSE']._serialized_end=3967
+  _globals['_LOOKUPRESPONSE_ERROR']._serialized_start=3822
+  _globals['_LOOKUPRESPONSE_ERROR']._serialized_end=3967
+  _globals['_QUERYREQUEST']._serialized_start=3969
+  _globals['_QUERYREQUEST']._serialized_end=3983
+  _globals['_QUERYRESPONSE']._serialized_start=3986
+  _globals['_QUERYRESPONSE']._serialized_end=4135
+  _globals['_QUERYRESPONSE_ERROR']._serialized_start=2257
+  _globals['_QUERYRESPONSE_ERROR']._serialized_end=2264
+  _globals['_RESOURCEMANAGER']._serialized_start=4251
+  _globals['_RESOURCEMANAGER']._serialized_end=4852
 # @@protoc_insertion_point(module_scope)

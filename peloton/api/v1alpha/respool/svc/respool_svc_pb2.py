@@ -26,7 +26,7 @@ from peloton.api.v1alpha import peloton_pb2 as peloton_dot_api_dot_v1alpha_dot_p
 from peloton.api.v1alpha.respool import respool_pb2 as peloton_dot_api_dot_v1alpha_dot_respool_dot_respool__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1peloton/api/v1alpha/respool/svc/respool_svc.proto\x12\x1bpeloton.api.v1alpha.respool\x1a!peloton/api/v1alpha/peloton.proto\x1a)peloton/api/v1alpha/respool/respool.proto\"\x99\x01\n\x19\x43reateResourcePoolRequest\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\x12;\n\x04spec\x18\x02 \x01(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolSpec\"]\n\x1a\x43reateResourcePoolResponse\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\"v\n\x16GetResourcePoolRequest\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\x12\x1b\n\x13include_child_pools\x18\x02 \x01(\x08\"\xa0\x01\n\x17GetResourcePoolResponse\x12>\n\x07respool\x18\x01 \x01(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolInfo\x12\x45\n\x0e\x63hild_respools\x18\x02 \x03(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolInfo\"\\\n\x19\x44\x65leteResourcePoolRequest\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\"\x1c\n\x1a\x44\x65leteResourcePoolResponse\"\xa8\x01\n\x19UpdateResourcePoolRequest\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\x12;\n\x04spec\x18\x02 \x01(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolSpec\x12\r\n\x05\x46orce\x18\x03 \x01(\x08\"\x1c\n\x1aUpdateResourcePoolResponse\"Z\n\x1bLookupResourcePoolIDRequest\x12;\n\x04path\x18\x01 \x01(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolPath\"_\n\x1cLookupResourcePoolIDResponse\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\"\x1b\n\x19QueryResourcePoolsRequest\"]\n\x1aQueryResourcePoolsResponse\x12?\n\x08respools\x18\x01 \x03(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolInfo2\xc1\x06\n\x13ResourcePoolService\x12\x85\x01\n\x12\x43reateResourcePool\x12\x36.peloton.api.v1alpha.respool.CreateResourcePoolRequest\x1a\x37.peloton.api.v1alpha.respool.CreateResourcePoolResponse\x12|\n\x0fGetResourcePool\x12\x33.peloton.api.v1alpha.respool.GetResourcePoolRequest\x1a\x34.peloton.api.v1alpha.respool.GetResourcePoolResponse\x12\x85\x01\n\x12\x44\x65leteResourcePool\x12\x36.peloton.api.v1alpha.respool.DeleteResourcePoolRequest\x1a\x37.peloton.api.v1alpha.respool.DeleteResourcePoolResponse\x12\x85\x01\n\x12UpdateResourcePool\x12\x36.peloton.api.v1alpha.respool.UpdateResourcePoolRequest\x1a\x37.peloton.api.v1alpha.respool.UpdateResourcePoolResponse\x12\x8b\x01\n\x14LookupResourcePoolID\x12\x38.peloton.api.v1alpha.respool.LookupResourcePoolIDRequest\x1a\x39.peloton.api.v1alpha.respool.LookupResourcePoolIDResponse\x12\x85\x01\n\x12QueryResourcePools\x12\x36.peloton.api.v1alpha.respool.QueryResourcePoolsRequest\x1a\x37.peloton.api.v1alpha.respool.QueryResourcePoolsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1peloton/api/v1alpha/respool/svc/respool_svc.proto\x12\x1bpeloton.api.v1alpha.respool\x1a!peloton/api/v1alpha/peloton.proto\x1a)peloton/api/v1alpha/respool/respool.proto\"\x99\x01\n\x19\x43reateResourcePoolRequest\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\x12;\n\x04spec\x18\x02 \x01(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolSpec\"o\n\x1a\x43reateResourcePoolResponse\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\x12\x10\n\x08warnings\x18\x64 \x03(\t\"v\n\x16GetResourcePoolRequest\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\x12\x1b\n\x13include_child_pools\x18\x02 \x01(\x08\"\xa0\x01\n\x17GetResourcePoolResponse\x12>\n\x07respool\x18\x01 \x01(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolInfo\x12\x45\n\x0e\x63hild_respools\x18\x02 \x03(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolInfo\"\\\n\x19\x44\x65leteResourcePoolRequest\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\"\x1c\n\x1a\x44\x65leteResourcePoolResponse\"\xa8\x01\n\x19UpdateResourcePoolRequest\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\x12;\n\x04spec\x18\x02 \x01(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolSpec\x12\r\n\x05\x46orce\x18\x03 \x01(\x08\".\n\x1aUpdateResourcePoolResponse\x12\x10\n\x08warnings\x18\x64 \x03(\t\"Z\n\x1bLookupResourcePoolIDRequest\x12;\n\x04path\x18\x01 \x01(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolPath\"_\n\x1cLookupResourcePoolIDResponse\x12?\n\nrespool_id\x18\x01 \x01(\x0b\x32+.peloton.api.v1alpha.peloton.ResourcePoolID\"\x1b\n\x19QueryResourcePoolsRequest\"]\n\x1aQueryResourcePoolsResponse\x12?\n\x08respools\x18\x01 \x03(\x0b\x32-.peloton.api.v1alpha.respool.ResourcePoolInfo2\xc1\x06\n\x13ResourcePoolService\x12\x85\x01\n\x12\x43reateResourcePool\x12\x36.peloton.api.v1alpha.respool.CreateResourcePoolRequest\x1a\x37.peloton.api.v1alpha.respool.CreateResourcePoolResponse\x12|\n\x0fGetResourcePool\x12\x33.peloton.api.v1alpha.respool.GetResourcePoolRequest\x1a\x34.peloton.api.v1alpha.respool.GetResourcePoolResponse\x12\x85\x01\n\x12\x44\x65leteResourcePool\x12\x36.peloton.api.v1alpha.respool.DeleteResourcePoolRequest\x1a\x37.peloton.api.v1alpha.respool.DeleteResourcePoolResponse\x12\x85\x01\n\x12UpdateResourcePool\x12\x36.peloton.api.v1alpha.respool.UpdateResourcePoolRequest\x1a\x37.peloton.api.v1alpha.respool.UpdateResourcePoolResponse\x12\x8b\x01\n\x14LookupResourcePoolID\x12\x38.peloton.api.v1alpha.respool.LookupResourcePoolIDRequest\x1a\x39.peloton.api.v1alpha.respool.LookupResourcePoolIDResponse\x12\x85\x01\n\x12QueryResourcePools\x12\x36.peloton.api.v1alpha.respool.QueryResourcePoolsRequest\x1a\x37.peloton.api.v1alpha.respool.QueryResourcePoolsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,27 +36,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATERESOURCEPOOLREQUEST']._serialized_start=161
   _globals['_CREATERESOURCEPOOLREQUEST']._serialized_end=314
   _globals['_CREATERESOURCEPOOLRESPONSE']._serialized_start=316
-  _globals['_CREATERESOURCEPOOLRESPONSE']._serialized_end=409
-  _globals['_GETRESOURCEPOOLREQUEST']._serialized_start=411
-  _globals['_GETRESOURCEPOOLREQUEST']._serialized_end=529
-  _globals['_GETRESOURCEPOOLRESPONSE']._serialized_start=532
-  _globals['_GETRESOURCEPOOLRESPONSE']._serialized_end=692
-  _globals['_DELETERESOURCEPOOLREQUEST']._serialized_start=694
-  _globals['_DELETERESOURCEPOOLREQUEST']._serialized_end=786
-  _globals['_DELETERESOURCEPOOLRESPONSE']._serialized_start=788
-  _globals['_DELETERESOURCEPOOLRESPONSE']._serialized_end=816
-  _globals['_UPDATERESOURCEPOOLREQUEST']._serialized_start=819
-  _globals['_UPDATERESOURCEPOOLREQUEST']._serialized_end=987
-  _globals['_UPDATERESOURCEPOOLRESPONSE']._serialized_start=989
-  _globals['_UPDATERESOURCEPOOLRESPONSE']._serialized_end=1017
-  _globals['_LOOKUPRESOURCEPOOLIDREQUEST']._serialized_start=1019
-  _globals['_LOOKUPRESOURCEPOOLIDREQUEST']._serialized_end=1109
-  _globals['_LOOKUPRESOURCEPOOLIDRESPONSE']._serialized_start=1111
-  _globals['_LOOKUPRESOURCEPOOLIDRESPONSE']._serialized_end=1206
-  _globals['_QUERYRESOURCEPOOLSREQUEST']._serialized_start=1208
-  _globals['_QUERYRESOURCEPOOLSREQUEST']._serialized_end=1235
-  _globals['_QUERYRESOURCEPOOLSRESPONSE']._serialized_start=1237
-  _globals['_QUERYRESOURCEPOOLSRESPONSE']._serialized_end=1330
-  _globals['_RESOURCEPOOLSERVICE']._serialized_start=1333
-  _globals['_RESOURCEPOOLSERVICE']._serialized_end=2166
+  _globals['_CREATERESOURCEPOOLRESPONSE']._serialized_end=427
+  _globals['_GETRESOURCEPOOLREQUEST']._serialized_start=429
+  _globals['_GETRESOURCEPOOLREQUEST']._serialized_end=547
+  _globals['_GETRESOURCEPOOLRESPONSE']._serialized_start=550
+  _globals['_GETRESOURCEPOOLRESPONSE']._serialized_end=710
+  _globals['_DELETERESOURCEPOOLREQUEST']._serialized_start=712
+  _globals['_DELETERESOURCEPOOLREQUEST']._serialized_end=804
+  _globals['_DELETERESOURCEPOOLRESPONSE']._serialized_start=806
+  _globals['_DELETERESOURCEPOOLRESPONSE']._serialized_end=834
+  _globals['_UPDATERESOURCEPOOLREQUEST']._serialized_start=837
+  _globals['_UPDATERESOURCEPOOLREQUEST']._serialized_end=1005
+  _globals['_UPDATERESOURCEPOOLRESPONSE']._serialized_start=1007
+  _globals['_UPDATERESOURCEPOOLRESPONSE']._serialized_end=1053
+  _globals['_LOOKUPRESOURCEPOOLIDREQUEST']._serialized_start=1055
+  _globals['_LOOKUPRESOURCEPOOLIDREQUEST']._serialized_end=1145
+  _globals['_LOOKUPRESOURCEPOOLIDRESPONSE']._serialized_start=1147
+  _globals['_LOOKUPRESOURCEPOOLIDRESPONSE']._serialized_end=1242
+  _globals['_QUERYRESOURCEPOOLSREQUEST']._serialized_start=1244
+  _globals['_QUERYRESOURCEPOOLSREQUEST']._serialized_end=1271
+  _globals['_QUERYRESOURCEPOOLSRESPONSE']._serialized_start=1273
+  _globals['_QUERYRESOURCEPOOLSRESPONSE']._serialized_end=1366
+  _globals['_RESOURCEPOOLSERVICE']._serialized_start=1369
+  _globals['_RESOURCEPOOLSERVICE']._serialized_end=2202
 # @@protoc_insertion_point(module_scope)

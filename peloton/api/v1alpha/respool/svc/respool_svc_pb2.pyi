@@ -49,16 +49,22 @@ class CreateResourcePoolResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESPOOL_ID_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def respool_id(self) -> _peloton_pb2.ResourcePoolID: ...
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ours: amounts that were accepted and that the hosts which are up now do not have."""
+
     def __init__(
         self,
         *,
         respool_id: _peloton_pb2.ResourcePoolID | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["respool_id", b"respool_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["respool_id", b"respool_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["respool_id", b"respool_id", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -178,12 +184,19 @@ Global___UpdateResourcePoolRequest: _TypeAlias = UpdateResourcePoolRequest  # no
 class UpdateResourcePoolResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ours: as in CreateResourcePoolResponse."""
+
     def __init__(
         self,
+        *,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
