@@ -8,7 +8,15 @@ from services.minicluster import events
 from services.minicluster.allocator import refuse_seconds
 from services.minicluster.model import Agent, Framework, Offer, Task
 from services.minicluster.resources import Json, Resources, added, take_from
-from services.minicluster.tasks import Wanted, command_fault, executor_fault, resource_fault, task_fault, too_much
+from services.minicluster.tasks import (
+    Wanted,
+    command_fault,
+    custom_executor_fault,
+    id_fault,
+    resource_fault,
+    task_fault,
+    too_much,
+)
 
 if TYPE_CHECKING:
     from services.minicluster.master import Master
@@ -162,26 +170,15 @@ class Accepts:
         fault = task_fault(framework, agent, info) or command_fault(info)
         if fault is not None:
             return fault
-        executor = info.get("executor")
+        if "executor" in info:
+            return id_fault(info["executor"]["executor_id"]["value"]) or custom_executor_fault(info["executor"])
         wanted = Wanted(role).add(info["resources"], role)
-        own = wanted.resources
-        if executor is not None:
-            executor.setdefault("framework_id", {"value": framework.id})
-            fault = executor_fault(framework, agent, executor)
-            if fault is not None:
-                return fault
-            if (agent.id, executor["executor_id"]["value"]) not in framework.executors:
-                own = dict(own)
-                wanted.add(executor.get("resources", ()), role)
         if not wanted.fits(acceptance.left):
             return too_much(wanted, acceptance.left, role)
         take_from(acceptance.left, wanted.resources)
-        task = Task(info["task_id"]["value"], framework, agent, info, own, role)
+        task = Task(info["task_id"]["value"], framework, agent, info, wanted.resources, role)
         self._master.add_task(task)
-        if executor is not None:
-            self._master.groups.launch_custom(task, executor)
-        else:
-            agent.runtime.launch(task)
+        agent.runtime.launch(task)
         return None
 
 

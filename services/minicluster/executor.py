@@ -38,6 +38,7 @@ class Container:
         self.id = str(uuid.uuid4())
         self.directory: Path | None = None
         self.pid: int | None = None
+        self.executor_pid: int | None = None
         self.killing = False
         self.ended = False
         self.last_usage: Usage | None = None
@@ -121,6 +122,8 @@ class Container:
         failed = False
         with (self.directory / "stdout").open("ab") as stdout, (self.directory / "stderr").open("ab") as stderr:
             try:
+                if task.group is None:  # tasks of a group share an executor, which has no process here
+                    self.executor_pid = runtime.processes.spawn_executor(task.id, self._executor_exited)
                 self.pid = runtime.processes.spawn(
                     argv,
                     executable=executable,
@@ -138,8 +141,7 @@ class Container:
         task.container = {"container_id": {"value": self.id}, "network_infos": network(runtime.settings.host)}
         if task.group is not None:
             task.container["container_id"]["parent"] = {"value": task.group.container_id}
-        # Without a process of its own the executor is us.
-        task.container["executor_pid"] = self.pid if self.pid is not None else os.getpid()
+        task.container["executor_pid"] = self.executor_pid or self.pid or os.getpid()
         if "check" in task.info:
             task.check_status = {"type": task.info["check"]["type"], task.info["check"]["type"].lower(): {}}
         runtime.updates.report(task, "TASK_STARTING")
@@ -206,7 +208,7 @@ class Container:
             kill_group(self.pid, signal.SIGKILL)
 
     def crash(self) -> None:
-        """The agent and its executors died: the processes go at once, the update waits for the agent's return."""
+        """The executor died: its processes go at once. When the agent died too, the update waits for its return."""
         if self.ended:
             return
         self._verdict = ("TASK_FAILED", "SOURCE_AGENT", "REASON_EXECUTOR_TERMINATED", "Executor terminated")
@@ -214,6 +216,10 @@ class Container:
             self._exited(0)
         else:
             kill_group(self.pid, signal.SIGKILL)
+
+    def _executor_exited(self, status: int) -> None:
+        """Nobody but we should end it: an agent destroys the container of an executor that is gone."""
+        self.crash()
 
     def abandon(self) -> None:
         """The minicluster stops: no update any more, the processes are killed elsewhere."""
@@ -253,6 +259,8 @@ class Container:
         if self._checks is not None:
             self._checks.stop()
         self.runtime.ended(self)
+        if self.executor_pid is not None:
+            kill_group(self.executor_pid, signal.SIGKILL)
         task = self.task
         if task.check_status is not None:
             # The last word carries no result any more.
@@ -291,11 +299,6 @@ class RealRuntime:
     def launch_group(self, tasks: list[Task]) -> None:
         for task in tasks:
             self.launch(task)
-
-    def launch_custom(self, task: Task, info: Json) -> None:
-        """A custom executor cannot register here: its command runs until it exits, then the task has failed."""
-        task.info = {**task.info, "command": info.get("command", {})}
-        self.launch(task)
 
     def ended(self, container: Container) -> None:
         self.containers.pop(container.id, None)

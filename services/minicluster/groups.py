@@ -1,4 +1,4 @@
-"""Tasks that share an executor: LAUNCH_GROUP with the default executor, and custom executors."""
+"""Tasks that share an executor: LAUNCH_GROUP with the default executor."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from services.minicluster.tasks import (
     EXECUTOR_MIN_CPUS,
     EXECUTOR_MIN_MEM,
     Wanted,
+    custom_executor_fault,
     id_fault,
     resource_fault,
     task_fault,
@@ -101,18 +102,6 @@ class Groups:
             )
         return None
 
-    # custom executors in LAUNCH
-
-    def launch_custom(self, task: Task, info: Json) -> None:
-        """The executor's command runs; it never registers here, so its end is the end of the task."""
-        framework, agent = task.framework, task.agent
-        id_ = info["executor_id"]["value"]
-        executor = framework.executors.get((agent.id, id_)) or self._add(framework, agent, info, task.role)
-        task.executor_id = id_
-        task.group = executor
-        executor.tasks[task.id] = task
-        agent.runtime.launch_custom(task, info)
-
     # ends
 
     def task_ended(self, task: Task) -> None:
@@ -161,6 +150,8 @@ def _executor_fault(framework: Framework, info: Json, existing: Executor | None)
         return "'ExecutorInfo.type' must be set"
     if info["type"] == "DEFAULT" and "command" in info:
         return "'ExecutorInfo.command' must not be set for 'DEFAULT' executor"
+    if info["type"] != "DEFAULT":
+        return custom_executor_fault(info)
     if "framework_id" not in info:
         return "'ExecutorInfo.framework_id' must be set"
     if info["framework_id"]["value"] != framework.id:

@@ -108,7 +108,7 @@ class Task:
         self.check_status: Json | None = None
         # container_status of the updates, once the container exists.
         self.container: Json | None = None
-        # Set for tasks of a default or custom executor.
+        # Set for tasks of a default executor.
         self.executor_id: str | None = None
         self.group: Executor | None = None
         # The tasks of the same LAUNCH_GROUP, which share its fate.
@@ -129,7 +129,7 @@ class Task:
 
 
 class Executor:
-    """A default or custom executor with its own resources; command tasks have none in the master's eyes."""
+    """A default executor with its own resources; command tasks have none in the master's eyes."""
 
     __slots__ = ("agent", "container_id", "framework", "id", "info", "resources", "role", "runner", "tasks")
 

@@ -51,10 +51,13 @@ class Processes:
         self._watchdog: subprocess.Popen[str] | None = None
         self._running: dict[int, tuple[subprocess.Popen[bytes], int, Callable[[int], None]]] = {}
         self._closing: asyncio.Event | None = None
+        # Executors read from it until the end of the file: nobody ever writes, and it closes when we die.
+        self._lifeline: tuple[int, int] | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._sweep()
+        self._lifeline = os.pipe()
         self._journal = self._journal_path.open("w", encoding="ascii")
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", _WATCHDOG],
@@ -104,7 +107,6 @@ class Processes:
         on_exit: Callable[[int], None],
     ) -> int:
         """Start in a session of its own; `on_exit` gets the wait status. Raises OSError when it cannot start."""
-        assert self._loop is not None
         process = subprocess.Popen(
             list(argv),
             executable=executable,
@@ -118,6 +120,24 @@ class Processes:
             preexec_fn=_die_with_parent,
             user=user,
         )
+        return self._watch(process, on_exit)
+
+    def spawn_executor(self, task_id: str, on_exit: Callable[[int], None]) -> int:
+        """The process that stands for the executor of a task: it does nothing, and its death is the executor's."""
+        assert self._lifeline is not None
+        process = subprocess.Popen(
+            ["minicluster-executor", "-c", "read _", task_id],
+            executable="/bin/sh",
+            env={MARK: self._data},
+            stdin=self._lifeline[0],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return self._watch(process, on_exit)
+
+    def _watch(self, process: subprocess.Popen[bytes], on_exit: Callable[[int], None]) -> int:
+        assert self._loop is not None
         self._note("+", process.pid)
         fd = os.pidfd_open(process.pid)
         self._running[process.pid] = (process, fd, on_exit)
@@ -151,6 +171,10 @@ class Processes:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
                     await self._closing.wait()
+        if self._lifeline is not None:
+            for fd in self._lifeline:
+                os.close(fd)
+            self._lifeline = None
         if self._watchdog is not None:
             if self._watchdog.stdin is not None:
                 with contextlib.suppress(OSError):

@@ -164,11 +164,6 @@ class SimulatedRuntime:
         for task in tasks:
             self.launch(task)
 
-    def launch_custom(self, task: Task, info: Json) -> None:
-        """A custom executor is simulated like its command."""
-        task.info = {**task.info, "command": info.get("command", {})}
-        self.launch(task)
-
     def kill_all(self) -> None:
         """Nothing runs: tasks of a dead simulated agent are handled by `crash`."""
 

@@ -203,3 +203,16 @@ async def written(file: Path) -> None:
     async with asyncio.timeout(WAIT_S):
         while not file.exists() or not file.read_text():
             await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while alive(pid):
+            await asyncio.sleep(0.01)

@@ -15,22 +15,18 @@ import pytest
 
 from services.local.cluster import free_ports
 from services.minicluster.processes import Processes
-from services.minicluster.resources import CPUS, parse
 from tests.unit.minicluster.conftest import Start
-from tests.unit.minicluster.scheduler import WAIT_S, Scheduler, request, sandbox, scalar, task_info, written
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-async def gone(pid: int) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while alive(pid):
-            await asyncio.sleep(0.01)
+from tests.unit.minicluster.scheduler import (
+    WAIT_S,
+    Scheduler,
+    alive,
+    gone,
+    request,
+    sandbox,
+    scalar,
+    task_info,
+    written,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +35,7 @@ async def gone(pid: int) -> None:
         ("true", "TASK_FINISHED", "Command exited with status 0"),
         ("exit 3", "TASK_FAILED", "Command exited with status 3"),
         ("kill -SEGV $$", "TASK_FAILED", "Command terminated with signal Segmentation fault"),
+        ("kill -KILL $$", "TASK_FAILED", "Command terminated with signal Killed"),
         ({"shell": False, "value": "/no/such/binary"}, "TASK_FAILED", "Command exited with status 1"),
         (
             {"shell": False, "value": "/bin/sh", "arguments": ["sh", "-c", "exit 4"]},
@@ -122,6 +119,42 @@ async def test_kill_of_an_obedient_task_is_quick(start: Start) -> None:
     await scheduler.call("KILL", {"task_id": {"value": "t"}})
 
     assert "Command exited with status 5" == (await scheduler.status("t", "TASK_KILLED"))["message"]
+
+
+async def test_a_killed_executor_takes_its_task_along(start: Start) -> None:
+    """The agent says so itself, and both processes are gone."""
+    cluster, scheduler = await start()
+    info = await scheduler.launch("t", "echo $$ > pid; exec sleep 1000")
+    executor = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
+    pid_file = sandbox(cluster, scheduler, info) / "pid"
+    await written(pid_file)
+
+    os.kill(executor, signal.SIGKILL)
+
+    status = await scheduler.status("t", "TASK_FAILED")
+    assert ("SOURCE_AGENT", "REASON_EXECUTOR_TERMINATED", "Executor terminated") == (
+        status["source"],
+        status["reason"],
+        status["message"],
+    )
+    await gone(executor)
+    await gone(int(pid_file.read_text()))
+
+
+@pytest.mark.parametrize("simulate", [False, True])
+async def test_a_custom_executor_is_refused(start: Start, simulate: bool) -> None:
+    """By name, with the reason: agents here have no executor API."""
+    _, scheduler = await start(simulate=simulate)
+    offer = await scheduler.offer()
+    executor = {"type": "CUSTOM", "executor_id": {"value": "thermos"}, "command": {"value": "true"}}
+    info = task_info("t", offer["agent_id"]["value"], "true", executor=executor)
+    del info["command"]
+    await scheduler.accept(offer, info)
+
+    status = await scheduler.status("t", "TASK_ERROR")
+
+    assert "REASON_TASK_INVALID" == status["reason"]
+    assert status["message"].startswith("Executor 'thermos' is a custom one: ")
 
 
 async def test_ports_outside_the_offer_are_refused(start: Start) -> None:
@@ -232,72 +265,6 @@ async def test_persistent_volume_outlives_its_task(start: Start) -> None:
     await scheduler.call("ACCEPT", {"offer_ids": [offer["id"] for offer in offers], "operations": [launch]})
 
     await scheduler.status("r", "TASK_FINISHED")
-
-
-async def test_killed_agent_loses_its_tasks_and_returns(start: Start) -> None:
-    """RESCIND at once, TASK_UNREACHABLE and FAILURE after the timeout; on return the task has failed."""
-    cluster, scheduler = await start(agent_timeout_s=0.3)
-    await scheduler.launch("t", "sleep 1000")
-    pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
-    await scheduler.offer()
-
-    status, row = await request(cluster.port, "POST", "/minicluster/agents/a0/stop", {"now": True})
-    assert (200, "DISCONNECTED") == (status, row["state"])
-    await scheduler.wait(lambda event: event["type"] == "RESCIND")
-    await gone(pid)
-    assert "health check timed out" == (await scheduler.status("t", "TASK_UNREACHABLE"))["message"]
-    await scheduler.wait(lambda event: event["type"] == "FAILURE")
-
-    assert 200 == (await request(cluster.port, "POST", "/minicluster/agents/a0/start"))[0]
-    failed = await scheduler.status("t", "TASK_FAILED")
-    assert failed["reason"] in ("REASON_EXECUTOR_TERMINATED", "REASON_AGENT_REREGISTERED")
-    scheduler.events.clear()
-    await scheduler.offer()
-
-
-async def test_stopped_agent_keeps_its_tasks(start: Start) -> None:
-    """Without `now` the processes run on and come back as they were."""
-    cluster, scheduler = await start(agent_timeout_s=0.2)
-    await scheduler.launch("t", "sleep 1000")
-    pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
-    await request(cluster.port, "POST", "/minicluster/agents/a0/stop", {})
-    await scheduler.status("t", "TASK_UNREACHABLE")
-    assert alive(pid)
-    scheduler.events.clear()
-    await request(cluster.port, "POST", "/minicluster/agents/a0/start")
-
-    status = await scheduler.status("t", "TASK_RUNNING")
-
-    assert "Unreachable agent re-reregistered" == status["message"]
-
-
-async def test_teardown_ends_tasks_of_an_unreachable_agent(start: Start) -> None:
-    """No process of a removed framework lives on behind a partition."""
-    cluster, scheduler = await start(agent_timeout_s=0.1)
-    await scheduler.launch("t", "sleep 1000")
-    pid = (await scheduler.status("t", "TASK_RUNNING"))["container_status"]["executor_pid"]
-    await request(cluster.port, "POST", "/minicluster/agents/a0/stop")
-    await scheduler.status("t", "TASK_UNREACHABLE")
-    await scheduler.call("TEARDOWN")
-
-    await gone(pid)
-    await request(cluster.port, "POST", "/minicluster/agents/a0/start")
-    again = Scheduler(cluster.port)
-    await again.subscribe()
-    assert 4.0 == parse((await again.offer())["resources"])[CPUS] / 1000
-    await again.close()
-
-
-async def test_drills_answer_in_clear_text(start: Start) -> None:
-    """Unknown hosts are answered with the known ones."""
-    cluster, _ = await start(hosts=2)
-
-    assert (404, "Unknown agent 'x'; the agents are a0, a1") == await request(
-        cluster.port, "POST", "/minicluster/agents/x/stop"
-    )
-    _, rows = await request(cluster.port, "GET", "/minicluster/agents")
-    assert [("a0", "ACTIVE"), ("a1", "ACTIVE")] == [(row["name"], row["state"]) for row in rows["agents"]]
-    assert 409 == (await request(cluster.port, "POST", "/minicluster/agents/a0/start"))[0]
 
 
 async def test_no_process_survives_stop(start: Start) -> None:
