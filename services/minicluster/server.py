@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from services.minicluster import state_v0, statistics
+from services.minicluster import state_v0, statistics, summary_v0
 from services.minicluster.clock import Clock
 from services.minicluster.drills import Drills
 from services.minicluster.estimator import Estimator
@@ -167,6 +167,16 @@ class Minicluster:
                 return Response(307, b"", (("Location", location),))
             case "/state":
                 return json_page(orjson.dumps(state_v0.state(master, VERSION)))
+            case "/state-summary":
+                return json_page(orjson.dumps(summary_v0.state_summary(master)))
+            case "/frameworks":
+                return json_page(orjson.dumps(summary_v0.frameworks(master)))
+            case "/roles":
+                return json_page(orjson.dumps(summary_v0.roles(master)))
+            case "/quota":
+                return json_page(b"{}")
+            case "/weights":
+                return json_page(b"[]")
             case "/slaves":
                 return json_page(orjson.dumps(state_v0.slaves(master, full=True)))
             case "/tasks":

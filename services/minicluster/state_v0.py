@@ -64,10 +64,6 @@ def _sum(parts: dict[str, Resources]) -> Resources:
     return result
 
 
-def _attributes(agent: Agent) -> Json:
-    return dict(agent.spec.attributes)
-
-
 def flags(master: Master) -> Json:
     """What a real master with default flags says, with our values where they mean something here."""
     settings = master.settings
@@ -107,7 +103,7 @@ def slave(agent: Agent) -> Json:
         "id": agent.id,
         "hostname": agent.spec.name,
         "port": agent.port,
-        "attributes": _attributes(agent),
+        "attributes": dict(agent.spec.attributes),
         "pid": agent.pid,
         "registered_time": agent.registered_at,
     }
@@ -163,17 +159,14 @@ def task(item: Task) -> Json:
     return result
 
 
-def framework(item: Framework) -> Json:
-    allocated: Resources = {}
-    for running in item.tasks.values():
-        if not running.released:
-            add_to(allocated, running.resources)
-    on_offer: Resources = {}
-    for offer in item.offers.values():
-        add_to(on_offer, offer.resources)
-    both = dict(allocated)
-    add_to(both, on_offer)
-    result: Json = {
+def held(item: Framework) -> tuple[Resources, Resources]:
+    """(allocated, on offer)."""
+    running = {one.id: one.resources for one in item.tasks.values() if not one.released}
+    return _sum(running), _sum({offer.id: offer.resources for offer in item.offers.values()})
+
+
+def framework_summary(item: Framework, allocated: Resources, on_offer: Resources) -> Json:
+    return {
         "id": item.id,
         "name": item.info.get("name", ""),
         "used_resources": to_summary(allocated),
@@ -184,12 +177,19 @@ def framework(item: Framework) -> Json:
         "active": item.active,
         "connected": item.connected,
         "recovered": item.recovered,
+    }
+
+
+def framework(item: Framework) -> Json:
+    allocated, on_offer = held(item)
+    result: Json = {
+        **framework_summary(item, allocated, on_offer),
         "user": item.info.get("user", ""),
         "failover_timeout": item.info.get("failover_timeout", 0.0),
         "checkpoint": item.info.get("checkpoint", False),
         "registered_time": item.registered_at,
         "unregistered_time": item.unregistered_at or 0.0,
-        "resources": to_summary(both),
+        "resources": to_summary(_sum({"": allocated, " ": on_offer})),
     }
     if item.multi_role:
         result["roles"] = list(item.roles)
@@ -317,7 +317,7 @@ def agent_state(master: Master, agent: Agent, version: Json) -> Json:
         "reserved_resources_full": {},
         "reserved_resources_allocated": {},
         "resource_providers": [],
-        "attributes": _attributes(agent),
+        "attributes": dict(agent.spec.attributes),
         "master_hostname": master.info()["hostname"],
         "flags": {"work_dir": str(master.settings.data_dir)},
         "frameworks": frameworks,
