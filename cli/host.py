@@ -65,6 +65,9 @@ def query(settings: Settings, states: tuple[str, ...]) -> None:
         print_table(HEADER, rows)
     else:
         click.echo("No hosts found")
+    for info in sorted(response.host_infos, key=lambda info: info.hostname):
+        if info.avoided:
+            click.echo(f"{info.hostname} is avoided: {info.avoided}")
     if response.silent_clusters:
         click.echo(not_told(response.silent_clusters), err=True)
 

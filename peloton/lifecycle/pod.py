@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from peloton.lifecycle.endings import RULES, sent_away
 from peloton.model.job import JobType
 from peloton.model.pod import (
     ON_HOST,
     TERMINAL,
+    Cause,
     HealthState,
     PodRecord,
     PodState,
@@ -158,10 +160,11 @@ def _alive(pod: PodRecord, status: PodStatus) -> PodRecord:
 
 def _ended(pod: PodRecord, status: PodStatus, job_type: JobType) -> Applied:
     state, message, reason = _ending(pod, status)
-    termination = pod.termination
+    termination = pod.termination or _sent_away_as(status)
     if state is PodState.FAILED:
         termination = parse_termination(status.message)
-    is_lost_or_failed = state in (PodState.FAILED, PodState.LOST)  # its host is not to be trusted with it again
+    # Its host is not to be trusted with it again, or takes none any more.
+    leaves_host = state in (PodState.FAILED, PodState.LOST) or sent_away(status.cause)
     used_s = (status.time_ns - pod.started_ns) / _NS if pod.started_ns else 0.0
     ended = replace(
         pod,
@@ -169,13 +172,13 @@ def _ended(pod: PodRecord, status: PodStatus, job_type: JobType) -> Applied:
         message=message,
         reason=reason,
         health=HealthState.INVALID,
-        failure_count=pod.failure_count + counts_as_failure(pod, state),
+        failure_count=pod.failure_count + counts_as_failure(pod, state, status.cause),
         completed_ns=status.time_ns,
         updated_ns=status.time_ns,
         revision=pod.revision + 1,
         run_seconds=pod.run_seconds + (max(used_s, 0.0) if job_type is JobType.BATCH else 0.0),
         termination=termination,
-        desired_host="" if is_lost_or_failed else pod.desired_host,
+        desired_host="" if leaves_host else pod.desired_host,
     )
     return Applied(ended, ended=True, launch_lost=state is PodState.LOST and pod.state is PodState.LAUNCHED)
 
@@ -189,9 +192,18 @@ def _ending(pod: PodRecord, status: PodStatus) -> tuple[PodState, str, str]:
             return PodState.LOST, f"Task LOST: {status.message}", status.reason
         case PodState.FAILED:
             return PodState.FAILED, status.message, status.reason
-        case state:
+        case state if pod.termination:
             # Of a run that we asked to end, the reason why we asked says more than the host does.
-            return state, status.message, pod.reason if pod.termination else ""
+            return state, status.message, pod.reason
+        case PodState.KILLED if sent_away(status.cause):
+            return PodState.KILLED, f"Sent away, as {status.cause}: {status.message}", status.reason
+        case state:
+            return state, status.message, ""
+
+
+def _sent_away_as(status: PodStatus) -> Termination | None:
+    why = None if status.state is PodState.SUCCEEDED else RULES[status.cause].termination
+    return Termination(why) if why else None
 
 
 def parse_termination(message: str) -> Termination:
@@ -202,12 +214,14 @@ def parse_termination(message: str) -> Termination:
     return Termination(TerminationReason.FAILED, exit_code, signal)
 
 
-def counts_as_failure(pod: PodRecord, state: PodState) -> bool:
+def counts_as_failure(pod: PodRecord, state: PodState, cause: Cause = Cause.PROGRAM) -> bool:
     """Whether this ending uses up one of the instance's attempts.
 
-    A run that ends because a newer one is wanted does not: it was asked to end.
+    A run that ends because a newer one is wanted does not: it was asked to end. Nor does one that others ended.
     """
     if pod.desired_config_version != pod.config_version or pod.desired_run_id > pod.run_id:
+        return False
+    if state is not PodState.SUCCEEDED and not RULES[cause].counts:
         return False
     match state:
         case PodState.FAILED:

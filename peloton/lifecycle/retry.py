@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from peloton.lifecycle.backoff import DEFAULT_BACKOFF, Backoff
+from peloton.lifecycle.endings import RULES, Again, sent_away
 from peloton.model.job import JobType
-from peloton.model.pod import TERMINAL, PodRecord, PodState, TerminationReason
+from peloton.model.pod import TERMINAL, Cause, PodRecord, PodState, TerminationReason
 
 SYSTEM_FAILURE_ATTEMPTS = 4
 """A run that the platform broke is tried at least so often, whatever the job says."""
@@ -21,17 +22,14 @@ REASON_HOST_REJECT_OFFER = "REASON_HOST_REJECT_OFFER"
 
 THROTTLED_MESSAGE = "Task throttled due to failure"
 
-_SYSTEM_FAILURE_REASONS = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_INVALID_OFFERS"})
 _EVICTED = frozenset({TerminationReason.PREEMPTED_RESOURCES, TerminationReason.KILLED_HOST_MAINTENANCE})
-_BROKEN_EXECUTOR_REASON = "REASON_COMMAND_EXECUTOR_FAILED"
-_BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
 
 
 class NextRun(IntEnum):
     """Why an ended instance gets another run. Values are stored."""
 
     NONE = 0  # it rests
-    REPLACE = 1  # a newer run or configuration was asked for
+    REPLACE = 1  # a newer run or configuration was asked for, or it was sent away
     RETRY = 2  # it failed, and may try again
     RELAUNCH = 3  # its launch never took effect
 
@@ -64,7 +62,12 @@ REST = Ending(NextRun.NONE)
 
 
 def after_end(
-    pod: PodRecord, job_type: JobType, *, launch_lost: bool = False, backoff: Backoff = DEFAULT_BACKOFF
+    pod: PodRecord,
+    job_type: JobType,
+    *,
+    cause: Cause = Cause.PROGRAM,
+    launch_lost: bool = False,
+    backoff: Backoff = DEFAULT_BACKOFF,
 ) -> Ending:
     """Decide for a pod that is in a terminal state, ``failure_count`` already counted.
 
@@ -80,8 +83,10 @@ def after_end(
         return Ending(NextRun.REPLACE)
     if pod.state is PodState.LOST and (launch_lost or pod.reason == REASON_HOST_REJECT_OFFER):
         return Ending(NextRun.RELAUNCH)
+    if sent_away(cause) and pod.state is not PodState.SUCCEEDED:
+        return Ending(NextRun.REPLACE)
     if job_type is JobType.BATCH:
-        return _after_batch_end(pod)
+        return _after_batch_end(pod, cause)
     delay_ns = backoff.delay_ns(pod.failure_count)
     return Ending(NextRun.RETRY, pod.updated_ns + delay_ns if delay_ns else 0)
 
@@ -93,21 +98,14 @@ def _ended_before_its_eviction(pod: PodRecord, job_type: JobType) -> bool:
     return is_done and why in _EVICTED
 
 
-def _after_batch_end(pod: PodRecord) -> Ending:
-    if pod.state is PodState.SUCCEEDED or pod.failure_count >= attempts_max(pod):
+def _after_batch_end(pod: PodRecord, cause: Cause) -> Ending:
+    if pod.state is PodState.SUCCEEDED or pod.failure_count >= attempts_max(pod, cause):
         return REST
     return Ending(NextRun.RETRY)
 
 
-def attempts_max(pod: PodRecord) -> int:
+def attempts_max(pod: PodRecord, cause: Cause) -> int:
     """Failures after which a batch pod stays as it is."""
-    if is_system_failure(pod.reason, pod.message):
+    if RULES[cause].again is Again.BY_PLATFORM:
         return max(pod.max_failures, SYSTEM_FAILURE_ATTEMPTS)
     return pod.max_failures
-
-
-def is_system_failure(reason: str, message: str) -> bool:
-    """The platform broke the run, not its program."""
-    return reason in _SYSTEM_FAILURE_REASONS or (
-        reason == _BROKEN_EXECUTOR_REASON and _BROKEN_EXECUTOR_MESSAGE in message
-    )

@@ -31,6 +31,7 @@ class Host:
     ip: str = ""
     goal: HostState = HostState.UP
     revocable_held: Resources = field(default_factory=Resources)
+    avoided: str = ""  # why pods rather go elsewhere
 
 
 class Capacity(NamedTuple):

@@ -62,6 +62,27 @@ class TerminationReason(StrEnum):
     KILLED_FOR_SLA_AWARE_RESTART = "KILLED_FOR_SLA_AWARE_RESTART"
 
 
+class Cause(StrEnum):
+    """What ended a run, as its host or its cluster tells it, in words that belong to no cluster manager."""
+
+    PROGRAM = "its program ended"  # also when nobody says more
+    MEMORY = "it used more memory than it may"
+    DISK = "it used more disk than it may"
+    LIMIT = "it used more of a resource than it may"
+    TIME = "it ran longer than it may"
+    CONTAINER = "its container could not be started"
+    EXECUTOR = "what ran it on its host ended"
+    HOST_LOST = "its host is lost"
+    HOST_GONE = "its host was taken out of its cluster"
+    HOST_DRAINED = "its host is drained"
+    PREEMPTED = "its host had no room for it any more"
+    FRAMEWORK = "its cluster removed the framework"
+    NOT_STARTED = "it was killed before it started"
+    OFFER = "the room for it was gone when it was launched"
+    INVALID = "its cluster does not take it"
+    NO_ENDING = "nothing ended it"  # news of a run that goes on, or the answer to a question
+
+
 @dataclass(frozen=True, slots=True)
 class Termination:
     reason: TerminationReason
@@ -202,3 +223,4 @@ class PodStatus:
     message: str = ""
     reason: str = ""
     healthy: bool | None = None
+    cause: Cause = Cause.PROGRAM

@@ -116,6 +116,7 @@ def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:
         slack_cpu=host.revocable.cpu_milli / 1000,
         slack_held_cpu=host.revocable_held.cpu_milli / 1000,
         cluster=cluster,
+        avoided=host.avoided,
     )
     if any(host.capacity):  # the agent is there
         info.capacity.CopyFrom(_amounts(host.capacity))

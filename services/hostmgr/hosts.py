@@ -32,6 +32,7 @@ from services.hostmgr.offers import (
     labels_of,
     leased_host,
     registered_host,
+    withdrawn_host,
 )
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.ready import ReadyHosts
@@ -55,6 +56,7 @@ class HostPool:
         self._came_count = 0
         self._host_of_offer: dict[str, Hostname] = {}
         self._registered = RegisteredAgents()
+        self._withdrawn: dict[Hostname, Agent] = {}  # by operators of Mesos: they count for nothing
         self._are_agents_known = False
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         # A job's gang is placed apart from its other pods: placements are known by the job and whether it is its gang.
@@ -98,8 +100,11 @@ class HostPool:
     def set_agents(self, agents: Iterable[Agent], refused: Mapping[str, str] | None = None) -> None:
         """``refused``: of them those whose names are of hosts of other clusters, and of which."""
         refused = refused or {}
-        now = [agent for agent in agents if agent.hostname not in refused]  # takes a while, and leases go on
+        ours = [agent for agent in agents if agent.hostname not in refused]  # takes a while, and leases go on
+        now = [agent for agent in ours if not agent.withdrawn]
+        withdrawn = {agent.hostname: agent for agent in ours if agent.withdrawn}
         with self._lock:
+            self._withdrawn = withdrawn
             self._refused.clear()
             self._refused.update((Hostname(name), cluster) for name, cluster in refused.items())
             self._registered.replace(now)
@@ -186,7 +191,7 @@ class HostPool:
 
     def agent(self, hostname: str) -> Agent | None:
         with self._lock:
-            return self._registered.by_name.get(Hostname(hostname))
+            return self._registered.by_name.get(Hostname(hostname)) or self._withdrawn.get(Hostname(hostname))
 
     def agent_ids(self, hostnames: Collection[str]) -> set[str]:
         """Of those that are registered."""
@@ -244,11 +249,13 @@ class HostPool:
             return self._all_who_wait() if has_opened else set()
 
     def hosts(self) -> list[Host]:
-        """Registered agents, and those in maintenance that are not, by host name."""
+        """Registered agents, those that operators of Mesos have withdrawn, and those in maintenance that are neither;
+        by host name."""
         with self._lock:  # only for what may change meanwhile
-            agents, maintained = self._registered.by_name, dict(self._maintained)
+            agents, withdrawn, maintained = self._registered.by_name, self._withdrawn, dict(self._maintained)
             free = {name: host.free for name, host in self._hosts.items()}
         found = [registered_host(a, maintained.get(name), free.get(name, NOTHING)) for name, a in agents.items()]
+        found += [withdrawn_host(agent) for name, agent in withdrawn.items() if name not in maintained]
         found += [gone_host(host) for name, host in maintained.items() if name not in agents]
         return sorted(found, key=lambda host: host.hostname)
 

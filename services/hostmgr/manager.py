@@ -9,25 +9,33 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from peloton.errors import NotFound, Unavailable
 from peloton.model.host import Desired, HostLease, LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
-from peloton.model.pod import PodShape, PodState, PodStatus
+from peloton.model.pod import PodShape, PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.agent_watch import AgentWatch
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.agents import AgentLooks
-from services.hostmgr.mesos.codec import TaskTemplate, accept_call, acknowledge_call, kill_call, pod_status
+from services.hostmgr.mesos.codec import (
+    TaskTemplate,
+    accept_call,
+    acknowledge_call,
+    kill_call,
+    launch_refused,
+    pod_status,
+)
 from services.hostmgr.mesos.driver import Callbacks, Disconnected, Driver, local_address
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
 from services.hostmgr.offers import Claim
 from services.hostmgr.reconcile import InFlight, Look, Reconciler, ReconcileSchedule
+from services.hostmgr.reports import Reports
 from services.hostmgr.statuses import StatusCommitter
 from services.hostmgr.templates import TemplateCache
 from services.storage.gateway import Gateway
@@ -38,7 +46,6 @@ KILL_BATCH = 1_000
 BEHIND_PERIOD_S = 1.0
 """Between attempts at chores that have not worked."""
 FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
-REJECTED = "REASON_HOST_REJECT_OFFER"
 Kill = tuple[PodId, str, str, int]  # pod, host, agent id, grace in seconds
 
 
@@ -63,8 +70,9 @@ class HostManagerCore(Callbacks):
         self._templates = TemplateCache(gateway, settings.cluster, settings.user)
         self._in_flight = InFlight()
         self._reconciler = Reconciler(partial(gateway.pods_on_hosts, settings.cluster), self._in_flight)
+        self._reports = Reports(gateway, settings.cluster, self.pool, lifecycles, self._look_at_agents)
         self._statuses = StatusCommitter(
-            self._commit,
+            self._reports.commit,
             self._acknowledge,
             self._kill_orphans,
             self._translate,
@@ -260,8 +268,7 @@ class HostManagerCore(Callbacks):
                 failed += [(pod_id, str(refusal)) for pod_id in pods]
                 self._give_back(claims[placement.hostname].offer_ids)
         if failed:
-            now_ns = time.time_ns()
-            self._commit([PodStatus(p, PodState.LOST, now_ns, message=m, reason=REJECTED) for p, m in failed])
+            self._reports.commit([launch_refused(pod_id, message, time.time_ns()) for pod_id, message in failed])
         return [pod_id for pod_id, _ in failed]
 
     def _send_accepts(self, calls: Sequence[Json]) -> Sequence[MesosRefusal | None]:
@@ -321,16 +328,6 @@ class HostManagerCore(Callbacks):
         if translated is None and status["state"] not in ("TASK_UNREACHABLE", "TASK_UNKNOWN"):
             log.warning("status %s of %s is not ours", status["state"], status["task_id"]["value"])
         return translated
-
-    def _commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
-        now_ns = time.time_ns()
-        outcome = self._gateway.apply_status(
-            [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._settings.cluster
-        )
-        waiting = self.pool.pods_ended(outcome.ended)
-        self._lifecycles.pods_changed(outcome.changed_jobs)
-        self._lifecycles.jobs_changed(waiting)
-        return list(outcome.orphans)
 
     def _acknowledge(self, statuses: list[Json]) -> None:
         try:

@@ -36,6 +36,8 @@ class Agent:
     labels: dict[str, str]
     process: str = "slave(1)"  # its name at the address
     revocable_held: Resources = NOTHING
+    state: HostState = HostState.UP
+    withdrawn: str = ""  # why it offers nothing: what an operator of Mesos did
 
     @property
     def ip(self) -> str:
@@ -146,6 +148,13 @@ def registered_host(agent: Agent, maintained: HostMaintenance | None, free: Reso
     labels = tuple(sorted(agent.labels.items()))
     amounts = (agent.capacity, agent.revocable, free)
     return Host(agent.hostname, state, *amounts, labels, agent.ip, goal, agent.revocable_held)
+
+
+def withdrawn_host(agent: Agent) -> Host:
+    labels = tuple(sorted(agent.labels.items()))
+    amounts = (NOTHING, NOTHING, NOTHING)
+    goal = HostState.UP if agent.state is HostState.UP else HostState.DRAINED
+    return Host(agent.hostname, agent.state, *amounts, labels, agent.ip, goal, avoided=agent.withdrawn)
 
 
 def gone_host(host: HostMaintenance) -> Host:

@@ -182,7 +182,8 @@ def _decide(
     if not decision.ended:
         return _Change(decision.pod)
     outcome.ended.append(status.pod_id)
-    return _Change(decision.pod, after_end(decision.pod, job_type, launch_lost=decision.launch_lost))
+    ending = after_end(decision.pod, job_type, cause=status.cause, launch_lost=decision.launch_lost)
+    return _Change(decision.pod, ending)
 
 
 _STATUS_COLUMNS = (

@@ -62,7 +62,7 @@ class SimulatedHostManager(HostManagerCore):
         self.pool.add_offers(offers)
 
     def take_news(self, random: Random, most: int) -> None:
-        self._kill_orphans(self._commit(self.mesos.some_news(random, most)))
+        self._kill_orphans(self._reports.commit(self.mesos.some_news(random, most)))
 
     def do_chores(self) -> None:
         self._return_offers()

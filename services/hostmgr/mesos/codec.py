@@ -8,11 +8,13 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from peloton.api.v0.task import task_pb2
-from peloton.model.host import PlacedPod
+from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER
+from peloton.model.host import HostState, PlacedPod
 from peloton.model.ids import JobId, PodId, parse_job_id
 from peloton.model.job import JobRecord
-from peloton.model.pod import PodState, PodStatus
+from peloton.model.pod import Cause, PodState, PodStatus
 from peloton.model.resources import Resources
+from services.hostmgr.mesos.reasons import cause_of
 from services.hostmgr.mesos.resources import OfferedResources
 from services.hostmgr.offers import Agent, labels_of
 
@@ -29,6 +31,10 @@ _STATES = {
     "TASK_ERROR": PodState.FAILED,
     "TASK_KILLED": PodState.KILLED,
     "TASK_LOST": PodState.LOST,
+    # Only frameworks that are aware of partitions should be told these. Each is an end all the same.
+    "TASK_DROPPED": PodState.LOST,
+    "TASK_GONE": PodState.LOST,
+    "TASK_GONE_BY_OPERATOR": PodState.LOST,
 }
 
 
@@ -51,12 +57,21 @@ def pod_status(status: Json, host: str) -> PodStatus | None:
         status.get("message", ""),
         status.get("reason", ""),
         status.get("healthy"),
+        cause_of(status),
     )
 
 
+def launch_refused(pod_id: PodId, why: str, now_ns: int) -> PodStatus:
+    """What we report ourselves of a pod that Mesos did not take, or that it was not told of."""
+    reason = REASON_HOST_REJECT_OFFER
+    return PodStatus(pod_id, PodState.LOST, now_ns, message=why, reason=reason, cause=Cause.OFFER)
+
+
 def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Agent | None:
-    """An entry of a GET_AGENTS answer, with what frameworks of these roles may use; None unless it is active."""
-    if not entry.get("active", True):
+    """An entry of a GET_AGENTS answer, with what frameworks of these roles may use; None of one that is away, and that
+    nobody has withdrawn."""
+    state, withdrawn = _withdrawn(entry)
+    if not entry.get("active", True) and not withdrawn:
         return None
     info = entry["agent_info"]
     pot = OfferedResources(roles)
@@ -74,7 +89,22 @@ def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Age
         labels_of(hostname, info.get("attributes", ()), cluster),
         process,
         allocated.total(revocable=True),
+        state,
+        withdrawn,
     )
+
+
+def _withdrawn(entry: Json) -> tuple[HostState, str]:
+    """Drained or deactivated agents offer nothing until an operator reactivates them."""
+    if not entry.get("deactivated"):
+        return HostState.UP, ""
+    match entry.get("drain_info", {}).get("state"):
+        case "DRAINING":
+            return HostState.DRAINING, "an operator of Mesos drains it"
+        case "DRAINED":
+            return HostState.DRAINED, "an operator of Mesos has drained it, and must reactivate it"
+        case _:
+            return HostState.UP, "an operator of Mesos has deactivated it, and must reactivate it"
 
 
 class TaskTemplate:

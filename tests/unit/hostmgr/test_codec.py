@@ -222,10 +222,13 @@ def test_a_job_or_a_pod_may_be_revocable() -> None:
         ("TASK_ERROR", PodState.FAILED),
         ("TASK_KILLED", PodState.KILLED),
         ("TASK_LOST", PodState.LOST),
+        ("TASK_DROPPED", PodState.LOST),
+        ("TASK_GONE", PodState.LOST),
+        ("TASK_GONE_BY_OPERATOR", PodState.LOST),
     ],
 )
 def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None:
-    """All that a framework without partition awareness is told."""
+    """All that a framework without partition awareness is told, and the ends that one with it is told."""
     status = {
         "task_id": {"value": f"{JOB}-3-2"},
         "state": state,

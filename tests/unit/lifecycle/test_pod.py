@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from peloton.lifecycle.endings import RULES
+from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.pod import (
     DUPLICATE_ID_MESSAGE,
     HEALTH_CHECK_REASON,
@@ -24,6 +26,7 @@ from peloton.model.job import JobType
 from peloton.model.pod import (
     ON_HOST,
     TERMINAL,
+    Cause,
     HealthState,
     PodRecord,
     PodState,
@@ -160,6 +163,28 @@ def test_lost_while_being_killed_is_killed() -> None:
     assert (PodState.KILLED, "Stopped task LOST event: agent gone") == (pod.state, pod.message)
 
 
+@pytest.mark.parametrize("job_type", [JobType.BATCH, JobType.SERVICE])
+def test_a_pod_of_a_drained_host_is_sent_away(job_type: JobType) -> None:
+    """It shows why, counts no failure, and does not come back to that host."""
+    status = a_status(PodState.KILLED, message="terminated", reason="REASON_X", cause=Cause.HOST_DRAINED)
+
+    pod = applied(a_pod(desired_host="host", goal=default_pod_goal(job_type)), status, job_type).pod
+
+    assert ("Sent away, as its host is drained: terminated", "REASON_X") == (pod.message, pod.reason)
+    assert Termination(TerminationReason.KILLED_HOST_MAINTENANCE) == pod.termination
+    assert (PodState.KILLED, 0, "") == (pod.state, pod.failure_count, pod.desired_host)
+
+
+def test_what_we_asked_for_is_not_blamed_on_the_drain() -> None:
+    """The reason why we asked says more than the host does."""
+    termination = Termination(TerminationReason.KILLED_ON_REQUEST)
+    asked = a_pod(PodState.KILLING, goal=PodState.KILLED, termination=termination, reason="why")
+
+    pod = applied(asked, a_status(PodState.KILLED, reason="REASON_X", cause=Cause.HOST_DRAINED)).pod
+
+    assert (termination, "why") == (pod.termination, pod.reason)
+
+
 @pytest.mark.parametrize(
     ("state", "lost"), [(PodState.LAUNCHED, True), (PodState.STARTING, False), (PodState.RUNNING, False)]
 )
@@ -194,6 +219,13 @@ def test_running_time_is_summed_for_batch_jobs() -> None:
 def test_failures_are_counted_by_rule(state: PodState, changes: dict[str, object], counts: bool) -> None:
     """Ends that were asked for, or that make room for a newer run, use up no attempt."""
     assert counts == counts_as_failure(a_pod(**changes), state)
+
+
+@pytest.mark.parametrize("cause", [cause for cause in Cause if not RULES[cause].counts])
+def test_what_others_ended_is_no_failure(cause: Cause) -> None:
+    """Whoever ends a run for reasons of their own does not use up the pod's attempts; its own success does, once."""
+    assert not any(counts_as_failure(a_pod(), state, cause) for state in TERMINAL)
+    assert counts_as_failure(a_pod(goal=PodState.RUNNING), PodState.SUCCEEDED, cause)
 
 
 def test_health_reports_are_news_only_when_health_changes() -> None:

@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 
 from peloton.lifecycle.backoff import Backoff
-from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, REST, Ending, NextRun, after_end, attempts_max
+from peloton.lifecycle.endings import RULES, Again
+from peloton.lifecycle.goal import default_pod_goal
+from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, REST, Ending, NextRun, after_end
 from peloton.model.ids import JobId
 from peloton.model.job import JobType
-from peloton.model.pod import TERMINAL, PodRecord, PodState
+from peloton.model.pod import TERMINAL, Cause, PodRecord, PodState
 
 SECOND = 1_000_000_000
 RETRY = Ending(NextRun.RETRY)
 REPLACE = Ending(NextRun.REPLACE)
 RELAUNCH = Ending(NextRun.RELAUNCH)
-BROKEN_PIPE = {"reason": "REASON_COMMAND_EXECUTOR_FAILED", "message": "Container terminated with signal Broken pipe"}
 
 
 def ended(state: PodState, **changes: object) -> PodRecord:
@@ -45,12 +46,6 @@ def ended(state: PodState, **changes: object) -> PodRecord:
         (PodState.LOST, {}, REST),
         (PodState.LOST, {"max_failures": 1}, RETRY),
         (PodState.LOST, {"reason": REASON_HOST_REJECT_OFFER, "failure_count": 100}, RELAUNCH),
-        (PodState.FAILED, {"failure_count": 3, **BROKEN_PIPE}, RETRY),
-        (PodState.FAILED, {"failure_count": 4, **BROKEN_PIPE}, REST),
-        (PodState.FAILED, {"failure_count": 4, "max_failures": 5, **BROKEN_PIPE}, RETRY),
-        (PodState.FAILED, {"failure_count": 1, **BROKEN_PIPE, "message": "exited"}, REST),
-        (PodState.FAILED, {"failure_count": 3, "reason": "REASON_CONTAINER_LAUNCH_FAILED"}, RETRY),
-        (PodState.FAILED, {"failure_count": 3, "reason": "REASON_INVALID_OFFERS"}, RETRY),
         (PodState.SUCCEEDED, {"desired_run_id": 2}, REPLACE),
         (PodState.KILLED, {"desired_run_id": 2, "failure_count": 9}, REPLACE),
         (PodState.FAILED, {"desired_config_version": 2}, REPLACE),
@@ -62,8 +57,45 @@ def ended(state: PodState, **changes: object) -> PodRecord:
     ],
 )
 def test_batch_pods_run_again_by_rule(state: PodState, changes: dict[str, object], expected: Ending) -> None:
-    """A batch pod runs again at once while attempts are left; what the platform broke has at least four."""
+    """A batch pod runs again at once while attempts are left."""
     assert expected == after_end(ended(state, **changes), JobType.BATCH)
+
+
+@pytest.mark.parametrize("cause", [cause for cause in Cause if RULES[cause].again is Again.BY_PLATFORM])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"failure_count": 3}, RETRY),
+        ({"failure_count": 4}, REST),
+        ({"failure_count": 4, "max_failures": 5}, RETRY),
+    ],
+)
+def test_what_the_platform_broke_runs_four_times_at_least(
+    cause: Cause, changes: dict[str, object], expected: Ending
+) -> None:
+    """The larger of the job's limit and four counts."""
+    assert expected == after_end(ended(PodState.FAILED, **changes), JobType.BATCH, cause=cause)
+
+
+SENT_AWAY = [cause for cause in Cause if RULES[cause].again is Again.ALWAYS]
+
+
+@pytest.mark.parametrize("job_type", [JobType.BATCH, JobType.SERVICE])
+@pytest.mark.parametrize("state", [PodState.KILLED, PodState.LOST])
+@pytest.mark.parametrize("cause", SENT_AWAY)
+def test_what_was_sent_away_runs_again_at_once(cause: Cause, state: PodState, job_type: JobType) -> None:
+    """However often it failed before, and whatever the job allows: none of it was its fault."""
+    pod = ended(state, failure_count=50, goal=default_pod_goal(job_type))
+
+    assert REPLACE == after_end(pod, job_type, cause=cause)
+
+
+def test_what_was_to_end_rests_when_it_is_sent_away() -> None:
+    """A pod that somebody stops meanwhile has what it wants; so has one that succeeded before it was told."""
+    stopped = ended(PodState.KILLED, goal=PodState.KILLED)
+
+    assert REST == after_end(stopped, JobType.BATCH, cause=Cause.HOST_DRAINED)
+    assert REST == after_end(ended(PodState.SUCCEEDED), JobType.BATCH, cause=Cause.HOST_DRAINED)
 
 
 def test_a_lost_launch_is_always_repeated() -> None:
@@ -84,13 +116,6 @@ def test_a_pod_that_has_not_ended_is_no_question() -> None:
     """The rule is for ended pods only."""
     with pytest.raises(AssertionError, match="has not ended"):
         after_end(ended(PodState.RUNNING), JobType.BATCH)
-
-
-def test_system_failures_have_four_attempts_at_least() -> None:
-    """The larger of the job's limit and four counts."""
-    assert 4 == attempts_max(ended(PodState.FAILED, max_failures=1, **BROKEN_PIPE))
-    assert 7 == attempts_max(ended(PodState.FAILED, max_failures=7, **BROKEN_PIPE))
-    assert 1 == attempts_max(ended(PodState.FAILED, max_failures=1))
 
 
 @pytest.mark.parametrize(

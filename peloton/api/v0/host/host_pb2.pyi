@@ -60,6 +60,7 @@ class HostInfo(_message.Message):
     SLACK_HELD_CPU_FIELD_NUMBER: _builtins.int
     USED_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
+    AVOIDED_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     ip: _builtins.str
     state: Global___HostState.ValueType
@@ -71,6 +72,8 @@ class HostInfo(_message.Message):
     slack_held_cpu: _builtins.float
     cluster: _builtins.str
     """Ours."""
+    avoided: _builtins.str
+    """Ours: why pods rather go to other hosts, or why none goes to this one, beside its state. Empty: they do not."""
     @_builtins.property
     def labels(self) -> _containers.RepeatedCompositeFieldContainer[_peloton_pb2.Label]: ...
     @_builtins.property
@@ -99,10 +102,11 @@ class HostInfo(_message.Message):
         slack_held_cpu: _builtins.float = ...,
         used: Global___HostAmounts | None = ...,
         cluster: _builtins.str = ...,
+        avoided: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "used", b"used"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "cluster", b"cluster", "current_pool", b"current_pool", "desired_pool", b"desired_pool", "free", b"free", "goal_state", b"goal_state", "hostname", b"hostname", "ip", b"ip", "labels", b"labels", "slack_cpu", b"slack_cpu", "slack_held_cpu", b"slack_held_cpu", "state", b"state", "used", b"used"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["avoided", b"avoided", "capacity", b"capacity", "cluster", b"cluster", "current_pool", b"current_pool", "desired_pool", b"desired_pool", "free", b"free", "goal_state", b"goal_state", "hostname", b"hostname", "ip", b"ip", "labels", b"labels", "slack_cpu", b"slack_cpu", "slack_held_cpu", b"slack_held_cpu", "state", b"state", "used", b"used"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

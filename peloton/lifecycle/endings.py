@@ -1,0 +1,66 @@
+"""Whose fault the end of a run is, and who pays for it: one table for all causes, whoever manages the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from peloton.model.pod import Cause, TerminationReason
+
+
+class Fault(StrEnum):
+    POD = "pod"  # its program, or how much of something it used
+    HOST = "host"
+    CLUSTER = "cluster"  # its operators, its master, those whom it prefers
+    REQUEST = "request"  # what was asked for cannot be run
+
+
+class Again(StrEnum):
+    """Whether a batch pod has another run."""
+
+    BY_POLICY = "as often as the job allows failures"
+    BY_PLATFORM = "the same, and at least four times"
+    ALWAYS = "always: it was sent away"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``counts``: a run that is FAILED or KILLED for this uses up an attempt; of a LOST one nobody knows that it
+    failed. ``blames_host``: soon after the start of a run it speaks against the host. ``termination``: what the pod
+    shows, where it was sent away."""
+
+    fault: Fault
+    again: Again
+    counts: bool
+    blames_host: bool
+    termination: TerminationReason | None = None
+
+
+_POD, _HOST, _CLUSTER, _REQUEST = Fault.POD, Fault.HOST, Fault.CLUSTER, Fault.REQUEST
+_POLICY, _PLATFORM, _ALWAYS = Again.BY_POLICY, Again.BY_PLATFORM, Again.ALWAYS
+_MAINTENANCE, _PREEMPTION = TerminationReason.KILLED_HOST_MAINTENANCE, TerminationReason.PREEMPTED_RESOURCES
+
+RULES: dict[Cause, Rule] = {
+    #                         whose fault  runs again  counts  blames the host
+    Cause.PROGRAM: Rule(_POD, _POLICY, True, True),  # that it exits at once may be for want of a mount
+    Cause.MEMORY: Rule(_POD, _POLICY, True, False),
+    Cause.DISK: Rule(_POD, _POLICY, True, False),
+    Cause.LIMIT: Rule(_POD, _POLICY, True, False),
+    Cause.TIME: Rule(_POD, _POLICY, True, False),
+    Cause.CONTAINER: Rule(_HOST, _PLATFORM, True, True),  # counts: of a wrong image or URI it is the pod's fault
+    Cause.EXECUTOR: Rule(_HOST, _PLATFORM, True, True),  # counts: a program may take all memory of its host
+    Cause.HOST_LOST: Rule(_HOST, _POLICY, False, False),  # it may run on where nobody sees it: only who allows retries
+    Cause.HOST_GONE: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),
+    Cause.HOST_DRAINED: Rule(_CLUSTER, _ALWAYS, False, False, _MAINTENANCE),
+    Cause.PREEMPTED: Rule(_CLUSTER, _ALWAYS, False, False, _PREEMPTION),
+    Cause.FRAMEWORK: Rule(_CLUSTER, _ALWAYS, False, False),
+    Cause.NOT_STARTED: Rule(_CLUSTER, _ALWAYS, False, False),
+    Cause.OFFER: Rule(_CLUSTER, _PLATFORM, True, False),
+    Cause.INVALID: Rule(_REQUEST, _POLICY, True, False),
+    Cause.NO_ENDING: Rule(_POD, _POLICY, True, False),
+}
+
+
+def sent_away(cause: Cause) -> bool:
+    """The run would have gone on, or begun, had nobody ended it for reasons of their own."""
+    return RULES[cause].again is Again.ALWAYS

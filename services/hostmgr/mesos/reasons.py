@@ -1,0 +1,66 @@
+"""The reasons that Mesos 1.11 gives with the end of a task, and the causes that they stand for."""
+
+from __future__ import annotations
+
+from peloton.model.pod import Cause
+from services.hostmgr.mesos.resources import Json
+
+AGENT_REMOVED = "REASON_AGENT_REMOVED"
+COMMAND_EXECUTOR_FAILED = "REASON_COMMAND_EXECUTOR_FAILED"
+BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
+GONE_MESSAGES = ("Operator initiated 'Machine DOWN'", "the agent unregistered")
+"""How the master says that an agent was taken away, and did not just fall silent."""
+
+CAUSES: dict[str, Cause] = {
+    # The pod's program, and what it may use.
+    COMMAND_EXECUTOR_FAILED: Cause.PROGRAM,  # nothing is known, but for one message
+    "REASON_CONTAINER_LIMITATION": Cause.LIMIT,
+    "REASON_CONTAINER_LIMITATION_DISK": Cause.DISK,
+    "REASON_CONTAINER_LIMITATION_MEMORY": Cause.MEMORY,
+    "REASON_MAX_COMPLETION_TIME_REACHED": Cause.TIME,
+    # The host, and the agent on it.
+    "REASON_CONTAINER_LAUNCH_FAILED": Cause.CONTAINER,
+    "REASON_CONTAINER_UPDATE_FAILED": Cause.EXECUTOR,
+    "REASON_EXECUTOR_REGISTRATION_TIMEOUT": Cause.EXECUTOR,
+    "REASON_EXECUTOR_REREGISTRATION_TIMEOUT": Cause.EXECUTOR,
+    "REASON_EXECUTOR_TERMINATED": Cause.EXECUTOR,
+    "REASON_EXECUTOR_UNREGISTERED": Cause.EXECUTOR,
+    "REASON_GC_ERROR": Cause.CONTAINER,
+    "REASON_IO_SWITCHBOARD_EXITED": Cause.EXECUTOR,
+    "REASON_AGENT_DISCONNECTED": Cause.HOST_LOST,
+    AGENT_REMOVED: Cause.HOST_LOST,
+    "REASON_AGENT_RESTARTED": Cause.HOST_LOST,
+    "REASON_AGENT_UNKNOWN": Cause.HOST_LOST,
+    # Operators, and whom they or the cluster prefer.
+    "REASON_AGENT_DRAINING": Cause.HOST_DRAINED,
+    "REASON_AGENT_REMOVED_BY_OPERATOR": Cause.HOST_GONE,
+    "REASON_CONTAINER_PREEMPTED": Cause.PREEMPTED,
+    "REASON_FRAMEWORK_REMOVED": Cause.FRAMEWORK,
+    "REASON_TASK_KILLED_DURING_LAUNCH": Cause.NOT_STARTED,
+    # A launch that did not reach its host.
+    "REASON_INVALID_OFFERS": Cause.OFFER,
+    "REASON_MASTER_DISCONNECTED": Cause.OFFER,
+    "REASON_RESOURCES_UNKNOWN": Cause.OFFER,
+    # What was asked for.
+    "REASON_INVALID_FRAMEWORKID": Cause.INVALID,
+    "REASON_TASK_GROUP_INVALID": Cause.INVALID,
+    "REASON_TASK_GROUP_UNAUTHORIZED": Cause.INVALID,
+    "REASON_TASK_INVALID": Cause.INVALID,
+    "REASON_TASK_UNAUTHORIZED": Cause.INVALID,
+    # News and answers.
+    "REASON_AGENT_REREGISTERED": Cause.NO_ENDING,
+    "REASON_RECONCILIATION": Cause.NO_ENDING,
+    "REASON_TASK_CHECK_STATUS_UPDATED": Cause.NO_ENDING,
+    "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED": Cause.NO_ENDING,
+    "REASON_TASK_UNKNOWN": Cause.NO_ENDING,
+}
+
+
+def cause_of(status: Json) -> Cause:
+    """Of a TaskStatus. A reason that a later Mesos gives says no more than none."""
+    reason, message = status.get("reason", ""), status.get("message", "")
+    if reason == AGENT_REMOVED and any(text in message for text in GONE_MESSAGES):
+        return Cause.HOST_GONE
+    if reason == COMMAND_EXECUTOR_FAILED and BROKEN_EXECUTOR_MESSAGE in message:
+        return Cause.EXECUTOR
+    return CAUSES.get(reason, Cause.PROGRAM)

@@ -1,0 +1,42 @@
+"""What reports of pods change: storage first, then what the host manager remembers, then the workflows are told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from peloton.model.ids import PodId
+from peloton.model.pod import Cause, PodStatus
+from peloton.ports import PodLifecycles
+from services.hostmgr.hosts import HostPool
+from services.storage.gateway import Gateway
+
+
+class Reports:
+    def __init__(
+        self,
+        gateway: Gateway,
+        cluster: str,
+        pool: HostPool,
+        lifecycles: PodLifecycles,
+        look_at_agents: Callable[[], None],
+    ) -> None:
+        self._gateway = gateway
+        self._cluster = cluster
+        self._pool = pool
+        self._lifecycles = lifecycles
+        self._look_at_agents = look_at_agents
+
+    def commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
+        """Returns runs that nobody wants, to be killed on their hosts."""
+        now_ns = time.time_ns()
+        outcome = self._gateway.apply_status(
+            [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._cluster
+        )
+        if any(status.cause is Cause.HOST_DRAINED for status in statuses):
+            self._look_at_agents()  # a host that is drained counts for nothing from now on
+        waiting = self._pool.pods_ended(outcome.ended)
+        self._lifecycles.pods_changed(outcome.changed_jobs)
+        self._lifecycles.jobs_changed(waiting)
+        return list(outcome.orphans)

@@ -1,0 +1,76 @@
+"""Hosts that operators of Mesos take away, and hosts on which nothing runs well: pods go elsewhere, and do not pay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.task import task_pb2
+from services.hostmgr.mesos import operator
+from tests.e2e.local import Cluster, bound_to, shell, temporary
+from tests.e2e.service import Service, hosts_of
+
+pytestmark = pytest.mark.xdist_group("host-trouble")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(temporary(tmp_path_factory.mktemp("host-trouble"))) as running:
+        yield running
+
+
+def agents(cluster: Cluster) -> dict[str, str]:
+    """Agent ids by host."""
+    answer = operator.call(cluster.local.mesos, {"type": "GET_AGENTS"})["get_agents"]["agents"]
+    return {agent["agent_info"]["hostname"]: agent["agent_info"]["id"]["value"] for agent in answer}
+
+
+def ask(cluster: Cluster, call: str, host: str, **body: object) -> None:
+    agent = {"agent_id": {"value": agents(cluster)[host]}}
+    operator.call(cluster.local.mesos, {"type": call, call.lower(): {**agent, **body}})
+
+
+def avoided(cluster: Cluster) -> dict[str, str]:
+    """Hosts that are avoided, and why."""
+    infos = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
+    return {info.hostname: info.avoided for info in infos if info.avoided}
+
+
+def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
+    """A batch job that allows no failure and a service run on elsewhere, say why they moved, and count nothing; the
+    host takes pods again once it is reactivated."""
+    pool = cluster.pool("drained")
+    spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
+    batch = cluster.submit(pool, instanceCount=6, defaultConfig=shell("sleep 1000", cpu=0.2), **spread)
+    service = Service(cluster, pool, 3).create()
+    cluster.wait(lambda: cluster.counts(batch) == {"RUNNING": 6}, "the job to run")
+    service.wait_running()
+    host = hosts_of(service)[0]
+    moved = {i for i, task in cluster.tasks(batch).items() if task.runtime.host == host}
+    assert moved
+
+    ask(cluster, "DRAIN_AGENT", host, max_grace_period={"seconds": 1})
+    cluster.wait(lambda: host not in {t.runtime.host for t in cluster.tasks(batch).values()}, "all to leave")
+    cluster.wait(lambda: cluster.counts(batch) == {"RUNNING": 6}, "the job to run elsewhere")
+    cluster.wait(lambda: host not in hosts_of(service), "the service to leave")
+    service.wait_running()
+
+    after = cluster.tasks(batch)
+    assert {0} == {task.runtime.failureCount for task in after.values()}
+    assert moved == {i for i, run in cluster.run_ids(batch).items() if run > 1}
+    events = task_pb2.GetPodEventsRequest(
+        jobId={"value": batch}, instanceId=min(moved), runId=f"{batch}-{min(moved)}-1"
+    )
+    told = [event for event in cluster.client.tasks.GetPodEvents(events).result if event.actualState == "KILLED"]
+    assert ["REASON_AGENT_DRAINING"] == [event.reason for event in told]
+    cluster.wait(lambda: "drained" in avoided(cluster).get(host, ""), "the host to be shown as drained")
+
+    ask(cluster, "REACTIVATE_AGENT", host)
+    cluster.wait(lambda: not avoided(cluster), "the host to be back")
+    again = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true", **bound_to("hostname", host)))
+    assert "SUCCEEDED" == cluster.finish(again)
+    service.stop()
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": batch}))
+    assert "KILLED" == cluster.finish(batch)
