@@ -70,7 +70,9 @@ class HostManagerCore(Callbacks):
         self._templates = TemplateCache(gateway, settings.cluster, settings.user)
         self._in_flight = InFlight()
         self._reconciler = Reconciler(partial(gateway.pods_on_hosts, settings.cluster), self._in_flight)
-        self._reports = Reports(gateway, settings.cluster, self.pool, lifecycles, self._look_at_agents)
+        looks = AgentLooks(settings.agents_period_s, cluster=settings.cluster, role=settings.role)
+        self._agents = AgentWatch(looks, HostClaims(gateway, settings.cluster), self.pool, self._master)
+        self._reports = Reports(gateway, settings.cluster, self.pool, lifecycles, self._agents.want)
         self._statuses = StatusCommitter(
             self._reports.commit,
             self._acknowledge,
@@ -82,8 +84,6 @@ class HostManagerCore(Callbacks):
         self._driver: Driver | None = None
         self._stopping = threading.Event()
         self._look_now = threading.Event()
-        looks = AgentLooks(settings.agents_period_s, cluster=settings.cluster, role=settings.role)
-        self._agents = AgentWatch(looks, HostClaims(gateway, settings.cluster), self.pool, self._master)
         self._reconciling = ReconcileSchedule()
         self._unsaved_framework_id = ""
         self._unused_offers: deque[str] = deque()  # claimed, and not known to have come back to Mesos
