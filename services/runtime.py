@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 
-from peloton.errors import InvalidArgument, PelotonError
+from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.model.ids import JobId, hostmgr_role
 from services import telemetry, temporal
 from services.leader import LeaderChannels, LeaderElection
@@ -27,6 +27,7 @@ from workflows.policies import Policies
 
 if TYPE_CHECKING:
     from services.hostmgr.federation import HostManagers
+    from services.hostmgr.mesos.access import MesosAccess
     from services.hostmgr.qos import QosSettings
 
 log = logging.getLogger(__name__)
@@ -156,9 +157,10 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.drain_watch import DrainWatch
+    from services.hostmgr.framework import HostManagerSettings
     from services.hostmgr.images import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
-    from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+    from services.hostmgr.manager import HostManagerCore
     from services.hostmgr.qos import QosController
     from services.hostmgr.servicer import serve
     from services.resmgr.client import ResourceManagerClient
@@ -174,12 +176,15 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         settings.mesos_user,
         settings.host_lease_s,
         settings.agents_period_s,
+        _mesos_access(settings),
     )
+    loop = asyncio.get_running_loop()
     async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts:
 
         async def lead() -> Leading:
             watch = DrainWatch(jobs, hosts)
-            core = HostManagerCore(core_settings, gateway, watch)
+            failed: asyncio.Future[None] = loop.create_future()
+            core = HostManagerCore(core_settings, gateway, watch, lambda why: _fail(loop, failed, why))
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
             maintainer = HostMaintainer(
                 core, gateway, gateway, jobs, hosts, watch, cluster=settings.cluster, share=share
@@ -197,9 +202,34 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
                 await asyncio.to_thread(maintainer.stop)
                 await asyncio.to_thread(core.stop)
 
-            return Leading(port, end)
+            return Leading(port, end, failed)
 
         await _lead(shared, role, stop, lead)
+
+
+def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: str) -> None:
+    """From any thread."""
+
+    def fail() -> None:
+        if not failed.done():
+            failed.set_exception(Unavailable(why))
+
+    loop.call_soon_threadsafe(fail)
+
+
+def _mesos_access(settings: Settings) -> MesosAccess:
+    """Raises InvalidArgument naming the setting."""
+    from services.hostmgr.mesos.access import TlsFiles, read_access
+
+    scheme = settings.mesos.partition("://")[0] if "://" in settings.mesos else ""
+    if scheme not in ("", "zk"):
+        raise InvalidArgument(
+            f"PELOTON_MESOS={settings.mesos}: want HOST:PORT or zk://HOSTS/PATH; for TLS set PELOTON_MESOS_TLS=true"
+        )
+    files = TlsFiles(
+        settings.mesos_tls_ca_file, settings.mesos_tls_cert_file, settings.mesos_tls_key_file, settings.mesos_tls_names
+    )
+    return read_access(settings.mesos_principal, settings.mesos_secret_file, settings.mesos_tls, files)
 
 
 def _host_managers(shared: Shared) -> HostManagers:
@@ -246,6 +276,7 @@ class Leading:
 
     port: int
     end: Callable[[], Awaitable[None]]
+    failed: asyncio.Future[None] | None = None  # done when it cannot go on
 
 
 async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
@@ -258,7 +289,11 @@ async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[
     try:
         leading = await lead()
         await election.announce(f"{shared.settings.advertised}:{leading.port}")
-        await stop.wait()
+        try:
+            await (stop.wait() if leading.failed is None else _first(leading.failed, stop))
+        except PelotonError:
+            await leading.end()
+            raise
         await leading.end()  # the lease is renewed until nothing of ours acts any more
     finally:
         holding.cancel()

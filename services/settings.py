@@ -40,6 +40,19 @@ class Settings:
     )
     mesos_role: str = field(default="peloton", metadata={"help": "Mesos role of the framework"})
     mesos_user: str = field(default="root", metadata={"help": "user that pods run as"})
+    mesos_principal: str = field(
+        default="", metadata={"help": "principal that the framework authenticates as; empty: it does not"}
+    )
+    mesos_secret_file: str = field(default="", metadata={"help": "file with the secret of the principal"})
+    mesos_tls: bool = field(default=False, metadata={"help": "whether master and agents speak TLS: true or false"})
+    mesos_tls_ca_file: str = field(
+        default="", metadata={"help": "certificates of the authorities to trust; empty: those of this machine"}
+    )
+    mesos_tls_cert_file: str = field(default="", metadata={"help": "certificate to show to master and agents"})
+    mesos_tls_key_file: str = field(default="", metadata={"help": "its key; empty: it is in the same file"})
+    mesos_tls_names: bool = field(
+        default=True, metadata={"help": "whether certificates must name the host that shows them: true or false"}
+    )
     host: str = field(default="127.0.0.1", metadata={"help": "address to listen on"})
     advertise: str = field(default="", metadata={"help": "host that other roles reach this one by; default: host"})
     port: int = field(default=5397, metadata={"help": "port of the public API"})

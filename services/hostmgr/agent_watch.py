@@ -10,6 +10,7 @@ from collections.abc import Callable
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.agents import AgentLooks
+from services.hostmgr.mesos.operator import Denied
 
 log = logging.getLogger(__name__)
 
@@ -19,13 +20,19 @@ REST_S = 0.2
 
 class AgentWatch:
     def __init__(
-        self, looks: AgentLooks, claims: HostClaims, pool: HostPool, find_master: Callable[[], str | None]
+        self,
+        looks: AgentLooks,
+        claims: HostClaims,
+        pool: HostPool,
+        find_master: Callable[[], str | None],
+        denied: Callable[[str], None],
     ) -> None:
-        """``find_master``: the leading one, None while there is no subscription."""
+        """``find_master``: the leading one, None while there is no subscription. ``denied`` hears how it denies us."""
         self._looks = looks
         self._claims = claims
         self._pool = pool
         self._find_master = find_master
+        self._denied = denied
         self._now = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
@@ -54,6 +61,8 @@ class AgentWatch:
     def _attempt(self, master: str) -> None:
         try:
             self._look(master)
+        except Denied as error:
+            self._denied(str(error))
         except Exception as error:
             if not self._stopping.is_set():
                 log.warning("agents failed, tried again soon: %s", error)

@@ -78,7 +78,7 @@ class HostMaintainer:
         self._jobs, self._hosts, self._watch = jobs, hosts, watch
         self.cluster, self._share = cluster, share
         self._residents = Residents(partial(gateway.residents, cluster=cluster))
-        self._schedule = MaintenanceSchedule(lambda: core.driver.master)
+        self._schedule = MaintenanceSchedule(lambda: core.driver.master, core.operator)
         self._refreshing = threading.Lock()
         self._wanted = threading.Event()
         self._stopping = False

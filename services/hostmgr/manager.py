@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from peloton.errors import NotFound, Unavailable
@@ -20,6 +19,7 @@ from peloton.model.pod import PodShape, PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.agent_watch import AgentWatch
 from services.hostmgr.claims import HostClaims
+from services.hostmgr.framework import HostManagerSettings, framework_info, framework_refusal
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.agents import AgentLooks
 from services.hostmgr.mesos.codec import (
@@ -30,7 +30,8 @@ from services.hostmgr.mesos.codec import (
     launch_refused,
     pod_status,
 )
-from services.hostmgr.mesos.driver import Callbacks, Disconnected, Driver, local_address
+from services.hostmgr.mesos.driver import REMOVED, SUPERSEDED, Callbacks, Disconnected, Driver
+from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
 from services.hostmgr.offers import Claim
@@ -45,33 +46,34 @@ log = logging.getLogger(__name__)
 KILL_BATCH = 1_000
 BEHIND_PERIOD_S = 1.0
 """Between attempts at chores that have not worked."""
-FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
 Kill = tuple[PodId, str, str, int]  # pod, host, agent id, grace in seconds
-
-
-@dataclass(frozen=True)
-class HostManagerSettings:
-    master: str  # host:port, or zk://...
-    cluster: str = "local"
-    role: str = "peloton"
-    user: str = "root"
-    lease_s: float = 30.0
-    agents_period_s: float = 10.0
 
 
 class HostManagerCore(Callbacks):
     """``ports.HostManager`` for one cluster, in process; the servicer puts it on the wire."""
 
-    def __init__(self, settings: HostManagerSettings, gateway: Gateway, lifecycles: PodLifecycles) -> None:
+    def __init__(
+        self,
+        settings: HostManagerSettings,
+        gateway: Gateway,
+        lifecycles: PodLifecycles,
+        give_up: Callable[[str], None] = log.error,
+    ) -> None:
+        """``give_up`` hears of a master that will not take us until somebody changes a setting."""
         self._settings = settings
+        self._give_up = give_up
+        self.operator = Operator(settings.access)
         self._gateway = gateway
         self._lifecycles = lifecycles
         self.pool = HostPool(settings.lease_s, cluster=settings.cluster, role=settings.role)
         self._templates = TemplateCache(gateway, settings.cluster, settings.user)
         self._in_flight = InFlight()
         self._reconciler = Reconciler(partial(gateway.pods_on_hosts, settings.cluster), self._in_flight)
-        looks = AgentLooks(settings.agents_period_s, cluster=settings.cluster, role=settings.role)
-        self._agents = AgentWatch(looks, HostClaims(gateway, settings.cluster), self.pool, self._master)
+        looks = AgentLooks(
+            settings.agents_period_s, self.operator.answer_of, cluster=settings.cluster, role=settings.role
+        )
+        claims = HostClaims(gateway, settings.cluster)
+        self._agents = AgentWatch(looks, claims, self.pool, self._master, self._denied)
         self._reports = Reports(gateway, settings.cluster, self.pool, lifecycles, self._agents.want)
         self._statuses = StatusCommitter(
             self._reports.commit,
@@ -93,20 +95,10 @@ class HostManagerCore(Callbacks):
 
     def start(self) -> None:
         settings = self._settings
-        framework: Json = {
-            "user": settings.user,
-            "name": "Peloton",
-            "role": settings.role,
-            "hostname": local_address(settings.master),
-            "failover_timeout": FAILOVER_TIMEOUT_S,
-            "checkpoint": True,
-            "capabilities": [{"type": "REVOCABLE_RESOURCES"}, {"type": "GPU_RESOURCES"}],
-        }
-        if known := self._gateway.framework_id(settings.cluster):
-            framework["id"] = {"value": known}
+        framework = framework_info(settings, self._gateway.framework_id(settings.cluster))
         for pods in self._gateway.labelled_pods(settings.cluster):
             self.pool.pod_labels.add(pods)
-        self._driver = Driver(self, framework, settings.master)
+        self._driver = Driver(self, framework, settings.master, settings.access)
         self._statuses.start()
         self._driver.start()
         self._chores.start()
@@ -170,9 +162,17 @@ class HostManagerCore(Callbacks):
 
     def error(self, driver: Driver, message: str) -> None:
         log.error("Mesos refuses the framework: %s", message)
-        if message == "Framework has been removed":
+        if message == REMOVED:
             # Its pods are gone with it: a new framework, and reconciliation finds out what is lost.
             driver.forget_framework()
+        elif message != SUPERSEDED:
+            self._give_up(framework_refusal(self._settings, driver.master, message))
+
+    def denied(self, driver: Driver, why: str) -> None:
+        self._denied(why)
+
+    def _denied(self, why: str) -> None:
+        self._give_up(self._settings.access.denial(self.driver.master, why))
 
     def _look_anew(self, look: Look = Look.ALL) -> None:
         self._reconciling.want(look)

@@ -34,7 +34,6 @@ from peloton.scheduling.qos import (
 )
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.mesos import operator
 from services.hostmgr.mesos.resources import needed
 from services.hostmgr.offers import Agent
 from services.hostmgr.usage import HostUse, look
@@ -166,7 +165,7 @@ class QosController:
 
         def ask(agent: Agent) -> _Look | None:
             try:
-                rows = operator.statistics(agent.address, agent.process)
+                rows = self._core.operator.statistics(agent.address, agent.process)
                 return _Look(agent, look(self._uses.get(agent.hostname, HostUse()), rows))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 log.info("no statistics of host %s: %r", agent.hostname, error)

@@ -20,7 +20,6 @@ from services.hostmgr import messages
 from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.mesos import operator
 
 THREADS_MAX = 16
 Step = pb.MaintenanceStepRequest
@@ -80,6 +79,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         framework_id = self._core.driver.framework_id
         run = f"slaves/{request.agent_id}/frameworks/{framework_id}/executors/{request.pod_id}/runs/latest"
         try:
+            operator = self._core.operator
             paths = operator.browse(agent.address, f"{operator.agent_work_dir(agent.address)}/{run}")
         except OSError as error:
             raise Unavailable(f"get slave log failed on host:{request.hostname} due to: {error}") from error

@@ -9,6 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
+from services.minicluster import authentication
 from services.minicluster.hosts import default_hosts, load_hosts
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
@@ -34,6 +35,7 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     parser.add_argument(
         "--share", type=_share, default=(1, 1), metavar="I/N", help="the I-th of N miniclusters that share ports"
     )
+    authentication.add_options(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hosts", type=Path, help="YAML list of hosts")
     which.add_argument("--simulate", type=int, metavar="N", help="N agents without processes")
@@ -43,6 +45,7 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         parser.error("--simulation needs --simulate N")
     simulation = Simulation()
     try:
+        who_may_call = authentication.settings_of(options)
         if options.simulation:
             simulation = load_simulation(options.simulation, options.simulate)
         if options.simulate is not None:
@@ -62,6 +65,7 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         image_download_s=max(options.image_download, 0.0),
         enforce_disk_quota=options.enforce_disk_quota,
         slack_interval_s=options.slack_interval if options.slack_interval > 0 else None,
+        **who_may_call,
     )
 
 

@@ -4,6 +4,7 @@ pipelining, chunked bodies, and one chunk per stream record."""
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from email.utils import formatdate
@@ -18,6 +19,7 @@ REASONS = {
     202: "Accepted",
     307: "Temporary Redirect",
     400: "Bad Request",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
@@ -35,7 +37,7 @@ TEXT = "text/plain; charset=utf-8"
 class Request:
     """One complete request; header names are lower case, `path` is without the query."""
 
-    __slots__ = ("body", "connection", "headers", "method", "path", "query")
+    __slots__ = ("body", "connection", "headers", "method", "path", "principal", "query")
 
     def __init__(
         self, method: str, path: str, query: str, headers: dict[str, str], body: bytes, connection: Connection
@@ -46,6 +48,7 @@ class Request:
         self.headers = headers
         self.body = body
         self.connection = connection
+        self.principal = ""  # who has authenticated
 
 
 class Response:
@@ -279,9 +282,9 @@ class HttpServer:
         self.port = 0
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.loop = asyncio.get_running_loop()
-        self._server = await self.loop.create_server(lambda: Connection(self), host, port, reuse_address=True)
+        self._server = await self.loop.create_server(lambda: Connection(self), host, port, reuse_address=True, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def drop_connections(self, apart_from: Connection) -> None:

@@ -92,17 +92,19 @@ class SchedulerApi:
         if request.method == "POST" and headers.get("content-type") == JSON_TYPE:
             try:
                 call = orjson.loads(request.body)
-                if call["type"] == "ACKNOWLEDGE" and self._acknowledge_fast(call, headers):
+                if call["type"] == "ACKNOWLEDGE" and self._acknowledge_fast(call, headers, request.principal):
                     return accepted()
             except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
                 # Anything unusual takes the slow road, which finds the right words.
                 pass
         return self._handle(request)
 
-    def _acknowledge_fast(self, call: Json, headers: dict[str, str]) -> bool:
+    def _acknowledge_fast(self, call: Json, headers: dict[str, str], principal: str) -> bool:
         """The one call that comes once per status update: no schema walk when everything is as it should be."""
         framework = self._live[call["framework_id"]["value"]]
         if not framework.connected or headers["mesos-stream-id"] != framework.stream_id:
+            return False
+        if _principal_fault(principal, framework.info):
             return False
         body = call["acknowledge"]
         task = framework.tasks[body["task_id"]["value"]]
@@ -129,6 +131,8 @@ class SchedulerApi:
         framework = self._live.get(call["framework_id"]["value"])
         if framework is None:
             return plain(400, "Framework cannot be found")
+        if fault_of_principal := _principal_fault(request.principal, framework.info):
+            return plain(400, fault_of_principal)
         if not framework.connected:
             return plain(403, "Framework is not subscribed")
         if stream_id is None:
@@ -144,6 +148,11 @@ class SchedulerApi:
     def _subscribe(self, request: Request, call: Json, stream_id: str | None) -> Response | None:
         if stream_id is not None:
             return plain(400, "Subscribe calls should not include the 'Mesos-Stream-Id' header")
+        info = call["subscribe"]["framework_info"]
+        if request.principal and not info.get("principal"):
+            info["principal"] = request.principal
+        if text := _principal_fault(request.principal, info):
+            return plain(400, _PREFIX + text)
         stream_id = str(uuid.uuid4())
         stream = EventStream(
             request.connection, self._limit, (("Mesos-Stream-Id", stream_id), ("Content-Type", JSON_TYPE))
@@ -203,6 +212,14 @@ class SchedulerApi:
         for item in tasks:
             agent_id = item.get("agent_id", {}).get("value")
             self._master.reconciler.explicit(framework, item["task_id"]["value"], agent_id)
+
+
+def _principal_fault(principal: str, info: Json) -> str:
+    """Whoever has authenticated calls for a framework of its own. Without authentication everybody does for all."""
+    theirs = info.get("principal", "")
+    if not principal or principal == theirs:
+        return ""
+    return f"Authenticated principal '{principal}' does not match principal '{theirs}' set in `FrameworkInfo`"
 
 
 def _call_fault(call: Json) -> str | None:

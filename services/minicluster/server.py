@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote
 import orjson
 
 from services.minicluster import state_v0, statistics, summary_v0
+from services.minicluster.authentication import Authentication, agent_realm, master_realm
 from services.minicluster.clock import Clock
 from services.minicluster.drills import Drills
 from services.minicluster.estimator import Estimator
@@ -38,6 +39,7 @@ class AgentServer:
         self._master = master
         self.agent: Agent | None = None
         self._files: Files | None = None
+        self._authentication = Authentication(master.settings.credentials)
         self.http = HttpServer(self._handle, master.settings.request_body_bytes)
 
     def attach(self, agent: Agent) -> None:
@@ -48,6 +50,8 @@ class AgentServer:
         assert self.agent is not None
         assert self._files is not None
         path = unquote(request.path).removeprefix("/slave(1)")
+        if (refusal := self._authentication.refuse(request, agent_realm(path))) is not None:
+            return refusal
         if not self.agent.online and not path.startswith("/files"):
             return plain(503, "Agent has not finished recovery")
         if path == "/health":
@@ -72,6 +76,7 @@ class Minicluster:
         self.clock = clock or Clock(settings.time_scale)
         self.master = Master(settings, self.clock)
         self._http = HttpServer(self._handle, settings.request_body_bytes)
+        self._authentication = Authentication(settings.credentials)
         self._scheduler = SchedulerApi(self.master)
         self._operator = OperatorApi(self.master, VERSION)
         self._drills = Drills(self.master, self._http.drop_connections)
@@ -87,7 +92,7 @@ class Minicluster:
         loop = asyncio.get_running_loop()
         self.settings.data_dir.mkdir(parents=True, exist_ok=True)
         self.clock.attach(loop)
-        await self._http.start(self.settings.host, self.settings.port)
+        await self._http.start(self.settings.host, self.settings.port, self.settings.tls)
         self.master.start(loop, self._http.port)
         if self.settings.simulate:
             runtime = SimulatedRuntime(self.master)
@@ -108,7 +113,7 @@ class Minicluster:
         ports = self.settings.agent_ports
         for index, spec in enumerate(self.settings.hosts):
             server = AgentServer(self.master)
-            await server.http.start(self.settings.host, ports[index] if index < len(ports) else 0)
+            await server.http.start(self.settings.host, ports[index] if index < len(ports) else 0, self.settings.tls)
             self._agent_servers.append(server)
             agent = self.master.agents.create(spec, server.http.port)
             server.attach(agent)
@@ -129,6 +134,8 @@ class Minicluster:
 
     def _handle(self, request: Request) -> Response | bytes | None:
         path = request.path
+        if (refusal := self._authentication.refuse(request, master_realm(path))) is not None:
+            return refusal
         if path == "/api/v1/scheduler":
             return self._scheduler.handle(request)
         if path == IMAGES_PATH:
@@ -136,7 +143,7 @@ class Minicluster:
         if path.startswith("/minicluster/"):
             return self._drills.handle(request)
         if path.startswith("/slave("):
-            return self._simulated_agent(unquote(path))
+            return self._simulated_agent(request, unquote(path))
         path = path.removeprefix("/master")
         if path == "/api/v1/scheduler":
             return self._scheduler.handle(request)
@@ -144,9 +151,11 @@ class Minicluster:
             return self._operator.handle(request)
         return self._get(path, request)
 
-    def _simulated_agent(self, path: str) -> Response:
+    def _simulated_agent(self, request: Request, path: str) -> Response:
         """Simulated agents have no port of their own: `/slave(2)/containers` is of the second."""
         name, _, rest = path.removeprefix("/slave(").partition(")")
+        if (refusal := self._authentication.refuse(request, agent_realm(rest))) is not None:
+            return refusal
         agents = list(self.master.agents.by_name.values()) if self.settings.simulate else []
         if not name.isdigit() or not 0 < int(name) <= len(agents) or rest not in statistics.PATHS:
             return not_found()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +50,10 @@ class MiniclusterSettings:
     # without one. Hosts with a fixed amount of revocable cpus keep it.
     slack_interval_s: float | None = None
     agent_ports: tuple[int, ...] = ()
+    # Principal -> secret; none: everybody may call. Mesos: --credentials with --authenticate_http_*.
+    credentials: Mapping[str, str] = field(default_factory=dict)
+    # Of master and agents; None: plain text.
+    tls: ssl.SSLContext | None = None
     time_scale: float = 1.0
     seed: int = 0
     max_completed_frameworks: int = 50

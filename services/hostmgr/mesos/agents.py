@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 import orjson
 
 from peloton.model.ids import Hostname
-from services.hostmgr.mesos import operator
 from services.hostmgr.mesos.codec import agent_of
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, roles_above
 from services.hostmgr.offers import Agent
@@ -80,7 +79,7 @@ class AgentLooks:
     def __init__(
         self,
         period_s: float,
-        ask: Ask = operator.answer_of,
+        ask: Ask,
         clock: Callable[[], float] = time.monotonic,
         cluster: str = "",
         role: str = ANY_ROLE,

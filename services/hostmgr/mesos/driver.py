@@ -22,6 +22,7 @@ from urllib.parse import urlparse
 
 import orjson
 
+from services.hostmgr.mesos.access import DENIED, OPEN, MesosAccess
 from services.hostmgr.mesos.wire import EventStream, MesosRefusal, Pipe, connect
 
 # pymesos takes SIGINT for itself and adds a log handler when it is imported: both are put back.
@@ -41,6 +42,7 @@ SUPERSEDED_WAIT_S = 15.0
 """How long to stay away when another process has subscribed as our framework: it leads, and we are about to learn
 so, or it is gone by then. Coming back at once would throw it out in turn."""
 SUPERSEDED = "Framework failed over"
+REMOVED = "Framework has been removed"
 Json = dict[str, Any]
 
 
@@ -70,10 +72,13 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
     _new_master: str | None
     _wakeup_fds: Any
     _started: bool
+    _basic_credential: str | None
 
-    def __init__(self, scheduler: Any, framework: Json, master: str) -> None:
+    def __init__(self, scheduler: Any, framework: Json, master: str, access: MesosAccess = OPEN) -> None:
         # failover=True: a crash or a stop of ours never tears the framework down.
         super().__init__(scheduler, framework, master, failover=True, implicit_acknowledgements=False)
+        self._access = access
+        self._basic_credential = access.authorization or None
         self._heartbeat_s = 15.0
         self._failures = 0  # in a row, until a subscription succeeds
         self._not_before_s = 0.0
@@ -125,7 +130,7 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
 
     def _open(self, selector: selectors.BaseSelector) -> EventStream | None:
         try:
-            stream = EventStream(self._master or "", self.gen_request())
+            stream = EventStream(self._master or "", self.gen_request(), self._access)
         except (OSError, ValueError) as error:
             log.warning("Mesos master %s not reached: %s", self._master, error)
             self._step_back()
@@ -155,7 +160,10 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
                     self.change_master(leader)
                 return f"redirected to the leading master {leader}"
             if stream.status != 200:
-                return f"HTTP {stream.status} {stream.error.decode(errors='replace')}" if not is_open else ""
+                why = f"HTTP {stream.status} {stream.error.decode(errors='replace')}" if not is_open else ""
+                if why and stream.status in DENIED:
+                    self._call(self.sched.denied, self, why)
+                return why
             self.stream_id = stream.headers.get("mesos-stream-id", "")
         for event in events:
             self._call(self.on_event, event)
@@ -223,7 +231,7 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         if self._pipe is None or self._pipe_stream_id != stream_id:
             self._lose_pipe(count=False)
             try:
-                self._pipe = Pipe(master)
+                self._pipe = Pipe(master, self._access)
             except OSError as error:
                 self._lose_pipe()
                 raise Disconnected(f"Mesos master {master} not reached: {error}") from error

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from services.hostmgr.mesos import operator
+from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.resources import Json
 
 
@@ -17,8 +17,9 @@ class MaintenanceSchedule:
     and nothing is sent that changes nothing.
     """
 
-    def __init__(self, master: Callable[[], str | None]) -> None:
+    def __init__(self, master: Callable[[], str | None], operator: Operator) -> None:
         self._find_master = master
+        self._operator = operator
         self._lock = threading.Lock()
 
     def announce(self, machines: Sequence[Json]) -> None:
@@ -69,7 +70,7 @@ class MaintenanceSchedule:
         master = self._find_master()
         if not master:
             raise OSError("the leading Mesos master is not known")
-        return operator.call(master, body)
+        return self._operator.call(master, body)
 
 
 def _key(machine: Json) -> tuple[str, str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 
 import httptools
+
+from services.hostmgr.mesos.access import OPEN, MesosAccess
 
 READ_BYTES = 1 << 20
 CONNECT_TIMEOUT_S = 5.0
@@ -25,17 +28,25 @@ class MesosRefusal(Exception):
         self.status = status
 
 
-def connect(address: str) -> socket.socket:
+def connect(address: str, access: MesosAccess = OPEN) -> socket.socket:
+    """Raises OSError."""
     host, _, port = address.rpartition(":")
-    sock = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S)
+    host = host.strip("[]")
+    sock = socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    if access.tls is None:
+        return sock
+    try:
+        return access.tls.wrap_socket(sock, server_hostname=host)
+    except BaseException:
+        sock.close()
+        raise
 
 
 class EventStream:
     """The answer to SUBSCRIBE, cut into records. Reading never blocks."""
 
-    def __init__(self, address: str, request: bytes) -> None:
+    def __init__(self, address: str, request: bytes, access: MesosAccess = OPEN) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.error = b""
@@ -45,7 +56,7 @@ class EventStream:
         self._pending = bytearray()
         self._is_ended = False
         self._heard = time.monotonic()
-        self.sock = connect(address)
+        self.sock = connect(address, access)
         try:
             self.sock.sendall(request)
         except OSError:
@@ -65,7 +76,7 @@ class EventStream:
         while is_open and not self._records:
             try:
                 count = self.sock.recv_into(self._buffer)
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 break
             is_open = count > 0
             if count:
@@ -114,9 +125,10 @@ class EventStream:
 class Pipe:
     """One keep-alive connection for calls. Not thread-safe; after an OSError it must be closed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: MesosAccess = OPEN) -> None:
         self.address = address
-        self._sock = connect(address)
+        self._header = access.header
+        self._sock = connect(address, access)
         self._sock.settimeout(CALL_TIMEOUT_S)
         self._parser = httptools.HttpResponseParser(self)
         self._answers: list[MesosRefusal | None] = []
@@ -129,7 +141,7 @@ class Pipe:
         """Answers in the order of the calls."""
         head = (
             f"POST /api/v1/scheduler HTTP/1.1\r\nHost: {self.address}\r\nContent-Type: application/json\r\n"
-            f"Mesos-Stream-Id: {stream_id}\r\nContent-Length: "
+            f"{self._header}Mesos-Stream-Id: {stream_id}\r\nContent-Length: "
         ).encode()
         self._answers = []
         sent = 0

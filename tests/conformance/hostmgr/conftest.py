@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from services.hostmgr.mesos.access import OPEN, MesosAccess
 from services.storage import migrate
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.hostmgr.world import Emulated, World, wait
@@ -33,13 +34,19 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
     """Makes a world; its settings are those of ``Emulated``."""
     ends: list[Callable[[], None]] = []
 
-    def one(real_mesos: bool = False, lease_s: float = 30.0, agents_period_s: float = 10.0, **settings: Any) -> World:
+    def one(
+        real_mesos: bool = False,
+        lease_s: float = 30.0,
+        agents_period_s: float = 10.0,
+        access: MesosAccess = OPEN,
+        **settings: Any,
+    ) -> World:
         shutil.copy(empty_database, tmp_path / "peloton.db")
         cluster = None if real_mesos else Emulated(tmp_path / "minicluster", **settings)
         host, _, port = MESOS.rpartition(":")
         link = Link(cluster.target if cluster else (host, int(port)))
         url = f"sqlite:///{tmp_path / 'peloton.db'}"
-        world = World(url, link, cluster, lease_s=lease_s, agents_period_s=agents_period_s)
+        world = World(url, link, cluster, lease_s=lease_s, agents_period_s=agents_period_s, access=access)
         ends.extend([world.close, link.close] + ([cluster.close] if cluster else []))
         wait(lambda: world.core.driver.framework_id, "a subscription")
         wait(lambda: world.gateway.framework_id("local"), "the framework id in storage")

@@ -1,12 +1,96 @@
-"""How a host manager presents itself to its Mesos master, and a master that hangs."""
+"""How a host manager presents itself to its Mesos master, and a master that refuses it or hangs."""
 
 from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from services.hostmgr.mesos import operator
+from services.hostmgr.mesos.access import MesosAccess, TlsFiles, read_access
+from services.minicluster.authentication import tls_context
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.world import PATIENCE_S, World
+from tests.conformance.hostmgr.world import PATIENCE_S, Emulated, World, wait
+
+CERTIFICATES = Path(__file__).parents[2] / "certificates"
+CREDENTIALS = {"alice": "a secret", "bob": "b"}
+ALICE = MesosAccess("alice", "a secret")
+
+
+def encrypted(path: Path) -> MesosAccess:
+    """Alice with a certificate of hers; she trusts the authority of the tests only."""
+    secret = path / "secret"
+    secret.write_text("a secret\n")
+    files = TlsFiles(ca=str(CERTIFICATES / "ca.pem"), cert=str(CERTIFICATES / "client.pem"))
+    return read_access("alice", str(secret), True, files)
+
+
+def test_credentials_and_tls_reach_master_and_agents(make: Make, tmp_path: Path) -> None:
+    """The stream, calls, the list of agents, files and statistics: none works without them here."""
+    tls = tls_context(CERTIFICATES / "server.pem", CERTIFICATES / "ca.pem")
+    world = make(simulate=False, credentials=CREDENTIALS, tls=tls, access=encrypted(tmp_path))
+    job = world.running(2, command="echo hello; sleep 300")
+    agent = wait(lambda: world.core.pool.agent(world.pod(job).host), "the agents")
+
+    work_dir = world.core.operator.agent_work_dir(agent.address)
+    pod = world.pod(job)
+    run = f"slaves/{agent.agent_id}/frameworks/{world.core.driver.framework_id}/executors/{pod.pod_id}/runs/latest"
+    paths = world.core.operator.browse(agent.address, f"{work_dir}/{run}")
+    assert {"stdout", "stderr"} <= {Path(path).name for path in paths}
+    wait(lambda: world.core.operator.statistics(agent.address, agent.process), "what the pod uses")
+    world.kill(job)
+    world.wait_states(job, {"KILLED": 2})
+    assert [] == world.given_up
+
+
+@pytest.mark.parametrize(
+    ("access", "text"),
+    [
+        (MesosAccess(), "without credentials (HTTP 401 401 Unauthorized.): set PELOTON_MESOS_PRINCIPAL and"),
+        (MesosAccess("alice", "b"), "to principal 'alice' (HTTP 401 401 Unauthorized.): check PELOTON_MESOS_PRINCIPAL"),
+        (MesosAccess("bob", "b"), "principal 'bob' (PELOTON_MESOS_PRINCIPAL) in role 'peloton' (PELOTON_MESOS_ROLE)"),
+    ],
+)
+def test_a_master_that_denies_access_is_given_up(make: Make, access: MesosAccess, text: str) -> None:
+    """Nobody there, a wrong secret, and somebody else's framework: the text names the master, who came, and the
+    setting."""
+    world = make(credentials=CREDENTIALS, access=ALICE)
+    world.core.stop()
+    world.settings["access"] = access
+
+    world.lead()
+
+    wait(lambda: world.given_up, "the end")
+    assert f"Mesos master {world.link.address} " in world.given_up[0]
+    assert text in world.given_up[0]
+
+
+def test_a_process_that_mesos_denies_ends(tmp_path: Path, empty_database: Path) -> None:
+    """With code 1 and the reason as its last word, so that a supervisor and people see it."""
+    cluster = Emulated(tmp_path / "minicluster", credentials=CREDENTIALS)
+    shutil.copy(empty_database, tmp_path / "peloton.db")
+    environment = {
+        "PELOTON_MESOS": f"127.0.0.1:{cluster.cluster.port}",
+        "PELOTON_DATABASE": f"sqlite:///{tmp_path / 'peloton.db'}",
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", "serve", "hostmgr"],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    finally:
+        cluster.close()
+
+    assert 1 == done.returncode
+    assert "denies access without credentials" in done.stderr.splitlines()[-1]
 
 
 def test_a_changed_user_holds_for_pods_launched_from_then_on(make: Make) -> None:

@@ -19,7 +19,7 @@ from peloton.model.maintenance import Blocker, MaintenanceAct, MaintenanceReques
 from peloton.model.pod import PodState
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.maintenance import HostMaintainer
-from services.hostmgr.mesos import operator
+from services.hostmgr.mesos.operator import Operator
 from services.storage.gateway import Gateway
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.world import LONG, World, wait
@@ -73,7 +73,7 @@ class Keeper:
     def mesos(self, type_: str, **body: Any) -> Any:
         host, port = self.world.link.target
         call = {"type": type_, **({type_.lower(): body} if body else {})}
-        return operator.call(f"{host}:{port}", call).get(type_.lower(), {})
+        return Operator().call(f"{host}:{port}", call).get(type_.lower(), {})
 
     def schedule(self) -> list[list[str]]:
         windows = self.mesos("GET_MAINTENANCE_SCHEDULE").get("schedule", {}).get("windows", [])

@@ -17,8 +17,8 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobProgress, JobState
 from peloton.model.pod import PodRecord, PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
-from services.hostmgr.manager import HostManagerCore, HostManagerSettings
-from services.hostmgr.mesos import operator
+from services.hostmgr.framework import HostManagerSettings
+from services.hostmgr.manager import HostManagerCore
 from services.minicluster.hosts import HostSpec
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
@@ -201,6 +201,7 @@ class World:
         self._cluster = cluster
         self.wakes = Wakes()
         self.cores: list[HostManagerCore] = []
+        self.given_up: list[str] = []
         self.settings = settings
         self.core = self.lead()
 
@@ -212,7 +213,7 @@ class World:
     def lead(self) -> HostManagerCore:
         """A new leader."""
         settings = HostManagerSettings(self.link.address, **self.settings)
-        self.core = HostManagerCore(settings, self.gateway, self.wakes)
+        self.core = HostManagerCore(settings, self.gateway, self.wakes, self.given_up.append)
         self.core.start()
         self.cores.append(self.core)
         return self.core
@@ -304,7 +305,7 @@ class World:
     def tasks(self) -> list[str]:
         """Pods that the master believes alive."""
         address = f"{self.link.target[0]}:{self.link.target[1]}"
-        answer = operator.call(address, {"type": "GET_TASKS"})["get_tasks"]
+        answer = self.core.operator.call(address, {"type": "GET_TASKS"})["get_tasks"]
         return sorted(
             task["task_id"]["value"]
             for task in answer.get("tasks", ())

@@ -92,10 +92,10 @@ NOT_REPLAYED = {
     "13 lines 186-187": "a second process of an agent that is gone",
     "14 lines 13-63": "--http_command_executor (another executor kind), protobuf bodies, raw stream bytes",
     "14 lines 72-93": "agents added while the master runs",
+    "18 lines 24-30, 41-51, 56-58": "access control lists are not emulated",
     "10_agent_failure_default_timing": "the same script as fast_timing with longer waits",
     "11_master_restart": "as 06: there is no registry to recover",
     "15_gpu_roles_weights_quota_revocable": "weights and quota are not emulated",
     "17_drain_and_kill_grace_by_executor": "two other executor kinds side by side; draining is covered by 13",
-    "18_authentication_and_acls": "no authentication in the minicluster",
     "20_reservations_disks_and_drain": "calls without headers; tests/unit/minicluster/test_reservations.py compares it",
 }

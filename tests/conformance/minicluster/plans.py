@@ -88,6 +88,13 @@ PLANS = {
         hooks={106: _rescind_all},
         skip=((82, 82), (85, 98), (102, 103), (105, 118), (186, 187)),
     ),
+    "18": Plan(
+        "18",
+        scale=3.0,
+        settings={"credentials": {"alice": "a", "bob": "b"}},
+        # What access control lists refuse and show: minicluster has none.
+        skip=((24, 30), (41, 51), (56, 58)),
+    ),
     "14": Plan(
         "14",
         scale=3.0,

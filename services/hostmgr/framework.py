@@ -1,0 +1,48 @@
+"""What a host manager is to Mesos: one framework per cluster, and which settings a refusal is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.hostmgr.mesos.access import OPEN, MesosAccess
+from services.hostmgr.mesos.driver import local_address
+from services.hostmgr.mesos.resources import Json
+
+FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class HostManagerSettings:
+    master: str  # host:port, or zk://...
+    cluster: str = "local"
+    role: str = "peloton"
+    user: str = "root"
+    lease_s: float = 30.0
+    agents_period_s: float = 10.0
+    access: MesosAccess = OPEN
+
+
+def framework_info(settings: HostManagerSettings, known_id: str | None) -> Json:
+    """``known_id``: under which the cluster has registered before."""
+    info: Json = {
+        "user": settings.user,
+        "name": "Peloton",
+        "role": settings.role,
+        "hostname": local_address(settings.master),
+        "failover_timeout": FAILOVER_TIMEOUT_S,
+        "checkpoint": True,
+        "capabilities": [{"type": "REVOCABLE_RESOURCES"}, {"type": "GPU_RESOURCES"}],
+    }
+    if settings.access.principal:
+        info["principal"] = settings.access.principal
+    if known_id:
+        info["id"] = {"value": known_id}
+    return info
+
+
+def framework_refusal(settings: HostManagerSettings, master: str | None, message: str) -> str:
+    """A master that lets us in, but not with this framework."""
+    return (
+        f"Mesos master {master} refuses the framework of principal {settings.access.principal!r} "
+        f"(PELOTON_MESOS_PRINCIPAL) in role {settings.role!r} (PELOTON_MESOS_ROLE): {message}"
+    )

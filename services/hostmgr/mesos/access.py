@@ -1,0 +1,102 @@
+"""How we present ourselves to Mesos, and how we make sure that it is Mesos: credentials and TLS."""
+
+from __future__ import annotations
+
+import ssl
+from base64 import b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from peloton.errors import InvalidArgument
+
+DENIED = (401, 403)
+"""Statuses of a master that does not let us in."""
+
+
+@dataclass(frozen=True)
+class MesosAccess:
+    """To the master and its agents alike."""
+
+    principal: str = ""  # empty: we do not authenticate
+    secret: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None  # None: plain text
+
+    @property
+    def authorization(self) -> str:
+        """Of HTTP basic authentication; empty without a principal."""
+        if not self.principal:
+            return ""
+        return "Basic " + b64encode(f"{self.principal}:{self.secret}".encode()).decode()
+
+    @property
+    def header(self) -> str:
+        """As a line of a request; empty without a principal."""
+        return f"Authorization: {self.authorization}\r\n" if self.principal else ""
+
+    def denial(self, master: str | None, why: str) -> str:
+        """For the one who has to change a setting."""
+        if not self.principal:
+            return (
+                f"Mesos master {master} denies access without credentials ({why}): "
+                "set PELOTON_MESOS_PRINCIPAL and PELOTON_MESOS_SECRET_FILE"
+            )
+        return (
+            f"Mesos master {master} denies access to principal {self.principal!r} ({why}): "
+            "check PELOTON_MESOS_PRINCIPAL and PELOTON_MESOS_SECRET_FILE"
+        )
+
+
+OPEN = MesosAccess()
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Paths, empty for none; ``checks_names``: whether a certificate must name the host that shows it."""
+
+    ca: str = ""  # empty: the certificate authorities of this machine
+    cert: str = ""
+    key: str = ""  # empty: it is in ``cert``
+    checks_names: bool = True
+
+
+def read_access(principal: str, secret_file: str, tls: bool, files: TlsFiles) -> MesosAccess:
+    """Raises InvalidArgument naming the setting."""
+    if bool(principal) != bool(secret_file):
+        raise InvalidArgument("PELOTON_MESOS_PRINCIPAL and PELOTON_MESOS_SECRET_FILE go together: set both or none")
+    if ":" in principal or not principal.isprintable():
+        raise InvalidArgument(f"PELOTON_MESOS_PRINCIPAL={principal!r}: no colon and no control characters in it")
+    given = {"CA": files.ca, "CERT": files.cert, "KEY": files.key}
+    if not tls and any(given.values()):
+        name = next(name for name, path in given.items() if path)
+        raise InvalidArgument(f"PELOTON_MESOS_TLS_{name}_FILE has no effect without PELOTON_MESOS_TLS=true")
+    return MesosAccess(principal, _secret(secret_file) if secret_file else "", _context(files) if tls else None)
+
+
+def _secret(path: str) -> str:
+    """What is in the file, without the end of its line."""
+    try:
+        secret = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"PELOTON_MESOS_SECRET_FILE={path}: cannot be read: {error}") from None
+    if not secret:
+        raise InvalidArgument(f"PELOTON_MESOS_SECRET_FILE={path}: the file is empty")
+    return secret
+
+
+def _context(files: TlsFiles) -> ssl.SSLContext:
+    if files.key and not files.cert:
+        raise InvalidArgument("PELOTON_MESOS_TLS_KEY_FILE has no effect without PELOTON_MESOS_TLS_CERT_FILE")
+    try:
+        context = ssl.create_default_context(cafile=files.ca or None)
+    except OSError as error:
+        raise InvalidArgument(f"PELOTON_MESOS_TLS_CA_FILE={files.ca}: not a CA file: {error}") from None
+    context.check_hostname = files.checks_names
+    if files.cert:
+        try:
+            context.load_cert_chain(files.cert, files.key or None)
+        except OSError as error:
+            key = f", PELOTON_MESOS_TLS_KEY_FILE={files.key}" if files.key else ""
+            raise InvalidArgument(
+                f"PELOTON_MESOS_TLS_CERT_FILE={files.cert}{key}: not a certificate with its key: {error}"
+            ) from None
+    return context

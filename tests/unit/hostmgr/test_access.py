@@ -1,0 +1,89 @@
+"""Credentials and TLS to Mesos, as settings say."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from peloton.errors import InvalidArgument
+from services.hostmgr.agent_watch import AgentWatch
+from services.hostmgr.claims import HostClaims
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.mesos.access import OPEN, TlsFiles, read_access
+from services.hostmgr.mesos.agents import AgentLooks
+from services.hostmgr.mesos.operator import Denied
+from services.runtime import _mesos_access
+from services.settings import load
+from tests.unit.hostmgr.sockets import PATIENCE_S
+
+
+def test_the_secret_is_in_a_file(tmp_path: Path) -> None:
+    """Without the end of its line; no text of ours shows it."""
+    (tmp_path / "secret").write_text("open sesame\n")
+
+    access = read_access("peloton", str(tmp_path / "secret"), False, TlsFiles())
+
+    assert "Basic cGVsb3RvbjpvcGVuIHNlc2FtZQ==" == access.authorization
+    assert "sesame" not in repr(access) + access.denial("m:1", "HTTP 401")
+
+
+def test_without_settings_nothing_is_presented() -> None:
+    """Plain text, and no header."""
+    assert OPEN == _mesos_access(load({}))
+    assert ("", "") == (OPEN.authorization, OPEN.header)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"PRINCIPAL": "p"}, "PELOTON_MESOS_PRINCIPAL and PELOTON_MESOS_SECRET_FILE go together"),
+        ({"SECRET_FILE": "f"}, "PELOTON_MESOS_PRINCIPAL and PELOTON_MESOS_SECRET_FILE go together"),
+        ({"PRINCIPAL": "a:b", "SECRET_FILE": "f"}, "PELOTON_MESOS_PRINCIPAL='a:b': no colon"),
+        ({"PRINCIPAL": "p", "SECRET_FILE": "nowhere"}, "PELOTON_MESOS_SECRET_FILE=nowhere: cannot be read"),
+        ({"PRINCIPAL": "p", "SECRET_FILE": "/dev/null"}, "PELOTON_MESOS_SECRET_FILE=/dev/null: the file is empty"),
+        ({"TLS_CA_FILE": "f"}, "PELOTON_MESOS_TLS_CA_FILE has no effect without PELOTON_MESOS_TLS=true"),
+        ({"TLS": "true", "TLS_KEY_FILE": "k"}, "PELOTON_MESOS_TLS_KEY_FILE has no effect without"),
+        ({"TLS": "true", "TLS_CA_FILE": "nowhere"}, "PELOTON_MESOS_TLS_CA_FILE=nowhere: not a CA file"),
+        ({"TLS": "true", "TLS_CERT_FILE": "/dev/null"}, "PELOTON_MESOS_TLS_CERT_FILE=/dev/null: not a certificate"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_named(settings: dict[str, str], text: str) -> None:
+    """At the start, before anything is done."""
+    environment = {f"PELOTON_MESOS_{name}": value for name, value in settings.items()}
+
+    with pytest.raises(InvalidArgument) as refused:
+        _mesos_access(load(environment))
+
+    assert refused.value.message.startswith(text)
+
+
+def test_a_url_is_no_master() -> None:
+    """Behind ZooKeeper there is no place for https: a setting says it."""
+    with pytest.raises(InvalidArgument, match="want HOST:PORT or zk://HOSTS/PATH; for TLS set PELOTON_MESOS_TLS=true"):
+        _mesos_access(load({"PELOTON_MESOS": "https://m:5050"}))
+
+
+def test_who_may_not_list_agents_gives_up() -> None:
+    """Without agents there is no capacity, and asking again would not help."""
+    heard: list[str] = []
+    done = threading.Event()
+
+    def ask(master: str, body: Any) -> Iterator[bytes]:
+        raise Denied(f"POST /api/v1 at {master}: HTTP 403 403 Forbidden.")
+
+    def denied(why: str) -> None:
+        heard.append(why)
+        done.set()
+
+    claims = cast(HostClaims, None)
+    watch = AgentWatch(AgentLooks(10.0, ask), claims, HostPool(1.0), lambda: "m:1", denied)
+
+    watch.start()
+
+    assert done.wait(PATIENCE_S)
+    watch.stop()
+    assert "POST /api/v1 at m:1: HTTP 403 403 Forbidden." == heard[0]
