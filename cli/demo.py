@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from services.local.cluster import LocalCluster
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "tutorial"
-JOB_ID = "00000000-0000-4000-8000-000000000001"
 
 
 @click.command(cls=Command)
@@ -39,7 +38,8 @@ async def _demo(keep: bool) -> int:
             say(f"Ready after {time.monotonic() - started_s:.1f} s.\n")
             succeeded = await _run_job(cluster)
             if keep:
-                say("The cluster runs until Ctrl-C.")
+                say(f"The cluster runs until Ctrl-C, its API at {cluster.address}.")
+                say(f"The Temporal Web UI at {cluster.ui_url} shows each job's workflow.")
                 await asyncio.Event().wait()
     except asyncio.CancelledError:
         say("Interrupted; everything is stopped.")
@@ -59,9 +59,9 @@ async def _run_job(cluster: LocalCluster) -> bool:
     pool, job = str(EXAMPLES / "pool.yaml"), str(EXAMPLES / "hello.yaml")
     steps = (
         ["respool", "create", "/tutorial", pool],
-        ["job", "create", "/tutorial", job, "--jobID", JOB_ID, "--watch"],
-        ["task", "list", JOB_ID],
-        ["task", "logs", JOB_ID, "7"],
+        ["job", "create", "/tutorial", job, "--watch"],
+        ["task", "list", "hello"],
+        ["task", "logs", "hello", "7"],
         ["host", "query"],
     )
     for step in steps:
@@ -70,9 +70,8 @@ async def _run_job(cluster: LocalCluster) -> bool:
     say("To look around for longer, run `peloton up` and, in another terminal:")
     say("  .venv/bin/peloton respool create /tutorial examples/tutorial/pool.yaml")
     say("  .venv/bin/peloton job create /tutorial examples/tutorial/hello.yaml --watch")
-    say("  .venv/bin/peloton job query;  .venv/bin/peloton task list JOB;  .venv/bin/peloton task logs JOB 0 -f")
+    say("  .venv/bin/peloton task list hello;  .venv/bin/peloton task logs hello 7;  .venv/bin/peloton job why hello")
     say("  .venv/bin/peloton local status    (and stop, start, restart: failure drills)")
-    say(f"The Temporal Web UI shows each job's workflow: {cluster.ui_url} while the cluster runs.")
     return True
 
 

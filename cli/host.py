@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from peloton.api.v0.host import host_pb2
 
 HOST_STATE_PREFIX = "HOST_STATE_"
-HEADER = ("Hostname", "IP", "State", "HostPool", "CPU free", "Memory free", "GPU free", "Slack held",
-          "CPU used", "Memory used", "Cluster")  # fmt: skip
+HEADER = ("Hostname", "IP", "State", "HostPool", "CPUs free", "MiB free", "GPUs free", "Slack CPUs",
+          "CPUs used", "MiB used", "Cluster")  # fmt: skip
 HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
 
 

@@ -15,7 +15,7 @@ import click
 from cli.command import Command
 from cli.errors import Failed
 from cli.jobs import instance_argument
-from cli.refusals import raise_if_refused
+from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from peloton.model.ids import PodName
 from peloton.model.pod import TERMINAL
@@ -123,7 +123,7 @@ class Sandbox:
         response = self.ask_for_listing()
         texts = {
             "notFound": "Job {id} was not found: {message}",
-            "outOfRange": "Requested instance of job {id} is not within the range of valid instances (0...{count})",
+            "outOfRange": NO_INSTANCE,
             "notRunning": "Task {name} has not been started: {message}",
             "failure": "Unable to list the sandbox of task {name}: {message}",
         }
@@ -164,7 +164,7 @@ class Sandbox:
         response = self.settings.client.tasks.Get(request)
         texts = {
             "notFound": "Job {id} was not found: {message}",
-            "outOfRange": "Requested instance of job {id} is not within the range of valid instances (0...{count})",
+            "outOfRange": NO_INSTANCE,
         }
         raise_if_refused(self.settings, response, texts, id=self.job_id)
         runtime = response.result.runtime

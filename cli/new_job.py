@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from cli.errors import is_rpc_error
+from cli.errors import Failed, is_rpc_error
 from cli.watch import AWAY_CODES
 
 
@@ -29,6 +29,8 @@ def telling_of(job_id: str, group: str) -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
+        if is_stored(error):
+            raise Failed(f"{error.details()}: see `{group} get {job_id}`") from error  # type: ignore[union-attr]
         if isinstance(error, KeyboardInterrupt) or leaves_open(error):
             click.echo(
                 f"Whether job {job_id} was created is not known: see `{group} get {job_id}`, "
@@ -36,6 +38,13 @@ def telling_of(job_id: str, group: str) -> Iterator[None]:
                 err=True,
             )
         raise
+
+
+def is_stored(error: BaseException) -> bool:
+    """Whether the job is there, although the call failed."""
+    from peloton.api.limits import IS_STORED
+
+    return isinstance(error, Exception) and is_rpc_error(error) and IS_STORED in (error.details() or "")  # type: ignore[attr-defined]
 
 
 def leaves_open(error: Exception) -> bool:

@@ -16,7 +16,7 @@ from cli.params import COUNT, WORDS, StatesType
 from cli.pod_table import print_pods
 from cli.settings import Settings, pass_settings
 from cli.stateless_query import set_page
-from cli.task import EVENT_RUNS_DEFAULT, SORT_FIELDS, print_events
+from cli.task import EVENT_RUNS_DEFAULT, SORT_FIELDS, health_words, print_events
 from peloton.model.ids import PodName
 from peloton.model.pod import PodState
 
@@ -205,7 +205,7 @@ def event_row(event: pod_pb2.PodEvent) -> tuple[object, ...]:
         event.desired_state.removeprefix(STATE_PREFIX),
         event.version.value,
         event.desired_version.value,
-        event.healthy.removeprefix("HEALTH_STATE_"),
+        health_words(event.healthy),
         event.hostname,
         event.message,
         event.reason,

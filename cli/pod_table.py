@@ -36,6 +36,7 @@ def print_pods(pods: Iterable[Named]) -> bool:
 
 
 def pod_rows(name: str, status: pod_pb2.PodStatus) -> Iterator[tuple[object, ...]]:
+    from cli.task import health_words
     from peloton.api.v1alpha.pod import pod_pb2
 
     state = pod_pb2.PodState.Name(status.state).removeprefix("POD_STATE_")
@@ -44,7 +45,7 @@ def pod_rows(name: str, status: pod_pb2.PodStatus) -> Iterator[tuple[object, ...
         begin, end = container.start_time or status.start_time, container.completion_time or status.completion_time
         start = parse_time(begin)
         stop = parse_time(end) or datetime.now(UTC)
-        health = pod_pb2.HealthState.Name(container.healthy.state).removeprefix("HEALTH_STATE_")
+        health = health_words(pod_pb2.HealthState.Name(container.healthy.state))
         container_state = pod_pb2.ContainerState.Name(container.state).removeprefix("CONTAINER_STATE_")
         yield (
             status.pod_id.value,
@@ -52,7 +53,7 @@ def pod_rows(name: str, status: pod_pb2.PodStatus) -> Iterator[tuple[object, ...
             state,
             container.name,
             "" if container_state == "INVALID" else container_state,
-            "" if health == "INVALID" else health,
+            health,
             f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
             clock_text((stop - start).total_seconds()) if start else "",
             status.host,

@@ -15,6 +15,7 @@ from cli.command import Command
 from cli.errors import is_rpc_error
 from cli.output import as_json, print_table
 from cli.params import DURATION
+from cli.pools import UNITS
 from cli.settings import Settings, pass_settings
 from cli.watch import Patience, WatchPace
 
@@ -148,7 +149,7 @@ def rows(pool: explain_pb2.PoolNode) -> Iterator[tuple[str, ...]]:
         yield (pool.path, *[""] * (len(HEADER) - 1))
     for each in kinds:
         numbers = (each.reservation, each.limit, each.share, each.entitlement, each.allocation, each.demand)
-        yield (pool.path, each.kind, *(number(value) for value in numbers))
+        yield (pool.path, UNITS.get(each.kind, each.kind), *(number(value) for value in numbers))
 
 
 def shown_kinds(pool: explain_pb2.PoolNode) -> list[explain_pb2.PoolAmounts]:
@@ -170,7 +171,14 @@ def bar_lines(pool: explain_pb2.PoolNode) -> Iterator[BarLine]:
     if not kinds:
         yield BarLine(first, None)
     for each in kinds:
-        yield BarLine({**first, "kind": each.kind, **{name: number(getattr(each, name)) for name in NUMBERS}}, each)
+        yield BarLine(
+            {
+                **first,
+                "kind": UNITS.get(each.kind, each.kind),
+                **{name: number(getattr(each, name)) for name in NUMBERS},
+            },
+            each,
+        )
         first = {}
 
 

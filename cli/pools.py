@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from peloton.api.client import Client
 
 ROOT_ID = "root"
+UNITS = {"cpu": "cpu(cores)", "memory": "memory(MiB)", "disk": "disk(MiB)"}
+"""How tables call a kind of resource."""
 
 
 def pool_id_at(client: Client, path: str, what: str = "") -> str:

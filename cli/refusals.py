@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from cli.settings import Settings
 
 
+NO_INSTANCE = "job {id} has no such instance: it has {count}{valid}"
+
+
 def raise_if_refused(settings: Settings, response: Message, texts: Mapping[str, str], **names: object) -> None:
     """Looks for errors in ``response.error`` or, where there is no such field, in the response itself.
 
     ``texts`` words the error of each field: ``{id}`` is the id or path that it names, ``{message}`` its message,
-    ``{count}`` the job's instance count; ``names`` gives further words, and ``id`` for errors that carry none.
-    Below ``error`` a field without a text is an error too. With ``--json`` the response is printed all the same.
+    ``{count}`` how many instances the job has and ``{valid}`` which these are; ``names`` gives further words, and
+    ``id`` for errors that carry none. Below ``error`` a field without a text is an error too. With ``--json`` the
+    response is printed all the same.
     """
     has_error = "error" in response.DESCRIPTOR.fields_by_name
     holder: Message = getattr(response, "error") if has_error else response  # noqa: B009
@@ -43,8 +47,10 @@ def print_response(response: Message) -> None:
 
 def words_of(error: Message, default_id: str) -> dict[str, object]:
     ids = [getattr(error, name).value for name in ("id", "jobId", "path", "respoolID") if hasattr(error, name)]
+    count = getattr(error, "instanceCount", 0)
     return {
         "id": next(filter(None, ids), default_id),
         "message": getattr(error, "message", ""),
-        "count": getattr(error, "instanceCount", 0),
+        "count": f"{count} instance{'' if count == 1 else 's'}",
+        "valid": f", 0 to {count - 1}" if count > 1 else ", 0" if count else "",
     }

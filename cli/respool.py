@@ -14,7 +14,7 @@ from cli.command import Group
 from cli.errors import Failed
 from cli.output import as_json, as_yaml, print_json_or, print_message, print_table
 from cli.params import POOL_PATH
-from cli.pools import ROOT_ID, pool_id_at
+from cli.pools import ROOT_ID, UNITS, pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 
@@ -199,7 +199,7 @@ def pool_rows(pool: respool_pb2.ResourcePoolInfo) -> Iterator[tuple[object, ...]
         used = usage.get(resource.kind)
         yield (
             path,
-            resource.kind,
+            UNITS.get(resource.kind, resource.kind),
             number(resource.reservation),
             "unlimited" if resource.limit >= UNLIMITED else number(resource.limit),
             number(resource.share),

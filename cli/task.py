@@ -14,7 +14,7 @@ from cli.job_query import set_page
 from cli.jobs import instance_argument, job_argument
 from cli.output import as_json, print_json_or, print_message, print_table
 from cli.params import RANGE, WORDS, InstanceRange, StatesType
-from cli.refusals import raise_if_refused
+from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.times import clock_text, parse_time
 from peloton.model.ids import PodName
@@ -39,7 +39,7 @@ EVENT_HEADER = (
 )  # fmt: skip
 TEXTS = {
     "notFound": "Job {id} was not found: {message}",
-    "outOfRange": "Requested instance of job {id} is not within the range of valid instances (0...{count})",
+    "outOfRange": NO_INSTANCE,
 }
 
 
@@ -211,7 +211,7 @@ def task_row(info: task_pb2.TaskInfo) -> Sequence[object]:
         info.instanceId,
         info.config.name,
         task_pb2.TaskState.Name(runtime.state),
-        task_pb2.HealthState.Name(runtime.healthy),
+        health_words(task_pb2.HealthState.Name(runtime.healthy)),
         f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
         clock_text((stop - start).total_seconds()) if start else "",
         runtime.host,
@@ -219,6 +219,12 @@ def task_row(info: task_pb2.TaskInfo) -> Sequence[object]:
         runtime.reason,
         termination_text(runtime.terminationStatus),
     )
+
+
+def health_words(name: str) -> str:
+    """``name``: as on the wire, of either version."""
+    plain = name.removeprefix("HEALTH_STATE_")
+    return {"INVALID": "", "DISABLED": "unchecked"}.get(plain, plain)
 
 
 def termination_text(status: task_pb2.TerminationStatus) -> str:
@@ -246,7 +252,7 @@ def event_row(event: task_pb2.PodEvent) -> Sequence[object]:
         event.goalState,
         event.configVersion,
         event.desiredConfigVersion,
-        event.healthy,
+        health_words(event.healthy),
         event.hostname,
         event.message,
         event.reason,

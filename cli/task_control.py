@@ -12,14 +12,13 @@ from cli.errors import Failed
 from cli.jobs import job_argument
 from cli.output import as_json, id_list, print_json_or
 from cli.params import RANGE, InstanceRange
-from cli.refusals import raise_if_refused
+from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
     from peloton.api.v0.task import task_pb2
 
 NOT_FOUND = "Job {id} was not found: {message}"
-OUT_OF_RANGE = "Requested instances of job {id} are not within the range of valid instances (0...{count})"
 
 
 def range_message(instances: InstanceRange) -> task_pb2.InstanceRange:
@@ -56,7 +55,7 @@ def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> N
 
     request = task_pb2.StartRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
     response = settings.client.tasks.Start(request)
-    texts = {"notFound": NOT_FOUND, "outOfRange": OUT_OF_RANGE, "failure": "Tasks could not be started: {message}"}
+    texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "failure": "Tasks could not be started: {message}"}
     raise_if_refused(settings, response, texts, id=job_id)
     started, failed = id_list(response.startedInstanceIds), id_list(response.invalidInstanceIds)
     text = f"Tasks started successfully for instances: {started} and failed instances are: {failed}"
@@ -82,7 +81,7 @@ def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> No
 
     request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
     response = settings.client.tasks.Stop(request)
-    texts = {"notFound": NOT_FOUND, "outOfRange": OUT_OF_RANGE, "updateError": "Tasks could not be stopped: {message}"}
+    texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "updateError": "Tasks could not be stopped: {message}"}
     raise_if_refused(settings, response, texts, id=job_id)
     if settings.json:
         click.echo(as_json(response))
@@ -112,5 +111,5 @@ def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) ->
 
     request = task_pb2.RestartRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
     response = settings.client.tasks.Restart(request)
-    raise_if_refused(settings, response, {"notFound": NOT_FOUND, "outOfRange": OUT_OF_RANGE}, id=job_id)
+    raise_if_refused(settings, response, {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE}, id=job_id)
     print_json_or(settings, response, "Job restarted")

@@ -26,6 +26,10 @@ def is_connection_failure(details: str) -> bool:
     return details.lower().startswith(_CONNECTION_WORDS)
 
 
+IS_STORED = "is stored, but its workflow could not be started yet"
+"""An api says so of a job that it has created while Temporal is away, and goes on trying."""
+
+
 def was_never_sent(details: str) -> bool:
     """Whether these details of UNAVAILABLE say that there was no connection to send the call on."""
     return details.lower().startswith(_NEVER_CONNECTED_WORDS)

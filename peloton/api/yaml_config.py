@@ -39,7 +39,7 @@ INTEGER_RANGES = {
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
 }
-SCALAR_NAMES = {"str": "text", "int": "a number", "float": "a number", "bool": "a boolean", "null": "nothing"}
+SCALAR_NAMES = {"str": "text", "int": "a number", "float": "a fraction", "bool": "a boolean", "null": "nothing"}
 
 
 class ConfigError(Exception):
@@ -311,6 +311,9 @@ def number_in(node: yaml.Node) -> int | float | None:
 def describe(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
         kind = SCALAR_NAMES.get(node.tag.removeprefix(TAG), "text")
+        number = number_in(node)
+        if number is not None and not math.isfinite(number):
+            kind = "infinity or NaN"
         return kind if is_null(node) else f"{kind} ({node.value!r})"
     return "a mapping" if isinstance(node, yaml.MappingNode) else "a list"
 
@@ -346,7 +349,9 @@ def plain(message: Message) -> dict[str, Any]:
 def plain_field(field: Field, value: Any) -> Any:
     if is_map(field):
         value_field = field.message_type.fields_by_name["value"]
-        return {key: plain_value(value_field, value[key]) for key in sorted(value)}
+        is_count = value_field.cpp_type in INTEGER_RANGES
+        shown = (key for key in sorted(value) if value[key] or not is_count)
+        return {key: plain_value(value_field, value[key]) for key in shown}
     if field.is_repeated:
         return [plain_value(field, item) for item in value]
     return plain_value(field, value)

@@ -181,6 +181,7 @@ class PodRecord:
     started_ns: int = 0
     completed_ns: int = 0
     updated_ns: int = 0
+    due_ns: int = 0  # when an ended pod runs again
     run_seconds: float = 0.0  # summed over all finished runs; times the limits this is the resource usage
     termination: Termination | None = None
     revision: int = 1

@@ -103,7 +103,9 @@ def story(
     yield from (one.text for one in besides)
     if not waiting and not besides and not failures and job.goal is not JobState.KILLED:
         started = sum(n for state, n in counts.items() if state not in TERMINAL and state not in _NOT_STARTED)
-        yield f"nothing waits: {_instances(started)} on hosts" if started else "nothing waits"
+        yield (
+            f"nothing waits: {_instances(started)} on hosts" if started else "no instance waits, and none is on a host"
+        )
 
 
 def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: int, held_cpu: int) -> Iterator[str]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Protocol
 
+from peloton.api.limits import IS_STORED
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId
 from peloton.ports import Lifecycles
@@ -35,8 +36,8 @@ class Wake:
             log.warning("workflow of job %s could not be started: %s", job_id, error)
             self._lifecycles.jobs_changed([job_id])  # goes on trying
             raise Unavailable(
-                f"job {job_id} is stored but its workflow could not be started ({type(error).__name__}: {error}); "
-                f"repeating the call with the same id is safe"
+                f"job {job_id} {IS_STORED} ({type(error).__name__}: {error}); the api goes on trying, and repeating "
+                f"the call with the same id is safe"
             ) from error
 
     def changed(self, job_id: JobId) -> None:

@@ -100,7 +100,7 @@ def _each(request: Any, act: Callable[[str], object]) -> None:
         try:
             act(hostname)
         except PelotonError as error:
-            errors.append(f"{hostname}: {error.message}")
+            errors.append(error.message if hostname in error.message else f"{hostname}: {error.message}")
     if errors:
         raise PelotonError("; ".join(errors))
 

@@ -40,6 +40,7 @@ CHORES_PERIOD_S = 10.0
 REFUSE_INVERSE_S = 60
 """Mesos asks again after this."""
 NOT_AN_AGENT = "host is not a Peloton agent"
+"""The original's words, which clients look for; what follows names the host."""
 
 
 class Disrupts(Protocol):
@@ -106,7 +107,7 @@ class HostMaintainer:
             if agent is None and request.hostname not in known:
                 if not self.host_count():
                     raise Unavailable("the hosts of the cluster are not known yet")
-                raise Aborted(NOT_AN_AGENT if len(requests) == 1 else f"{request.hostname}: {NOT_AN_AGENT}")
+                raise Aborted(f"{NOT_AN_AGENT}: {request.hostname}")
             if agent is not None:
                 request = replace(request, ip=agent.ip, capacity=agent.capacity)
             placed[request.hostname] = request

@@ -34,7 +34,7 @@ def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules
         yield f"  {name} queue{where}: {waiting}, first job {queue.head.jobId.value}"
         yield from (f"    {line}" for line in lines)
     if not answer.queues:
-        yield "  nothing waits"
+        yield "  its queues are empty"
     yield from _loans("borrows", answer.borrowed, "left unused by", answer.lenders)
     yield from _wanted_back(answer, rules)
     yield from _loans("lends", answer.lent, "held above their reservations by", answer.borrowers)
@@ -113,7 +113,10 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
 def failure_line(pod: PodRecord) -> str:
     """Of an instance of a service that has ended and waits for its next run."""
     how = ", ".join(text for text in (f"{pod.state} on {pod.host}", _cause(pod)) if text)
-    return f"instance {pod.instance_id} {how}; runs anew after {_count(pod.failure_count, 'failure')}"
+    if not pod.due_ns or not pod.failure_count:
+        return f"instance {pod.instance_id} {how}; it runs again at once"
+    why = f"it has failed {_count(pod.failure_count, 'time')}, and each failure doubles the wait"
+    return f"instance {pod.instance_id} {how}; it runs again at {rfc3339_seconds(pod.due_ns)}: {why}"
 
 
 def _cause(pod: PodRecord) -> str:

@@ -293,6 +293,7 @@ def pod_record(row: sa.Row[Any]) -> PodRecord:
         started_ns=row.started_ns,
         completed_ns=row.completed_ns,
         updated_ns=row.updated_ns,
+        due_ns=row.due_ns,
         run_seconds=row.run_seconds,
         termination=Termination(reason, row.exit_code, row.signal) if row.termination else None,
         revision=row.revision,

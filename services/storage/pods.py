@@ -12,7 +12,7 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.pod import Label, PodEvent, PodRecord, PodState
 from services.storage.codec import pod_event, pod_record
 from services.storage.configs import read_facts
-from services.storage.store import KILLED, ON_HOST_NUMBERS, STAYS, Store, among, numbers
+from services.storage.store import KILLED, ON_HOST_NUMBERS, STAYS, TERMINAL_NUMBERS, Store, among, numbers
 from services.storage.tables import FINISHED_STATES, JOB, POD, POD_EVENT
 
 PAGE_PODS = 5_000
@@ -59,8 +59,10 @@ class Pods(Store):
         return self.db.read(work) if instance_ids else {}
 
     def failed_pods(self, job_id: JobId, limit: int) -> list[PodRecord]:
-        """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, by instance."""
-        ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, STAYS))
+        """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, or, in whichever way, wait for
+        their next run; by instance."""
+        waits = sa.and_(POD.c.state.in_(TERMINAL_NUMBERS), POD.c.next_run != 0, POD.c.due_ns > 0)
+        ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, STAYS), waits)
         query = sa.select(POD).where(POD.c.job_id == job_id, ended).order_by(POD.c.instance_id)
         return self.db.read(lambda conn: [pod_record(row) for row in conn.execute(query.limit(limit))])
 

@@ -218,8 +218,13 @@ def test_cancel_half_way(cluster: Cluster) -> None:
 
 
 BAD: dict[str, tuple[str, object, str, str]] = {
-    "unknown host": ("Start", pb.StartRequest(hostnames=["nowhere"]), "ABORTED", "host is not a Peloton agent"),
-    "one of them": ("Start", None, "ABORTED", "nowhere: host is not a Peloton agent"),
+    "unknown host": (
+        "Start",
+        pb.StartRequest(hostnames=["nowhere"]),
+        "ABORTED",
+        "host is not a Peloton agent: nowhere",
+    ),
+    "one of them": ("Start", None, "ABORTED", "host is not a Peloton agent: nowhere"),
     "none": ("Start", pb.StartRequest(), "INVALID_ARGUMENT", "no host is named"),
     "not down": ("Complete", pb.CompleteRequest(hostnames=["nowhere"]), "NOT_FOUND", "Host is not DOWN"),
     "not begun": ("Cancel", pb.CancelRequest(hostnames=["h"]), "NOT_FOUND", "host h is not in maintenance"),
@@ -256,9 +261,9 @@ def test_bad_input_of_v0(cluster: Cluster) -> None:
     start_, complete_ = host_svc_pb2.StartMaintenanceRequest, host_svc_pb2.CompleteMaintenanceRequest
     unknown = "host is not a Peloton agent"
     refused = {
-        ("ABORTED", unknown): lambda: hosts.StartMaintenance(start_(hostname="nowhere")),
+        ("ABORTED", f"{unknown}: nowhere"): lambda: hosts.StartMaintenance(start_(hostname="nowhere")),
         ("NOT_FOUND", "Host is not DOWN"): lambda: hosts.CompleteMaintenance(complete_(hostname=known)),
-        ("INTERNAL", f"a: {unknown}; b: {unknown}"): lambda: hosts.StartMaintenance(start_(hostnames=["a", "b"])),
+        ("INTERNAL", f"{unknown}: a; {unknown}: b"): lambda: hosts.StartMaintenance(start_(hostnames=["a", "b"])),
         ("INVALID_ARGUMENT", "no host is named"): lambda: hosts.StartMaintenance(start_()),
     }
 

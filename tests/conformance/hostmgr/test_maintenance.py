@@ -254,9 +254,9 @@ def test_a_successor_knows_who_is_away(make: Make) -> None:
 def test_what_is_refused(world: World) -> None:
     """A host that Mesos does not know, alone or among others; nothing is stored."""
     with keeping(world) as keeper:
-        with pytest.raises(Aborted, match=r"^host is not a Peloton agent$"):
+        with pytest.raises(Aborted, match=r"^host is not a Peloton agent: nowhere$"):
             keeper.start("nowhere")
-        with pytest.raises(Aborted, match=r"^nowhere: host is not a Peloton agent$"):
+        with pytest.raises(Aborted, match=r"^host is not a Peloton agent: nowhere$"):
             keeper.start("h1", "nowhere")
 
         gateway: Gateway = world.gateway

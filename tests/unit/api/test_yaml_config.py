@@ -181,7 +181,7 @@ ERRORS = {
     ),
     "a fraction": (
         "instancecount: 1.5",
-        "job.yaml:1:16: instancecount: expected a whole number, not a number ('1.5')",
+        "job.yaml:1:16: instancecount: expected a whole number, not a fraction ('1.5')",
     ),
     "a number for a boolean": (
         "sla: {preemptible: 1}",
@@ -189,7 +189,7 @@ ERRORS = {
     ),
     "not a number": (
         "defaultconfig: {resource: {cpulimit: .nan}}",
-        "job.yaml:1:38: defaultconfig.resource.cpulimit: expected a number, not a number ('.nan')",
+        "job.yaml:1:38: defaultconfig.resource.cpulimit: expected a number, not infinity or NaN ('.nan')",
     ),
     "a list for a message": ("sla: [1]", "job.yaml:1:6: sla: expected a mapping (SlaConfig), not a list"),
     "text for a message": ("sla: high", "job.yaml:1:6: sla: expected a mapping (SlaConfig), not text ('high')"),

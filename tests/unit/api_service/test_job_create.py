@@ -88,8 +88,8 @@ async def test_create_without_temporal(jobs: Any, config: Config, gateway: Gatew
 
     assert code == grpc.StatusCode.UNAVAILABLE
     assert text == (
-        f"job {JOB} is stored but its workflow could not be started (ConnectionError: no Temporal at "
-        "127.0.0.1:7233); repeating the call with the same id is safe"
+        f"job {JOB} is stored, but its workflow could not be started yet (ConnectionError: no Temporal at "
+        "127.0.0.1:7233); the api goes on trying, and repeating the call with the same id is safe"
     )
     assert stored is not None
     assert repeated.error.alreadyExists.id.value == JOB

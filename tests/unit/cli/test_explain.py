@@ -92,9 +92,9 @@ def tree() -> pb.PoolTreeResponse:
 
 
 TREE = """\
-Pool  Kind  Reservation  Limit      Share  Entitlement  Allocation  Demand
-/     cpu   12           12         1      12           3           3
-/eng  cpu   0            unlimited  2      9            3           3
+Pool  Kind        Reservation  Limit      Share  Entitlement  Allocation  Demand
+/     cpu(cores)  12           12         1      12           3           3
+/eng  cpu(cores)  0            unlimited  2      9            3           3
 """
 
 
@@ -147,7 +147,7 @@ def test_bars() -> None:
     """A bar is as long as the limit, or the cluster: allocation, demand, and a mark at the entitlement."""
     eng = next(line for line in printed(bars(tree(), 140), 140) if "eng" in line)
 
-    assert eng.split() == ["eng", "3", "cpu", "██████▓▓▓▓▓▓·····│······", "3", "9", "3", "0", "unlimited", "2"]
+    assert eng.split() == ["eng", "3", "cpu(cores)", "██████▓▓▓▓▓▓·····│······", "3", "9", "3", "0", "unlimited", "2"]
     assert bar_of(pb.PoolAmounts(kind="gpu"), 0).count("·") == 24
 
 

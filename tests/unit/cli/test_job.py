@@ -130,8 +130,8 @@ def test_get_prints_yaml_or_json(run: Run, api: FakeApi) -> None:
 
 
 def test_status_prints_the_runtime_only(run: Run, api: FakeApi) -> None:
-    """The status is the runtime without the configuration."""
-    api.answers["jobs.Get"] = [job_answer(RUNNING=2, SUCCEEDED=1)]
+    """The status is the runtime without the configuration; states in which no task is are left out."""
+    api.answers["jobs.Get"] = [job_answer(PENDING=0, RUNNING=2, SUCCEEDED=1)]
     expected = "state: RUNNING\ntaskStats:\n  RUNNING: 2\n  SUCCEEDED: 1\nconfigurationVersion: 7\n"
     assert expected == run(f"job status {JOB}").stdout
 

@@ -11,6 +11,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 from tests.unit.cli.test_job import pool_answer
 
+STORED = "job x is stored, but its workflow could not be started yet (TimeoutError)"
 OPEN_ENDS = {
     "late": (grpc.StatusCode.DEADLINE_EXCEEDED, "late", True),
     "cut off": (grpc.StatusCode.UNAVAILABLE, "Socket closed", True),
@@ -41,3 +42,16 @@ def test_a_create_without_an_answer_tells_the_id(
             f"or create it again with --jobID {job_id}\n"
         )
         assert (1, is_open) == (result.exit_code, result.stderr.startswith(told))
+
+
+@pytest.mark.parametrize("group", ["job", "job stateless"])
+def test_a_stored_job_is_not_called_uncertain(group: str, run: Run, api: FakeApi, tmp_path: Path) -> None:
+    """While Temporal is away the api stores a job and says so: that is known, and nothing is to be tried again."""
+    file = tmp_path / "job.yaml"
+    file.write_text("name: hello\n")
+    api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    method = "jobs.Create" if group == "job" else "services.CreateJob"
+    api.answers[method] = [(grpc.StatusCode.UNAVAILABLE, STORED)]
+    result = run(*group.split(), "create", "/dev", file, "--jobID", "x")
+
+    assert (1, f"{STORED}: see `peloton {group} get x`\n") == (result.exit_code, result.stderr)

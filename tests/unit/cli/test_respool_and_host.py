@@ -170,10 +170,10 @@ def pools() -> respool_pb2.QueryResponse:
 
 
 LIST = """\
-Path       Kind  Reservation  Limit  Share  Allocation  Slack
-/          cpu   1.5          4      1      0.25        0
-/eng       cpu   1.5          4      1      0.25        0
-/eng/maps  cpu   1.5          4      1      0.25        0
+Path       Kind        Reservation  Limit  Share  Allocation  Slack
+/          cpu(cores)  1.5          4      1      0.25        0
+/eng       cpu(cores)  1.5          4      1      0.25        0
+/eng/maps  cpu(cores)  1.5          4      1      0.25        0
 """
 
 
@@ -213,9 +213,9 @@ def test_delete_says_so(run: Run, api: FakeApi) -> None:
 
 
 HOSTS = """\
-Hostname  IP        State     HostPool  CPU free  Memory free  GPU free  Slack held  CPU used  Memory used  Cluster
-host-1    10.0.0.1  UP        default   1.5/4     512/2048     0/2       0.25/1.5    1.23      900          west
-host-2    10.0.0.2  DRAINING            4/4       2048/2048    0/0       0/0
+Hostname  IP        State     HostPool  CPUs free  MiB free   GPUs free  Slack CPUs  CPUs used  MiB used  Cluster
+host-1    10.0.0.1  UP        default   1.5/4      512/2048   0/2        0.25/1.5    1.23       900       west
+host-2    10.0.0.2  DRAINING            4/4        2048/2048  0/0        0/0
 host-3    10.0.0.3  DOWN
 """
 

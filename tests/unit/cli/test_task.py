@@ -31,9 +31,9 @@ def task_info(instance: int = 0, state: str = "SUCCEEDED", run: int = 1) -> task
 
 
 TABLE = """\
-Instance  Name   State      Healthy   Start Time            Run Time  Host    Message  Reason  Termination Status
-0         hello  SUCCEEDED  DISABLED  2026-11-20T10:00:00Z  01:02:05  host-1
-2         hello  FAILED     DISABLED  2026-11-20T10:00:00Z  01:02:05  host-1  boom             FAILED (exit code 3)
+Instance  Name   State      Healthy    Start Time            Run Time  Host    Message  Reason  Termination Status
+0         hello  SUCCEEDED  unchecked  2026-11-20T10:00:00Z  01:02:05  host-1
+2         hello  FAILED     unchecked  2026-11-20T10:00:00Z  01:02:05  host-1  boom             FAILED (exit code 3)
 """
 
 
@@ -91,8 +91,7 @@ def test_no_events(run: Run, api: FakeApi) -> None:
     assert "No events found\n" == run(f"task events {JOB} 0").stdout
 
 
-RANGES_TEXT = f"Requested instances of job {JOB} are not within the range of valid instances (0...3)"
-RANGE_TEXT = f"Requested instance of job {JOB} is not within the range of valid instances (0...3)"
+RANGE_TEXT = f"job {JOB} has no such instance: it has 3 instances, 0 to 2"
 GONE_TEXT = f"Job {JOB} was not found: job {JOB} not found, no row"
 REFUSALS = {
     "get, job": (f"get {JOB} 9", "Get", task_pb2.GetResponse(notFound=NOT_FOUND), GONE_TEXT),
@@ -112,7 +111,7 @@ REFUSALS = {
     ),
     "start, range": (
         f"start {JOB}", "Start",
-        task_pb2.StartResponse(error=task_pb2.StartResponse.Error(outOfRange=OUT_OF_RANGE)), RANGES_TEXT,
+        task_pb2.StartResponse(error=task_pb2.StartResponse.Error(outOfRange=OUT_OF_RANGE)), RANGE_TEXT,
     ),
     "start, failure": (
         f"start {JOB}", "Start",
@@ -125,7 +124,7 @@ REFUSALS = {
     ),
     "stop, range": (
         f"stop {JOB}", "Stop",
-        task_pb2.StopResponse(error=task_pb2.StopResponse.Error(outOfRange=OUT_OF_RANGE)), RANGES_TEXT,
+        task_pb2.StopResponse(error=task_pb2.StopResponse.Error(outOfRange=OUT_OF_RANGE)), RANGE_TEXT,
     ),
     "stop, failure": (
         f"stop {JOB}", "Stop",
@@ -133,7 +132,7 @@ REFUSALS = {
         "Tasks could not be stopped: no",
     ),
     "restart, job": (f"restart {JOB}", "Restart", task_pb2.RestartResponse(notFound=NOT_FOUND), GONE_TEXT),
-    "restart, range": (f"restart {JOB}", "Restart", task_pb2.RestartResponse(outOfRange=OUT_OF_RANGE), RANGES_TEXT),
+    "restart, range": (f"restart {JOB}", "Restart", task_pb2.RestartResponse(outOfRange=OUT_OF_RANGE), RANGE_TEXT),
     "logs, job": (
         f"logs {JOB} 0", "BrowseSandbox",
         task_pb2.BrowseSandboxResponse(error=task_pb2.BrowseSandboxResponse.Error(notFound=NOT_FOUND)), GONE_TEXT,

@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.model.pod import PodState, Termination, TerminationReason
@@ -117,9 +118,10 @@ async def test_a_service(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize("state", [PodState.FAILED, PodState.KILLED])
+@pytest.mark.parametrize("state", [PodState.FAILED, PodState.KILLED, PodState.SUCCEEDED])
 async def test_an_instance_of_a_service_that_fails(world: World, state: PodState) -> None:
-    """How it ended, where, and how often it has failed; a check that finds it sick has it killed."""
+    """How it ended, where, when it runs again and why not before; a check that finds it sick has it killed, and a
+    program that ends well has not done what a service is for."""
     job = world.service(world.pool("p", 10, 10), 1, UpdateSpec())
     world.gateway.advance_update(job, world.now_ns)
 
@@ -128,7 +130,8 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
         world.finish(job, [0], state)
         answer = await asked.why(job)
 
-    told = f"instance 0 {state} on h1; runs anew after 1 failure"
+    due = rfc3339_seconds(world.gateway.failed_pods(job, 1)[0].due_ns)
+    told = f"instance 0 {state} on h1; it runs again at {due}: it has failed 1 time, and each failure doubles the wait"
     assert answer.text.splitlines()[1:3] == [
         f"  {told}",
         "  UPDATE ROLLING_FORWARD: 0 of 1 done, waits for instance 0 to run and be healthy",
@@ -138,7 +141,10 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
 
 def test_how_an_instance_failed() -> None:
     """The exit code or the signal, if there is one; or else the reason, or the message."""
-    pod = service_pod(0, state=PodState.FAILED, failure_count=2, host="h1", message="Task throttled due to failure")
+    due_ns = 1_700_000_000 * 10**9
+    pod = service_pod(
+        0, state=PodState.FAILED, failure_count=2, host="h1", due_ns=due_ns, message="Task throttled due to failure"
+    )
     cases = (
         (Termination(TerminationReason.FAILED, exit_code=3), "", "exit code 3"),
         (Termination(TerminationReason.FAILED, signal="Killed"), "OTHER", "signal Killed"),
@@ -147,8 +153,17 @@ def test_how_an_instance_failed() -> None:
     )
 
     assert [failure_line(replace(pod, termination=ended, reason=reason)) for ended, reason, _ in cases] == [
-        f"instance 0 FAILED on h1, {told}; runs anew after 2 failures" for _, _, told in cases
+        f"instance 0 FAILED on h1, {told}; it runs again at 2023-11-14T22:13:20Z: it has failed 2 times, and each "
+        "failure doubles the wait"
+        for _, _, told in cases
     ]
+
+
+def test_an_instance_that_need_not_wait() -> None:
+    """Who lost its host has not failed, and runs again at once."""
+    pod = service_pod(0, state=PodState.LOST, host="h1")
+
+    assert "instance 0 LOST on h1; it runs again at once" == failure_line(pod)
 
 
 async def test_a_job_that_waits_for_slack(world: World) -> None:
