@@ -16,9 +16,9 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 
 from peloton.api.limits import MESSAGE_SIZES
+from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, PelotonError, ResourceExhausted
 from services.grpc_handlers import within
 
@@ -42,9 +42,6 @@ SERVER_OPTIONS = (
     ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
 )
 """Of each server that reads its requests by one of the interceptors here."""
-
-Read = Callable[[bytes], Any] | None
-"""What makes a message of bytes; None: it is bytes that are wanted."""
 
 
 class Room:
@@ -99,14 +96,9 @@ def unpacked(raw: bytes) -> bytes:
     return message
 
 
-def message_of(read: Read, raw: bytes) -> Any:
-    """Raises InvalidArgument."""
-    if read is None:
-        return raw
-    try:
-        return read(raw)
-    except DecodeError as error:
-        raise InvalidArgument(str(error)) from error
+def _as_wanted(read: Any, raw: bytes) -> Any:
+    """What a method is given. Raises InvalidArgument."""
+    return raw if read is None else message_of(read.__self__, raw)
 
 
 class Requests(grpc.aio.ServerInterceptor):
@@ -123,17 +115,17 @@ class Requests(grpc.aio.ServerInterceptor):
         handler: Any = await continuation(handler_call_details)
         if handler is None:
             return None
-        read: Read = handler.request_deserializer
+        read = handler.request_deserializer
 
         @asynccontextmanager
         async def one(raw: bytes, _: Any) -> AsyncIterator[Any]:
             with self._room.for_unpacked(raw):
-                yield message_of(read, await _unpacked(raw))
+                yield _as_wanted(read, await _unpacked(raw))
 
         async def each(raws: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
             async for raw in raws:
                 with self._room.for_unpacked(raw):  # until the next one is wanted
-                    yield message_of(read, await _unpacked(raw))
+                    yield _as_wanted(read, await _unpacked(raw))
 
         def stream(raws: AsyncIterator[bytes], _: Any) -> aclosing[AsyncGenerator[Any, None]]:
             return aclosing(each(raws))
@@ -159,12 +151,12 @@ class RequestsOfThreads(grpc.ServerInterceptor):
         handler: Any = continuation(handler_call_details)
         if handler is None:
             return None
-        read: Read = handler.request_deserializer
+        read = handler.request_deserializer
 
         def answer(raw: bytes, context: Any) -> Any:
             try:
                 with self._room.for_unpacked(raw):
-                    return handler.unary_unary(message_of(read, unpacked(raw)), context)
+                    return handler.unary_unary(_as_wanted(read, unpacked(raw)), context)
             except PelotonError as error:
                 context.abort(grpc.StatusCode[error.code], error.message)
 

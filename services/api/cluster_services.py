@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 
 from peloton.api.v0.host.svc import host_svc_pb2 as hosts
 from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
+from peloton.api.wire_faults import message_of
 from peloton.errors import Unavailable
 from services.api.channels import LeaderChannels
 from services.api.forward import passed_on, refusal, relay
@@ -112,7 +113,7 @@ class ClusterServices(grpc.GenericRpcHandler):
     ) -> bytes:
         """All hosts of a cluster or none; nothing is done while a cluster of one of them has no host manager. Hosts
         that nobody knows are asked of the first cluster, before anything else: it refuses them as it always does."""
-        whole: Any = _NAMES_HOSTS[name][0].FromString(request)
+        whole: Any = message_of(_NAMES_HOSTS[name][0], request)
         named = [whole.hostname] if getattr(whole, "hostname", "") else list(whole.hostnames)
         known = await asyncio.to_thread(self._clusters_of_hosts, named)
         first = _first(clusters)

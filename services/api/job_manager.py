@@ -12,6 +12,7 @@ from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
+from peloton.api.wire_faults import message_of
 from peloton.errors import AlreadyExists, InvalidArgument, PelotonError
 from peloton.model.ids import JobId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
@@ -74,7 +75,7 @@ class JobManager(RollingJobs):
 
     async def check_plan(self, request: bytes) -> None:
         """What ``Create`` would refuse is not planned either, and for the same reasons."""
-        planned = explain_pb2.JobPlanRequest.FromString(request)
+        planned = message_of(explain_pb2.JobPlanRequest, request)
         if planned.HasField("config"):
             config = planned.config
             refusal = await self._refusal(config) or await self._calls.run(secret_fault, config, False)

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum, auto
-from typing import Any, cast
-
-from google.protobuf.message import Message
 
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.wire_faults import missing
 from services.api.faults import Faults
 from services.api.pool_rules import PoolBounds, PoolJudge
 from services.api.task_rules import RULES, Carries, dynamic_port_fault, has_secret_volume, port_name_fault
@@ -108,7 +106,7 @@ def _form_fault(config: job_pb2.JobConfig) -> str:
         if (length := len(label.key) + len(label.value)) > TEXT_MAX:
             return f"label {label.key[:40]!r} has {length} characters, at most {TEXT_MAX} are allowed"
     if not config.IsInitialized():
-        return f"job config lacks required fields: {_missing(config)}"
+        return f"job config lacks required fields: {missing(config)}"
     return ""
 
 
@@ -200,7 +198,7 @@ class JobJudge:
     def _judge_override(self, instance: int, override: task_pb2.TaskConfig) -> None:
         faults = self._of_instances
         if not override.IsInitialized():
-            faults.add(Stage.FORM, f"config of instance {instance} lacks required fields: {_missing(override)}")
+            faults.add(Stage.FORM, f"config of instance {instance} lacks required fields: {missing(override)}")
             return
         for text in _override_port_texts(override, self._default):
             faults.add(Stage.PORTS, text)
@@ -286,13 +284,6 @@ class Reach:
 def _tell_pod_faults(faults: Faults, instance: int, texts: Iterable[str]) -> None:
     for text in texts:
         faults.add(Stage.POD, f"Invalid config for instance {instance}, {text}")
-
-
-def _missing(message: Message) -> str:
-    """Names of required fields that are not there."""
-    missing: list[str] = cast(Any, message).FindInitializationErrors()  # the stubs do not know it
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-    return f"{', '.join(missing[:3])}{more}"
 
 
 def _service_sla_texts(sla: job_pb2.SlaConfig) -> Iterator[str]:

@@ -50,7 +50,8 @@ MAY: dict[str, May] = {
     "services.grpc_handlers": May((), ("grpc",)),
     "services.grpc_status": May(("peloton.api.limits", "peloton.errors", "services.grpc_handlers"), ("grpc",)),
     "services.grpc_requests": May(
-        ("peloton.api.limits", "peloton.errors", "services.grpc_handlers"), ("google", "grpc")
+        ("peloton.api.limits", "peloton.api.wire_faults", "peloton.errors", "services.grpc_handlers"),
+        ("google", "grpc"),
     ),
     "services.leader": May(("peloton.api.limits", "peloton.errors"), ("grpc",)),
     "services.telemetry": May(("peloton.errors", "services.settings"), ("opentelemetry",)),

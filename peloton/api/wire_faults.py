@@ -1,0 +1,123 @@
+"""From the bytes of a request to its message, or what is wrong with them: which field cannot be read or is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from peloton.errors import InvalidArgument
+
+M = TypeVar("M", bound=Message)
+
+SEARCHED_BYTES_MAX = 64 * 1024
+"""Of a message that cannot be read: in a larger one its field is not searched for."""
+MISSING_MAX = 3
+"""Missing fields that are named."""
+_PATH_MAX = 20
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED = {_FIXED64: 8, _FIXED32: 4}
+
+
+def message_of(kind: type[M], raw: bytes) -> M:
+    """Raises InvalidArgument, also for a message without a field that is required."""
+    try:
+        message = kind.FromString(raw)
+    except DecodeError as error:
+        reason = str(error).rpartition(": ")[2]
+        path = _faulty(cast(Descriptor, kind.DESCRIPTOR), raw) if len(raw) <= SEARCHED_BYTES_MAX else []
+        where = f" at {'.'.join(path[:_PATH_MAX])}" if path else ""
+        raise InvalidArgument(f"bytes that are no {kind.DESCRIPTOR.full_name}{where}: {reason}") from error
+    if _has_required(kind.DESCRIPTOR) and not message.IsInitialized():
+        raise InvalidArgument(f"{kind.DESCRIPTOR.name} lacks required fields: {missing(message)}")
+    return message
+
+
+def missing(message: Message) -> str:
+    """Paths of required fields that are not there."""
+    paths: list[str] = cast(Any, message).FindInitializationErrors()  # the stubs do not know it
+    more = f" and {len(paths) - MISSING_MAX} more" if len(paths) > MISSING_MAX else ""
+    return f"{', '.join(paths[:MISSING_MAX])}{more}"
+
+
+@cache
+def _has_required(kind: Descriptor) -> bool:
+    """Whether it, or any message that it may hold, has fields that are required."""
+    seen, found = {kind.full_name}, [kind]
+    for one in found:
+        for field in one.fields:
+            if field.is_required:
+                return True
+            if field.message_type is not None and field.message_type.full_name not in seen:
+                seen.add(field.message_type.full_name)
+                found.append(field.message_type)
+    return False
+
+
+def _faulty(kind: Descriptor, raw: bytes) -> list[str]:
+    """Names on the way to the first field that cannot be read; empty when each of them can by itself."""
+    for number, wire_type, value in _fields(raw):
+        field = kind.fields_by_number.get(number)
+        name = f"field {number}" if field is None else field.name
+        if value is None:
+            return [name]
+        if field is None or wire_type != _BYTES:
+            continue
+        if field.message_type is not None and not _can_be_read(field.message_type, value):
+            return [name, *_faulty(field.message_type, value)]
+        if field.type == FieldDescriptor.TYPE_STRING and not _is_text(value):
+            return [name]
+    return []
+
+
+def _fields(raw: bytes) -> Iterator[tuple[int, int, bytes | None]]:
+    """Number, type and value of each field; None for the value of one that cannot be, which is the last."""
+    at = 0
+    while at < len(raw):
+        tag, at = _varint(raw, at)
+        number, wire_type, end = tag >> 3, tag & 7, -1
+        if at and wire_type == _VARINT:
+            end = _varint(raw, at)[1]
+        elif at and wire_type == _BYTES:
+            length, at = _varint(raw, at)
+            end = at + length if at else -1
+        elif at and wire_type in _FIXED:
+            end = at + _FIXED[wire_type]
+        if not at <= end <= len(raw) or not end:
+            yield number, wire_type, None
+            return
+        yield number, wire_type, raw[at:end]
+        at = end
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    """The number, and where it ends; 0 for one that does not."""
+    number = 0
+    for shift in range(10):
+        if at + shift >= len(raw):
+            return number, 0
+        number |= (raw[at + shift] & 0x7F) << 7 * shift
+        if raw[at + shift] < 0x80:
+            return number, at + shift + 1
+    return number, 0
+
+
+def _can_be_read(kind: Descriptor, raw: bytes) -> bool:
+    try:
+        message_factory.GetMessageClass(kind).FromString(raw)
+    except DecodeError:
+        return False
+    return True
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""What is wrong with bytes that are no request is told by the field."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import Message
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.peloton_pb2 import JobID
+from peloton.api.v0.task import task_pb2
+from peloton.api.wire_faults import SEARCHED_BYTES_MAX, message_of
+from peloton.errors import InvalidArgument
+
+
+def test_a_sound_message_is_read() -> None:
+    """As it was sent."""
+    sent = job_pb2.CreateRequest(id=JobID(value="a"), config=job_pb2.JobConfig(name="b"))
+
+    assert message_of(job_pb2.CreateRequest, sent.SerializeToString()) == sent
+
+
+def field(number: int, value: bytes) -> bytes:
+    assert number < 16
+    assert len(value) < 128
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+CONFIG = 2
+NAME, OWNER = (job_pb2.JobConfig.DESCRIPTOR.fields_by_name[name].number for name in ("name", "owningTeam"))
+SOUND_ID = field(1, field(1, b"a"))
+BROKEN = {
+    "text that is none": (field(CONFIG, field(OWNER, b"\xff\xfe")), "config.owningTeam"),
+    "a length beyond the end": (field(CONFIG, bytes([OWNER << 3 | 2, 100])), "config.owningTeam"),
+    "a number that does not end": (field(CONFIG, bytes([OWNER << 3]) + b"\xff" * 10), "config.owningTeam"),
+    "half a number": (field(CONFIG, bytes([OWNER << 3 | 5, 1, 2])), "config.owningTeam"),
+    "a type that does not exist": (field(CONFIG, bytes([OWNER << 3 | 7])), "config.owningTeam"),
+    "a tag that does not end": (SOUND_ID + b"\xff" * 10, ""),
+    "after sound fields": (SOUND_ID + field(CONFIG, field(OWNER, b"b") + field(NAME, b"\xff")), "config.name"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "path"), BROKEN.values(), ids=BROKEN.keys())
+def test_the_field_that_cannot_be_read_is_named(raw: bytes, path: str) -> None:
+    """By its path from the request."""
+    with pytest.raises(InvalidArgument, match=r"^bytes that are no peloton\.api\.v0\.job\.CreateRequest") as caught:
+        message_of(job_pb2.CreateRequest, raw)
+
+    assert path in caught.value.message
+
+
+def test_in_a_large_message_no_field_is_searched_for() -> None:
+    """That would take long, and whoever sends it has time."""
+    raw = field(1, field(1, b"a")) * SEARCHED_BYTES_MAX + b"\xff"
+
+    with pytest.raises(InvalidArgument, match=r"^bytes that are no peloton.api.v0.job.CreateRequest: "):
+        message_of(job_pb2.CreateRequest, raw)
+
+
+def lacking() -> dict[str, tuple[Message, str]]:
+    one, many = job_pb2.CreateRequest(), task_pb2.TaskConfig()
+    one.config.instanceConfig[3].container.SetInParent()
+    for _ in range(5):
+        many.container.volumes.add()
+    return {
+        "one": (one, "CreateRequest lacks required fields: config.instanceConfig[3].container.type"),
+        "many": (
+            many,
+            "TaskConfig lacks required fields: container.type, container.volumes[0].mode, "
+            "container.volumes[0].container_path and 8 more",
+        ),
+    }
+
+
+@pytest.mark.parametrize(("message", "text"), lacking().values(), ids=lacking().keys())
+def test_required_fields_are_missed(message: Message, text: str) -> None:
+    """Wherever in the message they are; three of them are named."""
+    with pytest.raises(InvalidArgument) as caught:
+        message_of(type(message), message.SerializePartialToString())
+
+    assert caught.value.message == text
