@@ -1,12 +1,15 @@
-"""The error vocabulary: every expected refusal names the object, the rule and the numbers in its message."""
+"""The error vocabulary: every expected refusal names the object, the rule and the numbers in its message.
+
+Its class says whose fault it is and whether the same call may be repeated; operations.md has the table for clients.
+"""
 
 from __future__ import annotations
 
 
 class PelotonError(Exception):
-    """Base of all expected errors. ``code`` is the name of a gRPC status code."""
+    """Base of all expected errors, raised only as one of them. ``code`` is the name of a gRPC status code."""
 
-    code = "INTERNAL"
+    code: str
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -14,29 +17,38 @@ class PelotonError(Exception):
 
 
 class InvalidArgument(PelotonError):
+    """The caller's: the call cannot be done as it is, however often it is repeated."""
+
     code = "INVALID_ARGUMENT"
 
 
 class NotFound(PelotonError):
+    """The caller's: what the call names does not exist."""
+
     code = "NOT_FOUND"
 
 
 class AlreadyExists(PelotonError):
+    """The caller's; or an answer was lost, and this is what a repeated call made."""
+
     code = "ALREADY_EXISTS"
 
 
 class Aborted(PelotonError):
+    """Nobody's: the call does not fit what there is at present. The caller looks again and decides anew."""
+
     code = "ABORTED"
 
 
 class Unavailable(PelotonError):
-    """Nothing changed; the caller may try again."""
+    """Ours, and it passes: the caller may repeat the call as it is."""
 
     code = "UNAVAILABLE"
 
 
 class ResourceExhausted(PelotonError):
-    """``retry_after_s``: when to try again what may be possible then; None for what is too large at any time."""
+    """``retry_after_s``: when to try again what may be possible then; None for what is too large at any time, which is
+    the caller's to change."""
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -46,21 +58,32 @@ class ResourceExhausted(PelotonError):
 
 
 class OutOfRange(PelotonError):
+    """The caller's: a place in a stream that is not kept any more, or has not been yet."""
+
     code = "OUT_OF_RANGE"
 
 
 class Unimplemented(PelotonError):
+    """The caller's: there is no such thing here."""
+
     code = "UNIMPLEMENTED"
 
 
 class Cancelled(PelotonError):
+    """Somebody wanted it to end."""
+
     code = "CANCELLED"
+
+
+class Internal(PelotonError):
+    """Ours, and a bug: what another role has answered so. Nobody else raises it."""
+
+    code = "INTERNAL"
 
 
 ERRORS: dict[str, type[PelotonError]] = {
     e.code: e
     for e in (
-        PelotonError,
         InvalidArgument,
         NotFound,
         AlreadyExists,
@@ -70,5 +93,6 @@ ERRORS: dict[str, type[PelotonError]] = {
         OutOfRange,
         Unimplemented,
         Cancelled,
+        Internal,
     )
 }

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from peloton.errors import ERRORS, PelotonError, Unavailable
+from peloton.errors import ERRORS, Internal, PelotonError, Unavailable
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -39,7 +39,7 @@ def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
     details = (error.details() if isinstance(error, grpc.Call) else "") or str(error)
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
         return Unavailable(f"{what} did not answer in time: {details}")
-    return ERRORS.get(code.name, PelotonError)(f"{what}: {details}")
+    return ERRORS.get(code.name, Internal)(f"{what}: {details}")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.wire_faults import message_of
-from peloton.errors import AlreadyExists, InvalidArgument, PelotonError
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument
 from peloton.model.ids import JobId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from services.api.calls import Calls, check_wanted
@@ -152,7 +152,7 @@ class JobManager(RollingJobs):
     async def _delete(self, request: job_pb2.DeleteRequest) -> job_pb2.DeleteResponse:
         record = await self._record_or_not_found(request.id, "job not found")
         if record.is_active:
-            raise PelotonError(f"Job is not in a terminal state: {record.state}")
+            raise Aborted(f"Job is not in a terminal state: {record.state}")
         await self._calls.run(self._records.delete_job, record.job_id)
         return job_pb2.DeleteResponse()
 

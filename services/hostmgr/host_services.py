@@ -95,14 +95,15 @@ def _each(request: Any, act: Callable[[str], object]) -> None:
         act(request.hostname)
         return
     hostnames = _checked(request.hostnames)
-    errors: list[str] = []
+    errors: list[tuple[str, PelotonError]] = []
     for hostname in hostnames:
         try:
             act(hostname)
         except PelotonError as error:
-            errors.append(error.message if hostname in error.message else f"{hostname}: {error.message}")
+            errors.append((hostname, error))
     if errors:
-        raise PelotonError("; ".join(errors))
+        first = type(errors[0][1])  # mostly that of all of them
+        raise first("; ".join(e.message if name in e.message else f"{name}: {e.message}" for name, e in errors))
 
 
 def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from peloton.errors import Unavailable
 from services.storage.tables import COUNTER, JOB
@@ -28,6 +28,7 @@ ATTEMPTS_MAX = 6
 BUSY_TIMEOUT_MS = 30_000
 POOL_SIZE = 16
 _LOST_RACE_STATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock
+_AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})  # shut down, crashed, starting; too many connections
 
 
 class WriterTurn:
@@ -76,8 +77,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A read transaction that sees one moment."""
-        with self.engine.connect() as conn:
+        """A read transaction that sees one moment. Raises Unavailable."""
+        with _answering(), self.engine.connect() as conn:
             if not self.is_sqlite:
                 conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             yield conn
@@ -90,7 +91,8 @@ class Database:
         """Run ``work`` in a write transaction and commit; again when it lost to another one. Raises Unavailable."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                return self._write_once(work)
+                with _answering():
+                    return self._write_once(work)
             except DBAPIError as error:
                 if not is_lost_race(error):
                     raise
@@ -137,6 +139,23 @@ def _begin_sqlite(conn: sa.Connection) -> None:
     # A transaction that reads first and writes later would fail instead of waiting its turn.
     writes = conn.get_execution_options().get("peloton_writes", False)
     conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Raises Unavailable when the database cannot be reached, or is gone in the middle."""
+    try:
+        yield
+    except DBAPIError as error:
+        if error.connection_invalidated or _is_away(error):
+            raise Unavailable(f"storage does not answer: {error.orig}") from error
+        raise
+
+
+def _is_away(error: DBAPIError) -> bool:
+    """PostgreSQL was not reached, which has no state, or comes or goes, or has no connection left."""
+    state = getattr(error.orig, "sqlstate", "")
+    return isinstance(error, OperationalError) and (state is None or state in _AWAY_STATES)
 
 
 def is_lost_race(error: DBAPIError) -> bool:

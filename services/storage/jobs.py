@@ -138,7 +138,7 @@ class Jobs(Store):
             if row is None:
                 return 0
             if row.state not in FINISHED_STATES:
-                raise InvalidArgument(f"Job is not in a terminal state: {convert.JOB_STATES[row.state]}")
+                raise Aborted(f"Job is not in a terminal state: {convert.JOB_STATES[row.state]}")
             conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(state=_DELETED, goal=_DELETED))
             last = sa.select(sa.func.max(POD_EVENT.c.instance_id)).where(POD_EVENT.c.job_id == job_id)
             return max(int(row.instance_count), (conn.execute(last).scalar() or 0) + 1)  # a service may have shrunk

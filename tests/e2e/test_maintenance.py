@@ -263,7 +263,7 @@ def test_bad_input_of_v0(cluster: Cluster) -> None:
     refused = {
         ("ABORTED", f"{unknown}: nowhere"): lambda: hosts.StartMaintenance(start_(hostname="nowhere")),
         ("NOT_FOUND", "Host is not DOWN"): lambda: hosts.CompleteMaintenance(complete_(hostname=known)),
-        ("INTERNAL", f"{unknown}: a; {unknown}: b"): lambda: hosts.StartMaintenance(start_(hostnames=["a", "b"])),
+        ("ABORTED", f"{unknown}: a; {unknown}: b"): lambda: hosts.StartMaintenance(start_(hostnames=["a", "b"])),
         ("INVALID_ARGUMENT", "no host is named"): lambda: hosts.StartMaintenance(start_()),
     }
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
-from peloton.errors import PelotonError
+from peloton.errors import InvalidArgument
 from services.api.calls import Calls
 from services.api.v1.lockdown import Locks
 
@@ -40,5 +40,5 @@ class AdminService:
             await self._locks.set(svc.Component.Name(number), locked)  # type: ignore[arg-type]
         if unknown:
             texts = ", ".join(f"unknown component: {number}" for number in unknown)
-            raise PelotonError(f"{failure}: {texts}")
+            raise InvalidArgument(f"{failure}: {texts}")
         return known

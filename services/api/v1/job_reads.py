@@ -13,7 +13,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.query import query_pb2
-from peloton.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from peloton.errors import InvalidArgument, NotFound, ResourceExhausted
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
@@ -115,7 +115,7 @@ class JobReads:
         job_id = job_id_of(request.job_id, "job ID must be of UUID format")
         job = await self._calls.run(self._found, job_id, job_id)
         if not job.update_id:
-            raise Unavailable("job runtime does not have workflow")
+            raise NotFound("job runtime does not have workflow")
         events = await self._calls.run(self._records.update_events, job.update_id, request.instance_id, request.limit)
         return svc.GetWorkflowEventsResponse(events=convert_v1.workflow_events(events))
 

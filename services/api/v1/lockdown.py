@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
-from peloton.errors import PelotonError
+from peloton.errors import Unavailable
 from services.api.calls import Calls
 from services.grpc_handlers import answering, changed
 
@@ -74,9 +74,9 @@ class Locks:
         self._read_at_s = 0.0
 
     async def check(self, kind: str) -> None:
-        """Raises PelotonError when calls of this kind, Read or Write, are turned away."""
+        """Raises Unavailable when calls of this kind, Read or Write, are turned away."""
         if kind in await self._known():
-            raise PelotonError(f"All {kind.lower()} APIs are locked down")
+            raise Unavailable(f"All {kind.lower()} APIs are locked down")
 
     async def set(self, component: str, locked: bool) -> None:
         await self._calls.run(self._stored.set_lockdown, component, locked)

@@ -9,7 +9,7 @@ from typing import Any
 from peloton.api import convert_v1
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-from peloton.errors import Aborted, InvalidArgument, NotFound, PelotonError
+from peloton.errors import Aborted, InvalidArgument, NotFound, Unavailable
 from peloton.lifecycle.goal import default_pod_goal
 from peloton.model.ids import PodId, PodName
 from peloton.model.job import JobRecord, JobState, JobType
@@ -204,4 +204,4 @@ class PodService:
 def check_created(pod: PodRecord | None) -> None:
     """The job has the instance, but its pod may not have been created yet."""
     if pod is None:
-        raise PelotonError(NOT_PRESENT)
+        raise Unavailable(NOT_PRESENT)

@@ -15,7 +15,8 @@ from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.respool import respool_pb2
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as svc
-from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError, Unavailable
+from peloton.model.ids import ROOT_POOL_ID
 from services.api.channels import LeaderChannels
 from services.api.forward import RESMGR
 from services.grpc_errors import raising
@@ -32,7 +33,7 @@ _ERRORS: dict[str, type[PelotonError]] = {
     "notFound": NotFound,
     "isNotLeaf": InvalidArgument,
     "isBusy": Aborted,
-    "notDeleted": PelotonError,
+    "notDeleted": Unavailable,
 }
 """Field of an answer's ``error`` -> what it is as a status."""
 
@@ -67,6 +68,8 @@ class ResourcePoolService:
         """v0 deletes by path: a pool is named by its id here, which is looked up first."""
         asked = v0.GetRequest()
         asked.id.value = request.respool_id.value
+        if asked.id.value in ("", ROOT_POOL_ID):
+            raise InvalidArgument("cannot delete root resource pool" if asked.id.value else "resource pool ID is null")
         pool = await self._call("GetResourcePool", asked, context)
         await self._call("DeleteResourcePool", v0.DeleteRequest(path=pool.poolinfo.path), context)
         return svc.DeleteResourcePoolResponse()

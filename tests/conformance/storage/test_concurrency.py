@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from peloton.errors import AlreadyExists
+from peloton.errors import AlreadyExists, Unavailable
 from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodStatus
@@ -283,3 +284,13 @@ def _wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline_s
         time.sleep(0.001)
+
+
+def test_a_connection_that_breaks_is_unavailable(gateway: Gateway) -> None:
+    """The database goes away in the middle of a question; the next one finds it again."""
+    if gateway.db.is_sqlite:
+        pytest.skip("there is no connection to break")
+    with pytest.raises(Unavailable, match="storage does not answer"):
+        gateway.db.read(lambda conn: conn.execute(sa.text("SELECT pg_terminate_backend(pg_backend_pid())")))
+
+    assert gateway.db.read(lambda conn: conn.execute(sa.text("SELECT 1")).scalar()) == 1

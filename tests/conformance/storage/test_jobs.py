@@ -265,7 +265,7 @@ def test_growth_is_refused_with_reasons(gateway: Gateway) -> None:
 def test_deleting_forgets_everything(gateway: Gateway) -> None:
     """An ended job is gone with pods, events and configurations; one that lives is not deleted; twice is once."""
     job_id, other = a_job(gateway, 3), a_job(gateway, 1)
-    with pytest.raises(InvalidArgument, match="Job is not in a terminal state: PENDING"):
+    with pytest.raises(Aborted, match="Job is not in a terminal state: PENDING"):
         gateway.delete_job(job_id)
     gateway.set_job_goal(job_id, JobState.KILLED, NOW)
     settle_all(gateway, job_id)

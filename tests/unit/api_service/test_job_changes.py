@@ -141,7 +141,7 @@ async def test_delete_of_an_active_job(jobs: Any, config: Config, gateway: Gatew
     job_id = await create(jobs, config())
 
     assert await refused(jobs.Delete(job_pb2.DeleteRequest(id=wire(job_id)))) == (
-        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.ABORTED,
         "Job is not in a terminal state: INITIALIZED",
     )
     assert gateway.job(job_id) is not None

@@ -18,7 +18,7 @@ from peloton.api.v1alpha.admin.svc.admin_svc_pb2_grpc import AdminServiceStub
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
-from peloton.errors import PelotonError
+from peloton.errors import Unavailable
 from services.api.calls import Calls
 from services.api.server import JOB_SERVICE, POD_SERVICE, SERVED, UPDATE_SERVICE
 from services.api.v1.lockdown import LOCKABLE, LOCKED_AGE_MAX_S, WATCH_SERVICE, Locks
@@ -26,8 +26,8 @@ from services.storage.gateway import Gateway
 from tests.unit.api_service.story import refused
 
 Status = grpc.StatusCode
-READS = (Status.INTERNAL, "All read APIs are locked down")
-WRITES = (Status.INTERNAL, "All write APIs are locked down")
+READS = (Status.UNAVAILABLE, "All read APIs are locked down")
+WRITES = (Status.UNAVAILABLE, "All write APIs are locked down")
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ async def test_what_is_locked_can_be_asked(admin: Any, gateway: Gateway) -> None
 )
 async def test_unknown_components(admin: Any, gateway: Gateway, method: str, request_: Any, text: str) -> None:
     """The call fails; components that exist are locked nevertheless."""
-    assert await refused(getattr(admin, method)(request_)) == (Status.INTERNAL, text)
+    assert await refused(getattr(admin, method)(request_)) == (Status.INVALID_ARGUMENT, text)
     assert gateway.lockdowns() == ({"Kill"} if method == "Lockdown" else set())
 
 
@@ -167,5 +167,5 @@ async def test_locks_of_other_processes(gateway: Gateway, calls: Calls) -> None:
     await locks.check("Read")
     clock.now_s = LOCKED_AGE_MAX_S
 
-    with pytest.raises(PelotonError, match="All read APIs are locked down"):
+    with pytest.raises(Unavailable, match="All read APIs are locked down"):
         await locks.check("Read")

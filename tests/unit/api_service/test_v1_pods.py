@@ -161,7 +161,7 @@ async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
         (pods.StopPod, svc.StopPodRequest(pod_name=pod(0))),
         (pods.RestartPod, svc.RestartPodRequest(pod_name=pod(0))),
     ):
-        assert await refused(method(request)) == (Status.INTERNAL, NOT_PRESENT)
+        assert await refused(method(request)) == (Status.UNAVAILABLE, NOT_PRESENT)
 
 
 async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, gateway: Gateway, service: None) -> None:

@@ -287,7 +287,7 @@ async def test_a_batch_job_is_no_service(v1: Any, job: JobId) -> None:
         UPDATE + CHAIN("invalid-argument", "RESTART supported only for service jobs"),
     )
     assert await refused(v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID))) == (
-        Status.UNAVAILABLE,
+        Status.NOT_FOUND,
         "job runtime does not have workflow",
     )
     assert await refused(v1.PauseJobWorkflow(svc.PauseJobWorkflowRequest(job_id=ID, version=V1))) == (

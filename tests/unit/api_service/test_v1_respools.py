@@ -161,6 +161,7 @@ async def test_delete_and_update(respools: Any, servicer: ResourceManager) -> No
     assert (put.id.value, put.config.name, put.Force) == ("p1", "maps", True)
 
 
+DELETE = svc.DeleteResourcePoolRequest(respool_id=wire_id("p1"))
 ERRORS: dict[str, tuple[str, str, Any, grpc.StatusCode]] = {
     "exists": ("alreadyExists", "CreateResourcePool", svc.CreateResourcePoolRequest(), Status.ALREADY_EXISTS),
     "invalid": (
@@ -170,10 +171,10 @@ ERRORS: dict[str, tuple[str, str, Any, grpc.StatusCode]] = {
         Status.INVALID_ARGUMENT,
     ),
     "unknown": ("notFound", "GetResourcePool", svc.GetResourcePoolRequest(), Status.NOT_FOUND),
-    "unknown, to delete": ("notFound", "DeleteResourcePool", svc.DeleteResourcePoolRequest(), Status.NOT_FOUND),
-    "no leaf": ("isNotLeaf", "DeleteResourcePool", svc.DeleteResourcePoolRequest(), Status.INVALID_ARGUMENT),
-    "busy": ("isBusy", "DeleteResourcePool", svc.DeleteResourcePoolRequest(), Status.ABORTED),
-    "not deleted": ("notDeleted", "DeleteResourcePool", svc.DeleteResourcePoolRequest(), Status.INTERNAL),
+    "unknown, to delete": ("notFound", "DeleteResourcePool", DELETE, Status.NOT_FOUND),
+    "no leaf": ("isNotLeaf", "DeleteResourcePool", DELETE, Status.INVALID_ARGUMENT),
+    "busy": ("isBusy", "DeleteResourcePool", DELETE, Status.ABORTED),
+    "not deleted": ("notDeleted", "DeleteResourcePool", DELETE, Status.UNAVAILABLE),
     "path": (
         "invalidPath",
         "LookupResourcePoolID",
@@ -190,6 +191,17 @@ async def test_errors(respools: Any, servicer: ResourceManager, name: str) -> No
     servicer.error = {field: f"the text of {field}"}
 
     assert await refused(getattr(respools, method)(request)) == (code, f"the text of {field}")
+
+
+@pytest.mark.parametrize(
+    ("pool", "text"), [("", "resource pool ID is null"), ("root", "cannot delete root resource pool")]
+)
+async def test_the_root_is_not_deleted(respools: Any, servicer: ResourceManager, pool: str, text: str) -> None:
+    """Neither by its name nor by naming none."""
+    request = svc.DeleteResourcePoolRequest(respool_id=wire_id(pool))
+
+    assert await refused(respools.DeleteResourcePool(request)) == (Status.INVALID_ARGUMENT, text)
+    assert servicer.requests == []
 
 
 async def test_an_id_of_ones_own(respools: Any) -> None:

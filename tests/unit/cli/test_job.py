@@ -341,10 +341,10 @@ def test_delete_refused(run: Run, api: FakeApi) -> None:
     """Delete can refuse inside the response as well as by status."""
     response = job_pb2.DeleteResponse()
     response.error.notFound.message = "gone"
-    api.answers["jobs.Delete"] = [response, (grpc.StatusCode.INTERNAL, "Job is not in a terminal state: RUNNING")]
+    api.answers["jobs.Delete"] = [response, (grpc.StatusCode.ABORTED, "Job is not in a terminal state: RUNNING")]
     first, second = run(f"job delete {JOB}"), run(f"job delete {JOB}")
     assert (1, f"Job {JOB} not found: gone\n") == (first.exit_code, first.stderr)
-    assert (1, "Job is not in a terminal state: RUNNING (INTERNAL)\n") == (second.exit_code, second.stderr)
+    assert (1, "Job is not in a terminal state: RUNNING (ABORTED)\n") == (second.exit_code, second.stderr)
 
 
 @pytest.mark.parametrize("verb", ["Restart", "Start", "Stop"])

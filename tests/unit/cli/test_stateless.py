@@ -71,8 +71,7 @@ def test_create_without_any_pool(run: Run, api: FakeApi, tmp_path: Path) -> None
 REFUSED = {
     "exists": (grpc.StatusCode.ALREADY_EXISTS, "row", f"Job {JOB} already exists: row"),
     "invalid": (grpc.StatusCode.INVALID_ARGUMENT, "no command", "Invalid job spec: no command"),
-    "other": (grpc.StatusCode.INTERNAL, "All write APIs are locked down",
-              "All write APIs are locked down (INTERNAL)"),
+    "other": (grpc.StatusCode.INTERNAL, "see the log", "see the log (INTERNAL)"),
 }  # fmt: skip
 
 

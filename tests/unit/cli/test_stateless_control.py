@@ -315,12 +315,12 @@ def test_workflow_events(run: Run, api: FakeApi) -> None:
         ),
     ]
     full = svc.GetWorkflowEventsResponse(events=events)
-    away = (grpc.StatusCode.UNAVAILABLE, "job runtime does not have workflow")
+    away = (grpc.StatusCode.NOT_FOUND, "job runtime does not have workflow")
     api.answers["services.GetWorkflowEvents"] = [full, full, svc.GetWorkflowEventsResponse(), away]
     line = f"job stateless workflow events {JOB} 2"
     assert EVENTS == run(line).stdout
     assert 2 == len(json.loads(run(f"{line} --json").stdout)["events"])
     assert "No events found\n" == run(line).stdout
-    assert f"job runtime does not have workflow (UNAVAILABLE at {api.address}, try again)\n" == run(line).stderr
+    assert "job runtime does not have workflow (NOT_FOUND)\n" == run(line).stderr
     request = api.requests("services.GetWorkflowEvents")[0]
     assert (peloton_pb2.JobID(value=JOB), 2) == (request.job_id, request.instance_id)

@@ -204,7 +204,7 @@ def test_what_is_locked(run: Run, api: FakeApi) -> None:
 
 def test_lock_refused(run: Run, api: FakeApi) -> None:
     """An unknown component is wrong usage; what the API refuses is shown as it is."""
-    api.answers["admin.Lockdown"] = [(grpc.StatusCode.INTERNAL, "fail to lockdown some components")]
+    api.answers["admin.Lockdown"] = [(grpc.StatusCode.INVALID_ARGUMENT, "fail to lockdown some components")]
     assert 2 == run("admin lock Doors").exit_code
     result = run("admin lock Write")
-    assert (1, "fail to lockdown some components (INTERNAL)\n") == (result.exit_code, result.stderr)
+    assert (1, "fail to lockdown some components (INVALID_ARGUMENT)\n") == (result.exit_code, result.stderr)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 
-from services.storage.engine import POOL_SIZE, make_engine
+from peloton.errors import Unavailable
+from services.storage.engine import POOL_SIZE, Database, make_engine
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, POOL_SIZE), ({"pool_size": 4}, 4)])
@@ -13,3 +15,13 @@ def test_the_pool_has_the_size_that_is_set(given: dict[str, int], kept: int) -> 
     pool = make_engine("postgresql://peloton@db.invalid/peloton", **given).pool
 
     assert (kept, kept) == (pool.size(), pool._max_overflow)  # type: ignore[attr-defined]
+
+
+def test_a_database_that_is_not_there_is_unavailable() -> None:
+    """Nothing is wrong with what was asked: it may be asked again."""
+    database = Database("postgresql://nobody@127.0.0.1:1/none")
+
+    for ask in (database.read, database.write):
+        with pytest.raises(Unavailable, match="storage does not answer"):
+            ask(lambda conn: conn.execute(sa.text("SELECT 1")))
+    database.close()
