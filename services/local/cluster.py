@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import random
+import secrets
 import shutil
 import socket
 import sys
@@ -98,6 +99,7 @@ class LocalCluster:
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         more = zip(settings.more_clusters, more_ports, strict=False)  # the other ports are those of the apis
         self.more_masters = {name: f"127.0.0.1:{port}" for name, port in more}
+        self.token = secrets.token_hex(16)  # whoever breaks something has it
         self.parts: dict[str, Part] = {}
         self._hosts_expected = 0
         self._lock: IO[str] | None = None
@@ -184,6 +186,7 @@ class LocalCluster:
             "PELOTON_TEMPORAL": self.temporal,
             "PELOTON_MESOS": self.mesos,
             "PYTHONUNBUFFERED": "1",
+            "MINICLUSTER_TOKEN": self.token,
             **own_defaults(os.environ),
             **self._prefetch_default(os.environ),
             **self.settings.environment,

@@ -8,18 +8,24 @@ import http.client
 import json
 import os
 import secrets
+import signal
 import socket
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
-from services.local.cluster import LocalCluster
+from services.local.cluster import LocalCluster, answers
 
+MASTER = "master"
+"""Of the first cluster; that of another one is ``master-CLUSTER``."""
 ACTIONS = ("stop", "start", "restart", "status", "failover")
 CALL_TIMEOUT_S = 60.0
+MASTER_PATIENCE_S = 10.0
+MASTER_POLL_S = 0.05
 HOSTS_SHOWN_MAX = 20
 
 
@@ -32,8 +38,8 @@ def control_file(port: int) -> Path:
 class ControlServer:
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self._token = secrets.token_hex(16)
         self._server: asyncio.Server | None = None
+        self._away: dict[str, int] = {}  # masters that were stopped, and the process that plays each
 
     async def __aenter__(self) -> ControlServer:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
@@ -41,7 +47,9 @@ class ControlServer:
         for path in map(control_file, self._cluster.api_ports):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
-            path.write_text(json.dumps({"port": port, "token": self._token, "data": str(self._cluster.data_dir)}))
+            path.write_text(
+                json.dumps({"port": port, "token": self._cluster.token, "data": str(self._cluster.data_dir)})
+            )
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -52,8 +60,8 @@ class ControlServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = json.loads(await reader.readline())
-            if request.get("token") != self._token:
+            request = json.loads(await reader.readline())  # a line too long for the reader is a ValueError
+            if not isinstance(request, dict) or not self._knows_token(request.get("token")):
                 raise InvalidArgument("wrong token")
             answer = {"lines": await self._act(request["action"], request.get("name", ""), bool(request.get("now")))}
         except PelotonError as error:
@@ -63,6 +71,9 @@ class ControlServer:
         writer.write(json.dumps(answer).encode() + b"\n")
         await writer.drain()
         writer.close()
+
+    def _knows_token(self, token: object) -> bool:
+        return isinstance(token, str) and secrets.compare_digest(token.encode(), self._cluster.token.encode())
 
     async def _act(self, action: str, name: str, now: bool) -> list[str]:
         if action not in ACTIONS:
@@ -74,6 +85,8 @@ class ControlServer:
                 self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", {}
             )
             return [f"another Mesos master leads, {answer['agents']} hosts come back to it"]
+        if name in self._masters():
+            return [await self._act_on_master(name, action)]
         if name in self._cluster.parts:
             part = self._cluster.part(name)
             if action in ("stop", "restart"):
@@ -83,6 +96,31 @@ class ControlServer:
             return [f"{name} {'is running' if part.is_running else 'is stopped'}"]
         await self._act_on_host(name, {"restart": ("stop", "start")}.get(action, (action,)), now)
         return [f"host {name}: {action} done"]
+
+    async def _act_on_master(self, name: str, action: str) -> str:
+        """The emulated Mesos's master alone: its process plays the agents too, and does so by signals."""
+        part_name, address = self._masters()[name]
+        part = self._cluster.part(part_name)
+        if part.process is None or not part.is_running:
+            raise InvalidArgument(f"{part.name}, of which {name} is a part, is stopped")
+        pid = part.process.pid
+        if action != "start" and self._away.get(name) != pid:
+            await self._wait_for_master(address, True)
+            part.send(signal.SIGUSR1)
+            await self._wait_for_master(address, False)
+            self._away[name] = pid
+        if action != "stop" and self._away.pop(name, None) == pid:
+            part.send(signal.SIGUSR2)
+            await self._wait_for_master(address, True)
+        return f"{name} is away, its agents and their pods run on" if action == "stop" else f"{name} is running"
+
+    async def _wait_for_master(self, address: str, wanted: bool) -> None:
+        deadline_s = time.monotonic() + MASTER_PATIENCE_S
+        while await asyncio.to_thread(answers, address) is not wanted:
+            if time.monotonic() > deadline_s:
+                word = "does not answer" if wanted else "still answers"
+                raise Unavailable(f"the Mesos master at {address} {word} after {MASTER_PATIENCE_S:.0f} s")
+            await asyncio.sleep(MASTER_POLL_S)
 
     async def _act_on_host(self, name: str, verbs: Sequence[str], now: bool) -> None:
         unknown: list[NotFound] = []
@@ -103,7 +141,10 @@ class ControlServer:
             lines.append(
                 f"{part.name:22} {'running' if part.is_running else 'stopped':12} pid {pid}, starts {part.starts}"
             )
-        for master in (self._cluster.mesos, *self._cluster.more_masters.values()):
+        for name, (_, master) in self._masters().items():
+            if name in self._away and not answers(master):
+                lines.append(f"{name:22} {'away':12} the Mesos master of hosts that run on")
+                continue
             try:
                 agents = await asyncio.to_thread(self._mesos, master, "GET", "/minicluster/agents")
                 shown, more = agents["agents"][:HOSTS_SHOWN_MAX], len(agents["agents"]) - HOSTS_SHOWN_MAX
@@ -112,6 +153,13 @@ class ControlServer:
             except Unavailable as error:
                 lines.append(error.message)
         return lines
+
+    def _masters(self) -> dict[str, tuple[str, str]]:
+        """By name: the part that plays it, and its address."""
+        more = self._cluster.more_masters.items()
+        return {MASTER: ("minicluster", self._cluster.mesos)} | {
+            f"{MASTER}-{cluster}": (f"minicluster-{cluster}", address) for cluster, address in more
+        }
 
     def _masters_of(self, host: str) -> list[str]:
         """One of these has it. Hosts of a cluster beside the first one have its name as a prefix, but so may others."""
@@ -122,7 +170,8 @@ class ControlServer:
         connection = http.client.HTTPConnection(master, timeout=10)
         try:
             text = json.dumps(body) if body is not None else None
-            connection.request(method, path, body=text, headers={"Content-Type": "application/json"})
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._cluster.token}"}
+            connection.request(method, path, body=text, headers=headers)
             response = connection.getresponse()
             answer = response.read().decode(errors="replace")
         except OSError as error:

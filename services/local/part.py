@@ -66,6 +66,10 @@ class Part:
             self._watch = None
         self._changed.clear()
 
+    def send(self, number: signal.Signals) -> None:
+        if self.process is not None and self.is_running:
+            self.process.send_signal(number)
+
     def kill(self) -> None:
         """kill -9 and let the watch start it again, as a crash would."""
         if self.process is not None and self.is_running:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +23,13 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     parser = argparse.ArgumentParser(prog="minicluster", description="An emulated Mesos master with its agents.")
     parser.add_argument("--port", type=int, default=5050, help="port of the master, 0 for any (default 5050)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which clients ask for this host, beside localhost; may be repeated",
+    )
     parser.add_argument("--data", type=Path, required=True, help="directory of the sandboxes")
     parser.add_argument("--agent-timeout", type=float, default=75.0, help="seconds until an agent is unreachable")
     parser.add_argument(
@@ -57,6 +65,8 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     return MiniclusterSettings(
         port=options.port,
         host=options.host,
+        allowed_hosts=tuple(options.allow_host),
+        token=os.environ.get("MINICLUSTER_TOKEN", ""),
         data_dir=options.data.resolve(),
         hosts=hosts,
         simulate=options.simulate is not None,
@@ -82,6 +92,9 @@ async def run(settings: MiniclusterSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     cluster = Minicluster(settings)
+    returns: set[asyncio.Task[None]] = set()  # the loop alone would not keep them
+    loop.add_signal_handler(signal.SIGUSR1, cluster.stop_master)
+    loop.add_signal_handler(signal.SIGUSR2, lambda: returns.add(asyncio.create_task(cluster.start_master())))
     try:
         await cluster.start()
         print(f"minicluster: {len(settings.hosts)} agents, master at {settings.host}:{cluster.port}", flush=True)

@@ -89,6 +89,9 @@ class Agents:
         """The agent process (re)connects; what it kept while away is told to the master."""
         if agent.online or agent.gone:
             return
+        if self._master.is_away:
+            agent.returns = True
+            return
         if agent.timer is not None:
             agent.timer.cancel()
             agent.timer = None

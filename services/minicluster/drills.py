@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import orjson
 
-from services.minicluster.failover import MasterFailover
+from services.minicluster.cross_site import body_fault
+from services.minicluster.failover import AGENTS_BACK_S, MasterFailover
 from services.minicluster.http import Connection, Request, Response, json_response, plain
 from services.minicluster.model import Agent
 from services.minicluster.resources import Json
@@ -23,19 +25,21 @@ PATHS = (
     "/minicluster/master/failover",
 )
 _NAMES_SHOWN = 10
-AGENTS_BACK_S = 1.0
-"""Within which agents register with a new master (Mesos: --registration_backoff_factor)."""
 AGENTS_BACK_MAX_S = 600.0
 
 
 class Drills:
-    def __init__(self, master: Master, drop_connections: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, master: Master, failover: MasterFailover, drop_connections: Callable[[Connection], None]
+    ) -> None:
         """``drop_connections``: all but this one."""
         self._master = master
-        self._failover = MasterFailover(master)
+        self._failover = failover
         self._drop_connections = drop_connections
 
     def handle(self, request: Request) -> Response:
+        if request.method != "GET" and (refused := self._refused(request)) is not None:
+            return refused
         parts = unquote(request.path).split("/")[2:]
         if parts == ["master", "failover"]:
             return self._replace_master(request)
@@ -66,6 +70,16 @@ class Drills:
         if not isinstance(body, dict) or not isinstance(body.get("now", False), bool):
             return plain(400, 'Expected {} or {"now": true} or {"now": false}')
         return self._stop(agent, body.get("now", False))
+
+    def _refused(self, request: Request) -> Response | None:
+        token = self._master.settings.token
+        given = request.headers.get("authorization", "")
+        if token and not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            return plain(
+                401, "Drills ask for the token of `peloton up`: Authorization: Bearer TOKEN; see `peloton local`"
+            )
+        text = body_fault(request.headers) if request.body else None
+        return plain(415, text) if text is not None else None
 
     def _replace_master(self, request: Request) -> Response:
         if request.method != "POST":

@@ -16,6 +16,8 @@ from services.minicluster.model import Agent
 if TYPE_CHECKING:
     from services.minicluster.master import Master
 
+AGENTS_BACK_S = 1.0
+"""Within which agents register with a new master (Mesos: --registration_backoff_factor)."""
 AGENT_REREGISTER_TIMEOUT_S = 600.0
 """How long a new master waits for the agents that it knows of (Mesos: --agent_reregister_timeout)."""
 
@@ -26,25 +28,39 @@ class MasterFailover:
         self._random = random.Random(master.settings.seed)
 
     def run(self, agents_back_s: float) -> int:
-        """Returns how many agents come back, within so many seconds. The caller has the connections dropped."""
+        """One follows at once. Returns how many agents come back, within so many seconds. The caller has the
+        connections dropped."""
+        self.leave()
+        return self.lead(agents_back_s)
+
+    def leave(self) -> None:
+        """The master is gone, and until one leads agents and tasks are by themselves."""
         master = self._master
+        master.is_away = True
+        master.offers.begin_anew(master.id)
+        master.frameworks.begin_anew()
+        for agent in master.agents.known.values():
+            if not agent.gone and (agent.registered or agent.recovered):
+                returns = agent.online or agent.returns
+                if agent.timer is not None:
+                    agent.timer.cancel()
+                    agent.timer = None
+                master.agents.forget(agent)
+                agent.returns = returns
+
+    def lead(self, agents_back_s: float) -> int:
+        """A new master reads the registry. Returns how many agents come back, within so many seconds."""
+        master = self._master
+        master.is_away = False
         master.id = str(uuid.uuid4())
         master.started_at = master.clock.wall()
         master.offers.begin_anew(master.id)
-        master.frameworks.begin_anew()
         return sum(self._await(agent, agents_back_s) for agent in master.agents.known.values())
 
     def _await(self, agent: Agent, agents_back_s: float) -> bool:
-        if agent.gone or not (agent.registered or agent.recovered):
-            return False
-        returns, clock = agent.online or agent.returns, self._master.clock
-        if agent.timer is not None:
-            agent.timer.cancel()
-        self._master.agents.forget(agent)
-        agent.returns = returns
-        if returns:
-            delay_s = self._random.uniform(0.0, agents_back_s)
-            agent.timer = clock.call_later(delay_s, self._master.agents.register, agent)
-        else:
-            agent.timer = clock.call_later(AGENT_REREGISTER_TIMEOUT_S, self._master.agents.give_up, agent)
-        return returns
+        agents, clock = self._master.agents, self._master.clock
+        if agent.returns:
+            agent.timer = clock.call_later(self._random.uniform(0.0, agents_back_s), agents.register, agent)
+        elif agent.recovered:
+            agent.timer = clock.call_later(AGENT_REREGISTER_TIMEOUT_S, agents.give_up, agent)
+        return agent.returns

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import httptools
 
+from services.minicluster.cross_site import Guard
 from services.minicluster.recordio import LAST_CHUNK
 
 REASONS = {
@@ -258,8 +259,11 @@ class Connection(asyncio.Protocol):
         path, _, query = self._url.decode("latin-1").partition("?")
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         method = self._parser.get_method().decode("ascii")
-        if self._overflow:
-            answer: Response | bytes | None = plain(413, f"The body exceeds {self._server.body_limit} bytes")
+        fault = self._server.guard.fault(self._headers)
+        if fault is not None:
+            answer: Response | bytes | None = plain(403, fault)
+        elif self._overflow:
+            answer = plain(413, f"The body exceeds {self._server.body_limit} bytes")
         else:
             answer = self._handler(Request(method, path, query, self._headers, body, self))
         if answer is None:
@@ -275,8 +279,9 @@ class Connection(asyncio.Protocol):
 class HttpServer:
     """Listens on one port; `stop` closes every connection."""
 
-    def __init__(self, handler: Handler, body_limit: int) -> None:
+    def __init__(self, handler: Handler, body_limit: int, guard: Guard) -> None:
         self.handler = handler
+        self.guard = guard
         self.body_limit = body_limit
         self.connections: set[Connection] = set()
         self.port = 0
@@ -287,18 +292,22 @@ class HttpServer:
         self._server = await self.loop.create_server(lambda: Connection(self), host, port, reuse_address=True, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def drop_connections(self, apart_from: Connection) -> None:
-        for connection in list(self.connections):
-            if connection is not apart_from and connection.transport is not None:
-                connection.transport.abort()
+    def pause(self) -> None:
+        """Who connects is refused, as after the death of the process, until the next start."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._drop(list(self.connections))
 
-    async def stop(self) -> None:
-        if self._server is None:
-            return
-        self._server.close()
-        for connection in list(self.connections):
+    def _drop(self, connections: list[Connection]) -> None:
+        for connection in connections:
             if connection.transport is not None:
                 connection.transport.abort()
+
+    def drop_connections(self, apart_from: Connection) -> None:
+        self._drop([connection for connection in self.connections if connection is not apart_from])
+
+    async def stop(self) -> None:
+        self.pause()
         # Let connection_lost run before the loop goes away.
         await asyncio.sleep(0)
-        self._server = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from services.minicluster.clock import Clock, Timer
+from services.minicluster.cross_site import body_fault
 from services.minicluster.http import Request, Response, json_response, plain
 from services.minicluster.resources import Json
 
@@ -152,6 +153,8 @@ class ImagesApi:
             return json_response(orjson.dumps(self._images.page()))
         if request.method != "POST":
             return plain(405, f"Images are listed with GET and fetched with POST, not {request.method}")
+        if (fault := body_fault(request.headers)) is not None:
+            return plain(415, fault)
         try:
             wanted = _parsed(request.body)
         except ValueError as error:

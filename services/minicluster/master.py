@@ -40,6 +40,8 @@ class Master:
         self.id = str(uuid.uuid4())
         self.port = 0
         self.started_at = clock.wall()
+        # Nobody leads: see failover.
+        self.is_away = False
         self.live: dict[str, Framework] = {}
         self.images = Images(clock, self._download_s, settings.images_max)
         self.offers = Offers(settings, clock, self.live)

@@ -193,7 +193,7 @@ class Agent:
         # `online`: the agent process runs and holds its connection; `registered`: the master counts it as an agent.
         self.online = False
         self.registered = False
-        # `recovered`: a new master knows of it and waits for it; `returns`: it is on its way.
+        # `recovered`: a new master knows of it and waits for it; `returns`: it runs, and looks for a master.
         self.recovered = self.returns = False
         self.deactivated = False
         self.gone = False

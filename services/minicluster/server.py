@@ -12,9 +12,11 @@ import orjson
 from services.minicluster import state_v0, statistics, summary_v0
 from services.minicluster.authentication import Authentication, agent_realm, master_realm
 from services.minicluster.clock import Clock
+from services.minicluster.cross_site import Guard
 from services.minicluster.drills import Drills
 from services.minicluster.estimator import Estimator
 from services.minicluster.executor import RealRuntime
+from services.minicluster.failover import AGENTS_BACK_S, MasterFailover
 from services.minicluster.files import Files
 from services.minicluster.host_failures import FailingHosts
 from services.minicluster.http import HttpServer, Request, Response, json_page, not_found, plain
@@ -39,8 +41,9 @@ class AgentServer:
         self._master = master
         self.agent: Agent | None = None
         self._files: Files | None = None
-        self._authentication = Authentication(master.settings.credentials)
-        self.http = HttpServer(self._handle, master.settings.request_body_bytes)
+        settings = master.settings
+        self._authentication = Authentication(settings.credentials)
+        self.http = HttpServer(self._handle, settings.request_body_bytes, Guard(settings.host, settings.allowed_hosts))
 
     def attach(self, agent: Agent) -> None:
         self.agent = agent
@@ -52,7 +55,7 @@ class AgentServer:
         path = unquote(request.path).removeprefix("/slave(1)")
         if (refusal := self._authentication.refuse(request, agent_realm(path))) is not None:
             return refusal
-        if not self.agent.online and not path.startswith("/files"):
+        if not (self.agent.online or self.agent.returns) and not path.startswith("/files"):
             return plain(503, "Agent has not finished recovery")
         if path == "/health":
             return plain(200, "")
@@ -75,11 +78,13 @@ class Minicluster:
         self.settings = settings
         self.clock = clock or Clock(settings.time_scale)
         self.master = Master(settings, self.clock)
-        self._http = HttpServer(self._handle, settings.request_body_bytes)
+        guard = Guard(settings.host, settings.allowed_hosts)
+        self._http = HttpServer(self._handle, settings.request_body_bytes, guard)
         self._authentication = Authentication(settings.credentials)
         self._scheduler = SchedulerApi(self.master)
         self._operator = OperatorApi(self.master, VERSION)
-        self._drills = Drills(self.master, self._http.drop_connections)
+        self._failover = MasterFailover(self.master)
+        self._drills = Drills(self.master, self._failover, self._http.drop_connections)
         self._images = ImagesApi(self.master.images, self.master.agents.by_name)
         self._agent_servers: list[AgentServer] = []
         self._processes: Processes | None = None
@@ -131,6 +136,20 @@ class Minicluster:
         for server in self._agent_servers:
             await server.http.stop()
         await self._http.stop()
+
+    def stop_master(self) -> None:
+        """As if the master's process had ended: agents and tasks run on."""
+        if not self.master.is_away:
+            self._failover.leave()
+            self._http.pause()
+            log.info("the master is away; agents and their tasks run on")
+
+    async def start_master(self) -> None:
+        """It comes back knowing what is in its registry; agents look for it."""
+        if self.master.is_away:
+            await self._http.start(self.settings.host, self._http.port, self.settings.tls)
+            count = self._failover.lead(AGENTS_BACK_S)
+            log.info("the master is back; %d agents look for it", count)
 
     def _handle(self, request: Request) -> Response | bytes | None:
         path = request.path

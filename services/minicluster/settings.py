@@ -18,6 +18,10 @@ class MiniclusterSettings:
     data_dir: Path
     port: int = 0
     host: str = "127.0.0.1"
+    # Names by which clients may ask for us, beside the address we listen on, localhost and loopback addresses.
+    allowed_hosts: tuple[str, ...] = ()
+    # Drills ask for it; empty: for none.
+    token: str = ""
     hosts: tuple[HostSpec, ...] = field(default_factory=default_hosts)
     simulate: bool = False
     # How things turn out on simulated hosts; empty: as commands and these settings say.

@@ -284,9 +284,9 @@ def state(master: Master, version: Json) -> Json:
 
 def agent_state(master: Master, agent: Agent, version: Json) -> Json:
     """/state of one agent: its executors are its tasks, with the sandbox directory the log readers look for."""
-    by_framework: dict[str, list[Task]] = {}
+    running: dict[str, list[Task]] = {}
     for item in (agent.tasks or {}).values():
-        by_framework.setdefault(item.framework.id, []).append(item)
+        running.setdefault(item.framework.id, []).append(item)
     finished: dict[str, list[Task]] = {}
     for one in (*master.live.values(), *master.frameworks.completed.values()):
         mine = [item for item in one.completed if item.agent is agent]
@@ -295,11 +295,11 @@ def agent_state(master: Master, agent: Agent, version: Json) -> Json:
     allocated = _sum(used(agent))
     frameworks = [
         {
-            **_framework_summary(master, framework_id),
-            "executors": [_executor(master, item) for item in by_framework.get(framework_id, ())],
-            "completed_executors": [_executor(master, item) for item in finished.get(framework_id, ())],
+            **_of_an_agent((running.get(id_) or finished[id_])[0].framework),
+            "executors": [_executor(master, item) for item in running.get(id_, ())],
+            "completed_executors": [_executor(master, item) for item in finished.get(id_, ())],
         }
-        for framework_id in sorted(by_framework.keys() | finished.keys())
+        for id_ in sorted(running.keys() | finished.keys())
     ]
     everything = total(agent)
     return {
@@ -325,10 +325,9 @@ def agent_state(master: Master, agent: Agent, version: Json) -> Json:
     }
 
 
-def _framework_summary(master: Master, framework_id: str) -> Json:
-    found = master.live.get(framework_id) or master.frameworks.completed[framework_id]
+def _of_an_agent(found: Framework) -> Json:
     return {
-        "id": framework_id,
+        "id": found.id,
         "name": found.info.get("name", ""),
         "user": found.info.get("user", ""),
         "failover_timeout": found.info["failover_timeout"],

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
-from urllib.request import Request, urlopen
 
 import grpc
 
@@ -141,10 +139,7 @@ def known(cluster: Cluster) -> tuple[int, int]:
 
 
 def replace_master(cluster: Cluster, agents_back_s: float) -> None:
-    body = json.dumps({"agents_back_s": agents_back_s}).encode()
-    request = Request(f"http://{cluster.local.mesos}/minicluster/master/failover", body)
-    with urlopen(request) as answer:
-        answer.read()
+    cluster.drill("master/failover", {"agents_back_s": agents_back_s})
 
 
 def idle(cluster: Cluster, idle_s: float) -> dict[str, float]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.pod import TERMINAL
 from services.local.cluster import LocalCluster, LocalSettings
+from services.local.control import ControlServer, call
 from services.local.part import Part
 from services.resmgr.audit import BROKEN
 from services.storage.gateway import Gateway
@@ -106,6 +109,22 @@ class Cluster:
 
     def start_part(self, part: str) -> None:
         self._run(self.local.part(part).start())
+
+    @contextmanager
+    def control(self) -> Iterator[Callable[[str, str], list[str]]]:
+        """What `peloton local` does: (action, name) to its lines."""
+        server = ControlServer(self.local)
+        self._run(server.__aenter__())
+        try:
+            yield lambda action, name: call(self.local.port, action, name)
+        finally:
+            self._run(server.__aexit__())
+
+    def drill(self, path: str, body: dict[str, Any]) -> None:
+        """Something that the emulated Mesos of the first cluster does to itself. Raises HTTPError."""
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.local.token}"}
+        url = f"http://{self.local.mesos}/minicluster/{path}"
+        urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=60).read()
 
     # Pools and jobs.
 

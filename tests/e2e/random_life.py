@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import urllib.error
 import urllib.request
@@ -222,10 +221,8 @@ class Life:
 
     def drill(self, host: str, action: str) -> bool:
         """False: the machine is down, or is so already."""
-        url = f"http://{self.cluster.local.mesos}/minicluster/agents/{host}/{action}"
-        request = urllib.request.Request(url, json.dumps({"now": True}).encode(), {"Content-Type": "application/json"})
         try:
-            urllib.request.urlopen(request, timeout=60).read()
+            self.cluster.drill(f"agents/{host}/{action}", {"now": True})
         except urllib.error.HTTPError as error:
             if error.code != 409:
                 raise

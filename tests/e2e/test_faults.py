@@ -120,9 +120,4 @@ def homes(cluster: Cluster, job: str) -> dict[int, str]:
 
 
 def control(cluster: Cluster, action: str, host: str) -> None:
-    import json
-    import urllib.request
-
-    url = f"http://{cluster.local.mesos}/minicluster/agents/{host}/{action}"
-    request = urllib.request.Request(url, json.dumps({"now": True}).encode(), {"Content-Type": "application/json"})
-    urllib.request.urlopen(request, timeout=60).read()
+    cluster.drill(f"agents/{host}/{action}", {"now": True})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,9 +15,10 @@ from urllib.parse import unquote
 import pytest
 
 from peloton.errors import InvalidArgument
-from services.local.control import ControlServer, call
+from services.local.control import ControlServer, call, control_file
 
 API_PORTS = [16_101, 16_102]
+TOKEN = "of this cluster"
 
 
 class Master(ThreadingHTTPServer):
@@ -36,6 +38,7 @@ class Master(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         server: Any = self.server
+        assert f"Bearer {TOKEN}" == self.headers["Authorization"]
         self.rfile.read(int(self.headers["Content-Length"]))
         *_, host, verb = unquote(self.path).split("/")
         is_known = host in server.hosts
@@ -61,14 +64,17 @@ def masters() -> Iterator[dict[str, Master]]:
         master.server_close()
 
 
+def local_cluster(masters: dict[str, Master], tmp_path: Path) -> Any:
+    more = {name: master.address for name, master in masters.items() if name != "local"}
+    return SimpleNamespace(
+        api_ports=API_PORTS, data_dir=tmp_path, mesos=masters["local"].address, more_masters=more, parts={}, token=TOKEN
+    )
+
+
 async def ask(
     masters: dict[str, Master], tmp_path: Path, action: str, name: str, port: int = API_PORTS[0]
 ) -> list[str]:
-    more = {name: master.address for name, master in masters.items() if name != "local"}
-    cluster: Any = SimpleNamespace(
-        api_ports=API_PORTS, data_dir=tmp_path, mesos=masters["local"].address, more_masters=more, parts={}
-    )
-    async with ControlServer(cluster):
+    async with ControlServer(local_cluster(masters, tmp_path)):
         return await asyncio.to_thread(call, port, action, name)
 
 
@@ -102,3 +108,29 @@ async def test_the_address_of_each_api_will_do(masters: dict[str, Master], tmp_p
     """Not only that of the first; afterwards none of them leads anywhere."""
     assert ["host sim-0: stop done"] == await ask(masters, tmp_path, "stop", "sim-0", port=API_PORTS[1])
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b'{"action": "stop", "name": "sim-0"}\n',
+        b'{"action": "stop", "name": "sim-0", "token": 7}\n',
+        b'["stop", "sim-0"]\n',
+        b'{"action": "' + b"x" * 100_000 + b'"}\n',
+    ],
+    ids=["a web page", "no token", "no text", "no object", "too long"],
+)
+async def test_who_does_not_know_the_token_does_nothing(
+    line: bytes, masters: dict[str, Master], tmp_path: Path
+) -> None:
+    """A page in a browser may send what it likes: an error comes back, and no host is touched."""
+    async with ControlServer(local_cluster(masters, tmp_path)):
+        known = json.loads(control_file(API_PORTS[0]).read_text())
+        reader, writer = await asyncio.open_connection("127.0.0.1", known["port"])
+        writer.write(line)
+        answer = json.loads(await reader.readline())
+        writer.close()
+
+    assert ["error"] == list(answer)
+    assert [] == masters["local"].done

@@ -64,7 +64,7 @@ class Replay:
             containers_as_processes=False,
             switch_user=True,
             time_scale=plan.scale,
-            **{"executor_start_s": 0.2, **plan.settings},
+            **{"executor_start_s": 0.2, "allowed_hosts": ("x",), **plan.settings},
         )
         self._clock = PacedClock(plan.scale)
         self.cluster = Minicluster(settings, self._clock)

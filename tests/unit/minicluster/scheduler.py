@@ -60,8 +60,9 @@ async def request(
     """(status, parsed JSON or text)."""
     data = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", "Connection: close", f"Content-Length: {len(data)}"]
-    lines += [f"{key}: {value}" for key, value in {"Content-Type": "application/json", **(headers or {})}.items()]
+    lines = [f"{method} {path} HTTP/1.1", "Connection: close", f"Content-Length: {len(data)}"]
+    usual = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json"}
+    lines += [f"{key}: {value}" for key, value in {**usual, **(headers or {})}.items()]
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + data)
     head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
@@ -98,7 +99,7 @@ class Scheduler:
             body["id"] = call["framework_id"] = {"value": self.framework_id}
         data = orjson.dumps(call)
         reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 26)
-        head = "POST /api/v1/scheduler HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = "POST /api/v1/scheduler HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self._writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
         answer = (await reader.readuntil(b"\r\n\r\n")).decode()
         self._stream_id = answer.split("Mesos-Stream-Id: ")[1].split("\r\n")[0]

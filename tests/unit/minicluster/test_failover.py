@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from services.minicluster.server import Minicluster
 from tests.unit.minicluster.conftest import Start
-from tests.unit.minicluster.scheduler import Scheduler, request, task_info
+from tests.unit.minicluster.scheduler import Scheduler, request, sandbox, task_info, written
 
 PATH = "/minicluster/master/failover"
 
@@ -127,6 +128,55 @@ async def test_bad_input_replaces_no_master(start: Start, body: Any) -> None:
     assert 405 == (await request(cluster.port, "GET", PATH))[0]
     await scheduler.launch("t", "true")
     await scheduler.status("t", "TASK_FINISHED")
+
+
+async def test_tasks_run_on_while_the_master_is_away(start: Start) -> None:
+    """Its port refuses everybody; the agent still shows its tasks, and what ended meanwhile is told in the end."""
+    cluster, scheduler = await start()
+    info = await scheduler.launch("t", "echo > here; while [ -e here ]; do sleep 0.05; done; echo > done; exit 3")
+    await scheduler.status("t", "TASK_RUNNING")
+    folder = sandbox(cluster, scheduler, info)
+    await written(folder / "here")
+    before, agent = cluster.master.id, cluster.master.agents.by_name["a0"]
+
+    cluster.stop_master()
+    cluster.stop_master()
+    await scheduler.lost()
+    scheduler.events.clear()
+
+    with pytest.raises(ConnectionRefusedError):
+        await request(cluster.port, "GET", "/health")
+    assert [info["task_id"]["value"]] == [
+        task["id"]
+        for framework in (await request(agent.port, "GET", "/state"))[1]["frameworks"]
+        for executor in framework["executors"]
+        for task in executor["tasks"]
+    ]
+    (folder / "here").unlink()
+    await written(folder / "done")
+
+    await cluster.start_master()
+    await cluster.start_master()
+    await scheduler.subscribe()
+
+    assert "Command exited with status 3" == (await scheduler.status("t", "TASK_FAILED"))["message"]
+    assert before != cluster.master.id
+    assert 200 == (await request(cluster.port, "GET", "/health"))[0]
+
+
+async def test_an_agent_that_starts_looks_for_a_master_until_there_is_one(start: Start) -> None:
+    """It was stopped before the master was."""
+    cluster, _ = await start(simulate=True, hosts=2, agent_timeout_s=1000.0, agent_recovery_s=0.0)
+    for verb in ("stop", "start"):
+        await request(cluster.port, "POST", f"/minicluster/agents/a1/{verb}")
+    cluster.stop_master()
+    while not cluster.master.agents.by_name["a1"].returns:
+        await asyncio.sleep(0)
+
+    await cluster.start_master()
+
+    while await agents(cluster) != (["a0", "a1"], []):
+        pass
 
 
 async def test_task_info_is_as_it_was_sent(start: Start) -> None:
