@@ -5,6 +5,7 @@ States cross by name, except in storage, which keeps the wire's numbers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
@@ -167,18 +168,42 @@ def _label_constraint(wire: task_pb2.LabelConstraint) -> Constraint:
 
 # -- records outward -----------------------------------------------------------------------------------------------
 
+ADMITTED_REASON = "admitted, waits for a host"
+
+
+def pod_reason(pod: PodRecord | PodEvent) -> str:
+    """With the finer state of one that is PENDING to clients, unless there is more to say."""
+    return pod.reason or (ADMITTED_REASON if pod.state is PodState.READY else "")
+
+
+def public_counts(counts: Mapping[PodState, int]) -> Counter[PodState]:
+    """By the states that clients see."""
+    shown: Counter[PodState] = Counter()
+    for state, count in counts.items():
+        shown[state.public] += count
+    return shown
+
+
+def pod_states_asked(number: int) -> list[PodState]:
+    """What a filter for the state of this number finds: PENDING also finds who has been admitted, READY only those.
+    Raises InvalidArgument."""
+    asked = POD_STATES.get(number)
+    if asked is None:
+        raise InvalidArgument(f"task state {number} is not known")
+    return [state for state in PodState if asked in (state, state.public)]
+
 
 def pod_runtime(pod: PodRecord, limits: task_pb2.ResourceConfig | None = None) -> task_pb2.RuntimeInfo:
     """``limits`` of the instance turn its running time into resource usage; without them usage stays unset."""
     runtime = task_pb2.RuntimeInfo(
-        state=POD_STATE_NUMBERS[pod.state],  # type: ignore[arg-type]
+        state=POD_STATE_NUMBERS[pod.state.public],  # type: ignore[arg-type]
         goalState=POD_STATE_NUMBERS[pod.goal],  # type: ignore[arg-type]
         startTime=rfc3339(pod.started_ns),
         completionTime=rfc3339(pod.completed_ns),
         host=pod.host,
         ports=pod.ports,
         message=pod.message,
-        reason=pod.reason,
+        reason=pod_reason(pod),
         failureCount=pod.failure_count,
         configVersion=pod.config_version,
         desiredConfigVersion=pod.desired_config_version,
@@ -224,7 +249,7 @@ def task_info(pod: PodRecord, config: task_pb2.TaskConfig | None, *, with_usage:
 
 def pod_event(event: PodEvent) -> task_pb2.PodEvent:
     wire = task_pb2.PodEvent(
-        actualState=event.state.value,
+        actualState=event.state.public.value,
         goalState=event.goal.value,
         timestamp=rfc3339_seconds(event.time_ns),
         configVersion=event.config_version,
@@ -232,7 +257,7 @@ def pod_event(event: PodEvent) -> task_pb2.PodEvent:
         agentID=event.agent_id,
         hostname=event.host,
         message=event.message,
-        reason=event.reason,
+        reason=pod_reason(event),
         healthy=event.health.value,
     )
     wire.taskId.value = _run(event, event.run_id)
@@ -248,13 +273,14 @@ def job_runtime(
 ) -> job_pb2.RuntimeInfo:
     """Every pod state is a key of the counts. ``limits``: those of the default configuration. ``by_version``: of a
     service, pods by the configuration that they run and by state."""
+    all_counts = public_counts(job.pod_counts)
     runtime = job_pb2.RuntimeInfo(
         state=JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
         goalState=JOB_STATE_NUMBERS[job.goal],  # type: ignore[arg-type]
         creationTime=rfc3339(job.created_ns),
         startTime=rfc3339(job.started_ns),
         completionTime=rfc3339(job.completed_ns),
-        taskStats={state.value: job.pod_counts.get(state, 0) for state in PodState},
+        taskStats={state.value: all_counts[state] for state in PodState},
         configVersion=job.config_version,
         configurationVersion=job.config_version,
         workflowVersion=job.workflow_version,
@@ -269,7 +295,7 @@ def job_runtime(
     runtime.revision.updatedAt = job.updated_ns
     for version, counts in (by_version or {}).items():
         runtime.taskConfigVersionStats[version] = sum(counts.values())
-        for state, count in counts.items():
+        for state, count in public_counts(counts).items():
             runtime.taskStatsByConfigurationVersion[version].stateStats[state.value] = count
     return runtime
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from peloton.api.convert import JOB_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.api.convert import JOB_STATE_NUMBERS, TERMINATION_NUMBERS, pod_reason, public_counts
 from peloton.api.convert_time import rfc3339, rfc3339_seconds
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -74,13 +74,13 @@ def ranges(instances: Instances) -> list[pod_pb2.InstanceIDRange]:
 def pod_status(pod: PodRecord) -> pod_pb2.PodStatus:
     """With exactly one container, which has no name."""
     status = pod_pb2.PodStatus(
-        state=POD_STATE_NUMBERS[pod.state],  # type: ignore[arg-type]
+        state=POD_STATE_NUMBERS[pod.state.public],  # type: ignore[arg-type]
         desired_state=POD_STATE_NUMBERS[pod.goal],  # type: ignore[arg-type]
         start_time=rfc3339(pod.started_ns),
         completion_time=rfc3339(pod.completed_ns),
         host=pod.host,
         message=pod.message,
-        reason=pod.reason,
+        reason=pod_reason(pod),
         failure_count=pod.failure_count,
         version=entity_version(config_only(pod.config_version)),
         desired_version=entity_version(config_only(pod.desired_config_version)),
@@ -100,7 +100,7 @@ def pod_status(pod: PodRecord) -> pod_pb2.PodStatus:
         state=_CONTAINER_STATES.get(pod.state, pod_pb2.CONTAINER_STATE_PENDING),
         ports=pod.ports,
         message=pod.message,
-        reason=pod.reason,
+        reason=pod_reason(pod),
         failure_count=pod.failure_count,
         start_time=rfc3339(pod.started_ns),
         completion_time=rfc3339(pod.completed_ns),
@@ -121,11 +121,11 @@ def pod_summary(pod: PodRecord) -> pod_pb2.PodSummary:
 def past_status(event: PodEvent) -> pod_pb2.PodStatus:
     """An earlier run as its last event tells it: without times and containers."""
     status = pod_pb2.PodStatus(
-        state=POD_STATE_NUMBERS[event.state],  # type: ignore[arg-type]
+        state=POD_STATE_NUMBERS[event.state.public],  # type: ignore[arg-type]
         desired_state=POD_STATE_NUMBERS[event.goal],  # type: ignore[arg-type]
         host=event.host,
         message=event.message,
-        reason=event.reason,
+        reason=pod_reason(event),
         version=entity_version(config_only(event.config_version)),
         desired_version=entity_version(config_only(event.desired_config_version)),
     )
@@ -139,7 +139,7 @@ def past_status(event: PodEvent) -> pod_pb2.PodStatus:
 
 def pod_event(event: PodEvent) -> pod_pb2.PodEvent:
     wire = pod_pb2.PodEvent(
-        actual_state=POD_STATE_NAMES[event.state],
+        actual_state=POD_STATE_NAMES[event.state.public],
         desired_state=POD_STATE_NAMES[event.goal],
         timestamp=rfc3339_seconds(event.time_ns),
         version=entity_version(config_only(event.config_version)),
@@ -147,7 +147,7 @@ def pod_event(event: PodEvent) -> pod_pb2.PodEvent:
         agent_id=event.agent_id,
         hostname=event.host,
         message=event.message,
-        reason=event.reason,
+        reason=pod_reason(event),
         healthy=HEALTH_NAMES[event.health],
     )
     wire.pod_id.value = _run(event, event.run_id)
@@ -179,11 +179,12 @@ def job_status(
     by_version: Mapping[int, Mapping[PodState, int]] | None = None,
 ) -> stateless_pb2.JobStatus:
     """``by_version``: pods by the configuration that they run and by state; left out where it would cost too much."""
+    all_counts = public_counts(job.pod_counts)
     status = stateless_pb2.JobStatus(
         state=JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
         desired_state=JOB_STATE_NUMBERS[job.goal],  # type: ignore[arg-type]
         creation_time=rfc3339(job.created_ns),
-        pod_stats={name: job.pod_counts.get(state, 0) for state, name in POD_STATE_NAMES.items()},
+        pod_stats={name: all_counts[state] for state, name in POD_STATE_NAMES.items()},
         version=entity_version(job.entity_version),
     )
     status.revision.version = job.revision
@@ -195,7 +196,7 @@ def job_status(
         key = str(config_only(version))
         status.pod_configuration_version_stats[key] = sum(counts.values())
         stats = status.pod_stats_by_configuration_version[key].state_stats
-        for state, count in counts.items():
+        for state, count in public_counts(counts).items():
             stats[POD_STATE_NAMES[state]] = count
     return status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from peloton.model.job import JOB_TERMINAL, JobState, JobType
-from peloton.model.pod import ON_HOST, TERMINAL, PodState
+from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, PodState
 
 
 class PodAction(StrEnum):
@@ -29,8 +29,7 @@ class JobAction(StrEnum):
     INVALID = "invalid"
 
 
-_ENDING_GOALS = frozenset({PodState.KILLED, PodState.DELETED, PodState.PREEMPTING})
-_GOALS = _ENDING_GOALS | {PodState.RUNNING, PodState.SUCCEEDED}
+_GOALS = ENDING_GOALS | {PodState.RUNNING, PodState.SUCCEEDED}
 _ALLOCATED_UNLAUNCHED = frozenset(
     {PodState.READY, PodState.PLACING, PodState.PLACED, PodState.LAUNCHING, PodState.RESERVED}
 )
@@ -42,7 +41,7 @@ def next_pod_action(state: PodState, goal: PodState) -> PodAction:
         return PodAction.INVALID
     if state in TERMINAL:
         return _pod_at_end(state, goal)
-    if goal in _ENDING_GOALS:
+    if goal in ENDING_GOALS:
         return _end_pod(state)
     match state:
         case PodState.INITIALIZED:

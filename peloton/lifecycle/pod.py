@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from peloton.lifecycle.endings import RULES, sent_away
 from peloton.model.job import JobType
 from peloton.model.pod import (
+    ENDING_GOALS,
     ON_HOST,
     TERMINAL,
     Cause,
@@ -186,7 +187,7 @@ def _ended(pod: PodRecord, status: PodStatus, job_type: JobType) -> Applied:
 def _ending(pod: PodRecord, status: PodStatus) -> tuple[PodState, str, str]:
     """State, message and reason that a terminal report leaves behind."""
     match status.state:
-        case PodState.LOST if pod.goal is PodState.KILLED:
+        case PodState.LOST if pod.goal in ENDING_GOALS:
             return PodState.KILLED, f"Stopped task LOST event: {status.message}", ""
         case PodState.LOST:
             return PodState.LOST, f"Task LOST: {status.message}", status.reason
@@ -229,6 +230,6 @@ def counts_as_failure(pod: PodRecord, state: PodState, cause: Cause = Cause.PROG
         case PodState.SUCCEEDED:
             return pod.goal is PodState.RUNNING
         case PodState.KILLED:
-            return pod.goal is not PodState.KILLED
+            return pod.goal not in ENDING_GOALS
         case _:
             return False

@@ -12,7 +12,7 @@ from enum import IntEnum
 from peloton.lifecycle.backoff import DEFAULT_BACKOFF, Backoff
 from peloton.lifecycle.endings import RULES, Again, sent_away
 from peloton.model.job import JobType
-from peloton.model.pod import TERMINAL, Cause, PodRecord, PodState, TerminationReason
+from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, PodRecord, PodState, TerminationReason
 
 SYSTEM_FAILURE_ATTEMPTS = 4
 """A run that the platform broke is tried at least so often, whatever the job says."""
@@ -75,7 +75,7 @@ def after_end(
     last update.
     """
     assert pod.state in TERMINAL, f"{pod.pod_id} has not ended: {pod.state}"
-    if pod.state is PodState.DELETED or pod.goal in (PodState.KILLED, PodState.DELETED):
+    if pod.state is PodState.DELETED or pod.goal in ENDING_GOALS:
         return REST
     if _ended_before_its_eviction(pod, job_type):
         return REST

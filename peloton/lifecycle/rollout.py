@@ -20,7 +20,7 @@ from enum import StrEnum
 from peloton.lifecycle import sla
 from peloton.lifecycle.sla import Availability
 from peloton.model.job import JobRecord
-from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodState
+from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, PodRecord, PodState
 from peloton.model.update import (
     NONE,
     ROLLING,
@@ -38,7 +38,6 @@ _NAMED_MAX = 3
 COMING_BATCHES = 2
 """How far ``coming_back`` looks. A batch is filled up as its instances are done: looking once for each batch that has
 begun, whoever looks only one batch ahead misses some of the next."""
-_ENDS = (PodState.KILLED, PodState.DELETED)
 _ORDER = {
     Availability.UNAVAILABLE: 0,
     Availability.KILLED: 1,
@@ -82,9 +81,9 @@ def stage(update: UpdateRecord, instance: int, pod: PodRecord | None) -> Stage:
 
 
 def _is_there(update: UpdateRecord, pod: PodRecord) -> bool:
-    rests = pod.state in TERMINAL and pod.goal in _ENDS
+    rests = pod.state in TERMINAL and pod.goal in ENDING_GOALS
     if update.type is UpdateType.STOP:
-        return rests or pod.goal not in _ENDS  # somebody started it again: not ours to stop twice
+        return rests or pod.goal not in ENDING_GOALS  # somebody started it again: not ours to stop twice
     runs = (
         pod.state is PodState.RUNNING
         and pod.config_version == update.config_version
@@ -189,7 +188,7 @@ def _in_order(update: UpdateRecord, pods: Pods, begun: Instances) -> list[int]:
 
 def _allowed(chosen: list[int], pods: Pods, maximum: int) -> tuple[list[int], str]:
     """Those of the chosen that the SLA lets go now; instances that do not run yet, or are to stop, are free."""
-    runs = [i for i in chosen if i in pods and pods[i].goal not in _ENDS]
+    runs = [i for i in chosen if i in pods and pods[i].goal not in ENDING_GOALS]
     granted = sla.grant(maximum, sla.missing_of(pods), runs)
     refused = frozenset(granted.refused)
     return [i for i in chosen if i not in refused], f"the SLA: {granted.reason}" if granted.reason else ""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from peloton.model.pod import HealthState, PodRecord, PodState, TerminationReason
+from peloton.model.pod import ENDING_GOALS, HealthState, PodRecord, PodState, TerminationReason
 
 _TAKEN_DOWN = frozenset(
     {TerminationReason.KILLED_HOST_MAINTENANCE, TerminationReason.KILLED_FOR_UPDATE, TerminationReason.FAILED}
@@ -49,7 +49,7 @@ def is_missing(pod: PodRecord) -> bool:
 
     Stricter than ``availability``, for which an instance that is being restarted is KILLED: for its users it is away.
     """
-    return pod.goal not in (PodState.KILLED, PodState.DELETED) and availability(pod) is not Availability.AVAILABLE
+    return pod.goal not in ENDING_GOALS and availability(pod) is not Availability.AVAILABLE
 
 
 @dataclass(frozen=True, slots=True)

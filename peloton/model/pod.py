@@ -31,6 +31,11 @@ class PodState(StrEnum):
     DELETED = "DELETED"
     RESERVED = "RESERVED"
 
+    @property
+    def public(self) -> PodState:
+        """As clients see it: who has been admitted and waits for a host is PENDING to them."""
+        return PodState.PENDING if self is PodState.READY else self
+
 
 TERMINAL = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.LOST, PodState.KILLED, PodState.DELETED})
 QUEUED = frozenset({PodState.INITIALIZED, PodState.PENDING})
@@ -38,6 +43,10 @@ ON_HOST = frozenset({PodState.LAUNCHED, PodState.STARTING, PodState.RUNNING, Pod
 """States in which Mesos may know the pod."""
 ALLOCATED = ON_HOST | {PodState.READY, PodState.PLACING, PodState.PLACED, PodState.LAUNCHING, PodState.RESERVED}
 """States whose resources count as the pool's allocation."""
+
+
+ENDING_GOALS = frozenset({PodState.KILLED, PodState.PREEMPTING, PodState.DELETED})
+"""Goals of pods that are to end, and to stay so. PREEMPTING: a batch pod that was evicted with killOnPreempt."""
 
 
 class HealthState(StrEnum):

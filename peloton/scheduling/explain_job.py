@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +15,6 @@ from peloton.scheduling.explain import Holder, Wait
 from peloton.scheduling.placement import refusing_hosts
 from peloton.scheduling.reason import Rule, shown_amount
 
-_STATES = tuple(PodState)
 _NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 NO_GANG = GangProgress(0)
 
@@ -79,7 +79,10 @@ def _not_queued(job: JobRecord, fresh: int, scheduled: int) -> Apart:
 
 def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> str:
     """Who it is, where (no path: its pool is gone), and how many of its pods are in which state."""
-    shown = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts.get(state)) or "no instances yet"
+    public = Counter[PodState]()
+    for state, count in counts.items():
+        public[state.public] += count
+    shown = ", ".join(f"{public[state]} {state}" for state in PodState if public[state]) or "no instances yet"
     verb = "is" if job.is_active else "ended"
     where = f"pool {pool_path}" if pool_path else "a pool that is gone"
     return f"Job {job.job_id} ({job.name}) {verb} {job.state} in {where}: {shown}"

@@ -11,7 +11,6 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.job import JOB_TERMINAL, JobState
-from peloton.model.pod import PodState
 from services.storage.queries import LIMIT_DEFAULT, MAX_LIMIT_DEFAULT, JobQuery, Order, PodQuery
 
 ROWS_MAX = 10_000
@@ -53,7 +52,7 @@ def pod_query(spec: task_pb2.QuerySpec) -> PodQuery:
     """Raises InvalidArgument."""
     _refuse_nul(*spec.hosts)
     return PodQuery(
-        states=[_pod_state(number) for number in spec.taskStates],
+        states=[state for number in spec.taskStates for state in convert.pod_states_asked(number)],
         names=list(spec.names),
         hosts=list(spec.hosts),
         order=_order(spec.pagination),
@@ -72,12 +71,6 @@ def _job_state(number: int) -> JobState:
     if number not in convert.JOB_STATES:
         raise InvalidArgument(f"job state {number} is not known")
     return convert.JOB_STATES[number]
-
-
-def _pod_state(number: int) -> PodState:
-    if number not in convert.POD_STATES:
-        raise InvalidArgument(f"task state {number} is not known")
-    return convert.POD_STATES[number]
 
 
 def _range(spec: job_pb2.QuerySpec, field: str) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from services.api.hosts import Hosts
 from services.api.ids import RUN_ID_MAX, job_not_found, known_id, out_of_range, run_id_of
 from services.api.job_query import pod_query
 from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
-from services.api.waits import WAITING, Waits
+from services.api.waits import Waits
 from services.api.wake import Wake
 from services.storage.gateway import Gateway
 
@@ -34,7 +34,6 @@ EVENT_RUNS_MAX = 100
 PAGE = 1_000
 """Pods read from storage at a time."""
 
-_WAITING = {convert.POD_STATE_NUMBERS[state]: state for state in WAITING}
 START_MESSAGE = "Task start API request"
 STOP_MESSAGE = "Task stop API request"
 
@@ -53,22 +52,14 @@ class TaskManager:
         record = await self._job(request.jobId)
         if record is None:
             return task_pb2.GetResponse(notFound=job_not_found(request.jobId))
-        response = await self._calls.run(self._get, record, request.instanceId)
-        await self._explain(record, [response.result])
-        return response
+        missing = f"task:{record.job_id}-{request.instanceId} not found"
+        pod = await self._calls.run(self._pod_or_not_found, record.job_id, request.instanceId, missing)
+        (pod,) = await self._waits.explained([pod])
+        return await self._calls.run(self._get, record, pod)
 
-    async def _explain(self, record: JobRecord, infos: Collection[task_pb2.TaskInfo]) -> None:
-        """Tell those that wait for what they do."""
-        wanted = [info for info in infos if info.runtime.state in _WAITING and not info.runtime.reason]
-        if wanted:
-            reasons = await self._waits.of_job(record.job_id)
-            for info in wanted:
-                info.runtime.reason = reasons.of(_WAITING[info.runtime.state], info.instanceId)
-
-    def _get(self, record: JobRecord, instance_id: int) -> task_pb2.GetResponse:
-        pod = self._pod_or_not_found(record.job_id, instance_id, f"task:{record.job_id}-{instance_id} not found")
+    def _get(self, record: JobRecord, pod: PodRecord) -> task_pb2.GetResponse:
         response = task_pb2.GetResponse(result=self._task_infos(record, [pod])[0])
-        for event in self._records.pod_events(record.job_id, instance_id, None, EVENT_RUNS_MAX):
+        for event in self._records.pod_events(record.job_id, pod.instance_id, None, EVENT_RUNS_MAX):
             if event.state in TERMINAL:
                 response.results.append(_past_run(event))
         return response
@@ -80,17 +71,20 @@ class TaskManager:
         begin, end = 0, record.instance_count
         if request.HasField("range"):
             begin, end = getattr(request.range, "from"), min(request.range.to, INT32_MAX)
-        response = await self._calls.run(self._list, record, begin, min(end, record.instance_count))
+        response, waiting = await self._calls.run(self._list, record, begin, min(end, record.instance_count))
         if not response.result.value:
             cause = f"no tasks in range [{begin}, {end})"
             return task_pb2.ListResponse(notFound=job_not_found(request.jobId, cause))
-        await self._explain(record, response.result.value.values())
+        for pod in await self._waits.explained(waiting):
+            response.result.value[pod.instance_id].runtime.reason = convert.pod_reason(pod)
         return response
 
-    def _list(self, record: JobRecord, begin: int, end: int) -> task_pb2.ListResponse:
-        response = task_pb2.ListResponse()
+    def _list(self, record: JobRecord, begin: int, end: int) -> tuple[task_pb2.ListResponse, list[PodRecord]]:
+        """And those of which it is to be told for what they wait."""
+        response, waiting = task_pb2.ListResponse(), list[PodRecord]()
         size_bytes = 0
         for page in self._pages(record.job_id, begin, end):
+            waiting += filter(self._waits.lacks_reason, page)
             for info in self._task_infos(record, page):
                 size_bytes += info.ByteSize()
                 if size_bytes > ANSWER_BYTES_MAX:
@@ -99,7 +93,7 @@ class TaskManager:
                         f"limit of one answer; [{begin}, {info.instanceId}) fits"
                     )
                 response.result.value[info.instanceId].CopyFrom(info)
-        return response
+        return response, waiting
 
     async def Query(self, request: task_pb2.QueryRequest, context: Any) -> task_pb2.QueryResponse:
         response = task_pb2.QueryResponse()
@@ -113,8 +107,8 @@ class TaskManager:
         except InvalidArgument as invalid:
             response.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.jobId, message=invalid.message))
             return response
+        pods = await self._waits.explained(pods)
         infos = await self._calls.run(within_limit, pods, partial(self._task_infos, record))
-        await self._explain(record, infos)
         response.records.extend(infos)
         asked = request.spec.pagination
         response.pagination.CopyFrom(query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total))

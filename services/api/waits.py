@@ -53,16 +53,18 @@ class Waits:
         self._clock_s = clock_s
         self._known: OrderedDict[JobId, tuple[float, Reasons]] = OrderedDict()
 
+    @staticmethod
+    def lacks_reason(pod: PodRecord) -> bool:
+        return pod.state in WAITING and not pod.reason
+
     async def explained(self, pods: Iterable[PodRecord]) -> list[PodRecord]:
         """Of one job; those that wait with the reason for it, as far as it is known."""
         found = list(pods)
-        if not any(pod.state in WAITING and not pod.reason for pod in found):
+        if not any(map(self.lacks_reason, found)):
             return found
         reasons = await self.of_job(found[0].job_id)
         return [
-            replace(pod, reason=reasons.of(pod.state, pod.instance_id))
-            if pod.state in WAITING and not pod.reason
-            else pod
+            replace(pod, reason=reasons.of(pod.state, pod.instance_id)) if self.lacks_reason(pod) else pod
             for pod in found
         ]
 

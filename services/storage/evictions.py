@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATE_NUMBERS, TERMINATION_NUMBERS
 from peloton.model.ids import JobId, PodId
-from peloton.model.job import JOB_TERMINAL
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobType
 from peloton.model.pod import ALLOCATED, ON_HOST, PodState, TerminationReason
 from services.storage.codec import job_record, stored_text
 from services.storage.configs import read_facts
@@ -20,6 +20,7 @@ from services.storage.disruptions import ask
 from services.storage.engine import lock_job, pod_keys
 from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange, RevocablePodRow
 from services.storage.store import (
+    ENDING_NUMBERS,
     ENDS,
     INITIALIZED,
     KILLED,
@@ -118,7 +119,7 @@ def _evict_from_host(conn: sa.Connection, job_id: JobId, hostname: str, now_ns: 
         message = stored_text(f"{EVICTION_MESSAGE}maintenance of host {hostname}")
         words = {"message": message, "reason": MAINTENANCE_REASON}
         why = TerminationReason.KILLED_HOST_MAINTENANCE
-        _send_away(conn, job_id, False, sorted(chosen.items()), words, now_ns, why)
+        _send_away(conn, job, False, sorted(chosen.items()), words, now_ns, why)
     return sorted(chosen)
 
 
@@ -141,7 +142,7 @@ def _revocable_pods(conn: sa.Connection, pod_ids: Sequence[PodId]) -> list[Revoc
             own = overridden.get(row.instance_id, default)
             assert own is not None, f"job {job_id} has no configuration {version}"
             if own.shape.revocable:
-                leaves = row.goal == KILLED or row.state == KILLING or row.desired_run_id > row.run_id
+                leaves = row.goal in ENDING_NUMBERS or row.state == KILLING or row.desired_run_id > row.run_id
                 pod_id, resources = asked[row.job_id, row.instance_id], own.shape.resources
                 found.append(RevocablePodRow(pod_id, row.priority, row.started_ns, resources, leaves))
     return found
@@ -170,7 +171,7 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         on_hosts = [(instance, version) for instance, version in on_hosts if instance in granted]
         if on_hosts:
             words["message"] = stored_text(message)
-            _send_away(conn, job_id, order.is_gang, on_hosts, words, now_ns, why)
+            _send_away(conn, job, order.is_gang, on_hosts, words, now_ns, why)
             result.leaving += as_ranges(instance for instance, _ in on_hosts)
     return result
 
@@ -198,7 +199,7 @@ def _send_back(
 
 def _send_away(
     conn: sa.Connection,
-    job_id: JobId,
+    job: JobRecord,
     is_gang: bool,
     on_hosts: Sequence[tuple[int, int]],
     words: dict[str, Any],
@@ -207,20 +208,21 @@ def _send_away(
 ) -> None:
     """Pods on hosts, ``(instance, config version)``: they end, and run anew unless they are not to."""
     span = (on_hosts[0][0], on_hosts[-1][0])
-    facts = {version: read_facts(conn, job_id, version, span) for version in {version for _, version in on_hosts}}
+    facts = {version: read_facts(conn, job.job_id, version, span) for version in {version for _, version in on_hosts}}
     ending: dict[bool, list[int]] = {True: [], False: []}
     for instance, version in on_hosts:
         default, overridden = facts[version]
         own = overridden.get(instance, default)
-        assert own is not None, f"job {job_id} has no configuration {version}"
+        assert own is not None, f"job {job.job_id} has no configuration {version}"
         ending[own.kill_on_preempt].append(instance)
     if is_gang and ending[True]:
         ending = {True: [instance for instance, _ in on_hosts]}
     values = {"state": PREEMPTING, **words, **terminated(why)}
-    fate: dict[bool, dict[str, Any]] = {True: {"goal": KILLED}, False: {"desired_run_id": POD.c.run_id + 1}}
+    end = PREEMPTING if job.type is JobType.BATCH else KILLED
+    fate: dict[bool, dict[str, Any]] = {True: {"goal": end}, False: {"desired_run_id": POD.c.run_id + 1}}
     for is_final, instances in ending.items():
         if instances:
-            change_pods(conn, among(conn, job_id, instances), sa.true(), {**values, **fate[is_final]}, now_ns)
+            change_pods(conn, among(conn, job.job_id, instances), sa.true(), {**values, **fate[is_final]}, now_ns)
 
 
 def runs_of(

@@ -33,9 +33,11 @@ from services.storage.engine import lock_job
 from services.storage.goals import kill_pods
 from services.storage.snapshot import EvictionResult
 from services.storage.store import (
+    ENDING_NUMBERS,
+    ENDS,
     INITIALIZED,
-    KILLED,
     PENDING,
+    STAYS,
     Store,
     among,
     as_ranges,
@@ -67,7 +69,7 @@ class Gangs(Store):
 
 
 def members_of(conn: sa.Connection, job: JobRecord) -> Counter[Member]:
-    kind = (POD.c.state, POD.c.goal == KILLED, POD.c.desired_run_id > POD.c.run_id, POD.c.next_run)
+    kind = (POD.c.state, ENDS, POD.c.desired_run_id > POD.c.run_id, POD.c.next_run)
     query = sa.select(*kind, sa.func.count()).where(in_range(job.job_id, 0, job.gang_size)).group_by(*kind)
     members: Counter[Member] = Counter()
     for *found, count in conn.execute(query):
@@ -82,7 +84,7 @@ def _member(state: int, is_to_end: bool, wants_newer: bool, next_run: int) -> Me
 def _pods(conn: sa.Connection, job: JobRecord) -> list[tuple[sa.Row[Any], Member]]:
     query = sa.select(POD).where(in_range(job.job_id, 0, job.gang_size)).order_by(POD.c.instance_id)
     return [
-        (pod, _member(pod.state, pod.goal == KILLED, pod.desired_run_id > pod.run_id, pod.next_run))
+        (pod, _member(pod.state, pod.goal in ENDING_NUMBERS, pod.desired_run_id > pod.run_id, pod.next_run))
         for pod in conn.execute(query)
     ]
 
@@ -185,7 +187,7 @@ def find_gang_work(conn: sa.Connection, job: JobRecord, room: int) -> GangWork |
 
 def _work(shared: Fate, cause: sa.Row[Any]) -> GangWork:
     """In the words of the member that it is for."""
-    is_told = POD_STATES[cause.state].value if cause.goal != KILLED else "to be killed"
+    is_told = POD_STATES[cause.state].value if cause.goal not in ENDING_NUMBERS else "to be killed"
     end = f"instance {cause.instance_id} is {is_told}"
     words = " ".join(f"{cause.message} {cause.reason}".split())
     if shared is Fate.END:
@@ -198,7 +200,7 @@ def apply_gang_work(conn: sa.Connection, job_id: str, work: GangWork, now_ns: in
     message = stored_text(work.message)
     if work.ending:
         scope = among(conn, job_id, work.ending)
-        kill_pods(conn, scope, POD.c.goal != KILLED, now_ns, message, Termination(work.why), work.reason)
+        kill_pods(conn, scope, STAYS, now_ns, message, Termination(work.why), work.reason)
     if work.on_hosts:
         _run_anew(conn, job_id, work.on_hosts, {"message": message, "reason": work.reason}, now_ns)
     if work.ended:

@@ -18,6 +18,8 @@ from peloton.model.pod import PodState, Termination, TerminationReason
 from services.storage.codec import job_record, stored_text
 from services.storage.engine import lock_job
 from services.storage.store import (
+    DELETED,
+    ENDS,
     INITIALIZED,
     KILLED,
     KILLING,
@@ -187,8 +189,7 @@ def steer_pods(
     if row is None or row.desired_state_version != job.desired_state_version:
         return []
     scope = in_range(job.job_id, *span)
-    number = POD_STATE_NUMBERS[goal]
-    other = STAYS if goal is PodState.KILLED else sa.and_(POD.c.goal != number, POD.c.goal == KILLED)
+    other = STAYS if goal is PodState.KILLED else sa.and_(ENDS, POD.c.goal != DELETED)
     query = sa.select(POD.c.instance_id).where(scope, other).order_by(POD.c.instance_id)
     changed = list(conn.execute(query).scalars())
     if not changed:
@@ -197,7 +198,7 @@ def steer_pods(
     if goal is PodState.KILLED:
         kill_pods(conn, scope, other, now_ns, message)
     else:
-        _start_pods(conn, scope, other, number, now_ns, stored_text(message))
+        _start_pods(conn, scope, other, POD_STATE_NUMBERS[goal], now_ns, stored_text(message))
     return changed
 
 
@@ -243,7 +244,7 @@ def _want_new_runs(
     conn: sa.Connection, job_id: str, span: tuple[int, int], words: dict[str, Any], now_ns: int
 ) -> list[int]:
     scope = in_range(job_id, *span)
-    wanted = sa.and_(POD.c.goal != KILLED, POD.c.goal != POD_STATE_NUMBERS[PodState.DELETED])
+    wanted = STAYS
     current = sa.and_(wanted, POD.c.desired_run_id <= POD.c.run_id)
     ended = POD.c.state.in_(TERMINAL_NUMBERS)
     newer = POD.c.run_id + 1

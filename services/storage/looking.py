@@ -22,7 +22,6 @@ from services.storage.store import (
     DELETED,
     ENDS,
     INITIALIZED,
-    KILLED,
     STAYS,
     TERMINAL_NUMBERS,
 )
@@ -40,7 +39,7 @@ class Kind(NamedTuple):
     """Pods alike in all that settling looks at."""
 
     state: PodState
-    killed: bool  # its goal is KILLED or DELETED: it is to end
+    killed: bool  # it is to end, and to stay so
     deleted: bool  # its goal is DELETED: nothing is to be left of it
     newer: bool  # a newer run is wanted
     again: int  # 0: no further run; 1: due; 2: later
@@ -222,7 +221,7 @@ def _find_work(conn: sa.Connection, seen: Look, now_ns: int) -> None:
         (
             any_kind(seen, lambda k: k.state is PodState.INITIALIZED and k.killed and not k.deleted),
             seen.unqueued_kills,
-            sa.and_(POD.c.state == INITIALIZED, POD.c.goal == KILLED),
+            sa.and_(POD.c.state == INITIALIZED, ENDS, POD.c.goal != DELETED),
         ),
         (
             any_kind(seen, lambda k: k.deleted and (k.state in TERMINAL or k.state is PodState.INITIALIZED)),

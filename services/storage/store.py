@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
 from peloton.lifecycle.retry import NextRun
-from peloton.model.pod import ON_HOST, TERMINAL, HealthState, PodState, TerminationReason
+from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, HealthState, PodState, TerminationReason
 from services.storage.engine import Database
 from services.storage.tables import POD, POD_EVENT
 from services.storage.watch import note_pods
@@ -33,9 +33,10 @@ READY = POD_STATE_NUMBERS[PodState.READY]
 KILLING = POD_STATE_NUMBERS[PodState.KILLING]
 KILLED = POD_STATE_NUMBERS[PodState.KILLED]
 DELETED = POD_STATE_NUMBERS[PodState.DELETED]
-ENDS = POD.c.goal.in_((KILLED, DELETED))
+ENDING_NUMBERS = numbers(ENDING_GOALS)
+ENDS = POD.c.goal.in_(ENDING_NUMBERS)
 """Of a pod: it is to end, and to stay so."""
-STAYS = POD.c.goal.not_in((KILLED, DELETED))
+STAYS = POD.c.goal.not_in(ENDING_NUMBERS)
 LAUNCHABLE = sa.and_(POD.c.state == READY, STAYS, POD.c.desired_config_version == POD.c.config_version)
 """Who is to have another configuration leaves the queue for it: launched, nobody would end it again."""
 

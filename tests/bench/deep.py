@@ -277,7 +277,7 @@ def _pods(client: Client, job_id: str) -> None:
 
 
 def _waiting_pods(client: Client, job_id: str) -> None:
-    spec = {"taskStates": ["PENDING", "READY"], "pagination": {"limit": PAGE_PODS}}
+    spec = {"taskStates": ["PENDING"], "pagination": {"limit": PAGE_PODS}}
     request = ParseDict({"jobId": {"value": job_id}, "spec": spec}, task_pb2.QueryRequest())
     assert not client.tasks.Query(request).HasField("error")
 

@@ -120,7 +120,27 @@ def test_kill_on_preempt_is_the_end(gateway: Gateway) -> None:
 
     assert states(gateway, job_id) == [I, K]
     assert [pod(gateway, job_id, i).failure_count for i in range(2)] == [0, 0]
-    assert pod(gateway, job_id, 1).reason == REASON
+    assert (pod(gateway, job_id, 1).reason, pod(gateway, job_id, 1).goal) == (REASON, PREEMPTING)
+    assert {S, PREEMPTING} == {event.goal for event in gateway.pod_events(job_id, 1)}
+
+
+def test_who_was_killed_by_a_preemption_is_started_again(gateway: Gateway) -> None:
+    """By whoever asks for it, as one who was stopped; a restart passes it over, and a stop finds nothing to do."""
+    config = a_config(2)
+    config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    run(gateway, job_id)
+    gateway.evict([EvictionOrder(job_id, 1, 1, False, WHY)])
+    gateway.mark_killing(job_id, 10)
+    report(gateway, job_id, [1], K)
+    settle_all(gateway, job_id)
+
+    assert [] == gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+    assert [] == gateway.want_new_runs(job_id, [(1, 1)])
+    assert [1] == gateway.set_pod_goals(job_id, [(1, 1)], S, NOW, "start")
+    again = pod(gateway, job_id, 1)
+    assert (I, S, 2) == (again.state, again.goal, again.run_id)
 
 
 def test_who_succeeds_while_leaving_has_succeeded(gateway: Gateway) -> None:

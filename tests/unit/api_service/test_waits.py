@@ -12,11 +12,14 @@ import pytest
 from peloton.api import convert
 from peloton.api.service_names import EXPLAIN_SERVICE, add_under_all_names
 from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.model.update import UpdateSpec
@@ -111,6 +114,56 @@ async def test_v0(channel: grpc.aio.Channel) -> None:
     assert {info.instanceId: info.runtime.reason for info in queried} == TOLD
 
 
+async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, gateway: Gateway) -> None:
+    """In states, counts and events; filters for PENDING find it, one for READY finds it alone."""
+    gateway.settle(JOB, NOW_NS)
+    tasks, jobs = TaskManagerStub(channel), JobManagerStub(channel)  # type: ignore[no-untyped-call]
+
+    def asked(*states: task_pb2.TaskState.ValueType) -> task_pb2.QueryRequest:
+        return task_pb2.QueryRequest(jobId=ID, spec=task_pb2.QuerySpec(taskStates=states))
+
+    listed = (await tasks.List(task_pb2.ListRequest(jobId=ID))).result.value
+    cached = await tasks.GetCache(task_pb2.GetCacheRequest(jobId=ID, instanceId=0))
+    told = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.runtime
+    events = (await tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, instanceId=0))).result
+    found = [(await tasks.Query(asked(state))).records for state in (task_pb2.PENDING, task_pb2.READY)]
+    both = (await tasks.Query(asked(task_pb2.PENDING, task_pb2.READY))).records
+
+    assert [2, 2, 1] == [listed[i].runtime.state for i in range(3)]
+    assert (task_pb2.PENDING, convert.ADMITTED_REASON) == (cached.runtime.state, cached.runtime.reason)
+    assert (2, 0, 1) == tuple(told.taskStats[state] for state in ("PENDING", "READY", "INITIALIZED"))
+    assert {"PENDING": 2, "INITIALIZED": 1} == dict(told.taskStatsByConfigurationVersion[1].stateStats)
+    assert ["PENDING", "PENDING", "INITIALIZED"] == [event.actualState for event in events]
+    assert [convert.ADMITTED_REASON, "", ""] == [event.reason for event in events]
+    assert [[0, 1], [0]] == [[info.instanceId for info in one] for one in found]
+    assert [0, 1] == [info.instanceId for info in both]
+
+
+async def test_who_is_admitted_is_pending_in_v1alpha(channel: grpc.aio.Channel, gateway: Gateway) -> None:
+    """The same."""
+    gateway.settle(JOB, NOW_NS)
+    pods: Any = PodServiceStub(channel)
+    jobs: Any = JobServiceStub(channel)
+
+    async def named(*states: pod_pb2.PodState.ValueType) -> list[int]:
+        spec = pod_pb2.QuerySpec(pod_states=states)
+        answer = await jobs.QueryPods(stateless_svc_pb2.QueryPodsRequest(job_id=V1_ID, spec=spec))
+        return [int(info.spec.pod_name.value[-1]) for info in answer.pods]
+
+    queried = (await jobs.QueryPods(stateless_svc_pb2.QueryPodsRequest(job_id=V1_ID))).pods
+    status = (await jobs.GetJob(stateless_svc_pb2.GetJobRequest(job_id=V1_ID))).job_info.status
+    name = peloton_pb2.PodName(value=f"{JOB}-0")
+    events = (await pods.GetPodEvents(pod_svc_pb2.GetPodEventsRequest(pod_name=name))).events
+
+    assert [2, 2, 1] == [info.status.state for info in queried]
+    stats = {state: count for state, count in status.pod_stats.items() if count}
+    assert {"POD_STATE_PENDING": 2, "POD_STATE_INITIALIZED": 1} == stats
+    assert "POD_STATE_READY" in status.pod_stats
+    assert stats == dict(status.pod_stats_by_configuration_version["1-0-0"].state_stats)
+    assert ["POD_STATE_PENDING", "POD_STATE_PENDING", "POD_STATE_INITIALIZED"] == [e.actual_state for e in events]
+    assert [[0, 1], [0]] == [await named(pod_pb2.POD_STATE_PENDING), await named(pod_pb2.POD_STATE_READY)]
+
+
 async def test_an_answer_serves_for_a_while(channel: grpc.aio.Channel, explain: Explain) -> None:
     """The resource manager is not asked for each call, and one that cannot answer is no error."""
     pods: Any = PodServiceStub(channel)
@@ -118,7 +171,7 @@ async def test_an_answer_serves_for_a_while(channel: grpc.aio.Channel, explain: 
     explain.status = grpc.StatusCode.UNAVAILABLE
     answers = [await pods.GetPod(request) for _ in range(3)]
 
-    assert [answer.current.status.reason for answer in answers] == [""] * 3
+    assert [answer.current.status.reason for answer in answers] == [convert.ADMITTED_REASON] * 3
     assert explain.asked < 3
 
 
