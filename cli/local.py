@@ -70,10 +70,11 @@ def restart(settings: Settings, name: str, now: bool) -> None:
 
 
 @local.command(cls=Command)
+@click.option("--empty-registry", is_flag=True, help="The new master does not even know which hosts there are.")
 @click.pass_obj
-def failover(settings: Settings) -> None:
+def failover(settings: Settings, empty_registry: bool) -> None:
     """Replace the Mesos master, of several clusters that of the first.
 
-    The new one knows nothing until hosts come back to it and frameworks subscribe.
+    The new one knows nothing but which hosts there are until they come back to it and frameworks subscribe.
     """
-    _call(settings, "failover")
+    _call(settings, "failover-empty" if empty_registry else "failover")

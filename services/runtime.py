@@ -177,6 +177,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         settings.host_lease_s,
         settings.agents_period_s,
         _mesos_access(settings),
+        settings.agent_reregister_timeout_s,
     )
     loop = asyncio.get_running_loop()
     async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts:

@@ -81,6 +81,10 @@ class Settings:
     agents_period_s: float = field(
         default=10.0, metadata={"help": "seconds between looks at Mesos's agents: which there are, and their slack"}
     )
+    agent_reregister_timeout_s: float = field(
+        default=600.0,
+        metadata={"help": "seconds that agents have to come back to a new Mesos master before their pods are given up"},
+    )
     gang_placement_timeout_s: float = field(
         default=600.0,
         metadata={"help": "seconds in which an admitted gang finds hosts for all, or is queued again"},

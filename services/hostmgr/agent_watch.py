@@ -7,10 +7,13 @@ import logging
 import threading
 from collections.abc import Callable
 
+from peloton.model.ids import Hostname
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
+from services.hostmgr.master_term import MasterTerm
 from services.hostmgr.mesos.agents import AgentLooks
 from services.hostmgr.mesos.operator import Denied
+from services.hostmgr.offers import Agent
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +29,13 @@ class AgentWatch:
         pool: HostPool,
         find_master: Callable[[], str | None],
         denied: Callable[[str], None],
+        term: MasterTerm,
     ) -> None:
-        """``find_master``: the leading one, None while there is no subscription. ``denied`` hears how it denies us."""
+        """``find_master``: the leading one, None while there is no subscription. ``denied`` hears how it denies us.
+        ``term``: of the leading master."""
+        self._term = term
+        self._awaiting = threading.Lock()
+        self._awaited: dict[Hostname, Agent] = {}
         self._looks = looks
         self._claims = claims
         self._pool = pool
@@ -50,6 +58,21 @@ class AgentWatch:
         self._looks.want()
         self._now.set()
 
+    def connection_lost(self) -> None:
+        """Who leads next may have to be told of these agents by themselves: they count as hosts until it has heard of
+        them, or has led for so long that they would have come."""
+        with self._awaiting:
+            self._awaited = {agent.hostname: agent for agent in self._pool.agents()}
+        self.want()
+
+    def _with_awaited(self, agents: list[Agent]) -> list[Agent]:
+        with self._awaiting:
+            if not self._term.is_settling:
+                self._awaited.clear()
+            for agent in agents:
+                self._awaited.pop(agent.hostname, None)
+            return [*agents, *self._awaited.values()]
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._now.clear()
@@ -68,7 +91,7 @@ class AgentWatch:
                 log.warning("agents failed, tried again soon: %s", error)
 
     def _look(self, master: str) -> None:
-        agents = self._looks.look(master)
+        agents = self._with_awaited(self._looks.look(master))
         if self._stopping.is_set():
             return
         try:

@@ -20,6 +20,7 @@ class HostManagerSettings:
     lease_s: float = 30.0
     agents_period_s: float = 10.0
     access: MesosAccess = OPEN
+    agent_reregister_timeout_s: float = 600.0
 
 
 def framework_info(settings: HostManagerSettings, known_id: str | None) -> Json:

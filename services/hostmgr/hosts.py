@@ -193,6 +193,11 @@ class HostPool:
         with self._lock:
             return self._registered.by_name.get(Hostname(hostname)) or self._withdrawn.get(Hostname(hostname))
 
+    def agents(self) -> list[Agent]:
+        """Those that are registered."""
+        with self._lock:
+            return list(self._registered.by_name.values())
+
     def agent_ids(self, hostnames: Collection[str]) -> set[str]:
         """Of those that are registered."""
         with self._lock:

@@ -6,9 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
 from peloton.errors import NotFound, Unavailable
@@ -21,6 +19,7 @@ from services.hostmgr.agent_watch import AgentWatch
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.framework import HostManagerSettings, framework_info, framework_refusal
 from services.hostmgr.hosts import HostPool
+from services.hostmgr.master_term import MasterTerm
 from services.hostmgr.mesos.agents import AgentLooks
 from services.hostmgr.mesos.codec import (
     TaskTemplate,
@@ -34,8 +33,9 @@ from services.hostmgr.mesos.driver import REMOVED, SUPERSEDED, Callbacks, Discon
 from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
+from services.hostmgr.offer_returns import OfferReturns
 from services.hostmgr.offers import Claim
-from services.hostmgr.reconcile import InFlight, Look, Reconciler, ReconcileSchedule
+from services.hostmgr.reconcile import AGENT_BACK, AGENT_BACK_REST_S, InFlight, Look, Reconciler, ReconcileSchedule
 from services.hostmgr.reports import Reports
 from services.hostmgr.statuses import StatusCommitter
 from services.hostmgr.templates import TemplateCache
@@ -72,8 +72,9 @@ class HostManagerCore(Callbacks):
         looks = AgentLooks(
             settings.agents_period_s, self.operator.answer_of, cluster=settings.cluster, role=settings.role
         )
+        self._term = MasterTerm(settings.agent_reregister_timeout_s)
         claims = HostClaims(gateway, settings.cluster)
-        self._agents = AgentWatch(looks, claims, self.pool, self._master, self._denied)
+        self._agents = AgentWatch(looks, claims, self.pool, self._master, self._denied, self._term)
         self._reports = Reports(gateway, settings.cluster, self.pool, lifecycles, self._agents.want)
         self._statuses = StatusCommitter(
             self._reports.commit,
@@ -86,9 +87,9 @@ class HostManagerCore(Callbacks):
         self._driver: Driver | None = None
         self._stopping = threading.Event()
         self._look_now = threading.Event()
-        self._reconciling = ReconcileSchedule()
+        self._reconciling = ReconcileSchedule(settings.agent_reregister_timeout_s)
         self._unsaved_framework_id = ""
-        self._unused_offers: deque[str] = deque()  # claimed, and not known to have come back to Mesos
+        self._returns = OfferReturns()
         self._chores = threading.Thread(target=self._run_chores, name="host chores", daemon=True)
 
     # Life.
@@ -127,16 +128,19 @@ class HostManagerCore(Callbacks):
     def registered(self, driver: Driver, framework_id: Json, master: Json) -> None:
         log.info("subscribed to Mesos at %(hostname)s:%(port)s as %(id)s", {**master, "id": framework_id["value"]})
         self._unsaved_framework_id = framework_id["value"]
+        self._term.begin(driver.leader_id)
         self._look_anew()
 
     def reregistered(self, driver: Driver, master: Json) -> None:
         log.info("subscribed again to Mesos at %(hostname)s:%(port)s", master)
+        self._term.begin(driver.leader_id)
         self._look_anew()
 
     def disconnected(self, driver: Driver) -> None:
-        self._agents.want()
+        self._term.lost()
+        self._agents.connection_lost()
         self.pool.forget_offers()
-        self._unused_offers.clear()
+        self._returns.clear()
 
     def resourceOffers(self, driver: Driver, offers: list[Json]) -> None:
         self._lifecycles.jobs_changed(self.pool.add_offers(offers))
@@ -147,15 +151,16 @@ class HostManagerCore(Callbacks):
         self.pool.remove_offer(offer_id["value"])
 
     def statusUpdate(self, driver: Driver, status: Json) -> None:
+        if self._term.is_premature(status):
+            return  # as if there were no answer: it is asked again
+        if status.get("reason") == AGENT_BACK:
+            self._reconciling.want_by(time.monotonic() + AGENT_BACK_REST_S)
         if self._reconciler.answers.is_news(status):
             self._statuses.add(status)
 
     def slaveLost(self, driver: Driver, agent_id: Json) -> None:
         log.warning("agent %s is lost", agent_id["value"])
         self._agents.want()
-
-    def executorLost(self, driver: Driver, executor_id: Json, agent_id: Json, status: int) -> None:
-        log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
 
     def inverseOffers(self, driver: Driver, offers: list[Json]) -> None:
         self.pool.inverse_offers.extend(offers)  # whoever keeps the hosts in maintenance answers
@@ -280,7 +285,7 @@ class HostManagerCore(Callbacks):
         # LOST here, one that runs, and has said so already, would run on beside its next run.
 
     def _give_back(self, offer_ids: Sequence[str]) -> None:
-        self._unused_offers.extend(offer_ids)
+        self._returns.add(offer_ids)
         self._look_now.set()
 
     # Kills.
@@ -342,12 +347,12 @@ class HostManagerCore(Callbacks):
             self._look_now.clear()
             if self.driver.connected:
                 self._attempt("framework id", self._save_framework_id)
-                self._attempt("offers", self._return_offers)
+                self._attempt("offers", partial(self._returns.send, self.driver.send_all))
                 self._attempt("held room", self._review_holds)
                 look = self._reconciling.take(time.monotonic())
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
-            is_behind = self._reconciling.is_wanted or self._unsaved_framework_id or self._unused_offers
+            is_behind = self._reconciling.is_wanted or self._unsaved_framework_id or self._returns.are_due
             self._look_now.wait(BEHIND_PERIOD_S if is_behind else self._settings.agents_period_s)
             self._stopping.wait(0.2)  # what comes together is done together
 
@@ -365,18 +370,6 @@ class HostManagerCore(Callbacks):
             self._gateway.set_framework_id(self._settings.cluster, unsaved)
             if self._unsaved_framework_id == unsaved:
                 self._unsaved_framework_id = ""
-
-    def _return_offers(self) -> None:
-        offer_ids: list[str] = []
-        with suppress(IndexError):
-            while True:
-                offer_ids.append(self._unused_offers.popleft())
-        if offer_ids:
-            try:
-                self.driver.send_all([accept_call(offer_ids, [])])
-            except (Disconnected, OSError):
-                self._unused_offers.extend(offer_ids)
-                raise
 
     def _review_holds(self) -> None:
         self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()))

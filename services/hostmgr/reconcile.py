@@ -26,6 +26,9 @@ ASKED_MAX = 20_000
 PATIENCE_S = 2.0
 """When no answer has come for so long, the next question does not wait for those that are left."""
 RECONCILED = "REASON_RECONCILIATION"
+AGENT_BACK = "REASON_AGENT_REREGISTERED"
+AGENT_BACK_REST_S = 5.0
+"""After an agent came back to a master that did not know what runs there, pods that must end are told again."""
 RUNNING = "TASK_RUNNING"
 
 Row = tuple[PodId, str, str, PodState]
@@ -44,7 +47,9 @@ class Look(IntEnum):
 class ReconcileSchedule:
     """One thread takes what is due; any thread may want a look now."""
 
-    def __init__(self) -> None:
+    def __init__(self, settled_s: float = FOLLOW_UPS_S[-1]) -> None:
+        """``settled_s``: so long after a look at everything a new master has heard of all agents that will come."""
+        self._follow_ups_s = sorted({delay_s for delay_s in (*FOLLOW_UPS_S, settled_s) if 0 < delay_s < PERIOD_S})
         self._lock = threading.Lock()
         self._wanted = Look.ALL
         self._due_s: list[float] = []  # the last one is a look at everything
@@ -57,6 +62,12 @@ class ReconcileSchedule:
         with self._lock:
             self._wanted = max(self._wanted, look)
 
+    def want_by(self, due_s: float) -> None:
+        """A look at what is unsettled, unless one is due before: however many ask, there is one at a time."""
+        with self._lock:
+            if self._due_s and due_s < self._due_s[0]:
+                self._due_s.insert(0, due_s)
+
     def take(self, now_s: float) -> Look:
         """What is to be done now; whoever fails at it wants it again."""
         with self._lock:
@@ -65,7 +76,7 @@ class ReconcileSchedule:
                 look = max(look, Look.UNSETTLED if len(self._due_s) > 1 else Look.ALL)
                 del self._due_s[0]
             if look is Look.ALL:
-                self._due_s = [now_s + delay_s for delay_s in (*FOLLOW_UPS_S, PERIOD_S)]
+                self._due_s = [now_s + delay_s for delay_s in (*self._follow_ups_s, PERIOD_S)]
             return look
 
 

@@ -22,7 +22,7 @@ from services.local.cluster import LocalCluster, answers
 
 MASTER = "master"
 """Of the first cluster; that of another one is ``master-CLUSTER``."""
-ACTIONS = ("stop", "start", "restart", "status", "failover")
+ACTIONS = ("stop", "start", "restart", "status", "failover", "failover-empty")
 CALL_TIMEOUT_S = 60.0
 MASTER_PATIENCE_S = 10.0
 MASTER_POLL_S = 0.05
@@ -80,9 +80,10 @@ class ControlServer:
             raise InvalidArgument(f"no action {action!r}; there are {', '.join(ACTIONS)}")
         if action == "status":
             return await self._status()
-        if action == "failover":
+        if action.startswith("failover"):
+            body = {"empty_registry": action == "failover-empty"}
             answer = await asyncio.to_thread(
-                self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", {}
+                self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", body
             )
             return [f"another Mesos master leads, {answer['agents']} hosts come back to it"]
         if name in self._masters():

@@ -98,6 +98,8 @@ class Agents:
         was_unreachable = agent.unreachable_at is not None
         first = agent.registered_at == 0.0
         was_registered, was_recovered = agent.registered, agent.recovered
+        is_unknown = agent.id not in self.known
+        self.known[agent.id] = agent
         agent.online = agent.registered = True
         agent.recovered = agent.returns = False
         agent.unreachable_at = None
@@ -110,6 +112,9 @@ class Agents:
         elif was_recovered:
             self.recovered_count -= 1
             self._bring_back(agent)
+        elif is_unknown:
+            self._bring_back(agent)
+            self._tell_tasks(agent, "Unknown agent reregistered")
         if not was_registered:
             self._offers.add_agent(agent)
             self._notify("AGENT_ADDED", agent)
@@ -131,29 +136,35 @@ class Agents:
             # The list of unreachable tasks is bounded, the agent's own is not.
             framework.unreachable.pop(task.id, None)
             framework.tasks[task.id] = task
-            state = task.reported
             # The agent's own list does not know what the master called the task meanwhile.
             if task.statuses and task.statuses[-1].get("reason") == REMOVED:
                 task.statuses.pop()
-            task.state = task.status_state = state
+            task.state = task.status_state = task.reported
             task.released = False
             self._offers.charge(agent, framework.id, task.role, task.resources)
-            extra: Json = {}
-            if task.container is not None and state not in TERMINAL:
-                extra["container_status"] = task.container
-            self._updates.from_master(
-                framework,
-                task.id,
-                state,
-                message="Unreachable agent re-reregistered",
-                reason="REASON_AGENT_REREGISTERED",
-                agent_id=agent.id,
-                extra=extra,
-            )
+            self._tell_task(task, "Unreachable agent re-reregistered")
             if self._master.on_task_added is not None:
                 self._master.on_task_added(task)
         for executor in (agent.executors or {}).values():
             self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
+
+    def _tell_tasks(self, agent: Agent, message: str) -> None:
+        for task in list((agent.tasks or {}).values()):
+            self._tell_task(task, message)
+
+    def _tell_task(self, task: Task, message: str) -> None:
+        extra: Json = {}
+        if task.container is not None and task.reported not in TERMINAL:
+            extra["container_status"] = task.container
+        self._updates.from_master(
+            task.framework,
+            task.id,
+            task.reported,
+            message=message,
+            reason="REASON_AGENT_REREGISTERED",
+            agent_id=task.agent.id,
+            extra=extra,
+        )
 
     # another master
 
@@ -164,6 +175,13 @@ class Agents:
         agent.recovered = True
         agent.free, agent.owed = agent.total, 0
         self._kill_later.pop(agent.id, None)
+
+    def unknow(self, agent: Agent) -> None:
+        """A new master without a registry does not know of the agent, nor of what operators did to it."""
+        self.recovered_count -= agent.recovered
+        agent.recovered, agent.unreachable_at = False, None
+        agent.deactivated, agent.drain, agent.unavailability = False, None, None
+        del self.known[agent.id]
 
     def give_up(self, agent: Agent) -> None:
         """It has not come back to the new master."""

@@ -89,9 +89,12 @@ class Drills:
         except orjson.JSONDecodeError as error:
             return plain(400, f"The body is not JSON: {error}")
         seconds = body.get("agents_back_s", AGENTS_BACK_S) if isinstance(body, dict) else None
+        empty_registry = body.get("empty_registry", False) if isinstance(body, dict) else None
+        if not isinstance(empty_registry, bool):
+            return plain(400, 'Expected {} or {"empty_registry": true} or {"empty_registry": false}')
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= AGENTS_BACK_MAX_S:
             return plain(400, f'Expected {{}} or {{"agents_back_s": N}} with 0 <= N <= {AGENTS_BACK_MAX_S:.0f}')
-        count = self._failover.run(seconds)
+        count = self._failover.run(seconds, empty_registry)
         self._drop_connections(request.connection)
         return json_response(orjson.dumps({"master": self._master.id, "agents": count}))
 

@@ -3,6 +3,9 @@
 The registry keeps agents, maintenance and what operators did. Frameworks and tasks are known again when their agents
 come back, which they do by themselves, each after a moment; frameworks subscribe again and ask. No update is sent for
 tasks that come back. An agent that is stopped meanwhile is waited for, and unreachable when it stays away.
+
+With an empty registry the new master knows of no agent either: it waits for none, calls tasks there unknown, and takes
+each agent that comes back as one that it does not know, and tells frameworks of its tasks.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ class MasterFailover:
         self._master = master
         self._random = random.Random(master.settings.seed)
 
-    def run(self, agents_back_s: float) -> int:
+    def run(self, agents_back_s: float, empty_registry: bool = False) -> int:
         """One follows at once. Returns how many agents come back, within so many seconds. The caller has the
         connections dropped."""
         self.leave()
-        return self.lead(agents_back_s)
+        return self.lead(agents_back_s, empty_registry)
 
     def leave(self) -> None:
         """The master is gone, and until one leads agents and tasks are by themselves."""
@@ -48,14 +51,19 @@ class MasterFailover:
                 master.agents.forget(agent)
                 agent.returns = returns
 
-    def lead(self, agents_back_s: float) -> int:
+    def lead(self, agents_back_s: float, empty_registry: bool = False) -> int:
         """A new master reads the registry. Returns how many agents come back, within so many seconds."""
         master = self._master
         master.is_away = False
         master.id = str(uuid.uuid4())
         master.started_at = master.clock.wall()
         master.offers.begin_anew(master.id)
-        return sum(self._await(agent, agents_back_s) for agent in master.agents.known.values())
+        agents = list(master.agents.known.values())
+        if empty_registry:
+            master.maintenance.begin_anew()
+            for agent in agents:
+                master.agents.unknow(agent)
+        return sum(self._await(agent, agents_back_s) for agent in agents)
 
     def _await(self, agent: Agent, agents_back_s: float) -> bool:
         agents, clock = self._master.agents, self._master.clock

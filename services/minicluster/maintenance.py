@@ -38,6 +38,12 @@ class Maintenance:
         # (framework id, agent id) -> protocol time before which no inverse offer is made
         self._quiet: dict[tuple[str, str], float] = {}
 
+    def begin_anew(self) -> None:
+        """For another master, whose registry is empty."""
+        self._windows = []
+        self._machines.clear()
+        self._quiet.clear()
+
     # operator calls; each returns the text of a 400 or None
 
     def schedule(self) -> Json:

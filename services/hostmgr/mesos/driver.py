@@ -56,6 +56,10 @@ class Callbacks:
     def processHeartBeat(self, driver: Driver) -> None:
         """The driver watches the stream itself."""
 
+    def executorLost(self, driver: Driver, executor_id: Json, agent_id: Json, status: int) -> None:
+        """Its pods tell of themselves."""
+        log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
+
     def inverseOfferRescinded(self, driver: Driver, offer_id: Json) -> None:
         """Nobody waits for an answer any more."""
 
@@ -79,6 +83,7 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
         super().__init__(scheduler, framework, master, failover=True, implicit_acknowledgements=False)
         self._access = access
         self._basic_credential = access.authorization or None
+        self.leader_id = ""  # of the master that is, or was last, subscribed to
         self._heartbeat_s = 15.0
         self._failures = 0  # in a row, until a subscription succeeds
         self._not_before_s = 0.0
@@ -184,6 +189,7 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
 
     def on_subscribed(self, info: Json) -> None:
         self._failures = 0
+        self.leader_id = info.get("master_info", {}).get("id", "")
         self._heartbeat_s = float(info.get("heartbeat_interval_seconds", 15.0))
         super().on_subscribed(info)
 

@@ -39,6 +39,7 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
         lease_s: float = 30.0,
         agents_period_s: float = 10.0,
         access: MesosAccess = OPEN,
+        agent_reregister_timeout_s: float = 600.0,
         **settings: Any,
     ) -> World:
         shutil.copy(empty_database, tmp_path / "peloton.db")
@@ -46,7 +47,13 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
         host, _, port = MESOS.rpartition(":")
         link = Link(cluster.target if cluster else (host, int(port)))
         url = f"sqlite:///{tmp_path / 'peloton.db'}"
-        world = World(url, link, cluster, lease_s=lease_s, agents_period_s=agents_period_s, access=access)
+        ours: dict[str, Any] = {
+            "lease_s": lease_s,
+            "agents_period_s": agents_period_s,
+            "agent_reregister_timeout_s": agent_reregister_timeout_s,
+            "access": access,
+        }
+        world = World(url, link, cluster, **ours)
         ends.extend([world.close, link.close] + ([cluster.close] if cluster else []))
         wait(lambda: world.core.driver.framework_id, "a subscription")
         wait(lambda: world.gateway.framework_id("local"), "the framework id in storage")

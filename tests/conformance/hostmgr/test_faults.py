@@ -51,8 +51,10 @@ def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> Non
     """The host manager dies between its commit and the ACCEPT: the next one reconciles, and settle gives a new run."""
     job = world.job()
     batch = world.place(job)
+    agent = world.core.pool.agent("h0")
+    assert agent is not None
     world.core.stop()
-    world.gateway.mark_launched(job, [(0, 1, "h0", world.core.pool.hosts()[0].hostname, {})], 1, "local")
+    world.gateway.mark_launched(job, [(0, 1, "h0", agent.agent_id, {})], 1, "local")
 
     world.lead()
 
@@ -207,8 +209,10 @@ def test_an_acknowledgement_that_is_lost_is_sent_again(world: World) -> None:
     assert 1 == [state for _, state in world.history(job)].count(RUNNING)
 
 
-def test_a_master_without_memory_loses_pods_but_takes_new_ones(world: World) -> None:
-    """A new master at the old address knows neither framework nor pods: they are LOST, and the next launch works."""
+def test_a_master_without_memory_and_agents_loses_pods_but_takes_new_ones(make: Make) -> None:
+    """A new master at the old address knows neither framework nor pods, and the old agents never come: the pods are
+    LOST when they would have come, and the next launch works."""
+    world = make(agent_reregister_timeout_s=0.5)
     job = world.running()
 
     world.restart_master()

@@ -19,6 +19,7 @@ from peloton.model.pod import PodRecord, PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr.framework import HostManagerSettings
 from services.hostmgr.manager import HostManagerCore
+from services.minicluster.failover import MasterFailover
 from services.minicluster.hosts import HostSpec
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
@@ -28,6 +29,7 @@ from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
 
 PATIENCE_S = 60.0
+AGENTS_AWAY_S = 600.0
 LONG = "sleep 300"
 WAITING = frozenset({PodState.INITIALIZED, PodState.PENDING, PodState.READY})
 
@@ -112,6 +114,14 @@ class Emulated:
         async def act() -> None:
             for framework in list(self.cluster.master.live.values()):
                 self.cluster.master.frameworks.remove(framework)
+
+        self._do(act())
+
+    def lose_registry(self) -> None:
+        """Another master leads, and does not know of the agents; those that run are on their way to it for long."""
+
+        async def act() -> None:
+            MasterFailover(self.cluster.master).run(AGENTS_AWAY_S, empty_registry=True)
 
         self._do(act())
 
@@ -320,4 +330,10 @@ class World:
         self.link.down()
         self.cluster.restart()
         self.link.target = self.cluster.target
+        self.link.up()
+
+    def lose_registry(self) -> None:
+        """As by a master that restarts with an empty registry: connections drop, agents and pods run on."""
+        self.link.down()
+        self.cluster.lose_registry()
         self.link.up()

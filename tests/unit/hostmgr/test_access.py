@@ -13,6 +13,7 @@ from peloton.errors import InvalidArgument
 from services.hostmgr.agent_watch import AgentWatch
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
+from services.hostmgr.master_term import MasterTerm
 from services.hostmgr.mesos.access import OPEN, TlsFiles, read_access
 from services.hostmgr.mesos.agents import AgentLooks
 from services.hostmgr.mesos.operator import Denied
@@ -80,7 +81,7 @@ def test_who_may_not_list_agents_gives_up() -> None:
         done.set()
 
     claims = cast(HostClaims, None)
-    watch = AgentWatch(AgentLooks(10.0, ask), claims, HostPool(1.0), lambda: "m:1", denied)
+    watch = AgentWatch(AgentLooks(10.0, ask), claims, HostPool(1.0), lambda: "m:1", denied, MasterTerm(600.0))
 
     watch.start()
 

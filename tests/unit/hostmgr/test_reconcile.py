@@ -48,6 +48,26 @@ def test_unsettled_pods_are_looked_at_again_and_again_until_everything_is() -> N
     assert [*[Look.UNSETTLED] * len(FOLLOW_UPS_S), Look.NONE, Look.ALL, Look.NONE] == looks
 
 
+def test_when_all_agents_have_come_is_a_look_of_its_own() -> None:
+    """Whatever the setting says, pods that a new master did not know are asked about when it must."""
+    schedule = ReconcileSchedule(settled_s=700.0)
+    schedule.take(0.0)
+    assert Look.UNSETTLED is schedule.take(max(FOLLOW_UPS_S))
+
+    assert [Look.NONE, Look.UNSETTLED, Look.NONE] == [schedule.take(second) for second in (699.0, 700.0, 701.0)]
+
+
+def test_many_who_want_a_look_soon_share_one() -> None:
+    """An agent that comes back tells of each of its pods."""
+    schedule = started()
+    for second in range(5):
+        schedule.want_by(10.0 + second)
+
+    looks = [schedule.take(second) for second in (9.0, 10.0, 15.0, FOLLOW_UPS_S[0])]
+
+    assert [Look.NONE, Look.UNSETTLED, Look.NONE, Look.UNSETTLED] == looks
+
+
 def test_a_late_taker_catches_up_with_one_look() -> None:
     """However many are due, one look at everything covers them."""
     assert Look.ALL is started().take(PERIOD_S * 3)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from services.minicluster.server import Minicluster
+from tests.conformance.minicluster.recording import load
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import Scheduler, request, sandbox, task_info, written
 
@@ -187,3 +188,42 @@ async def test_task_info_is_as_it_was_sent(start: Start) -> None:
     (task,) = next(iter(cluster.master.live.values())).tasks.values()
 
     assert task_info("t", task.agent.id, "sleep 1000").items() <= task.info.items()
+
+
+async def test_a_master_with_an_empty_registry_knows_nobody(start: Start) -> None:
+    """It waits for no agent, calls tasks unknown, and tells of the tasks of agents that come back, as in the
+    recording."""
+    cluster, scheduler = await start(simulate=True, hosts=2)
+    await scheduler.launch("t", "sleep 1000")
+    at = (await scheduler.status("t", "TASK_RUNNING"))["agent_id"]
+    agent = cluster.master.agents.known[at["value"]]
+    body = {"empty_registry": True, "agents_back_s": 600.0}
+    status, answer = await request(cluster.port, "POST", PATH, body)
+    assert (200, 2) == (status, answer["agents"])
+    await scheduler.lost()
+    scheduler.events.clear()
+    await scheduler.subscribe()
+
+    assert ([], []) == await agents(cluster)
+    await scheduler.call("RECONCILE", {"tasks": [{"task_id": {"value": "t"}, "agent_id": at}]})
+    unknown = await scheduler.status("t", "TASK_UNKNOWN")
+    assert "Reconciliation: Task is unknown" == unknown["message"]
+
+    cluster.master.agents.register(agent)
+    back = await scheduler.status("t", "TASK_RUNNING")
+    (recorded,) = [
+        line["event"]["update"]["status"]
+        for line in load("11").lines
+        if line.get("event", {}).get("update", {}).get("status", {}).get("message") == "Unknown agent reregistered"
+        and line["event"]["update"]["status"]["task_id"]["value"] == "t1"
+    ]
+    for key in ("message", "source", "reason"):
+        assert recorded[key] == back[key]
+    assert at == (await scheduler.offer(agent.spec.name))["agent_id"]
+
+
+async def test_whether_the_registry_is_empty_is_a_truth_value(start: Start) -> None:
+    """Anything else is refused."""
+    cluster, _ = await start(simulate=True)
+
+    assert 400 == (await request(cluster.port, "POST", PATH, {"empty_registry": 1}))[0]

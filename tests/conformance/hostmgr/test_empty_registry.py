@@ -1,0 +1,82 @@
+"""A master comes back without memory of agents and pods, which run on and register with it when they notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.model.pod import PodState
+from services.hostmgr import manager, reconcile
+from tests.conformance.hostmgr.conftest import Make
+from tests.conformance.hostmgr.world import World, wait
+
+
+@pytest.fixture(autouse=True)
+def quick_follow_ups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods without an answer are asked about again soon, and what must end is told soon when an agent is back."""
+    monkeypatch.setattr(manager, "AGENT_BACK_REST_S", 0.1)
+    monkeypatch.setattr(reconcile, "FOLLOW_UPS_S", (0.2, 0.4, 0.6, 0.8))
+
+
+def asked(world: World, after: int) -> None:
+    """Mesos was asked about all pods, and about those that it did not know again."""
+    wait(lambda: world.link.calls[after:].count("RECONCILE") >= 3, "questions after the first")
+
+
+def test_pods_outlive_a_master_that_lost_its_registry(world: World) -> None:
+    """None is lost, none is killed and none runs anew, though the master has called all of them unknown; meanwhile
+    they are RUNNING and their hosts are hosts."""
+    job = world.running(3)
+    capacity, calls = world.core.pool.capacity(), len(world.link.calls)
+    tasks = world.tasks()
+
+    world.lose_registry()
+    wait(lambda: "SUBSCRIBE" in world.link.calls[calls:], "another subscription")
+    asked(world, calls)
+
+    assert [] == world.tasks()
+    assert {"RUNNING": 3} == world.states(job)
+    assert capacity == world.core.pool.capacity()
+    assert 3 == len(world.core.pool.hosts())
+
+    for name in ("h0", "h1", "h2"):
+        world.cluster.agent(name, "start")
+    wait(lambda: world.tasks() == tasks, "the pods of the agents")
+    assert {"RUNNING": 3} == world.states(job)
+    assert [1] == [run for run, state in world.history(job) if state is PodState.RUNNING]
+    assert "KILL" not in world.link.calls[calls:]
+    assert world.running(1)
+
+
+def test_pods_of_agents_that_never_come_are_lost(make: Make) -> None:
+    """When the time of the agents is over; those of an agent that came stay."""
+    world = make(agent_reregister_timeout_s=1.5)
+    job = world.running(6)
+    pods = world.pods(job)
+    stays = pods[0].host
+
+    world.lose_registry()
+    world.cluster.agent(stays, "start")
+
+    lost = sum(pod.host != stays for pod in pods)
+    assert lost
+    world.wait_states(job, {"RUNNING": 6 - lost, "LOST": lost})
+    wait(lambda: [host.hostname for host in world.core.pool.hosts()] == [stays], "the hosts that are left")
+
+
+def test_a_kill_meanwhile_waits_for_the_agent(make: Make) -> None:
+    """A pod that is to end is not taken for ended because the master does not know it: it is told when it is back."""
+    world = make(agents_period_s=0.1)
+    job = world.running(1)
+    host = world.pod(job).host
+    calls = len(world.link.calls)
+    world.lose_registry()
+    wait(lambda: "SUBSCRIBE" in world.link.calls[calls:], "another subscription")
+    wait(lambda: world.core.driver.connected, "the subscription")
+
+    world.kill(job)
+    asked(world, calls)
+    assert {"KILLING": 1} == world.states(job)
+
+    world.cluster.agent(host, "start")
+    world.wait_states(job, {"KILLED": 1})
+    assert [] == world.tasks()
