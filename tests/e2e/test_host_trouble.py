@@ -8,7 +8,7 @@ import pytest
 
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.task import task_pb2
-from services.hostmgr.mesos import operator
+from services.hostmgr.mesos.operator import Operator
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.e2e.service import Service, hosts_of
 
@@ -23,13 +23,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def agents(cluster: Cluster) -> dict[str, str]:
     """Agent ids by host."""
-    answer = operator.call(cluster.local.mesos, {"type": "GET_AGENTS"})["get_agents"]["agents"]
+    answer = Operator().call(cluster.local.mesos, {"type": "GET_AGENTS"})["get_agents"]["agents"]
     return {agent["agent_info"]["hostname"]: agent["agent_info"]["id"]["value"] for agent in answer}
 
 
 def ask(cluster: Cluster, call: str, host: str, **body: object) -> None:
     agent = {"agent_id": {"value": agents(cluster)[host]}}
-    operator.call(cluster.local.mesos, {"type": call, call.lower(): {**agent, **body}})
+    Operator().call(cluster.local.mesos, {"type": call, call.lower(): {**agent, **body}})
 
 
 def avoided(cluster: Cluster) -> dict[str, str]:

@@ -9,7 +9,6 @@ import pytest
 from peloton.model.host import HostState
 from peloton.model.ids import JobId
 from peloton.model.pod import PodEvent, PodState
-from services.hostmgr.mesos import operator
 from tests.conformance.hostmgr.world import World, wait
 
 SOON = {"agents_period_s": 0.1}
@@ -20,7 +19,7 @@ def ask(world: World, call: str, host: str, **body: Any) -> None:
     agent = world.core.pool.agent(host)
     assert agent is not None
     address = f"{world.link.target[0]}:{world.link.target[1]}"
-    operator.call(address, {"type": call, call.lower(): {"agent_id": {"value": agent.agent_id}, **body}})
+    world.core.operator.call(address, {"type": call, call.lower(): {"agent_id": {"value": agent.agent_id}, **body}})
 
 
 def ends(world: World, job: JobId) -> list[PodEvent]:
