@@ -28,6 +28,7 @@ bytes."""
 UNPACKED_BYTES_IN_ALL_MAX = 4 * UNPACKED_BYTES_MAX
 """All compressed requests that a server works on."""
 RETRY_AFTER_S = 1.0
+READ_AT_ONCE_BYTES_MAX = 2**20
 
 _GZIP = b"\x1f\x8b"
 """How gzip begins, and no message does: it would be a field of a type that does not exist."""
@@ -98,7 +99,8 @@ def unpacked(raw: bytes) -> bytes:
 
 def _as_wanted(read: Any, raw: bytes) -> Any:
     """What a method is given. Raises InvalidArgument."""
-    return raw if read is None else message_of(read.__self__, raw)
+    message = unpacked(raw)
+    return message if read is None else message_of(read.__self__, message)
 
 
 class Requests(grpc.aio.ServerInterceptor):
@@ -120,12 +122,12 @@ class Requests(grpc.aio.ServerInterceptor):
         @asynccontextmanager
         async def one(raw: bytes, _: Any) -> AsyncIterator[Any]:
             with self._room.for_unpacked(raw):
-                yield _as_wanted(read, await _unpacked(raw))
+                yield await _read(read, raw)
 
         async def each(raws: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
             async for raw in raws:
                 with self._room.for_unpacked(raw):  # until the next one is wanted
-                    yield _as_wanted(read, await _unpacked(raw))
+                    yield await _read(read, raw)
 
         def stream(raws: AsyncIterator[bytes], _: Any) -> aclosing[AsyncGenerator[Any, None]]:
             return aclosing(each(raws))
@@ -133,8 +135,11 @@ class Requests(grpc.aio.ServerInterceptor):
         return within(handler, stream if handler.request_streaming else one, None)  # type: ignore[no-any-return]
 
 
-async def _unpacked(raw: bytes) -> bytes:
-    return await asyncio.to_thread(unpacked, raw) if raw.startswith(_GZIP) else raw
+async def _read(read: Any, raw: bytes) -> Any:
+    """Other calls go on while much is read."""
+    if len(raw) > READ_AT_ONCE_BYTES_MAX or raw.startswith(_GZIP):
+        return await asyncio.to_thread(_as_wanted, read, raw)
+    return _as_wanted(read, raw)
 
 
 class RequestsOfThreads(grpc.ServerInterceptor):
@@ -156,7 +161,7 @@ class RequestsOfThreads(grpc.ServerInterceptor):
         def answer(raw: bytes, context: Any) -> Any:
             try:
                 with self._room.for_unpacked(raw):
-                    return handler.unary_unary(_as_wanted(read, unpacked(raw)), context)
+                    return handler.unary_unary(_as_wanted(read, raw), context)
             except PelotonError as error:
                 context.abort(grpc.StatusCode[error.code], error.message)
 

@@ -6,15 +6,19 @@ pod's ``mesos_spec``. Read back, a container carries both forms.
 
 from __future__ import annotations
 
+from typing import Any
+
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
 from peloton.api.v1alpha.volume import volume_pb2
+from peloton.errors import InvalidArgument
 
 _MesosSpec = apachemesos_pb2.PodSpec
 _DOCKER = mesos_pb2.ContainerInfo.DOCKER
 _MESOS = mesos_pb2.ContainerInfo.MESOS
+_Network = mesos_pb2.ContainerInfo.DockerInfo.Network
 
 
 # -- inward --------------------------------------------------------------------------------------------------------
@@ -39,6 +43,13 @@ def add_mesos_messages(task: task_pb2.TaskConfig, pod: pod_pb2.PodSpec, containe
         _build_executor(task.executor, pod.mesos_spec.executor_spec)
 
 
+def _same(kind: Any, number: int, name: str) -> Any:
+    """The number of an enum of Mesos, which is the same as in v1alpha. Raises InvalidArgument: v1alpha takes any."""
+    if number not in kind.values():
+        raise InvalidArgument(f"mesos_spec.{name} is {number}, want one of {', '.join(kind.keys())}")
+    return number
+
+
 def _build_container(info: mesos_pb2.ContainerInfo, pod: pod_pb2.PodSpec, container: pod_pb2.ContainerSpec) -> None:
     spec = pod.mesos_spec
     info.type = _DOCKER if spec.type == _MesosSpec.CONTAINER_TYPE_DOCKER else _MESOS
@@ -48,7 +59,7 @@ def _build_container(info: mesos_pb2.ContainerInfo, pod: pod_pb2.PodSpec, contai
             mesos_pb2.Parameter(key=parameter.key, value=parameter.value) for parameter in spec.docker_parameters
         )
         if spec.network_spec.type:
-            info.docker.network = spec.network_spec.type  # type: ignore[assignment]  # the numbers are the same
+            info.docker.network = _same(_Network, spec.network_spec.type, "network_spec.type")
     elif container.image:
         info.mesos.image.type = mesos_pb2.Image.DOCKER
         info.mesos.image.docker.name = container.image
@@ -84,7 +95,7 @@ def _build_command(command: mesos_pb2.CommandInfo, pod: pod_pb2.PodSpec, contain
 
 
 def _build_executor(info: mesos_pb2.ExecutorInfo, spec: apachemesos_pb2.PodSpec.ExecutorSpec) -> None:
-    info.type = spec.type  # type: ignore[assignment]  # the numbers are the same
+    info.type = _same(mesos_pb2.ExecutorInfo.Type, spec.type, "executor_spec.type")
     info.executor_id.value = spec.executor_id
     if spec.data:
         info.data = spec.data

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError, Message
 
 from peloton.errors import InvalidArgument
@@ -25,7 +26,8 @@ _FIXED = {_FIXED64: 8, _FIXED32: 4}
 
 
 def message_of(kind: type[M], raw: bytes) -> M:
-    """Raises InvalidArgument, also for a message without a field that is required."""
+    """Raises InvalidArgument. Messages of Mesos, which are of proto2, are read whatever is in them: that their required
+    fields are there, and their texts are text, is looked after here."""
     try:
         message = kind.FromString(raw)
     except DecodeError as error:
@@ -33,8 +35,11 @@ def message_of(kind: type[M], raw: bytes) -> M:
         path = _faulty(cast(Descriptor, kind.DESCRIPTOR), raw) if len(raw) <= SEARCHED_BYTES_MAX else []
         where = f" at {'.'.join(path[:_PATH_MAX])}" if path else ""
         raise InvalidArgument(f"bytes that are no {kind.DESCRIPTOR.full_name}{where}: {reason}") from error
-    if _has_required(kind.DESCRIPTOR) and not message.IsInitialized():
-        raise InvalidArgument(f"{kind.DESCRIPTOR.name} lacks required fields: {missing(message)}")
+    if _leads_to_proto2(kind.DESCRIPTOR):
+        if not message.IsInitialized():
+            raise InvalidArgument(f"{kind.DESCRIPTOR.name} lacks required fields: {missing(message)}")
+        if path := _no_text(message):
+            raise InvalidArgument(f"{'.'.join(reversed(path))} of {kind.DESCRIPTOR.name} is not UTF-8")
     return message
 
 
@@ -45,18 +50,69 @@ def missing(message: Message) -> str:
     return f"{', '.join(paths[:MISSING_MAX])}{more}"
 
 
+class _Way(NamedTuple):
+    """A field that holds messages which are of proto2, or have some below."""
+
+    name: str
+    is_repeated: bool
+    is_map: bool
+
+
 @cache
-def _has_required(kind: Descriptor) -> bool:
-    """Whether it, or any message that it may hold, has fields that are required."""
+def _ways_to_proto2(kind: Descriptor) -> tuple[_Way, ...]:
+    ways = []
+    for field in kind.fields:
+        below = field.message_type
+        if below is not None and _leads_to_proto2(below):
+            ways.append(_Way(field.name, field.is_repeated, below.GetOptions().map_entry))
+    return tuple(ways)
+
+
+@cache
+def _leads_to_proto2(kind: Descriptor) -> bool:
     seen, found = {kind.full_name}, [kind]
     for one in found:
+        if _is_proto2(one):
+            return True
         for field in one.fields:
-            if field.is_required:
-                return True
             if field.message_type is not None and field.message_type.full_name not in seen:
                 seen.add(field.message_type.full_name)
                 found.append(field.message_type)
     return False
+
+
+@cache
+def _is_proto2(kind: Descriptor) -> bool:
+    file = FileDescriptorProto()
+    kind.file.CopyToProto(file)
+    return file.syntax in ("", "proto2")
+
+
+def _no_text(message: Any) -> list[str]:
+    """Names on the way back from a text of proto2 that is none; empty when there is none."""
+    if _is_proto2(message.DESCRIPTOR):
+        return _no_text_of_proto2(message)
+    for name, is_repeated, is_map in _ways_to_proto2(message.DESCRIPTOR):
+        if is_repeated or message.HasField(name):
+            value = getattr(message, name)
+            for one in value.values() if is_map else value if is_repeated else (value,):
+                if path := _no_text(one):
+                    return [*path, name]
+    return []
+
+
+def _no_text_of_proto2(message: Any) -> list[str]:
+    """The same; whatever is below is of proto2, too. It was read as bytes."""
+    for field, value in message.ListFields():
+        kind = field.type
+        if kind == FieldDescriptor.TYPE_STRING:
+            if type(value) is bytes or (type(value) is not str and any(type(one) is bytes for one in value)):
+                return [field.name]
+        elif kind == FieldDescriptor.TYPE_MESSAGE:
+            for one in value if field.is_repeated else (value,):
+                if path := _no_text_of_proto2(one):
+                    return [*path, field.name]
+    return []
 
 
 def _faulty(kind: Descriptor, raw: bytes) -> list[str]:

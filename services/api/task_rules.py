@@ -17,6 +17,8 @@ from peloton.errors import InvalidArgument
 PORT_MAX = 65_535
 COMMAND_BYTES_MAX = 128 * 1024 - 1
 """Linux refuses a longer argument of a program."""
+CONSTRAINT_DEPTH_MAX = 20
+"""Messages are read to a depth of 100, and those that tell of a constraint are deeper than the one that brought it."""
 AMOUNTS_MAX = {"cpuLimit": 2.0**30, "memLimitMb": 2.0**40, "diskLimitMb": 2.0**40, "gpuLimit": 2.0**30}
 """Largest amount of each kind that a pod may ask, in the wire's units: sums of four million pods stay within int64, in
 thousandths of a cpu or gpu."""
@@ -86,7 +88,15 @@ def _command(pod: task_pb2.TaskConfig) -> Iterator[str]:
             yield f"environment variable {index} of the command has a name with '=' or NUL: {variable.name!r}"
 
 
+def _nesting(constraint: task_pb2.Constraint) -> int:
+    parts = (*constraint.andConstraint.constraints, *constraint.orConstraint.constraints)
+    return 1 + max((_nesting(part) for part in parts), default=0)
+
+
 def _constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    if (depth := _nesting(pod.constraint)) > CONSTRAINT_DEPTH_MAX:
+        yield f"constraint has {depth} constraints in each other, at most {CONSTRAINT_DEPTH_MAX} are allowed"
+        return
     try:
         convert.constraint(pod.constraint)
     except InvalidArgument as fault:

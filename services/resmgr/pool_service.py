@@ -123,7 +123,8 @@ class PoolService:
         elif pool_id not in state.pools:
             raise NotFound(pools.NOT_FOUND)
         else:
-            config.parent.value = state.pools[pool_id].parent_id  # no force moves a pool
+            pools.check_values(config)  # no force makes a number of what is none,
+            config.parent.value = state.pools[pool_id].parent_id  # nor moves a pool
         spec = pools.pool_spec(pool_id, config)
 
         def change() -> None:

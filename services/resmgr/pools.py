@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -23,6 +24,8 @@ UNITS = {"cpu": 1000, "gpu": 1000, "memory": 1, "disk": 1}
 """Small units of ``Resources`` in one unit of the wire."""
 SHARE_UNITS = 1000
 _SHARE_MAX = 2**40
+PERCENT_MAX = 10_000
+"""Of a controller or slack limit, far beyond what makes a difference."""
 
 NAME_MAX = 255
 """Characters of a pool's name."""
@@ -84,7 +87,7 @@ def with_defaults(config: pb.ResourcePoolConfig) -> pb.ResourcePoolConfig:
 
 def number(value: float) -> str:
     """As the original prints a double: no needless decimals."""
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e21 else repr(value)
+    return f"{value:.0f}" if abs(value) < 1e21 and value == int(value) else repr(value)
 
 
 # -- validation -----------------------------------------------------------------------------------------------------
@@ -99,7 +102,7 @@ def check_config(
     """
     if pool_id == ROOT_POOL_ID:
         raise InvalidArgument("cannot override root")
-    _check_values(config)
+    check_values(config)
     parent_id = RespoolId(config.parent.value)
     if parent_id == pool_id:
         raise InvalidArgument(f"resource pool ID: {pool_id} and parent ID: {parent_id} cannot be same")
@@ -124,7 +127,8 @@ def check_config(
     _check_queued(state, spec)
 
 
-def _check_values(config: pb.ResourcePoolConfig) -> None:
+def check_values(config: pb.ResourcePoolConfig) -> None:
+    """What nobody can reckon with, whatever the other pools are. Raises InvalidArgument."""
     seen: set[str] = set()
     for resource in config.resources:
         kind = resource.kind
@@ -135,14 +139,27 @@ def _check_values(config: pb.ResourcePoolConfig) -> None:
         if kind in seen:
             raise InvalidArgument(f"resource pool config has multiple configurations for resource type {kind}")
         seen.add(kind)
+        for name, value in (
+            ("reservation", resource.reservation),
+            ("limit", resource.limit),
+            ("share", resource.share),
+        ):
+            if not math.isfinite(value):
+                raise InvalidArgument(f"resource {kind}, {name} {value} is not a finite number")
         for name, value in (("Reservation", resource.reservation), ("Share", resource.share)):
-            if not value >= 0:  # nor may it be NaN
+            if value < 0:
                 raise InvalidArgument(
                     f"resource pool config resource values can not be negative {kind}: {name} {number(value)}"
                 )
-        if not resource.limit >= resource.reservation:
+        if resource.limit < resource.reservation:
             reservation, limit = number(resource.reservation), number(resource.limit)
             raise InvalidArgument(f"resource {kind}, reservation {reservation} exceeds limit {limit}")
+    percents = {"controllerLimit": config.controllerLimit.maxPercent, "slackLimit": config.slackLimit.maxPercent}
+    for name, percent in percents.items():
+        if not math.isfinite(percent):
+            raise InvalidArgument(f"{name}, maxPercent {percent} is not a finite number")
+        if percent > PERCENT_MAX:
+            raise InvalidArgument(f"{name}, maxPercent {number(percent)} is more than {PERCENT_MAX}")
 
 
 def _check_name(name: str) -> None:

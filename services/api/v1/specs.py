@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.api import convert_v1_spec
+from peloton.api import convert, convert_v1_spec
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -59,7 +59,7 @@ class Specs:
 
 def check_immutable(record: JobRecord, config: job_pb2.JobConfig) -> None:
     """What a replacement may not change; raises InvalidArgument."""
-    if job_pb2.JobType.Name(config.type) != record.type:
+    if convert.JOB_TYPES.get(config.type) is not record.type:
         raise InvalidArgument("job type is immutable")
     if config.respoolID.value != record.respool_id:
         raise InvalidArgument("resource pool identifier is immutable")

@@ -16,7 +16,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
 from peloton.api.v1alpha.volume import volume_pb2
-from peloton.errors import Unimplemented
+from peloton.errors import InvalidArgument, Unimplemented
 from tests.unit.api.v1_specs import pod_specs, task_configs
 
 
@@ -254,3 +254,16 @@ def test_a_health_check_of_v1alpha() -> None:
     assert (task.healthCheck.type, task.healthCheck.intervalSecs) == (task_pb2.HealthCheckConfig.HTTP, 7)
     assert (task.healthCheck.httpCheck.port, task.healthCheck.httpCheck.path) == (8080, "/health")
     assert not convert.task_config(a_pod(readiness_check=check)).HasField("healthCheck")
+
+
+@pytest.mark.parametrize("name", ["executor_spec", "network_spec"])
+def test_types_that_mesos_does_not_have(name: str) -> None:
+    """v1alpha takes any number: it is refused with its field."""
+    spec = stateless_pb2.JobSpec()
+    mesos = spec.default_spec.mesos_spec
+    mesos.type = mesos.CONTAINER_TYPE_DOCKER
+    getattr(mesos, name).type = 99
+    spec.default_spec.containers.add(image="web:1")
+
+    with pytest.raises(InvalidArgument, match=rf"^mesos_spec\.{name}\.type is 99, want one of "):
+        convert.job_config(spec)

@@ -78,3 +78,16 @@ def test_required_fields_are_missed(message: Message, text: str) -> None:
         message_of(type(message), message.SerializePartialToString())
 
     assert caught.value.message == text
+
+
+def test_texts_of_mesos_are_text() -> None:
+    """They are read as bytes when they are none, wherever they are, and nobody behind the door expects bytes."""
+    sent = job_pb2.CreateRequest()
+    sent.config.instanceConfig[3].command.environment.variables.add(name="sound", value="~~")
+    raw = sent.SerializeToString().replace(b"~~", b"\xff\xfe")
+
+    with pytest.raises(
+        InvalidArgument,
+        match=r"^config\.instanceConfig\.command\.environment\.variables\.value of CreateRequest is not UTF-8$",
+    ):
+        message_of(job_pb2.CreateRequest, raw)

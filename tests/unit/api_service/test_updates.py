@@ -195,6 +195,12 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
         Status.INVALID_ARGUMENT,
         "missing changelog in job configuration",
     ),
+    "a type that does not exist": (
+        "CreateUpdate",
+        request(config_with(lambda c: setattr(c, "type", 99))),
+        Status.INVALID_ARGUMENT,
+        "job type is immutable",
+    ),
     "another type": (
         "CreateUpdate",
         request(config_with(lambda c: setattr(c, "type", job_pb2.BATCH))),

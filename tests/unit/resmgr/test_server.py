@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -259,6 +260,32 @@ async def test_forced_update_skips_the_rules(manager: Manager) -> None:
 
     assert not (await update(manager, pool, pool_config("p", 500, 600), force=True)).ListFields()
     assert (await get(manager, pool)).poolinfo.config.resources[0].limit == 600
+
+
+NO_NUMBERS: dict[str, tuple[dict[str, float], str]] = {
+    "reservation": ({"reservation": math.nan}, "resource cpu, reservation nan is not a finite number"),
+    "limit": ({"limit": math.inf}, "resource cpu, limit inf is not a finite number"),
+    "share": ({"share": math.inf}, "resource cpu, share inf is not a finite number"),
+    "controller": ({"controllerLimit": math.nan}, "controllerLimit, maxPercent nan is not a finite number"),
+    "slack": ({"slackLimit": -math.inf}, "slackLimit, maxPercent -inf is not a finite number"),
+    "far too much": ({"slackLimit": 1e300}, "slackLimit, maxPercent 1e+300 is more than 10000"),
+}
+
+
+@pytest.mark.parametrize(("changes", "text"), NO_NUMBERS.values(), ids=NO_NUMBERS.keys())
+async def test_what_is_no_amount_is_refused(manager: Manager, changes: dict[str, float], text: str) -> None:
+    """With the field, also by force: nobody could reckon with it; and the tree is as it was."""
+    pool = await create(manager, "p", 10, 50)
+    config = pool_config("p", 10, 50)
+    for name, value in changes.items():
+        if name.endswith("Limit"):
+            getattr(config, name).maxPercent = value
+        else:
+            setattr(config.resources[0], name, value)
+
+    assert await refusal(manager, config) == text
+    assert (await update(manager, pool, config, force=True)).invalidResourcePoolConfig.message == text
+    assert (await get(manager, pool)).poolinfo.config.resources[0].limit == 50
 
 
 async def test_delete(manager: Manager, world: World) -> None:

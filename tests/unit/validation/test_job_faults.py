@@ -32,6 +32,13 @@ LABELLED = task_pb2.Constraint(
 )
 
 
+def nested(depth: int) -> task_pb2.Constraint:
+    whole = part = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
+    for _ in range(depth - 1):
+        part = part.andConstraint.constraints.add(type=task_pb2.Constraint.AND_CONSTRAINT)
+    return whole
+
+
 def config(instance_count: int = 4, **fields: object) -> job_pb2.JobConfig:
     """A sound batch job of so many instances, each one cpu and 64 MB."""
     job = job_pb2.JobConfig(name="sound", instanceCount=instance_count)
@@ -167,6 +174,10 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
     "environment with '='": (
         override(3, command=variables("A=B")),
         "Invalid config for instance 3, environment variable 0 of the command has a name with '=' or NUL: 'A=B'",
+    ),
+    "constraint that is too deep": (
+        override(3, constraint=nested(21)),
+        "Invalid config for instance 3, constraint has 21 constraints in each other, at most 20 are allowed",
     ),
     "constraint without a condition": (
         override(3, constraint=LABELLED),

@@ -1,0 +1,206 @@
+"""Every public method, called as no sound client calls it: each answer is one that a caller can do something with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf import message_factory, text_format
+from google.protobuf.descriptor import MethodDescriptor
+
+from peloton.api.limits import MESSAGE_SIZES
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
+from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+from peloton.model.ids import JobId, RespoolId
+from services.api.backlog import Bounds
+from services.api.server import ADMIN_SERVICE, SERVED
+from services.api.server import start as start_api
+from services.hostmgr.drain_watch import DrainWatch
+from services.hostmgr.images import prefetcher
+from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.servicer import serve as serve_hosts
+from services.resmgr.pools import pool_spec, with_defaults
+from services.resmgr.server import serve as serve_pools
+from services.storage import migrate
+from services.storage.gateway import Gateway
+from tests.conformance.fuzz.requests import JOBS, Maker, methods
+from tests.conformance.hostmgr.link import Link
+from tests.conformance.hostmgr.world import Emulated, World, wait
+from tests.conformance.storage.services import roll
+from tests.unit.api_service.conftest import LEAF
+from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.services import create as create_service
+from tests.unit.api_service.services import service_config, spec
+from tests.unit.api_service.story import wire
+from tests.unit.resmgr.world import FAST, FixedCapacity, pool_config
+
+SEED = int(os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")[0])
+CALLS = int(os.environ.get("PELOTON_TEST_CALLS", "4000"))
+AT_ONCE = 16
+CALL_S = 30.0
+MESSAGES_MAX = 3
+"""Of a stream, sent or read."""
+TOLD_MAX = 20
+FAULTS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED}
+UNBOUNDED = Bounds(jobs_paced=10**9, jobs_waiting=10**9, jobs_active=10**9, pods_active=10**18)
+SPARE = RespoolId("33333333-3333-3333-3333-333333333333")
+
+
+class HostsWake(RecordedWakes):
+    def hosts_changed(self, hostnames: Iterable[str]) -> None: ...
+
+    def pods_changed(self, job_ids: Iterable[Any]) -> None: ...
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterable[World]:
+    """A host manager with three hosts, and its storage with two pools."""
+    url = f"sqlite:///{tmp_path / 'peloton.db'}"
+    migrate.upgrade(url)
+    gateway = Gateway(url)
+    for pool_id, name in ((LEAF, "maps"), (SPARE, "spare")):
+        config = pool_config(name, 0, 10)
+        config.resources.add(kind="memory", limit=1_000, share=1)
+        config = with_defaults(config)
+        gateway.put_pool(pool_spec(pool_id, config), config)
+    gateway.close()
+    cluster = Emulated(tmp_path / "minicluster")
+    link = Link(cluster.target)
+    world = World(url, link, cluster)
+    wait(lambda: world.core.pool.host_count() == 3, "the hosts")
+    yield world
+    world.close()
+    link.close()
+    cluster.close()
+
+
+@pytest.fixture
+async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
+    """To an api, with a resource manager and a host manager behind it."""
+    wakes, gateway = HostsWake(), world.gateway
+    watch = DrainWatch(wakes, wakes)
+    maintainer = HostMaintainer(world.core, gateway, gateway, wakes, wakes, watch, cluster="local", share=0.5)
+    hosts, hosts_port = serve_hosts(world.core, maintainer, prefetcher(""), dict, "127.0.0.1:0", 600)
+    pools = await serve_pools(gateway, wakes, FixedCapacity(), "127.0.0.1:0", FAST)
+    api = await start_api(
+        gateway,
+        wakes,
+        wakes,
+        lambda _: f"127.0.0.1:{pools.port}",
+        "127.0.0.1:0",
+        bounds=UNBOUNDED,
+        clusters=lambda: {"local": f"127.0.0.1:{hosts_port}"},
+    )
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{api.port}", options=MESSAGE_SIZES) as channel:
+        yield channel
+    await api.stop(0)
+    await pools.stop()
+    await asyncio.to_thread(hosts.stop(0).wait)
+
+
+class Fuzz:
+    """Calls with numbers: the seed and the number say what is sent."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel: Any = channel
+        self.codes: Counter[str] = Counter()
+        self.faults: dict[tuple[str, str], str] = {}
+
+    async def run(self, numbers: range, called: Sequence[MethodDescriptor]) -> None:
+        waiting = iter(numbers)
+
+        async def caller() -> None:
+            for number in waiting:
+                await self._call(number, called)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(caller())
+
+    async def _call(self, number: int, called: Sequence[MethodDescriptor]) -> None:
+        random = Random(f"{SEED}/{number}")
+        method = random.choice(called)
+        maker = Maker(random, (LEAF, SPARE, "root"))
+        count = random.randrange(1, MESSAGES_MAX + 1) if method.client_streaming else 1
+        sent = [maker.request(method) for _ in range(count)]
+        path = f"/{method.containing_service.full_name}/{method.name}"
+        code, details = grpc.StatusCode.OK, ""
+        try:
+            await self._send(method, path, sent)
+        except grpc.aio.AioRpcError as error:
+            code, details = error.code(), error.details() or ""
+        self.codes[code.name] += 1
+        if code in FAULTS:
+            told = "\n--\n".join(_shown(method, raw) for raw in sent)
+            self.faults.setdefault(
+                (path, details[:60]), f"call {number}: {path}: {code.name} {details}\n{told[:2_000]}"
+            )
+
+    async def _send(self, method: MethodDescriptor, path: str, sent: Sequence[bytes]) -> None:
+        if method.client_streaming:
+            await self._channel.stream_unary(path)(iter(sent), timeout=CALL_S)
+        elif not method.server_streaming:
+            await self._channel.unary_unary(path)(sent[0], timeout=CALL_S)
+        else:
+            call = self._channel.unary_stream(path)(sent[0], timeout=CALL_S)
+            try:
+                async with asyncio.timeout(0.05):  # a watch may have nothing to tell
+                    for _ in range(MESSAGES_MAX):
+                        if await call.read() is grpc.aio.EOF:
+                            break
+            except TimeoutError:
+                pass
+            call.cancel()
+
+
+def _shown(method: MethodDescriptor, raw: bytes) -> str:
+    message = message_factory.GetMessageClass(method.input_type)()
+    try:
+        message.MergeFromString(raw)
+    except Exception:
+        return repr(raw)
+    return text_format.MessageToString(message)
+
+
+async def jobs_with_pods(channel: grpc.aio.Channel, gateway: Gateway) -> None:
+    """A batch job whose pods wait, and a service whose pods run."""
+    batch, service = JobId(JOBS[0]), JobId(JOBS[1])
+    config = service_config()
+    config.type = job_pb2.BATCH
+    jobs: Any = JobManagerStub(channel)
+    await jobs.Create(job_pb2.CreateRequest(id=wire(batch), config=config))
+    gateway.create_pods(batch, lambda _: None)
+    await create_service(JobServiceStub(channel), spec(), service)
+    roll(gateway, service)
+
+
+async def test_no_request_is_answered_with_a_fault_of_ours(
+    world: World, channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No INTERNAL, no UNKNOWN, no traceback in a log; and a sound client is served in the end."""
+    caplog.set_level(logging.ERROR)
+    await jobs_with_pods(channel, world.gateway)
+    fuzz = Fuzz(channel)
+    admin = list(methods([ADMIN_SERVICE]))
+    others = list(methods([name for name in SERVED if name != ADMIN_SERVICE]))
+
+    await fuzz.run(range(CALLS), others)
+    jobs: Any = JobManagerStub(channel)
+    config = service_config()
+    created = await jobs.Create(job_pb2.CreateRequest(config=config))
+    await fuzz.run(range(CALLS, CALLS + CALLS // 50), admin)  # it locks the others
+
+    print(f"seed {SEED}, {CALLS} calls of {len(others)} methods: {dict(fuzz.codes)}")
+    assert list(fuzz.faults.values())[:TOLD_MAX] == [], "\n\n".join(list(fuzz.faults.values())[:TOLD_MAX])
+    assert [record.getMessage() for record in caplog.records if record.exc_info][:TOLD_MAX] == []
+    assert created.jobId.value, created
