@@ -16,6 +16,13 @@ from peloton.model.ids import hostmgr_role
 FIRST_CLUSTER = "local"
 
 
+def _mesos_master(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if value and not value.startswith("zk://") and not (host and "/" not in host and port.isdigit()):
+        raise click.BadParameter(f"{value}: want HOST:PORT or zk://HOST:PORT,.../PATH")
+    return value
+
+
 @click.command(cls=Command)
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Keep state here across runs.")
 @click.option(
@@ -32,6 +39,13 @@ FIRST_CLUSTER = "local"
 @click.option("--port", type=click.IntRange(0, 65_535), default=5397, show_default=True, help="API port; 0: any free.")
 @click.option("--database", default="", help="SQLAlchemy URL instead of SQLite in the data folder.")
 @click.option("--temporal", default="", metavar="HOST:PORT", help="A Temporal server that runs, instead of its own.")
+@click.option(
+    "--mesos",
+    default="",
+    metavar="HOST:PORT|zk://...",
+    callback=_mesos_master,
+    help="A Mesos that runs, instead of emulated hosts.",
+)
 @click.option("--workers", type=click.IntRange(1, 16), default=1, show_default=True, help="So many workers.")
 @click.option("--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="So many APIs, each on a port.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
@@ -51,6 +65,7 @@ def up(
     port: int,
     database: str,
     temporal: str,
+    mesos: str,
     workers: int,
     apis: int,
     image_download: float,
@@ -67,11 +82,16 @@ def up(
       peloton up --simulate 50 --simulation examples/simulation.yaml
       peloton up --cluster west --cluster east
       peloton up --workers 2 --apis 2
+      peloton up --data ./data --mesos mesos.example.com:5050
     """
     if hosts and simulate:
         raise click.UsageError("--hosts and --simulate exclude each other")
     if simulation and not simulate:
         raise click.UsageError("--simulation needs --simulate N")
+    if mesos and (hosts or simulate or image_download or enforce_disk_quota):
+        raise click.UsageError(
+            "--mesos has hosts of its own: leave out --hosts, --simulate, --image-download and --enforce-disk-quota"
+        )
     if temporal and not temporal.rpartition(":")[2].isdigit():
         raise click.UsageError(f"--temporal {temporal}: want HOST:PORT")
     if len({FIRST_CLUSTER, *clusters}) <= len(clusters):
@@ -91,6 +111,7 @@ def up(
         simulate or 0,
         database,
         temporal=temporal,
+        mesos=mesos,
         image_download_s=image_download,
         enforce_disk_quota=enforce_disk_quota,
         simulation_file=simulation,

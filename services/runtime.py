@@ -176,7 +176,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         settings.mesos_user,
         settings.host_lease_s,
         settings.agents_period_s,
-        _mesos_access(settings),
+        mesos_access(settings),
         settings.agent_reregister_timeout_s,
     )
     loop = asyncio.get_running_loop()
@@ -218,7 +218,7 @@ def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: st
     loop.call_soon_threadsafe(fail)
 
 
-def _mesos_access(settings: Settings) -> MesosAccess:
+def mesos_access(settings: Settings) -> MesosAccess:
     """Raises InvalidArgument naming the setting."""
     from services.hostmgr.mesos.access import TlsFiles, read_access
 

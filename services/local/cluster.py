@@ -139,6 +139,8 @@ class LocalCluster:
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
         if self.settings.temporal and not await asyncio.to_thread(is_temporal, self.temporal):
             raise Unavailable(f"no Temporal server answers at {self.temporal}: start it, or leave out --temporal")
+        if self.settings.mesos and "://" not in self.mesos and not await asyncio.to_thread(answers, self.mesos):
+            raise Unavailable(f"no Mesos master answers at {self.mesos}: start it, or leave out --mesos")
         self._hosts_expected = self._host_count()  # a bad file is told before anything starts
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._take_data_dir()
@@ -152,10 +154,27 @@ class LocalCluster:
         """Roles first, so that nobody complains of a missing neighbour."""
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if is_role(name)))
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if not is_role(name)))
+        if self.settings.mesos and self.is_temporary and "hostmgr" in self.parts:
+            await self._tear_down()
         if self._lock is not None:
             self._lock.close()
         if self.is_temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    async def _tear_down(self) -> None:
+        """With our store the framework would lose its host manager for ever, and Mesos keep it for days."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "services.teardown",
+            env={**os.environ, **self.parts["hostmgr"].environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()  # it has a patience of its own
+        for line in output.decode(errors="replace").splitlines():
+            self.report("mesos", line)
 
     def part(self, name: str) -> Part:
         if name not in self.parts:

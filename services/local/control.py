@@ -81,6 +81,8 @@ class ControlServer:
         if action == "status":
             return await self._status()
         if action.startswith("failover"):
+            if self._cluster.settings.mesos:
+                raise InvalidArgument(f"the Mesos at {self._cluster.mesos} is not emulated: its masters are not ours")
             body = {"empty_registry": action == "failover-empty"}
             answer = await asyncio.to_thread(
                 self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", body
@@ -124,7 +126,8 @@ class ControlServer:
             await asyncio.sleep(MASTER_POLL_S)
 
     async def _act_on_host(self, name: str, verbs: Sequence[str], now: bool) -> None:
-        unknown: list[NotFound] = []
+        known = ", ".join(self._cluster.parts)
+        unknown = [NotFound(f"no part and no emulated host of that name: {name} (parts: {known})")]
         for master in self._masters_of(name):
             try:
                 for verb in verbs:
@@ -133,7 +136,7 @@ class ControlServer:
                 return
             except NotFound as error:
                 unknown.append(error)
-        raise unknown[0]
+        raise unknown[-1]
 
     async def _status(self) -> list[str]:
         lines = []
@@ -156,16 +159,16 @@ class ControlServer:
         return lines
 
     def _masters(self) -> dict[str, tuple[str, str]]:
-        """By name: the part that plays it, and its address."""
+        """By name: the part that plays it, and its address. A Mesos of the user's is not among them."""
         more = self._cluster.more_masters.items()
-        return {MASTER: ("minicluster", self._cluster.mesos)} | {
-            f"{MASTER}-{cluster}": (f"minicluster-{cluster}", address) for cluster, address in more
-        }
+        first = {} if self._cluster.settings.mesos else {MASTER: ("minicluster", self._cluster.mesos)}
+        return first | {f"{MASTER}-{cluster}": (f"minicluster-{cluster}", address) for cluster, address in more}
 
     def _masters_of(self, host: str) -> list[str]:
         """One of these has it. Hosts of a cluster beside the first one have its name as a prefix, but so may others."""
         more = self._cluster.more_masters.items()
-        return [master for name, master in more if host.startswith(f"{name}-")] + [self._cluster.mesos]
+        own = [] if self._cluster.settings.mesos else [self._cluster.mesos]
+        return [master for name, master in more if host.startswith(f"{name}-")] + own
 
     def _mesos(self, master: str, method: str, path: str, body: object = None) -> Any:
         connection = http.client.HTTPConnection(master, timeout=10)

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -274,5 +275,7 @@ def temporary(tmp_path: Path, **settings: Any) -> LocalSettings:
 
 
 def on_any_mesos(tmp_path: Path) -> LocalSettings:
-    """The emulated cluster, or the real Mesos that PELOTON_TEST_MESOS=host:port names."""
-    return temporary(tmp_path, mesos=os.environ.get("PELOTON_TEST_MESOS", ""))
+    """The emulated cluster, or the real Mesos that PELOTON_TEST_MESOS=host:port names: there the framework goes with
+    the data folder, which is one of the cluster's own."""
+    mesos = os.environ.get("PELOTON_TEST_MESOS", "")
+    return replace(temporary(tmp_path), data_dir=None, mesos=mesos) if mesos else temporary(tmp_path)

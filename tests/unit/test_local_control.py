@@ -67,7 +67,13 @@ def masters() -> Iterator[dict[str, Master]]:
 def local_cluster(masters: dict[str, Master], tmp_path: Path) -> Any:
     more = {name: master.address for name, master in masters.items() if name != "local"}
     return SimpleNamespace(
-        api_ports=API_PORTS, data_dir=tmp_path, mesos=masters["local"].address, more_masters=more, parts={}, token=TOKEN
+        api_ports=API_PORTS,
+        data_dir=tmp_path,
+        mesos=masters["local"].address,
+        more_masters=more,
+        parts={},
+        settings=SimpleNamespace(mesos=""),
+        token=TOKEN,
     )
 
 

@@ -87,6 +87,7 @@ MAY: dict[str, May] = {
         (*_INSIDE, "peloton.scheduling.placement", "peloton.scheduling.qos", "workflows.policies", "services"),
         ("temporalio",),
     ),
+    "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
     # The command line talks to the API; only the commands that run processes know services.
     "cli": May(_CLI, _CLI_OTHERS),
     "cli.up": May((*_CLI, "services.local"), _CLI_OTHERS),

@@ -22,6 +22,7 @@ from urllib.parse import urlparse
 
 import orjson
 
+from peloton.errors import Unavailable
 from services.hostmgr.mesos.access import DENIED, OPEN, MesosAccess
 from services.hostmgr.mesos.wire import EventStream, MesosRefusal, Pipe, connect
 
@@ -201,6 +202,14 @@ class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
     def forget_framework(self) -> None:
         """Subscribe as a new framework the next time: the master has removed this one."""
         self._framework.pop("id", None)
+
+    def start(self) -> None:
+        """Raises Unavailable when there is no ZooKeeper to ask for the leading master."""
+        try:
+            super().start()
+        except Exception as error:  # kazoo's, some of which have no class in common
+            self.stop()
+            raise Unavailable(f"ZooKeeper of {self.master_uri} not reached: {error}") from error
 
     def stop(self, failover: bool = True) -> None:
         super().stop(failover=True)

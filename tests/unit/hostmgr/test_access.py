@@ -17,7 +17,7 @@ from services.hostmgr.master_term import MasterTerm
 from services.hostmgr.mesos.access import OPEN, TlsFiles, read_access
 from services.hostmgr.mesos.agents import AgentLooks
 from services.hostmgr.mesos.operator import Denied
-from services.runtime import _mesos_access
+from services.runtime import mesos_access
 from services.settings import load
 from tests.unit.hostmgr.sockets import PATIENCE_S
 
@@ -34,7 +34,7 @@ def test_the_secret_is_in_a_file(tmp_path: Path) -> None:
 
 def test_without_settings_nothing_is_presented() -> None:
     """Plain text, and no header."""
-    assert OPEN == _mesos_access(load({}))
+    assert OPEN == mesos_access(load({}))
     assert ("", "") == (OPEN.authorization, OPEN.header)
 
 
@@ -57,7 +57,7 @@ def test_settings_that_cannot_be_meant_are_named(settings: dict[str, str], text:
     environment = {f"PELOTON_MESOS_{name}": value for name, value in settings.items()}
 
     with pytest.raises(InvalidArgument) as refused:
-        _mesos_access(load(environment))
+        mesos_access(load(environment))
 
     assert refused.value.message.startswith(text)
 
@@ -65,7 +65,7 @@ def test_settings_that_cannot_be_meant_are_named(settings: dict[str, str], text:
 def test_a_url_is_no_master() -> None:
     """Behind ZooKeeper there is no place for https: a setting says it."""
     with pytest.raises(InvalidArgument, match="want HOST:PORT or zk://HOSTS/PATH; for TLS set PELOTON_MESOS_TLS=true"):
-        _mesos_access(load({"PELOTON_MESOS": "https://m:5050"}))
+        mesos_access(load({"PELOTON_MESOS": "https://m:5050"}))
 
 
 def test_who_may_not_list_agents_gives_up() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from peloton.errors import Unavailable
 from services.hostmgr.mesos import driver as module
 from services.hostmgr.mesos import wire
 from services.hostmgr.mesos.driver import BACKOFF_MAX_S, Disconnected, Driver, _backoff_s, local_address
@@ -232,6 +233,21 @@ def test_who_waits_behind_a_master_that_hangs_does_not_wait_in_turn(
     assert errors.count(TimeoutError) < 4
     master.hangs = False
     assert [None] == driver.send_all([{"type": "REVIVE"}])
+
+
+def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line for the log of a role that ends, and no thread left over."""
+
+    def away(self: Any) -> None:
+        raise TimeoutError("Connection time-out")
+
+    monkeypatch.setattr("pymesos.detector.MasterDetector.start", away)
+    driver = Driver(Scheduler(), {}, "zk://127.0.0.1:1/mesos")
+
+    with pytest.raises(Unavailable, match=r"ZooKeeper of zk://127\.0\.0\.1:1/mesos not reached: Connection time-out"):
+        driver.start()
+
+    driver.join()
 
 
 def test_nothing_is_sent_without_a_subscription(masters: list[Master], start: Start) -> None:

@@ -1,0 +1,97 @@
+"""``python -m services.teardown``: takes the framework of PELOTON_CLUSTER off its Mesos, and with it all of its pods.
+
+For a Peloton that goes for good: Mesos keeps the framework and its pods for seven days otherwise. Settings are those of
+the host manager, which must have been stopped.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+from peloton.errors import PelotonError, Unavailable
+from peloton.model.ids import hostmgr_role
+from services.hostmgr.framework import HostManagerSettings, framework_info
+from services.hostmgr.mesos.driver import Callbacks, Driver
+from services.runtime import mesos_access
+from services.settings import Settings, load
+from services.storage.gateway import Gateway
+
+PATIENCE_S = 20.0
+LOOK_EVERY_S = 0.2
+
+
+class _Subscriber(Callbacks):
+    """Waits for a subscription, or for the reason why there is none. Offers and updates are of no interest."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.fault = ""
+
+    def registered(self, *_: Any) -> None:
+        self.done.set()
+
+    reregistered = registered
+
+    def denied(self, driver: Driver, why: str) -> None:
+        self.fault = why
+        self.done.set()
+
+    def error(self, driver: Driver, message: str) -> None:
+        self.denied(driver, message)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *_: None
+
+
+def tear_down(settings: Settings) -> str:
+    """Returns what was done. Raises PelotonError, and storage's errors."""
+    gateway = Gateway(settings.database)
+    try:
+        framework_id = gateway.framework_id(settings.cluster)
+        if not framework_id:
+            return f"cluster {settings.cluster} has no framework"
+        _await_end_of_leader(gateway, settings.cluster)
+    finally:
+        gateway.close()
+    access = mesos_access(settings)
+    role, user = settings.mesos_role, settings.mesos_user
+    ours = HostManagerSettings(settings.mesos, settings.cluster, role, user, access=access)
+    subscriber = _Subscriber()
+    driver = Driver(subscriber, framework_info(ours, framework_id), settings.mesos, access)
+    driver.start()
+    try:
+        if not subscriber.done.wait(PATIENCE_S):
+            raise Unavailable(f"Mesos at {settings.mesos} did not answer in {PATIENCE_S:.0f} s")
+        if subscriber.fault:
+            raise Unavailable(f"Mesos master {driver.master} refuses framework {framework_id}: {subscriber.fault}")
+        if refusal := driver.send_all([{"type": "TEARDOWN"}])[0]:
+            raise Unavailable(f"Mesos master {driver.master} does not tear down framework {framework_id}: {refusal}")
+    finally:
+        driver.stop()
+        driver.join()
+    return f"framework {framework_id} is torn down"
+
+
+def _await_end_of_leader(gateway: Gateway, cluster: str) -> None:
+    """One that was killed has a lease for a few seconds more."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while leader := gateway.leader(hostmgr_role(cluster), time.time()):
+        if time.monotonic() > deadline_s:
+            raise Unavailable(f"the host manager of cluster {cluster} leads at {leader}: stop it first")
+        time.sleep(LOOK_EVERY_S)
+
+
+def main() -> None:
+    try:
+        print(tear_down(load()), flush=True)
+    except (PelotonError, OSError) as error:
+        sys.exit(f"not torn down: {error}")
+
+
+if __name__ == "__main__":
+    main()
