@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.maintenance import maintenance_pb2 as pb
 
 NOBODY = "No hosts in maintenance"
+WAITING_NAMED_MAX = 10
 HEADER = ("Hostname", "State", "Goal", "Pods", "Leaving", "Waiting for")
 
 
@@ -31,6 +32,19 @@ def state_name(number: int) -> str:
 def summary(answer: pb.QueryResponse) -> str:
     away = sum(state_name(host.state) != "UP" for host in answer.hosts)
     return f"{away} of {answer.host_count} hosts away, {answer.away_max} may be at a time"
+
+
+def turn_lines(answer: pb.StartResponse) -> Iterator[str]:
+    """How many of the hosts begin, and under which bound the others wait."""
+    waiting = [host for host in answer.hosts if (state_name(host.state), state_name(host.goal_state)) == ("UP", "DOWN")]
+    if not waiting:
+        return
+    begun = len(answer.hosts) - len(waiting)
+    yield f"Hosts that begin: {begun}; that wait: {len(waiting)}"
+    yield from (f"{host.hostname} waits for {host.waiting_for}" for host in waiting[:WAITING_NAMED_MAX])
+    if len(waiting) > WAITING_NAMED_MAX:
+        yield f"and {len(waiting) - WAITING_NAMED_MAX} more"
+    yield "To let N hosts be away at a time, ask again with --at-most N. Pods of services leave as their SLA allows."
 
 
 def row(host: pb.HostMaintenance) -> tuple[str, ...]:

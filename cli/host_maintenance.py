@@ -48,11 +48,15 @@ def start(
       peloton host maintenance start host1 host2 --watch
       peloton host maintenance start host1 --deadline 30m --at-most 5 --reason "new kernel"
     """
+    from cli.drains import turn_lines
     from peloton.api.v0.maintenance import maintenance_pb2 as pb
 
     deadline_s = None if deadline is None else math.ceil(deadline)
     request = pb.StartRequest(hostnames=hosts, at_most=at_most or 0, reason=reason, deadline_seconds=deadline_s)
-    say(settings, hosts, settings.client.maintenance.Start(request), "Host successfully submitted for maintenance: {}")
+    answer = settings.client.maintenance.Start(request)
+    say(settings, hosts, answer, "Host successfully submitted for maintenance: {}")
+    for line in () if settings.json else turn_lines(answer):
+        click.echo(line)
     if watch:
         show_drains(settings, hosts)
 

@@ -55,11 +55,14 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
     def StartMaintenance(
         self, request: host_svc_pb2.StartMaintenanceRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.StartMaintenanceResponse:
+        waits: list[str] = []
+
         def start(hostname: str) -> None:
-            self._maintainer.request([MaintenanceRequest(Hostname(hostname), "", deadline_s=self._deadline_s)])
+            asked = MaintenanceRequest(Hostname(hostname), "", deadline_s=self._deadline_s)
+            waits.extend(host.progress.waiting_for for host in self._maintainer.request([asked]) if host.waits_for_turn)
 
         _each(request, start)
-        return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname)
+        return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname, waiting_for="; ".join(waits))
 
     @answering
     def CompleteMaintenance(

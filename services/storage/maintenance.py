@@ -52,8 +52,8 @@ class Maintenance(Store):
     ) -> list[HostMaintenance]:
         """Hosts are to go DOWN; those whose turn it is are DRAINING at once. Returns the requested ones.
 
-        A host that is asked for already stays as it was asked for first. Raises Aborted, and changes nothing, when one
-        of them is on its way back up.
+        A host that is asked for already stays as it was asked for first, but one that waits takes the bound of the
+        request, if it has one. Raises Aborted, and changes nothing, when one of them is on its way back up.
         """
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
@@ -66,6 +66,8 @@ class Maintenance(Store):
                     seq += 1
                 elif host.goal is HostState.UP:
                     raise Aborted(f"maintenance of host {host.hostname} is being ended: ask again once it is UP")
+                elif host.waits_for_turn and request.at_most:
+                    conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
             _admit(conn, cluster, away_max, now_ns)
             asked = {request.hostname for request in requests}
             return [host for host in _read(conn, cluster) if host.hostname in asked]

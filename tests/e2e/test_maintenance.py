@@ -72,8 +72,10 @@ def maintained(cluster: Cluster) -> dict[str, pb.HostMaintenance]:
     return {host.hostname: host for host in cluster.client.maintenance.Query(pb.QueryRequest()).hosts}
 
 
-def start(cluster: Cluster, *hosts: str, **options: object) -> None:
-    cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, **options))
+def start(cluster: Cluster, *hosts: str, **options: object) -> list[str]:
+    """For what they wait, each in its place."""
+    answer = cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, **options))
+    return [host.waiting_for for host in answer.hosts]
 
 
 def complete(cluster: Cluster, *hosts: str) -> None:
@@ -181,8 +183,10 @@ def test_no_more_hosts_are_away_than_the_bound(cluster: Cluster, job: str) -> No
     """One of ten at a time: the others wait in the order of the call and say so; a call may allow more."""
     first, second, third = sorted(hosts_of(cluster, job))[:3]
 
-    start(cluster, second, first)
+    assert start(cluster, second, first) == ["", "its turn: 1 of at most 1 hosts are draining or down"]
     wait_state(cluster, "DOWN", second)
+    told = cluster.client.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname=first))
+    assert told.waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
     assert states(cluster)[first] == ("UP", "DOWN")
     assert maintained(cluster)[first].waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
     start(cluster, third, at_most=3)

@@ -100,6 +100,18 @@ def test_asking_again_changes_nothing(gateway: Gateway) -> None:
     assert gateway.maintained_hosts(C) == before
 
 
+def test_who_waits_takes_the_bound_of_a_later_call(gateway: Gateway) -> None:
+    """A call without a bound keeps it; one that has begun keeps its own."""
+    gateway.request_maintenance(C, asked("a", "b", "c"), 1, NOW)
+    gateway.request_maintenance(C, asked("c", at_most=9), 1, NOW)
+    assert rows(gateway) == {"a": (DRAINING, DOWN), "b": (UP, DOWN), "c": (UP, DOWN)}
+
+    again = gateway.request_maintenance(C, asked("a", "b", at_most=2), 1, NOW)
+
+    assert [(h.hostname, h.state, h.at_most) for h in again] == [("a", DRAINING, 0), ("b", DRAINING, 2)]
+    assert gateway.maintained_hosts(C)[2].state is DRAINING  # nobody holds it back any more
+
+
 def test_clusters_do_not_meet(gateway: Gateway) -> None:
     """A host of the same name in another cluster is another host, under another bound."""
     gateway.request_maintenance(C, asked("a"), 1, NOW)

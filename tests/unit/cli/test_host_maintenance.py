@@ -64,6 +64,22 @@ def test_start(run: Run, api: FakeApi) -> None:
     ] == api.requests("maintenance.Start")
 
 
+def test_who_waits_is_told(run: Run, api: FakeApi) -> None:
+    """How many begin and how many wait, under which bound, and how to change that; the first few by name."""
+    others = [host(f"w{i}", "UP", waiting_for="its turn") for i in range(11)]
+    api.answers["maintenance.Start"] = [pb.StartResponse(hosts=[BLOCKED, WAITING]), pb.StartResponse(hosts=others)]
+
+    lines = run("host maintenance start h1 h2").stdout.splitlines()
+    many = run("host maintenance start h1").stdout.splitlines()
+
+    assert [
+        "Hosts that begin: 1; that wait: 1",
+        "h2 waits for its turn: 2 of at most 2 hosts are draining or down",
+    ] == lines[2:4]
+    assert lines[4].startswith("To let N hosts be away at a time, ask again with --at-most N")
+    assert ("w9 waits for its turn", "and 1 more") == tuple(many[-3:-1])
+
+
 VERBS = {
     "complete": ("Complete", pb.CompleteResponse, "Host successfully submitted for maintenance completion: h1\n"),
     "cancel": ("Cancel", pb.CancelResponse, "Maintenance of host cancelled: h1\n"),

@@ -66,7 +66,8 @@ class MaintenanceServiceServicer:
 
     def Start(self, request, context):
         """Drain hosts and take them down. A host that is asked for already stays as it was asked for first, so repeating the
-        call is safe. ABORTED: `host is not a Peloton agent`, or a host that is on its way back up. INVALID_ARGUMENT.
+        call is safe; one that waits for its turn takes the bound of the call, if that names one. The answer says of each
+        host whether its drain has begun, or which bound it waits under. ABORTED: `host is not a Peloton agent`, or a host that is on its way back up. INVALID_ARGUMENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

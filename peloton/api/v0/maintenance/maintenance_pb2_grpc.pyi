@@ -37,7 +37,8 @@ class MaintenanceServiceStub:
     def __new__(cls, channel: _aio.Channel) -> MaintenanceServiceAsyncStub: ...
     Start: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.StartRequest, _maintenance_pb2.StartResponse]
     """Drain hosts and take them down. A host that is asked for already stays as it was asked for first, so repeating the
-    call is safe. ABORTED: `host is not a Peloton agent`, or a host that is on its way back up. INVALID_ARGUMENT.
+    call is safe; one that waits for its turn takes the bound of the call, if that names one. The answer says of each
+    host whether its drain has begun, or which bound it waits under. ABORTED: `host is not a Peloton agent`, or a host that is on its way back up. INVALID_ARGUMENT.
     """
     Complete: _grpc.UnaryUnaryMultiCallable[_maintenance_pb2.CompleteRequest, _maintenance_pb2.CompleteResponse]
     """Hosts that are DOWN may come back. NOT_FOUND `Host is not DOWN`, also when it is UP already."""
@@ -57,7 +58,8 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Start: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.StartRequest, _maintenance_pb2.StartResponse]  # type: ignore[assignment]
     """Drain hosts and take them down. A host that is asked for already stays as it was asked for first, so repeating the
-    call is safe. ABORTED: `host is not a Peloton agent`, or a host that is on its way back up. INVALID_ARGUMENT.
+    call is safe; one that waits for its turn takes the bound of the call, if that names one. The answer says of each
+    host whether its drain has begun, or which bound it waits under. ABORTED: `host is not a Peloton agent`, or a host that is on its way back up. INVALID_ARGUMENT.
     """
     Complete: _aio.UnaryUnaryMultiCallable[_maintenance_pb2.CompleteRequest, _maintenance_pb2.CompleteResponse]  # type: ignore[assignment]
     """Hosts that are DOWN may come back. NOT_FOUND `Host is not DOWN`, also when it is UP already."""
@@ -80,7 +82,8 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_maintenance_pb2.StartResponse, _abc.Awaitable[_maintenance_pb2.StartResponse]]:
         """Drain hosts and take them down. A host that is asked for already stays as it was asked for first, so repeating the
-        call is safe. ABORTED: `host is not a Peloton agent`, or a host that is on its way back up. INVALID_ARGUMENT.
+        call is safe; one that waits for its turn takes the bound of the call, if that names one. The answer says of each
+        host whether its drain has begun, or which bound it waits under. ABORTED: `host is not a Peloton agent`, or a host that is on its way back up. INVALID_ARGUMENT.
         """
 
     @_abc_1.abstractmethod

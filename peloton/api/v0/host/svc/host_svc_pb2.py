@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0.host import host_pb2 as peloton_dot_api_dot_v0_dot_host_dot_host__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&peloton/api/v0/host/svc/host_svc.proto\x12\x17peloton.api.v0.host.svc\x1a\x1epeloton/api/v0/host/host.proto\"H\n\x11QueryHostsRequest\x12\x33\n\x0bhost_states\x18\x01 \x03(\x0e\x32\x1e.peloton.api.v0.host.HostState\"`\n\x12QueryHostsResponse\x12\x31\n\nhost_infos\x18\x01 \x03(\x0b\x32\x1d.peloton.api.v0.host.HostInfo\x12\x17\n\x0fsilent_clusters\x18\x64 \x03(\t\">\n\x17StartMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\",\n\x18StartMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\"A\n\x1a\x43ompleteMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"/\n\x1b\x43ompleteMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\"\x16\n\x14ListHostPoolsRequest\"I\n\x15ListHostPoolsResponse\x12\x30\n\x05pools\x18\x01 \x03(\x0b\x32!.peloton.api.v0.host.HostPoolInfo\"%\n\x15\x43reateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x43reateHostPoolResponse\"%\n\x15\x44\x65leteHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteHostPoolResponse\"V\n\x15\x43hangeHostPoolRequest\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x12\n\nsourcePool\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\"\x18\n\x16\x43hangeHostPoolResponse\"z\n\x10MoveHostsRequest\x12\x12\n\nsourcePool\x18\x01 \x01(\t\x12\x1b\n\x13srcPoolDesiredHosts\x18\x02 \x01(\x05\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\x12\x1c\n\x14\x64\x65stPoolDesiredHosts\x18\x04 \x01(\x05\"\x13\n\x11MoveHostsResponse2\x9d\x07\n\x0bHostService\x12\x65\n\nQueryHosts\x12*.peloton.api.v0.host.svc.QueryHostsRequest\x1a+.peloton.api.v0.host.svc.QueryHostsResponse\x12w\n\x10StartMaintenance\x12\x30.peloton.api.v0.host.svc.StartMaintenanceRequest\x1a\x31.peloton.api.v0.host.svc.StartMaintenanceResponse\x12\x80\x01\n\x13\x43ompleteMaintenance\x12\x33.peloton.api.v0.host.svc.CompleteMaintenanceRequest\x1a\x34.peloton.api.v0.host.svc.CompleteMaintenanceResponse\x12n\n\rListHostPools\x12-.peloton.api.v0.host.svc.ListHostPoolsRequest\x1a..peloton.api.v0.host.svc.ListHostPoolsResponse\x12q\n\x0e\x43reateHostPool\x12..peloton.api.v0.host.svc.CreateHostPoolRequest\x1a/.peloton.api.v0.host.svc.CreateHostPoolResponse\x12q\n\x0e\x44\x65leteHostPool\x12..peloton.api.v0.host.svc.DeleteHostPoolRequest\x1a/.peloton.api.v0.host.svc.DeleteHostPoolResponse\x12q\n\x0e\x43hangeHostPool\x12..peloton.api.v0.host.svc.ChangeHostPoolRequest\x1a/.peloton.api.v0.host.svc.ChangeHostPoolResponse\x12\x62\n\tMoveHosts\x12).peloton.api.v0.host.svc.MoveHostsRequest\x1a*.peloton.api.v0.host.svc.MoveHostsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&peloton/api/v0/host/svc/host_svc.proto\x12\x17peloton.api.v0.host.svc\x1a\x1epeloton/api/v0/host/host.proto\"H\n\x11QueryHostsRequest\x12\x33\n\x0bhost_states\x18\x01 \x03(\x0e\x32\x1e.peloton.api.v0.host.HostState\"`\n\x12QueryHostsResponse\x12\x31\n\nhost_infos\x18\x01 \x03(\x0b\x32\x1d.peloton.api.v0.host.HostInfo\x12\x17\n\x0fsilent_clusters\x18\x64 \x03(\t\">\n\x17StartMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"A\n\x18StartMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x13\n\x0bwaiting_for\x18\x64 \x01(\t\"A\n\x1a\x43ompleteMaintenanceRequest\x12\x11\n\thostnames\x18\x01 \x03(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\"/\n\x1b\x43ompleteMaintenanceResponse\x12\x10\n\x08hostname\x18\x01 \x01(\t\"\x16\n\x14ListHostPoolsRequest\"I\n\x15ListHostPoolsResponse\x12\x30\n\x05pools\x18\x01 \x03(\x0b\x32!.peloton.api.v0.host.HostPoolInfo\"%\n\x15\x43reateHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x43reateHostPoolResponse\"%\n\x15\x44\x65leteHostPoolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x18\n\x16\x44\x65leteHostPoolResponse\"V\n\x15\x43hangeHostPoolRequest\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x12\n\nsourcePool\x18\x02 \x01(\t\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\"\x18\n\x16\x43hangeHostPoolResponse\"z\n\x10MoveHostsRequest\x12\x12\n\nsourcePool\x18\x01 \x01(\t\x12\x1b\n\x13srcPoolDesiredHosts\x18\x02 \x01(\x05\x12\x17\n\x0f\x64\x65stinationPool\x18\x03 \x01(\t\x12\x1c\n\x14\x64\x65stPoolDesiredHosts\x18\x04 \x01(\x05\"\x13\n\x11MoveHostsResponse2\x9d\x07\n\x0bHostService\x12\x65\n\nQueryHosts\x12*.peloton.api.v0.host.svc.QueryHostsRequest\x1a+.peloton.api.v0.host.svc.QueryHostsResponse\x12w\n\x10StartMaintenance\x12\x30.peloton.api.v0.host.svc.StartMaintenanceRequest\x1a\x31.peloton.api.v0.host.svc.StartMaintenanceResponse\x12\x80\x01\n\x13\x43ompleteMaintenance\x12\x33.peloton.api.v0.host.svc.CompleteMaintenanceRequest\x1a\x34.peloton.api.v0.host.svc.CompleteMaintenanceResponse\x12n\n\rListHostPools\x12-.peloton.api.v0.host.svc.ListHostPoolsRequest\x1a..peloton.api.v0.host.svc.ListHostPoolsResponse\x12q\n\x0e\x43reateHostPool\x12..peloton.api.v0.host.svc.CreateHostPoolRequest\x1a/.peloton.api.v0.host.svc.CreateHostPoolResponse\x12q\n\x0e\x44\x65leteHostPool\x12..peloton.api.v0.host.svc.DeleteHostPoolRequest\x1a/.peloton.api.v0.host.svc.DeleteHostPoolResponse\x12q\n\x0e\x43hangeHostPool\x12..peloton.api.v0.host.svc.ChangeHostPoolRequest\x1a/.peloton.api.v0.host.svc.ChangeHostPoolResponse\x12\x62\n\tMoveHosts\x12).peloton.api.v0.host.svc.MoveHostsRequest\x1a*.peloton.api.v0.host.svc.MoveHostsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,31 +39,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STARTMAINTENANCEREQUEST']._serialized_start=271
   _globals['_STARTMAINTENANCEREQUEST']._serialized_end=333
   _globals['_STARTMAINTENANCERESPONSE']._serialized_start=335
-  _globals['_STARTMAINTENANCERESPONSE']._serialized_end=379
-  _globals['_COMPLETEMAINTENANCEREQUEST']._serialized_start=381
-  _globals['_COMPLETEMAINTENANCEREQUEST']._serialized_end=446
-  _globals['_COMPLETEMAINTENANCERESPONSE']._serialized_start=448
-  _globals['_COMPLETEMAINTENANCERESPONSE']._serialized_end=495
-  _globals['_LISTHOSTPOOLSREQUEST']._serialized_start=497
-  _globals['_LISTHOSTPOOLSREQUEST']._serialized_end=519
-  _globals['_LISTHOSTPOOLSRESPONSE']._serialized_start=521
-  _globals['_LISTHOSTPOOLSRESPONSE']._serialized_end=594
-  _globals['_CREATEHOSTPOOLREQUEST']._serialized_start=596
-  _globals['_CREATEHOSTPOOLREQUEST']._serialized_end=633
-  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_start=635
-  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_end=659
-  _globals['_DELETEHOSTPOOLREQUEST']._serialized_start=661
-  _globals['_DELETEHOSTPOOLREQUEST']._serialized_end=698
-  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_start=700
-  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_end=724
-  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_start=726
-  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_end=812
-  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_start=814
-  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_end=838
-  _globals['_MOVEHOSTSREQUEST']._serialized_start=840
-  _globals['_MOVEHOSTSREQUEST']._serialized_end=962
-  _globals['_MOVEHOSTSRESPONSE']._serialized_start=964
-  _globals['_MOVEHOSTSRESPONSE']._serialized_end=983
-  _globals['_HOSTSERVICE']._serialized_start=986
-  _globals['_HOSTSERVICE']._serialized_end=1911
+  _globals['_STARTMAINTENANCERESPONSE']._serialized_end=400
+  _globals['_COMPLETEMAINTENANCEREQUEST']._serialized_start=402
+  _globals['_COMPLETEMAINTENANCEREQUEST']._serialized_end=467
+  _globals['_COMPLETEMAINTENANCERESPONSE']._serialized_start=469
+  _globals['_COMPLETEMAINTENANCERESPONSE']._serialized_end=516
+  _globals['_LISTHOSTPOOLSREQUEST']._serialized_start=518
+  _globals['_LISTHOSTPOOLSREQUEST']._serialized_end=540
+  _globals['_LISTHOSTPOOLSRESPONSE']._serialized_start=542
+  _globals['_LISTHOSTPOOLSRESPONSE']._serialized_end=615
+  _globals['_CREATEHOSTPOOLREQUEST']._serialized_start=617
+  _globals['_CREATEHOSTPOOLREQUEST']._serialized_end=654
+  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_start=656
+  _globals['_CREATEHOSTPOOLRESPONSE']._serialized_end=680
+  _globals['_DELETEHOSTPOOLREQUEST']._serialized_start=682
+  _globals['_DELETEHOSTPOOLREQUEST']._serialized_end=719
+  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_start=721
+  _globals['_DELETEHOSTPOOLRESPONSE']._serialized_end=745
+  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_start=747
+  _globals['_CHANGEHOSTPOOLREQUEST']._serialized_end=833
+  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_start=835
+  _globals['_CHANGEHOSTPOOLRESPONSE']._serialized_end=859
+  _globals['_MOVEHOSTSREQUEST']._serialized_start=861
+  _globals['_MOVEHOSTSREQUEST']._serialized_end=983
+  _globals['_MOVEHOSTSRESPONSE']._serialized_start=985
+  _globals['_MOVEHOSTSRESPONSE']._serialized_end=1004
+  _globals['_HOSTSERVICE']._serialized_start=1007
+  _globals['_HOSTSERVICE']._serialized_end=1932
 # @@protoc_insertion_point(module_scope)

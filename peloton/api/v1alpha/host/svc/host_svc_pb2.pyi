@@ -87,15 +87,19 @@ class StartMaintenanceResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HOSTNAME_FIELD_NUMBER: _builtins.int
+    WAITING_FOR_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
+    waiting_for: _builtins.str
+    """Ours: the bound under which the host waits for its turn; empty when its drain has begun."""
     def __init__(
         self,
         *,
         hostname: _builtins.str = ...,
+        waiting_for: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hostname", b"hostname"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hostname", b"hostname", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
