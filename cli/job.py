@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import job_query, job_stop, plan, rolling, stateless, why
+from cli import job_logs, job_query, job_stop, plan, rolling, stateless, why
 from cli.command import Group
 from cli.jobs import job_argument
 from cli.new_job import job_id_option, telling_of
@@ -238,6 +238,7 @@ def cache(settings: Settings, job_id: str) -> None:
 
 
 for command in (
+    job_logs.logs,
     job_query.query,
     job_query.list_jobs,
     job_query.active_list,

@@ -99,7 +99,7 @@ class InstanceType(JobType):
         has_job = bool(param.name and ctx.params.get(param.name))
         return [] if has_job else super().shell_complete(ctx, param, incomplete)
 
-    def looked_up(self, settings: Settings, value: Any) -> PodName | tuple[PodName, str]:
+    def looked_up(self, settings: Settings, value: Any) -> PodName | tuple[PodName, str | tuple[str, ...]]:
         words: InstanceWords = value
         name = PodName(JobId(job_id_of(settings, words.job)), words.instance_id)
         return name if words.rest is None else (name, words.rest)
@@ -108,7 +108,7 @@ class InstanceType(JobType):
 class InstanceWords(NamedTuple):
     job: str
     instance_id: int
-    rest: str | None  # None: of a command that takes no more words
+    rest: str | tuple[str, ...] | None  # None: of a command that takes no more words
 
 
 def look_up(ctx: click.Context) -> None:
@@ -159,6 +159,22 @@ def instance_argument(rest: str = "", required: bool = False) -> Callable[[Any],
     shown = f" {rest if required else f'[{rest}]'}" if rest else ""
     metavar = f"JOB INSTANCE{shown}"
     return click.argument("pod", metavar=metavar, nargs=-1, required=True, type=InstanceType(), callback=convert)
+
+
+def instance_and_words_argument(metavar: str) -> Callable[[Any], Any]:
+    """As ``instance_argument``, and any words that follow: the parameter ``pod`` is the name and a tuple of these."""
+
+    def convert(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> InstanceWords | Sequence[str]:
+        if ctx.resilient_parsing:
+            return words
+        own, others = split_words(words)
+        if own is None:
+            raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
+        return InstanceWords(*own, tuple(others))
+
+    return click.argument(
+        "pod", metavar=f"JOB INSTANCE {metavar}", nargs=-1, required=True, type=InstanceType(), callback=convert
+    )
 
 
 def split_words(words: Sequence[str]) -> tuple[tuple[str, int] | None, Sequence[str]]:

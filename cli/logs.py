@@ -7,11 +7,12 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
+from cli import agents
 from cli.command import Command
 from cli.errors import Failed
 from cli.jobs import instance_argument
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 * 1024
 FOLLOW_INTERVAL_S = 0.5
-AGENT_TIMEOUT_S = 20.0
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # What cannot be the name of a log file, and so is not the value of the original's ``-f FILE``.
@@ -186,12 +186,29 @@ class Sandbox:
             return b"".join(self.get(listing, download_url(path)))[offset:]
         return str(text).encode("utf-8", "surrogateescape")
 
+    def size(self, listing: task_pb2.BrowseSandboxResponse, path: str) -> int:
+        """Of a file, in bytes."""
+        answer = self.get_json(listing, f"/files/read?path={quote(path, safe='')}&offset=-1")
+        return int(answer["offset"])
+
+    def written_at(self, listing: task_pb2.BrowseSandboxResponse, path: str) -> float:
+        """When a file was last written, in seconds since the epoch."""
+        folder = path.rpartition("/")[0]
+        rows = self.get_json(listing, f"/files/browse?path={quote(folder, safe='')}")
+        return next((float(row["mtime"]) for row in rows if row["path"] == path), 0.0)
+
+    def get_json(self, listing: task_pb2.BrowseSandboxResponse, url: str) -> Any:
+        try:
+            return json.loads(b"".join(self.get(listing, url)))
+        except ValueError as error:
+            raise Failed(f"the agent at {listing.hostname}:{listing.port} sent no JSON: {error}") from error
+
     def get(self, listing: task_pb2.BrowseSandboxResponse, url: str) -> Iterator[bytes]:
         import http.client
 
-        connection = http.client.HTTPConnection(listing.hostname, int(listing.port), timeout=AGENT_TIMEOUT_S)
+        connection = agents.connect(listing.hostname, listing.port)
         try:
-            connection.request("GET", url)
+            connection.request("GET", url, headers=agents.access().headers)
             response = connection.getresponse()
             if response.status != http.client.OK:
                 reason = response.read(500).decode("utf-8", "replace")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
+
+from cli.times import parse_time
 
 if TYPE_CHECKING:
     from cli.settings import Settings
@@ -154,6 +157,24 @@ class DurationType(click.ParamType[float]):
         return seconds
 
 
+class SinceType(click.ParamType[datetime]):
+    """A moment: a duration before now, or a time in ISO 8601, in UTC where it names no zone."""
+
+    name = "TIME"
+
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        if (moment := parse_time(value)) is not None:
+            return moment
+        try:
+            return datetime.now(UTC) - timedelta(seconds=DURATION.convert(value, param, ctx))
+        except (click.UsageError, OverflowError):
+            self.fail(
+                f"expected a duration such as 10m or a time such as 2026-01-31T08:00:00Z, got '{value}'", param, ctx
+            )
+
+
 class PoolPathType(click.ParamType[str]):
     """The path of a resource pool from the root; completed by asking the API when it answers at once."""
 
@@ -224,5 +245,6 @@ LABEL = LabelType()
 LABELS = LabelsType()
 WORDS = ListType()
 DURATION = DurationType()
+SINCE = SinceType()
 POOL_PATH = PoolPathType()
 HOSTNAME = HostnameType()

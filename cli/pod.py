@@ -8,6 +8,7 @@ import click
 
 from cli import pod_control
 from cli.command import Group
+from cli.exec import CONTEXT, run_session, session_options
 from cli.job_query import seconds_of
 from cli.jobs import instance_argument, job_argument
 from cli.logs import LogsCommand, print_logs
@@ -129,6 +130,20 @@ def logs(settings: Settings, pod: PodName, follow: bool, filename: str, pod_id: 
       peloton pod logs JOB 0 -F --filename stderr
     """
     print_logs(settings, pod.job_id, pod.instance_id, pod_id, filename, follow)
+
+
+@pod.command("exec", context_settings=CONTEXT)
+@session_options
+@pass_settings
+def exec_pod(settings: Settings, pod: tuple[PodName, tuple[str, ...]], stdin: bool, tty: bool) -> None:
+    """Run a command in the sandbox of a running pod, as `task exec` does. Options stand before JOB.
+
+    \b
+    Examples:
+      peloton pod exec JOB-0 ls -l
+      peloton pod exec -it JOB-0
+    """
+    run_session(settings, *pod, stdin, tty)
 
 
 @pod.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from cli import (
+    job_logs,
     stateless_control,
     stateless_create,
     stateless_pulse,
@@ -27,6 +28,7 @@ def stateless() -> None:
 
 
 for command in (
+    job_logs.logs,
     stateless_create.create,
     stateless_replace.replace,
     stateless_replace.replace_diff,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import logs, task_control
+from cli import exec, logs, task_control
 from cli.command import Group
 from cli.job_query import set_page
 from cli.jobs import instance_argument, job_argument
@@ -260,5 +260,5 @@ def event_row(event: task_pb2.PodEvent) -> Sequence[object]:
     )
 
 
-for command in (logs.logs, task_control.start, task_control.stop, task_control.restart):
+for command in (logs.logs, exec.exec_task, task_control.start, task_control.stop, task_control.restart):
     task.add_command(command)

@@ -26,8 +26,8 @@ from services.storage.gateway import Gateway
 from workflows.policies import Policies
 
 if TYPE_CHECKING:
+    from peloton.api.mesos_access import MesosAccess
     from services.hostmgr.federation import HostManagers
-    from services.hostmgr.mesos.access import MesosAccess
     from services.hostmgr.qos import QosSettings
 
 log = logging.getLogger(__name__)
@@ -220,7 +220,7 @@ def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: st
 
 def mesos_access(settings: Settings) -> MesosAccess:
     """Raises InvalidArgument naming the setting."""
-    from services.hostmgr.mesos.access import TlsFiles, read_access
+    from peloton.api.mesos_access import TlsFiles, read_access
 
     scheme = settings.mesos.partition("://")[0] if "://" in settings.mesos else ""
     if scheme not in ("", "zk"):

@@ -162,6 +162,7 @@ class TaskManager:
             paths=sandbox.paths,
             mesosMasterHostname=sandbox.mesos_master_hostname,
             mesosMasterPort=sandbox.mesos_master_port,
+            containerId=sandbox.container_id,
         )
 
     def _run_to_browse(self, job_id: JobId, instance_id: int, run: str) -> tuple[PodId, str, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.hostmgr.mesos.access import OPEN, MesosAccess
+from peloton.api.mesos_access import OPEN, MesosAccess
 from services.hostmgr.mesos.driver import local_address
 from services.hostmgr.mesos.resources import Json
 

@@ -17,6 +17,7 @@ from peloton.model.pod import PodShape, PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.agent_watch import AgentWatch
 from services.hostmgr.claims import HostClaims
+from services.hostmgr.failure_output import FailureOutput, StderrReader
 from services.hostmgr.framework import HostManagerSettings, framework_info, framework_refusal
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.master_term import MasterTerm
@@ -75,7 +76,12 @@ class HostManagerCore(Callbacks):
         self._term = MasterTerm(settings.agent_reregister_timeout_s)
         claims = HostClaims(gateway, settings.cluster)
         self._agents = AgentWatch(looks, claims, self.pool, self._master, self._denied, self._term)
-        self._reports = Reports(gateway, settings.cluster, self.pool, lifecycles, self._agents.want)
+        self._failure_output = FailureOutput(
+            StderrReader(self.pool, self.operator, lambda: self.driver.framework_id or ""), gateway.add_output
+        )
+        self._reports = Reports(
+            gateway, settings.cluster, self.pool, lifecycles, self._agents.want, self._failure_output.take
+        )
         self._statuses = StatusCommitter(
             self._reports.commit,
             self._acknowledge,
@@ -101,6 +107,7 @@ class HostManagerCore(Callbacks):
             self.pool.pod_labels.add(pods)
         self._driver = Driver(self, framework, settings.master, settings.access)
         self._statuses.start()
+        self._failure_output.start()
         self._driver.start()
         self._chores.start()
         self._agents.start()
@@ -111,6 +118,7 @@ class HostManagerCore(Callbacks):
         self._look_now.set()
         self._agents.stop()
         self._statuses.stop()
+        self._failure_output.stop()
         self.driver.stop()
         self.driver.join()
         self._chores.join()

@@ -21,12 +21,14 @@ class Reports:
         pool: HostPool,
         lifecycles: PodLifecycles,
         look_at_agents: Callable[[], None],
+        committed: Callable[[Sequence[PodStatus]], None],
     ) -> None:
         self._gateway = gateway
         self._cluster = cluster
         self._pool = pool
         self._lifecycles = lifecycles
         self._look_at_agents = look_at_agents
+        self._committed = committed
 
     def commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
         """Returns runs that nobody wants, to be killed on their hosts."""
@@ -39,4 +41,5 @@ class Reports:
         waiting = self._pool.pods_ended(outcome.ended)
         self._lifecycles.pods_changed(outcome.changed_jobs)
         self._lifecycles.jobs_changed(waiting)
+        self._committed(statuses)
         return list(outcome.orphans)

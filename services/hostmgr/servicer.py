@@ -20,6 +20,7 @@ from services.hostmgr import messages
 from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
+from services.hostmgr.mesos.operator import container_of
 
 THREADS_MAX = 16
 Step = pb.MaintenanceStepRequest
@@ -80,13 +81,19 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         run = f"slaves/{request.agent_id}/frameworks/{framework_id}/executors/{request.pod_id}/runs/latest"
         try:
             operator = self._core.operator
-            paths = operator.browse(agent.address, f"{operator.agent_work_dir(agent.address)}/{run}")
+            state = operator.agent_state(agent.address)
+            paths = operator.browse(agent.address, f"{state['flags']['work_dir']}/{run}")
         except OSError as error:
             raise Unavailable(f"get slave log failed on host:{request.hostname} due to: {error}") from error
         ip, _, port = agent.address.rpartition(":")
         master_ip, _, master_port = (self._core.driver.master or "").rpartition(":")
         return pb.BrowseSandboxResponse(
-            hostname=ip, port=port, paths=paths, mesos_master_hostname=master_ip, mesos_master_port=master_port
+            hostname=ip,
+            port=port,
+            paths=paths,
+            mesos_master_hostname=master_ip,
+            mesos_master_port=master_port,
+            container_id=container_of(state, framework_id or "", request.pod_id),
         )
 
     @answering

@@ -28,13 +28,21 @@ class Authentication:
         """401 for somebody unknown; else notes in the request who calls."""
         if not self._credentials or not realm:
             return None
-        principal, secret = _basic(request.headers.get("authorization", ""))
-        known = self._credentials.get(principal)
-        if known is None or not hmac.compare_digest(known.encode(), secret.encode()):
+        principal = self.principal(request.headers)
+        if principal is None:
             headers = (("WWW-Authenticate", f'Basic realm="{realm}"'), ("Content-Type", TEXT))
             return Response(401, b"401 Unauthorized.", headers)
         request.principal = principal
         return None
+
+    def principal(self, headers: Mapping[str, str]) -> str | None:
+        """Who calls; None: somebody unknown. Empty where everybody may."""
+        if not self._credentials:
+            return ""
+        principal, secret = _basic(headers.get("authorization", ""))
+        known = self._credentials.get(principal)
+        is_known = known is not None and hmac.compare_digest(known.encode(), secret.encode())
+        return principal if is_known else None
 
 
 def master_realm(path: str) -> str:

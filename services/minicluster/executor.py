@@ -17,6 +17,7 @@ from services.minicluster.images import image_of
 from services.minicluster.model import Agent, Task
 from services.minicluster.processes import Processes, exit_message, kill_group
 from services.minicluster.resources import Json
+from services.minicluster.sessions import Sessions
 from services.minicluster.usage import Usage, UsageMonitor
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Container:
             (self.directory / name).touch()
         resources = task.info.get("resources", [])
         sandbox.link_volumes(self.runtime.settings.data_dir, task.agent.id, resources, self.directory)
-        user = self._user(command)
+        user = self.user(command)
         if user is not None:
             try:
                 account = pwd.getpwnam(user)
@@ -106,7 +107,7 @@ class Container:
             f"Failed to launch container: Failed to fetch all URIs for container '{self.id}': exited with status 1",
         )
 
-    def _user(self, command: Json) -> str | None:
+    def user(self, command: Json) -> str | None:
         """The account to run as, None for our own."""
         if not self.runtime.settings.switch_user:
             return None
@@ -115,23 +116,22 @@ class Container:
 
     def _run(self) -> None:
         task, runtime = self.task, self.runtime
-        assert self.directory is not None
         command: Json = task.info.get("command", {})
-        environment = sandbox.environment(task, self.directory, task.agent.port, runtime.settings.host, command)
-        argv, executable = _argv(command)
+        directory, environment = self.surroundings()
+        argv, executable = sandbox.argv(command)
         failed = False
-        with (self.directory / "stdout").open("ab") as stdout, (self.directory / "stderr").open("ab") as stderr:
+        with (directory / "stdout").open("ab") as stdout, (directory / "stderr").open("ab") as stderr:
             try:
                 if task.group is None:  # tasks of a group share an executor, which has no process here
                     self.executor_pid = runtime.processes.spawn_executor(task.id, self._executor_exited)
                 self.pid = runtime.processes.spawn(
                     argv,
                     executable=executable,
-                    cwd=self.directory,
+                    cwd=directory,
                     environment=environment,
                     stdout=stdout,
                     stderr=stderr,
-                    user=self._user(command),
+                    user=self.user(command),
                     on_exit=self._exited,
                 )
             except (OSError, ValueError) as error:
@@ -155,6 +155,13 @@ class Container:
             self._later(limit / _NANO, self._too_long)
         if "check" in task.info or "health_check" in task.info:
             self._checks = Checks(self, environment)
+
+    def surroundings(self) -> tuple[Path, dict[str, str]]:
+        """Folder and environment of what runs in it."""
+        assert self.directory is not None
+        task, host = self.task, self.runtime.settings.host
+        command: Json = task.info.get("command", {})
+        return self.directory, sandbox.environment(task, self.directory, task.agent.port, host, command)
 
     def _later(self, seconds: float, function: object, *args: object) -> None:
         self._timers.append(self.runtime.clock.call_later(seconds, function, *args))  # type: ignore[arg-type]
@@ -268,15 +275,6 @@ class Container:
         self.runtime.updates.report(task, state, message=message, source=source, reason=reason, healthy=healthy)
 
 
-def _argv(command: Json) -> tuple[list[str], str | None]:
-    """(argv, executable): a shell command goes to /bin/sh, otherwise `value` is the file and `arguments` the argv."""
-    value: str = command.get("value", "")
-    if command.get("shell", True):
-        return ["/bin/sh", "-c", value], None
-    arguments = list(command.get("arguments", ()))
-    return (arguments, value) if arguments else ([value], None)
-
-
 class RealRuntime:
     """One agent's containers."""
 
@@ -289,6 +287,7 @@ class RealRuntime:
         self.monitor = monitor
         self.agent = agent
         self.containers: dict[str, Container] = {}
+        self.sessions = Sessions(processes)
         self.closed = False
 
     def launch(self, task: Task) -> None:
@@ -303,6 +302,7 @@ class RealRuntime:
     def ended(self, container: Container) -> None:
         self.containers.pop(container.id, None)
         self.monitor.forget(container)
+        self.sessions.parent_ended(container.id)
 
     def kill_all(self) -> None:
         for container in list(self.containers.values()):
@@ -316,3 +316,4 @@ class RealRuntime:
         self.closed = True
         for container in list(self.containers.values()):
             container.abandon()
+        self.sessions.close()

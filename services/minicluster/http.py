@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Callable
 from email.utils import formatdate
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import httptools
 
@@ -114,6 +114,20 @@ def accepted() -> bytes:
 Handler: TypeAlias = Callable[[Request], "Response | bytes | None"]
 
 
+class BodyReader(Protocol):
+    """Takes the body of a request as it comes, for requests that last."""
+
+    def feed(self, data: bytes) -> None: ...
+
+    def finish(self) -> Response:
+        """The body is complete: the answer."""
+        ...
+
+
+# The reader of the body of a request with this path (without its query) and these headers, if it has one of its own.
+BodyReaders: TypeAlias = Callable[[str, dict[str, str], asyncio.Transport], BodyReader | None]
+
+
 class EventStream:
     """The answer to a SUBSCRIBE: chunks are collected during one turn of the loop and written together."""
 
@@ -157,6 +171,11 @@ class EventStream:
             # A subscriber that stopped reading: give the memory back rather than grow without bound.
             transport.abort()
 
+    def unsent_bytes(self) -> int:
+        """What the peer has not taken yet."""
+        transport = self._connection.transport
+        return sum(map(len, self._parts)) + (transport.get_write_buffer_size() if transport is not None else 0)
+
     def finish(self) -> None:
         """End the stream in order, with the last chunk."""
         if self.closed:
@@ -180,8 +199,8 @@ class Connection(asyncio.Protocol):
     """One client connection; requests are answered in order because handlers are synchronous."""
 
     __slots__ = (
-        "_body", "_close_after", "_handler", "_header_name", "_headers", "_out", "_overflow", "_parser", "_server",
-        "_size", "_url", "loop", "stream", "transport",
+        "_body", "_close_after", "_handler", "_header_name", "_headers", "_out", "_overflow", "_parser", "_reader",
+        "_server", "_size", "_url", "loop", "stream", "transport",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -200,6 +219,7 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._size = 0
         self._overflow = False
+        self._reader: BodyReader | None = None
 
     # asyncio side
 
@@ -245,7 +265,16 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
+    def on_headers_complete(self) -> None:
+        server, is_allowed = self._server, self._server.guard.fault(self._headers) is None
+        if server.body_readers is not None and self.transport is not None and is_allowed:
+            path = self._url.decode("latin-1").partition("?")[0]
+            self._reader = server.body_readers(path, self._headers, self.transport)
+
     def on_body(self, body: bytes) -> None:
+        if self._reader is not None:
+            self._reader.feed(body)
+            return
         self._size += len(body)
         if self._size > self._server.body_limit:
             self._overflow = True
@@ -262,6 +291,8 @@ class Connection(asyncio.Protocol):
         fault = self._server.guard.fault(self._headers)
         if fault is not None:
             answer: Response | bytes | None = plain(403, fault)
+        elif self._reader is not None:
+            answer = self._reader.finish()
         elif self._overflow:
             answer = plain(413, f"The body exceeds {self._server.body_limit} bytes")
         else:
@@ -279,10 +310,13 @@ class Connection(asyncio.Protocol):
 class HttpServer:
     """Listens on one port; `stop` closes every connection."""
 
-    def __init__(self, handler: Handler, body_limit: int, guard: Guard) -> None:
+    def __init__(
+        self, handler: Handler, body_limit: int, guard: Guard, body_readers: BodyReaders | None = None
+    ) -> None:
         self.handler = handler
         self.guard = guard
         self.body_limit = body_limit
+        self.body_readers = body_readers
         self.connections: set[Connection] = set()
         self.port = 0
         self._server: asyncio.Server | None = None

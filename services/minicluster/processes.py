@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import logging
 import os
 import signal
 import subprocess
+import termios
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -38,6 +40,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _take_terminal() -> None:
+    _die_with_parent()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Processes:
@@ -105,19 +112,22 @@ class Processes:
         stderr: IO[bytes] | int,
         user: str | None,
         on_exit: Callable[[int], None],
+        stdin: int = subprocess.DEVNULL,
+        has_terminal: bool = False,
     ) -> int:
-        """Start in a session of its own; `on_exit` gets the wait status. Raises OSError when it cannot start."""
+        """Start in a session of its own; `on_exit` gets the wait status. With `has_terminal` stdin is one, and becomes
+        that of the session. Raises OSError when it cannot start."""
         process = subprocess.Popen(
             list(argv),
             executable=executable,
             cwd=cwd,
             env={**environment, MARK: self._data},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
-            # Safe: the child only calls prctl before exec, and threads hold no lock it needs.
-            preexec_fn=_die_with_parent,
+            # Safe: the child makes system calls only before exec, and threads hold no lock it needs.
+            preexec_fn=_take_terminal if has_terminal else _die_with_parent,
             user=user,
         )
         return self._watch(process, on_exit)

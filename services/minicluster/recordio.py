@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
 LAST_CHUNK = b"0\r\n\r\n"
+LENGTH_DIGITS_MAX = 20
 
 
 def encode(event: dict[str, Any]) -> bytes:
@@ -17,3 +19,28 @@ def encode(event: dict[str, Any]) -> bytes:
 def frame(payload: bytes) -> bytes:
     record = b"%d\n%s" % (len(payload), payload)
     return b"%x\r\n%s\r\n" % (len(record), record)
+
+
+class RecordError(Exception):
+    """What came is no record, or one that is too long."""
+
+
+class Records:
+    """Cuts what comes into records."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._rest += data
+        while True:
+            head, mark, body = self._rest.partition(b"\n")
+            if not mark and len(head) <= LENGTH_DIGITS_MAX:
+                return
+            if not head.isdigit() or len(head) > LENGTH_DIGITS_MAX or int(head) > self._limit:
+                raise RecordError(f"expected the length of a record, at most {self._limit}, got {head[:40]!r}")
+            if len(body) < int(head):
+                return
+            self._rest = body[int(head) :]
+            yield body[: int(head)]

@@ -74,9 +74,21 @@ def environment(task: Task, directory: Path, port_of_agent: int, host: str, comm
         MESOS_ALLOCATION_ROLE=task.role,
         MESOS_CONTAINER_IP=host,
     )
-    for entry in command.get("environment", {}).get("variables", ()):
-        result[entry["name"]] = entry.get("value", "")
+    result.update(variables(command))
     return result
+
+
+def variables(command: Json) -> dict[str, str]:
+    return {entry["name"]: entry.get("value", "") for entry in command.get("environment", {}).get("variables", ())}
+
+
+def argv(command: Json) -> tuple[list[str], str | None]:
+    """(argv, executable): a shell command goes to /bin/sh, otherwise `value` is the file and `arguments` the argv."""
+    value: str = command.get("value", "")
+    if command.get("shell", True):
+        return ["/bin/sh", "-c", value], None
+    arguments = list(command.get("arguments", ()))
+    return (arguments, value) if arguments else ([value], None)
 
 
 def fetch(uris: list[Json], directory: Path) -> None:

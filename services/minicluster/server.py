@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, unquote
 import orjson
 
 from services.minicluster import state_v0, statistics, summary_v0
+from services.minicluster.agent_api import PATH as AGENT_API_PATH
+from services.minicluster.agent_api import RECORDIO_TYPE, AgentApi, SessionInput
 from services.minicluster.authentication import Authentication, agent_realm, master_realm
 from services.minicluster.clock import Clock
 from services.minicluster.cross_site import Guard
@@ -27,6 +29,7 @@ from services.minicluster.model import Agent
 from services.minicluster.operator_api import OperatorApi
 from services.minicluster.processes import Processes
 from services.minicluster.scheduler_api import SchedulerApi, method_fault
+from services.minicluster.sessions import Sessions
 from services.minicluster.settings import MiniclusterSettings
 from services.minicluster.simulated import SimulatedRuntime
 from services.minicluster.usage import UsageMonitor
@@ -41,22 +44,35 @@ class AgentServer:
         self._master = master
         self.agent: Agent | None = None
         self._files: Files | None = None
+        self._api: AgentApi | None = None
+        self._sessions: Sessions | None = None
         settings = master.settings
         self._authentication = Authentication(settings.credentials)
-        self.http = HttpServer(self._handle, settings.request_body_bytes, Guard(settings.host, settings.allowed_hosts))
+        guard = Guard(settings.host, settings.allowed_hosts)
+        self.http = HttpServer(self._handle, settings.request_body_bytes, guard, self._body_reader)
 
-    def attach(self, agent: Agent) -> None:
+    def attach(self, agent: Agent, runtime: RealRuntime) -> None:
         self.agent = agent
         self._files = Files(self._master.settings.data_dir, agent.id)
+        self._api, self._sessions = AgentApi(runtime, runtime.sessions), runtime.sessions
 
-    def _handle(self, request: Request) -> Response:
+    def _body_reader(self, path: str, headers: dict[str, str], client: asyncio.Transport) -> SessionInput | None:
+        is_input = _agent_path(path) == AGENT_API_PATH and headers.get("content-type") == RECORDIO_TYPE
+        if not is_input or self._sessions is None or self._authentication.principal(headers) is None:
+            return None
+        return SessionInput(self._sessions, client)
+
+    def _handle(self, request: Request) -> Response | bytes | None:
         assert self.agent is not None
         assert self._files is not None
-        path = unquote(request.path).removeprefix("/slave(1)")
+        assert self._api is not None
+        path = _agent_path(request.path)
         if (refusal := self._authentication.refuse(request, agent_realm(path))) is not None:
             return refusal
         if not (self.agent.online or self.agent.returns) and not path.startswith("/files"):
             return plain(503, "Agent has not finished recovery")
+        if path == AGENT_API_PATH:
+            return self._api.handle(request)
         if path == "/health":
             return plain(200, "")
         if path == "/version":
@@ -68,6 +84,10 @@ class AgentServer:
         if path.startswith("/files/"):
             return self._files.handle(request)
         return not_found()
+
+
+def _agent_path(path: str) -> str:
+    return unquote(path).removeprefix("/slave(1)")
 
 
 class Minicluster:
@@ -121,8 +141,9 @@ class Minicluster:
             await server.http.start(self.settings.host, ports[index] if index < len(ports) else 0, self.settings.tls)
             self._agent_servers.append(server)
             agent = self.master.agents.create(spec, server.http.port)
-            server.attach(agent)
-            agent.runtime = RealRuntime(self.master, agent, self._processes, monitor)
+            runtime = RealRuntime(self.master, agent, self._processes, monitor)
+            server.attach(agent, runtime)
+            agent.runtime = runtime
             self.master.agents.register(agent)
 
     async def stop(self) -> None:

@@ -654,10 +654,13 @@ class BrowseSandboxResponse(_message.Message):
     PATHS_FIELD_NUMBER: _builtins.int
     MESOS_MASTER_HOSTNAME_FIELD_NUMBER: _builtins.int
     MESOS_MASTER_PORT_FIELD_NUMBER: _builtins.int
+    CONTAINER_ID_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     port: _builtins.str
     mesos_master_hostname: _builtins.str
     mesos_master_port: _builtins.str
+    container_id: _builtins.str
+    """The container of the run; empty when it does not run."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -668,10 +671,11 @@ class BrowseSandboxResponse(_message.Message):
         paths: _abc.Iterable[_builtins.str] | None = ...,
         mesos_master_hostname: _builtins.str = ...,
         mesos_master_port: _builtins.str = ...,
+        container_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hostname", b"hostname", "mesos_master_hostname", b"mesos_master_hostname", "mesos_master_port", b"mesos_master_port", "paths", b"paths", "port", b"port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["container_id", b"container_id", "hostname", b"hostname", "mesos_master_hostname", b"mesos_master_hostname", "mesos_master_port", b"mesos_master_port", "paths", b"paths", "port", b"port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,8 +22,8 @@ from urllib.parse import urlparse
 
 import orjson
 
+from peloton.api.mesos_access import DENIED, OPEN, MesosAccess
 from peloton.errors import Unavailable
-from services.hostmgr.mesos.access import DENIED, OPEN, MesosAccess
 from services.hostmgr.mesos.wire import EventStream, MesosRefusal, Pipe, connect
 
 # pymesos takes SIGINT for itself and adds a log handler when it is imported: both are put back.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,11 +11,12 @@ from urllib.parse import quote
 
 import orjson
 
-from services.hostmgr.mesos.access import DENIED, OPEN, MesosAccess
+from peloton.api.mesos_access import DENIED, OPEN, MesosAccess
 from services.hostmgr.mesos.wire import CONNECT_TIMEOUT_S
 
 TIMEOUT_S = 10.0
 STATISTICS_TIMEOUT_S = 3.0
+FILE_TIMEOUT_S = 2.0
 LONG_TIMEOUT_S = 30.0
 """For the beginning of a long answer, from a master that has just made offers of all its agents."""
 PIECE_BYTES = 1 << 20
@@ -42,13 +44,24 @@ class Operator:
             while piece := response.read(PIECE_BYTES):
                 yield piece
 
-    def agent_work_dir(self, address: str) -> str:
-        state = self._exchange(address, "GET", "/state")
-        return str(state["flags"]["work_dir"])
+    def agent_state(self, address: str) -> Json:
+        """Flags, frameworks and executors of an agent."""
+        state: Json = self._exchange(address, "GET", "/state")
+        return state
 
     def browse(self, address: str, path: str) -> list[str]:
         """Paths of the files of a directory on an agent."""
         return [entry["path"] for entry in self._exchange(address, "GET", f"/files/browse?path={quote(path)}")]
+
+    def end_of_file(self, address: str, path: str, limit_bytes: int) -> bytes:
+        """The last bytes of a file on an agent."""
+        url = f"/files/read?path={quote(path)}"
+        size = int(self._exchange(address, "GET", f"{url}&offset=-1", timeout_s=FILE_TIMEOUT_S)["offset"])
+        url = f"{url}&offset={max(0, size - limit_bytes)}"
+        with self._open(address, "GET", url, None, FILE_TIMEOUT_S) as response:
+            # A file need not be text, and agents pass its bytes on as they are.
+            text = response.read().decode("utf-8", "replace")
+        return str(json.loads(text, strict=False)["data"]).encode()
 
     def statistics(self, address: str, process: str) -> list[Json]:
         """What each executor of an agent uses."""
@@ -72,8 +85,7 @@ class Operator:
             connection.connect()
             connection.sock.settimeout(timeout_s)
             headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
-            if authorization := self._access.authorization:
-                headers["Authorization"] = authorization
+            headers |= self._access.headers
             connection.request(method, path, body=body, headers=headers)
             response = connection.getresponse()
             if response.status != 200:
@@ -88,7 +100,16 @@ class Operator:
 
     def _connection(self, address: str) -> http.client.HTTPConnection:
         host, _, port = address.rpartition(":")
-        where = host.strip("[]"), int(port)
-        if self._access.tls is None:
-            return http.client.HTTPConnection(*where, timeout=CONNECT_TIMEOUT_S)
-        return http.client.HTTPSConnection(*where, timeout=CONNECT_TIMEOUT_S, context=self._access.tls)
+        return self._access.connection(host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
+
+
+def container_of(state: Json, framework_id: str, executor_id: str) -> str:
+    """In an agent's state, the id of the container in which an executor runs; empty when it does not run."""
+    executors = (row["executors"] for row in state.get("frameworks", ()) if row["id"] == framework_id)
+    found = (row["container"] for rows in executors for row in rows if row["id"] == executor_id)
+    return str(next(found, ""))
+
+
+def stderr_path(framework_id: str, executor_id: str) -> str:
+    """Under which agents serve it, wherever its sandbox is."""
+    return f"/frameworks/{framework_id}/executors/{executor_id}/runs/latest/stderr"

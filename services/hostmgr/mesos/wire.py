@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import httptools
 
-from services.hostmgr.mesos.access import OPEN, MesosAccess
+from peloton.api.mesos_access import OPEN, MesosAccess
 
 READ_BYTES = 1 << 20
 CONNECT_TIMEOUT_S = 5.0

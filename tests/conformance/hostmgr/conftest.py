@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from services.hostmgr.mesos.access import OPEN, MesosAccess
+from peloton.api.mesos_access import OPEN, MesosAccess
 from services.storage import migrate
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.hostmgr.world import Emulated, World, wait

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from services.hostmgr.mesos import operator
-from services.hostmgr.mesos.access import MesosAccess, TlsFiles, read_access
 from services.minicluster.authentication import tls_context
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.world import PATIENCE_S, Emulated, World, wait
@@ -36,7 +36,7 @@ def test_credentials_and_tls_reach_master_and_agents(make: Make, tmp_path: Path)
     job = world.running(2, command="echo hello; sleep 300")
     agent = wait(lambda: world.core.pool.agent(world.pod(job).host), "the agents")
 
-    work_dir = world.core.operator.agent_work_dir(agent.address)
+    work_dir = world.core.operator.agent_state(agent.address)["flags"]["work_dir"]
     pod = world.pod(job)
     run = f"slaves/{agent.agent_id}/frameworks/{world.core.driver.framework_id}/executors/{pod.pod_id}/runs/latest"
     paths = world.core.operator.browse(agent.address, f"{work_dir}/{run}")

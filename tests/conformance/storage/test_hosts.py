@@ -30,6 +30,7 @@ from tests.conformance.storage.builders import (
     queue,
     report,
     runs_of,
+    settle_all,
     states,
 )
 
@@ -164,6 +165,25 @@ def test_texts_may_hold_anything(gateway: Gateway) -> None:
     report(gateway, job_id, [0], F, message="a\x00b 'quoted' \"twice\" %s :x Ω\n", reason="r\x00")
 
     assert ("ab 'quoted' \"twice\" %s :x Ω\n", "r") == (pod(gateway, job_id).message, pod(gateway, job_id).reason)
+
+
+def test_output_is_added_to_the_message_of_the_run_that_failed(gateway: Gateway) -> None:
+    """Once, to its event and to the pod as long as it has no newer run; other runs and states keep theirs."""
+    job_id = a_running_job(gateway, 2, retries=2)
+    gateway.apply_status([status(job_id, 0, F, message="exit 1"), status(job_id, 1, S, message="fine")])
+    texts = [(PodId(job_id, instance, 1), "50% of\x00 it's gone") for instance in (0, 1, 7)]
+
+    gateway.add_output(texts)
+    gateway.add_output(texts)
+
+    told = "exit 1; stderr: 50% of it's gone"
+    assert [told, "fine"] == [pod(gateway, job_id, instance).message for instance in (0, 1)]
+    assert told == gateway.pod_events(job_id, 0)[0].message
+    settle_all(gateway, job_id, NOW + 3600 * SECOND)
+    gateway.add_output([(PodId(job_id, 0, 1), "again")])
+    assert 2 == pod(gateway, job_id, 0).run_id
+    assert "stderr" not in pod(gateway, job_id, 0).message
+    assert told == gateway.pod_events(job_id, 0, run_id=1)[0].message
 
 
 def test_kills_are_answered_with_grace(gateway: Gateway) -> None:

@@ -108,6 +108,7 @@ class FakeAgent:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.written_at: dict[str, float] = {}
         self.is_lossy = False
         self.on_read: Callable[[int], None] = lambda offset: None
         agent = self
@@ -128,8 +129,15 @@ class FakeAgent:
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         content = self.files.get(query["path"])
         body = b"no such file"
-        if content is not None and url.path == "/files/download":
+        if url.path == "/files/browse":
+            below = [path for path in self.files if path.rpartition("/")[0] == query["path"]]
+            content = body = json.dumps(
+                [{"path": path, "mtime": self.written_at.get(path, 0.0)} for path in below]
+            ).encode()
+        elif content is not None and url.path == "/files/download":
             body = content
+        elif content is not None and query["offset"] == "-1":
+            body = json.dumps({"data": "", "offset": len(content)}).encode()
         elif content is not None:
             offset = int(query["offset"])
             self.on_read(offset)

@@ -1082,10 +1082,13 @@ class BrowseSandboxResponse(_message.Message):
     PATHS_FIELD_NUMBER: _builtins.int
     MESOSMASTERHOSTNAME_FIELD_NUMBER: _builtins.int
     MESOSMASTERPORT_FIELD_NUMBER: _builtins.int
+    CONTAINERID_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     port: _builtins.str
     mesosMasterHostname: _builtins.str
     mesosMasterPort: _builtins.str
+    containerId: _builtins.str
+    """Ours: the container of the run on its agent, for sessions in it; empty when it does not run."""
     @_builtins.property
     def error(self) -> Global___BrowseSandboxResponse.Error: ...
     @_builtins.property
@@ -1099,10 +1102,11 @@ class BrowseSandboxResponse(_message.Message):
         paths: _abc.Iterable[_builtins.str] | None = ...,
         mesosMasterHostname: _builtins.str = ...,
         mesosMasterPort: _builtins.str = ...,
+        containerId: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "hostname", b"hostname", "mesosMasterHostname", b"mesosMasterHostname", "mesosMasterPort", b"mesosMasterPort", "paths", b"paths", "port", b"port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containerId", b"containerId", "error", b"error", "hostname", b"hostname", "mesosMasterHostname", b"mesosMasterHostname", "mesosMasterPort", b"mesosMasterPort", "paths", b"paths", "port", b"port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

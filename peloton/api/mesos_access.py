@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from base64 import b64encode
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 
 from peloton.errors import InvalidArgument
@@ -27,6 +28,16 @@ class MesosAccess:
         if not self.principal:
             return ""
         return "Basic " + b64encode(f"{self.principal}:{self.secret}".encode()).decode()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": self.authorization} if self.principal else {}
+
+    def connection(self, host: str, port: int, timeout_s: float) -> HTTPConnection:
+        """Not open yet."""
+        if self.tls is None:
+            return HTTPConnection(host, port, timeout=timeout_s)
+        return HTTPSConnection(host, port, timeout=timeout_s, context=self.tls)
 
     @property
     def header(self) -> str:

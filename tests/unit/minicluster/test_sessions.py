@@ -1,0 +1,197 @@
+"""Commands beside a task: the sessions of an agent, and those of the command line with it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cli.errors import Failed
+from cli.exec import Session
+from services.minicluster.executor import RealRuntime
+from services.minicluster.recordio import RecordError, Records
+from services.minicluster.server import Minicluster
+from services.minicluster.sessions import SESSIONS_MAX, STATUSES_MAX
+from tests.unit.minicluster.conftest import Start
+from tests.unit.minicluster.scheduler import WAIT_S, Scheduler, request
+
+Input = tuple[int, int]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Input]:
+    """The input of a session: where it reads, where the test writes."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        try:
+            os.close(end)
+        except OSError:
+            continue
+
+
+async def running(start: Start, command: str = "exec sleep 600") -> tuple[Minicluster, Scheduler, tuple[str, str], str]:
+    """With a task that runs: (its cluster, its scheduler, the address of its agent, the id of its container)."""
+    cluster, scheduler = await start()
+    await scheduler.launch("t", command)
+    await scheduler.status("t", "TASK_RUNNING")
+    (agent,) = cluster.master.agents.by_name.values()
+    (container_id,) = runtime_of(cluster).containers
+    return cluster, scheduler, ("127.0.0.1", str(agent.port)), container_id
+
+
+def runtime_of(cluster: Minicluster) -> RealRuntime:
+    (agent,) = cluster.master.agents.by_name.values()
+    assert isinstance(agent.runtime, RealRuntime)
+    return agent.runtime
+
+
+async def until(cluster: Minicluster, live: int) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while len(runtime_of(cluster).sessions.live) != live:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("script", "code"), [("true", 0), ("exit 7", 7), ("kill -TERM $$", 128 + 15)])
+async def test_a_command_ends_with_its_code(start: Start, script: str, code: int) -> None:
+    """128 and the number of the signal when one ended it."""
+    _, _, address, container_id = await running(start)
+    assert code == await asyncio.to_thread(Session(*address, container_id, ["sh", "-c", script]).run)
+
+
+async def test_a_command_runs_in_the_sandbox_with_the_environment_of_the_task(
+    start: Start, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Output and errors are told apart; without an input of ours the command's is empty."""
+    cluster, _, address, container_id = await running(start)
+    script = "pwd -P; echo $MESOS_TASK_ID; cat; head -c 300000 /dev/zero | tr '\\0' x; echo oops >&2"
+
+    assert 0 == await asyncio.to_thread(Session(*address, container_id, ["sh", "-c", script]).run)
+
+    out, err = capfdbinary.readouterr()
+    folder = next(iter(runtime_of(cluster).containers.values())).directory
+    assert folder is not None
+    assert f"{folder.resolve()}\nt\n".encode() + b"x" * 300_000 == out
+    assert b"oops\n" == err
+
+
+async def test_input_is_passed_on_to_its_end(
+    start: Start, pipe: Input, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Larger than any buffer between."""
+    _, _, address, container_id = await running(start)
+    data = os.urandom(3_000_000)
+
+    def feed() -> None:
+        with os.fdopen(pipe[1], "wb") as file:
+            file.write(data)
+
+    writer = threading.Thread(target=feed)
+    writer.start()
+    session = Session(*address, container_id, ["sh", "-c", "sleep 0.2; cat"], with_input=True, source=pipe[0])
+    assert 0 == await asyncio.to_thread(session.run)
+    writer.join()
+    assert data == capfdbinary.readouterr().out
+
+
+async def test_a_terminal_is_the_controlling_one_and_has_our_size(
+    start: Start, pipe: Input, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is typed is echoed; the end of input is that of a terminal."""
+    monkeypatch.setattr("cli.exec.window_size", lambda: {"window_size": {"rows": 33, "columns": 111}})
+    monkeypatch.setattr("cli.exec.signal.signal", lambda *_: None)  # only the main thread may
+    _, _, address, container_id = await running(start)
+    os.write(pipe[1], b"hello\n")
+    script = "stty size; read word < /dev/tty; echo got $word; exit 5"
+    session = Session(*address, container_id, ["sh", "-c", script], with_input=True, with_terminal=True, source=pipe[0])
+    assert 5 == await asyncio.to_thread(session.run)
+    out = capfdbinary.readouterr().out
+    assert [b"33 111", b"got hello"] == [line for line in out.split(b"\r\n") if line and line != b"hello"]
+
+
+async def test_a_session_ends_with_its_task(start: Start) -> None:
+    """As the container of the task takes all that is in it along."""
+    cluster, scheduler, address, container_id = await running(start)
+    session = asyncio.create_task(asyncio.to_thread(Session(*address, container_id, ["sleep", "600"]).run))
+    await until(cluster, live=1)
+    await scheduler.call("KILL", {"task_id": {"value": "t"}})
+    assert 128 + 9 == await session
+
+
+async def test_a_session_ends_with_its_connection(start: Start) -> None:
+    """A client that is gone leaves no command behind."""
+    cluster, _, address, container_id = await running(start)
+    session = Session(*address, container_id, ["sleep", "600"])
+    connection = session.connect()
+    await asyncio.to_thread(session.launch, connection)
+    await until(cluster, live=1)
+    assert connection.sock is not None
+    connection.sock.close()
+    connection.close()
+    await until(cluster, live=0)
+
+
+async def test_sessions_that_cannot_begin(start: Start) -> None:
+    """The agent says why: no such container, no such program, too many at once."""
+    _, _, address, container_id = await running(start)
+
+    async def refusal(parent_id: str, *argv: str) -> str:
+        with pytest.raises(Failed) as failed:
+            await asyncio.to_thread(Session(*address, parent_id, list(argv)).run)
+        return failed.value.message.partition(": ")[2]
+
+    expected = "400 Container none cannot be found (or is already terminated)"
+    assert expected == await refusal("none", "true")
+    assert (await refusal(container_id, "/no/such")).startswith("400 Failed to execute command: ")
+    sessions = [Session(*address, container_id, ["sleep", "600"]) for _ in range(SESSIONS_MAX)]
+    connections: list[http.client.HTTPConnection] = []
+    for session in sessions:
+        connections.append(session.connect())
+        await asyncio.to_thread(session.launch, connections[-1])
+    expected = f"400 {SESSIONS_MAX} sessions are open on this agent, the most that it takes"
+    assert expected == await refusal(container_id, "true")
+    for connection in connections:
+        connection.close()
+
+
+async def test_the_agent_keeps_a_bounded_number_of_exit_statuses(start: Start) -> None:
+    """Of sessions that nobody may ask for any more."""
+    cluster, _, address, container_id = await running(start)
+    first = Session(*address, container_id, ["true"])
+    await asyncio.to_thread(first.run)
+    sessions = runtime_of(cluster).sessions
+    for number in range(STATUSES_MAX):
+        sessions.keep_status(f"other {number}", 0)
+    with pytest.raises(Failed, match="does not say how the command ended"):
+        await asyncio.to_thread(first.exit_code)
+
+
+async def test_calls_of_the_agent_that_are_wrong(start: Start) -> None:
+    """Each has its answer, and the agent goes on."""
+    _, _, address, _ = await running(start)
+    port = int(address[1])
+    assert (501, "GET_STATE is not emulated") == await request(port, "POST", "/api/v1", {"type": "GET_STATE"})
+    status, text = await request(port, "POST", "/slave(1)/api/v1", b"{")
+    assert (400, True) == (status, text.startswith("Failed to parse body into JSON: "))
+    status, text = await request(port, "POST", "/api/v1", {"type": "WAIT_CONTAINER"})
+    assert (400, "Failed to validate agent::Call: WAIT_CONTAINER lacks 'container_id'") == (status, text)
+    unknown = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": {"value": "none"}}}
+    assert 404 == (await request(port, "POST", "/api/v1", unknown))[0]
+    headers = {"Content-Type": "application/recordio"}
+    for body in (b"x\n", b"9999999999\n", b"2\n{}", b"4\n[1]\n"):
+        status, text = await request(port, "POST", "/api/v1", body, headers)
+        assert (400, True) == (status, text.startswith("Failed to parse ATTACH_CONTAINER_INPUT: ")), body
+    assert 200 == (await request(port, "GET", "/health"))[0]
+
+
+def test_records_are_cut_wherever_the_pieces_end() -> None:
+    """Byte by byte as well as all at once."""
+    records, whole = Records(10), b"3\nabc0\n5\n1\n2\n3"
+    assert [b"abc", b"", b"1\n2\n3"] == list(Records(10).feed(whole))
+    assert [b"abc", b"", b"1\n2\n3"] == [r for at in range(len(whole)) for r in records.feed(whole[at : at + 1])]
+    with pytest.raises(RecordError, match="at most 10, got b'11'"):
+        list(Records(10).feed(b"11\n"))
