@@ -9,7 +9,7 @@ import click
 
 from cli.command import Group
 from cli.errors import Failed
-from cli.output import as_json, print_table
+from cli.output import Table, print_for_programs, print_list
 from cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def unlock(settings: Settings, components: Sequence[str]) -> None:
     print_result(settings, settings.client.admin.RemoveLockdown(request), "unlock")
 
 
+TABLE = Table(("Locked", "Effect"), nothing="Nothing is locked")
 EFFECTS = {
     "Read": "calls that read jobs and pods are refused: All read APIs are locked down",
     "Write": "calls that change jobs and pods are refused: All write APIs are locked down",
@@ -76,20 +77,13 @@ def status(settings: Settings) -> None:
 
     answer = settings.client.admin.GetLockdown(svc.GetLockdownRequest())
     names = [svc.Component.Name(component) for component in answer.components]
-    if settings.json:
-        click.echo(as_json(answer))
-    elif names:
-        print_table(("Locked", "Effect"), [(name, EFFECTS[name]) for name in names])
-    else:
-        click.echo("Nothing is locked")
+    print_list(settings, answer, TABLE, [(name, EFFECTS[name]) for name in names], names)
 
 
 def print_result(settings: Settings, response: svc.LockdownResponse | svc.RemoveLockdownResponse, act: str) -> None:
     from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
 
-    if settings.json:
-        click.echo(as_json(response))
-    else:
+    if not print_for_programs(settings, response):
         for component in response.successes:
             click.echo(f"{act} on {svc.Component.Name(component)} succeeded")
     failures = [

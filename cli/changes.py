@@ -12,7 +12,7 @@ import click
 from cli.command import INTERRUPTED, Group
 from cli.errors import Failed
 from cli.jobs import JOB, pod_name
-from cli.output import as_json_line, print_json_or
+from cli.output import as_json_line, print_outcome
 from cli.params import LABEL, Label
 from cli.rollout import job_state_name, known_counts, of_update
 from cli.settings import Settings, pass_settings
@@ -97,7 +97,7 @@ def cancel(settings: Settings, watch_id: str) -> None:
     from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 
     response = settings.client.watches.Cancel(svc.CancelRequest(watch_id=watch_id), timeout=settings.timeout)
-    print_json_or(settings, response, f"Watch {watch_id} cancelled")
+    print_outcome(settings, response, f"Watch {watch_id} cancelled")
 
 
 def print_changes(settings: Settings, request: svc.WatchRequest, pace: WatchPace | None = None) -> None:

@@ -12,7 +12,7 @@ import click
 from cli.errors import failure
 from cli.jobs import look_up
 from cli.params import DURATION
-from cli.settings import DEFAULT_ADDRESS, Settings
+from cli.settings import DEFAULT_ADDRESS, FORMATS, Settings
 
 HELP_OPTIONS = ["-h", "--help"]
 
@@ -20,19 +20,26 @@ HELP_OPTIONS = ["-h", "--help"]
 def global_options(defaults: bool) -> list[click.Option]:
     """The options of every command. Behind a sub-command's name they have no defaults: what is given there wins."""
 
-    def option(*names: str, default: Any = None, envvar: str | None = None, **attributes: Any) -> click.Option:
+    def option(
+        *names: str, default: Any = None, envvar: str | list[str] | None = None, **attributes: Any
+    ) -> click.Option:
         if defaults:
             return click.Option(names, default=default, envvar=envvar, show_envvar=bool(envvar), **attributes)
         return click.Option(names, default=None, hidden=True, expose_value=False, callback=note_given, **attributes)
 
     return [
-        option("--json", "-j", is_flag=True, default=False, help="Print whole responses as JSON."),
+        option("--output", "-o", type=click.Choice(FORMATS),
+               help="How to print; each command has its own if this is absent. name: what other commands take."),
+        option("--json", "-j", is_flag=True, default=False, help="The same as --output json: whole answers."),
         option("--address", "-a", metavar="HOST:PORT", default=DEFAULT_ADDRESS, envvar="PELOTON_ADDRESS",
                show_default=True, help="Where the Peloton API listens."),
-        option("--jobmgr", "-m", metavar="HOST:PORT", envvar="JOBMGR_URL", help="Job calls go here instead."),
-        option("--resmgr", "-v", metavar="HOST:PORT", envvar="RESMGR_URL", help="Pool calls go here instead."),
-        option("--hostmgr", "-u", metavar="HOST:PORT", envvar="HOSTMGR_URL", help="Host calls go here instead."),
-        option("--timeout", "-t", type=DURATION, default="20s", envvar="TIMEOUT", show_default=True,
+        option("--jobmgr", "-m", metavar="HOST:PORT", envvar=["PELOTON_JOBMGR_URL", "JOBMGR_URL"],
+               help="Job calls go here instead."),
+        option("--resmgr", "-v", metavar="HOST:PORT", envvar=["PELOTON_RESMGR_URL", "RESMGR_URL"],
+               help="Pool calls go here instead."),
+        option("--hostmgr", "-u", metavar="HOST:PORT", envvar=["PELOTON_HOSTMGR_URL", "HOSTMGR_URL"],
+               help="Host calls go here instead."),
+        option("--timeout", "-t", type=DURATION, default="20s", envvar="PELOTON_TIMEOUT", show_default=True,
                help="How long one call may take."),
         option("--patience", type=DURATION, default="60s", show_default=True,
                help="How long to wait for a Peloton that is too busy to take a call."),
@@ -58,6 +65,16 @@ class Command(click.Command):
             if option.opts:
                 self.params.append(option)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self.with_output_written_out(args))
+
+    def with_output_written_out(self, args: list[str]) -> list[str]:
+        """``-o`` of queries is the original's ``--offset``; before the name of a format, which is no number, it is
+        ``--output`` all the same."""
+        is_taken = any("-o" in param.opts and "--output" not in param.opts for param in self.params)
+        pairs = zip(args, [*args, ""][1:], strict=True)
+        return ["--output" if is_taken and word == "-o" and after in FORMATS else word for word, after in pairs]
+
     def invoke(self, ctx: click.Context) -> Any:
         look_up(ctx)
         return super().invoke(ctx)
@@ -71,6 +88,10 @@ class Group(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.context_settings.setdefault("help_option_names", HELP_OPTIONS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        return super().get_command(ctx, "list") if found is None and cmd_name == "ls" else found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from cli.output import STATE_STYLES, not_told, print_table
+from cli.output import STATE_STYLES, Table, as_json_line, not_told, print_table
 from cli.watch import Display, Patience, WatchPace
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 NOBODY = "No hosts in maintenance"
 WAITING_NAMED_MAX = 10
-HEADER = ("Hostname", "State", "Goal", "Pods", "Leaving", "Waiting for")
+TABLE = Table(
+    ("Hostname", "State", "Goal", "Pods", "Leaving", "Waiting for"),
+    whole=("Hostname", "State", "Goal"),
+    spare=("Goal", "Leaving", "Pods"),
+)
 
 
 def state_name(number: int) -> str:
@@ -70,7 +74,7 @@ def nobody_text(hosts: Sequence[str], silent: Sequence[str]) -> str:
     return f"Not in maintenance{where}: {', '.join(hosts)}" if hosts else f"{NOBODY}{where}"
 
 
-def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = ()) -> None:
+def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = (), is_wide: bool = False) -> None:
     """``hosts``: those that were asked for; none: all."""
     found = {host.hostname for host in answer.hosts}
     others = [name for name in hosts if name not in found]
@@ -80,7 +84,7 @@ def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = ()) -> None:
         click.echo(not_told(answer.silent_clusters), err=True)
     if not found:
         return
-    print_table(HEADER, [row(host) for host in answer.hosts])
+    print_table(TABLE, [row(host) for host in answer.hosts], is_wide)
     for line in (line for host in answer.hosts for line in blocker_lines(host)):
         click.echo(line)
     click.echo(summary(answer))
@@ -90,7 +94,9 @@ class DrainDisplay(Display, Protocol):
     def show(self, answer: pb.QueryResponse) -> None: ...
 
 
-def watch_drains(client: Client, hosts: Sequence[str], console: Console, pace: WatchPace | None = None) -> None:
+def watch_drains(
+    client: Client, hosts: Sequence[str], console: Console, pace: WatchPace | None = None, is_json: bool = False
+) -> None:
     """Shows hosts in maintenance (all, or those named) until each of them is down or out of it.
 
     Raises Failed when the API stays away for longer than the pace allows.
@@ -102,7 +108,7 @@ def watch_drains(client: Client, hosts: Sequence[str], console: Console, pace: W
     patience = Patience(client, pace, "maintenance of hosts", again)
     seen: dict[str, str] = {}  # hosts in maintenance -> their clusters
     silent: list[str] = []
-    with display_on(console) as display:
+    with display_on(console, is_json) as display:
         while True:
             answer = patience.ask(display, lambda: client.maintenance.Query(pb.QueryRequest(hostnames=hosts)))
             if list(answer.silent_clusters) != silent:
@@ -127,7 +133,10 @@ def has_settled(host: pb.HostMaintenance) -> bool:
 
 
 @contextmanager
-def display_on(console: Console) -> Iterator[DrainDisplay]:
+def display_on(console: Console, is_json: bool) -> Iterator[DrainDisplay]:
+    if is_json:
+        yield JsonDisplay(console)
+        return
     if not console.is_terminal:
         yield LineDisplay(console)
         return
@@ -161,6 +170,17 @@ class LineDisplay:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+class JsonDisplay(LineDisplay):
+    """The answer in one line whenever something changed; everything else is for people."""
+
+    last = ""
+
+    def show(self, answer: pb.QueryResponse) -> None:
+        if (line := as_json_line(answer)) != self.last:
+            self.last = line
+            click.echo(line)
+
+
 class LiveDisplay:
     """The table, redrawn in place."""
 
@@ -180,7 +200,7 @@ def picture(answer: pb.QueryResponse) -> Group:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in HEADER:
+    for title in TABLE.header:
         table.add_column(title, overflow="fold")
     for host in answer.hosts:
         table.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "")) for cell in row(host)))

@@ -8,8 +8,8 @@ import click
 
 from cli.command import Group
 from cli.host_maintenance import maintenance
-from cli.output import as_json, not_told, print_table
-from cli.params import StatesType
+from cli.output import Table, not_told, print_list, rows_wanted, say_more
+from cli.params import StatesType, limit_option
 from cli.settings import Settings, pass_settings
 from peloton.model.host import HostState
 
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from peloton.api.v0.host import host_pb2
 
 HOST_STATE_PREFIX = "HOST_STATE_"
-HEADER = ("Hostname", "IP", "State", "HostPool", "CPUs free", "MiB free", "GPUs free", "Slack CPUs",
-          "CPUs used", "MiB used", "Cluster")  # fmt: skip
+TABLE = Table(
+    ("Hostname", "IP", "State", "HostPool", "CPUs free", "MiB free", "GPUs free", "Slack CPUs", "CPUs used",
+     "MiB used", "Cluster"),
+    whole=("Hostname", "IP", "State", "CPUs free", "MiB free", "GPUs free"),
+    spare=("HostPool", "Slack CPUs", "CPUs used", "MiB used", "Cluster", "GPUs free", "IP"),
+    nothing="No hosts found",
+)  # fmt: skip
 HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
 
 
@@ -32,10 +37,11 @@ host.add_command(maintenance)
 
 @host.command()
 @click.option("--states", "-s", type=HOST_STATES, default="", help="Any of these states; all if absent.")
+@limit_option
 @pass_settings
-def query(settings: Settings, states: tuple[str, ...]) -> None:
+def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> None:
     """List hosts and their states; what is free of all that they have, in cores and MiB; what revocable pods hold of
-    the slack, in cores; and what hosts use on which revocable pods run, as measured last.
+    the slack, in cores; and what hosts use on which revocable pods run, as measured last. Also `host list`.
 
     \b
     Examples:
@@ -47,9 +53,10 @@ def query(settings: Settings, states: tuple[str, ...]) -> None:
 
     wanted = [host_pb2.HostState.Value(f"{HOST_STATE_PREFIX}{state}") for state in states]
     response = settings.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest(host_states=wanted))
-    if settings.json:
-        click.echo(as_json(response))
-        return
+    hosts = sorted(response.host_infos, key=lambda info: info.hostname)
+    shown = hosts[: rows_wanted(settings, limit)]
+    del response.host_infos[:]
+    response.host_infos.extend(shown)
     rows = [
         (
             info.hostname,
@@ -59,15 +66,14 @@ def query(settings: Settings, states: tuple[str, ...]) -> None:
             *amounts(info),
             info.cluster,
         )
-        for info in sorted(response.host_infos, key=lambda info: info.hostname)
+        for info in shown
     ]
-    if rows:
-        print_table(HEADER, rows)
-    else:
-        click.echo("No hosts found")
-    for info in sorted(response.host_infos, key=lambda info: info.hostname):
-        if info.avoided:
+    print_list(settings, response, TABLE, rows, (info.hostname for info in shown))
+    for info in shown:
+        if info.avoided and not settings.is_for_programs:
             click.echo(f"{info.hostname} is avoided: {info.avoided}")
+    if len(shown) < len(hosts):
+        say_more(len(shown), len(hosts))
     if response.silent_clusters:
         click.echo(not_told(response.silent_clusters), err=True)
 
@@ -85,3 +91,6 @@ def amounts(info: host_pb2.HostInfo) -> tuple[str, ...]:
         f"{info.slack_held_cpu:g}/{info.slack_cpu:g}",
         *measured,
     )
+
+
+host.add_command(query, "list")

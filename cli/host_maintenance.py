@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Group
-from cli.output import as_json
+from cli.output import print_for_programs
 from cli.params import DURATION, HOSTNAME
 from cli.settings import Settings, pass_settings
 
@@ -54,8 +54,8 @@ def start(
     deadline_s = None if deadline is None else math.ceil(deadline)
     request = pb.StartRequest(hostnames=hosts, at_most=at_most or 0, reason=reason, deadline_seconds=deadline_s)
     answer = settings.client.maintenance.Start(request)
-    say(settings, hosts, answer, "Host successfully submitted for maintenance: {}")
-    for line in () if settings.json else turn_lines(answer):
+    say(settings, hosts, answer, "Host successfully submitted for maintenance: {}", lines=watch)
+    for line in () if settings.is_for_programs else turn_lines(answer):
         click.echo(line)
     if watch:
         show_drains(settings, hosts)
@@ -107,7 +107,7 @@ def force(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
     from peloton.api.v0.maintenance import maintenance_pb2 as pb
 
     answer = settings.client.maintenance.Force(pb.ForceRequest(hostnames=hosts))
-    say(settings, hosts, answer, "Drain of host forced: {}")
+    say(settings, hosts, answer, "Drain of host forced: {}", lines=watch)
     if watch:
         show_drains(settings, hosts)
 
@@ -131,16 +131,13 @@ def status(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
         show_drains(settings, hosts)
         return
     answer = settings.client.maintenance.Query(pb.QueryRequest(hostnames=hosts))
-    if settings.json:
-        click.echo(as_json(answer))
-    else:
-        print_drains(answer, hosts)
+    if not print_for_programs(settings, answer, (host.hostname for host in answer.hosts)):
+        print_drains(answer, hosts, is_wide=settings.output == "wide")
 
 
-def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str) -> None:
+def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str, lines: bool = False) -> None:
     """The response as JSON, or a line for each host."""
-    if settings.json:
-        click.echo(as_json(answer))
+    if print_for_programs(settings, answer, dict.fromkeys(hosts), lines):
         return
     for host in dict.fromkeys(hosts):
         click.echo(text.format(host))
@@ -150,4 +147,5 @@ def show_drains(settings: Settings, hosts: Sequence[str]) -> None:
     from cli.drains import watch_drains
     from cli.watch import progress_console
 
-    watch_drains(settings.client, hosts, progress_console(settings.json))
+    console = progress_console(settings.is_for_programs)
+    watch_drains(settings.client, hosts, console, is_json=settings.json)

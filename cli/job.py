@@ -10,18 +10,17 @@ import click
 
 from cli import job_logs, job_query, job_stop, plan, rolling, stateless, why
 from cli.command import Group
+from cli.config_file import load_config
 from cli.jobs import job_argument
 from cli.new_job import job_id_option, telling_of
-from cli.output import print_json_or, print_message
-from cli.params import POOL_PATH
+from cli.output import print_message, print_outcome
+from cli.params import CONFIG_FILE, POOL_PATH
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 
 if TYPE_CHECKING:
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.job import job_pb2
-
-CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
 @click.group(cls=Group)
@@ -75,14 +74,13 @@ def create(
     from cli.pools import pool_id_at
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.job import job_pb2
-    from peloton.api.yaml_config import load_message
 
     secrets = secrets_of(secret_path, secret_data)
     if is_heavy_file(config):
         refuse_secrets(bool(secrets))
         response = create_from_file(settings, config, pool_id_at(settings.client, respool), job_id)
     else:
-        job_config = load_message(config, job_pb2.JobConfig)
+        job_config = load_config(config, job_pb2.JobConfig)
         job_config.respoolID.value = pool_id_at(settings.client, respool)
         request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=job_config, secrets=secrets)
         response = create_heavy(settings, request) or create_light(settings, request)
@@ -92,7 +90,7 @@ def create(
         "invalidJobId": "Invalid job ID: {id}, message: {message}",
     }
     raise_if_refused(settings, response, texts, id=job_id)
-    print_json_or(settings, response, f"Job {response.jobId.value} created")
+    print_outcome(settings, response, f"Job {response.jobId.value} created", [response.jobId.value], lines=watch)
     if watch:
         exit_after_watching(settings, response.jobId.value)
 
@@ -119,7 +117,8 @@ def exit_after_watching(settings: Settings, job_id: str) -> None:
     from peloton.model.job import JobState
 
     try:
-        state = watch_job(settings.client, job_id, progress_console(settings.json))
+        console = progress_console(settings.is_for_programs)
+        state = watch_job(settings.client, job_id, console, is_json=settings.json)
     except KeyboardInterrupt:
         click.echo(f"Stopped watching; job {job_id} goes on.", err=True)
         sys.exit(130)
@@ -142,7 +141,7 @@ def get(settings: Settings, job_id: str) -> None:
 
     response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
     refuse_unknown_job(settings, response, "Unable to get job", job_id)
-    print_message(settings, response)
+    print_message(settings, response, [job_id])
 
 
 @job.command()
@@ -154,7 +153,7 @@ def status(settings: Settings, job_id: str) -> None:
 
     response = get_job(settings.client, job_id)
     refuse_unknown_job(settings, response, "Unable to get job status", job_id)
-    print_message(settings, response.jobInfo.runtime)
+    print_message(settings, response.jobInfo.runtime, [job_id])
 
 
 def refuse_unknown_job(settings: Settings, response: object, text: str, job_id: str) -> None:
@@ -183,12 +182,11 @@ def update(settings: Settings, job_id: str, config: Path, secret_path: str, secr
     """
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.job import job_pb2
-    from peloton.api.yaml_config import load_message
 
     request = job_pb2.UpdateRequest(
         id=peloton_pb2.JobID(value=job_id),
         secrets=secrets_of(secret_path, secret_data),
-        config=load_message(config, job_pb2.JobConfig),
+        config=load_config(config, job_pb2.JobConfig),
     )
     response = settings.client.jobs.Update(request)
     texts = {
@@ -198,7 +196,7 @@ def update(settings: Settings, job_id: str, config: Path, secret_path: str, secr
     }
     raise_if_refused(settings, response, texts, id=job_id)
     message = f"\nMessage:{response.message}" if response.message else ""
-    print_json_or(settings, response, f"Job {response.id.value or job_id} updated{message}")
+    print_outcome(settings, response, f"Job {response.id.value or job_id} updated{message}")
 
 
 @job.command()
@@ -211,7 +209,7 @@ def delete(settings: Settings, job_id: str) -> None:
 
     response = settings.client.jobs.Delete(job_pb2.DeleteRequest(id=peloton_pb2.JobID(value=job_id)))
     raise_if_refused(settings, response, {"notFound": "Job {id} not found: {message}"}, id=job_id)
-    print_json_or(settings, response, f"Job {job_id} deleted")
+    print_outcome(settings, response, f"Job {job_id} deleted")
 
 
 @job.command()
@@ -223,7 +221,7 @@ def refresh(settings: Settings, job_id: str) -> None:
     from peloton.api.v0.job import job_pb2
 
     response = settings.client.jobs.Refresh(job_pb2.RefreshRequest(id=peloton_pb2.JobID(value=job_id)))
-    print_json_or(settings, response, f"Job {job_id} refreshed")
+    print_outcome(settings, response, f"Job {job_id} refreshed")
 
 
 @job.command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.config_file import STANDARD_INPUT
 from cli.errors import Failed
 from cli.new_job import telling_of
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def is_heavy_file(path: Path) -> bool:
     from peloton.api.yaml_pieces import HEAVY_FILE_BYTES
 
-    return path.stat().st_size > HEAVY_FILE_BYTES
+    return path != STANDARD_INPUT and path.stat().st_size > HEAVY_FILE_BYTES
 
 
 def create_from_file(settings: Settings, path: Path, respool_id: str, job_id: str) -> job_pb2.CreateResponse:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Command
-from cli.output import as_json, print_message, print_table
-from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType
+from cli.output import Table, print_for_programs, print_list, rows_wanted, say_more
+from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType, limit_option
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from peloton.model.job import JobState
@@ -23,10 +23,14 @@ JOB_STATES = StatesType(JobState)
 SECONDS_PER_DAY = 86_400
 PAGE_SIZE = 1_000
 CONSIDERED_MAX = 1_000_000  # the server considers 100 jobs unless it is told otherwise
+LOOKED_AT_MAX = 10_000  # by the server, whatever it is told
 
-HEADER = (
-    "ID", "Name", "Owner", "State", "Creation Time", "Completion Time",
-    "Total", "Running", "Succeeded", "Failed", "Killed",
+TABLE = Table(
+    ("ID", "Name", "Owner", "State", "Creation Time", "Completion Time", "Total", "Running", "Succeeded", "Failed",
+     "Killed"),
+    whole=("ID",),
+    spare=("Completion Time", "Owner", "Creation Time", "Killed", "Succeeded", "Failed", "Running", "Total"),
+    nothing="No jobs found.",
 )  # fmt: skip
 QUERY_TEXTS = {"err": "{message}", "invalidRespool": "Invalid resource pool {id}: {message}"}
 
@@ -40,7 +44,7 @@ QUERY_TEXTS = {"err": "{message}", "invalidRespool": "Invalid resource pool {id}
 @click.option("--name", default="", metavar="TEXT", help="Jobs with this in their name.")
 @click.option("--timerange", "-d", type=click.IntRange(0), default=0, metavar="DAYS", help="Created in the last days.")
 @click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Jobs to print.")
-@click.option("--total", "-q", type=click.IntRange(1), default=100, show_default=True, help="Jobs to consider.")
+@click.option("--total", "-q", type=click.IntRange(1), help="Jobs to consider; if absent as many as it takes.")
 @click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help="Jobs to skip.")
 @click.option("--sort", "-p", type=WORDS, default="creation_time", show_default=True, help="Fields to sort by.")
 @click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default="DESC",
@@ -56,7 +60,7 @@ def query(
     name: str,
     timerange: int,
     limit: int,
-    total: int,
+    total: int | None,
     offset: int,
     sort: tuple[str, ...],
     sortorder: str,
@@ -88,18 +92,20 @@ def query(
         now_s = int(time.time())
         request.spec.creationTimeRange.min.seconds = now_s - timerange * SECONDS_PER_DAY
         request.spec.creationTimeRange.max.seconds = now_s
-    set_page(request.spec.pagination, offset, limit, total, sort, sortorder)
+    set_page(request.spec.pagination, offset, limit, total or offset + limit + 1, sort, sortorder)
     response = settings.client.jobs.Query(request)
     raise_if_refused(settings, response, QUERY_TEXTS)
     print_jobs(settings, response, response.results)
+    say_if_more(offset + len(response.results), response.pagination.total, "see --offset and --limit")
 
 
 @click.command("list", cls=Command)
 @click.option("--states", "-s", type=JOB_STATES, default="", help="Any of these states.")
 @click.option("--respool", "-r", type=POOL_PATH, help="Jobs of this pool.")
+@limit_option
 @pass_settings
-def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None) -> None:
-    """List all jobs, newest first.
+def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, limit: int | None) -> None:
+    """List all jobs, newest first; also `job ls`. The api tells of the newest 10,000 that match.
 
     \b
     Examples:
@@ -116,39 +122,62 @@ def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None) 
     if states:  # with a state the server looks at the last 7 days only, unless it is given a time
         request.spec.creationTimeRange.min.seconds = 1
         request.spec.creationTimeRange.max.seconds = int(time.time()) + SECONDS_PER_DAY
-    response = job_pb2.QueryResponse(results=all_pages(settings, request))
+    wanted = rows_wanted(settings, limit)
+    response = job_pb2.QueryResponse()
+    for page in pages(settings, request, min(PAGE_SIZE, wanted or PAGE_SIZE)):
+        response.pagination.CopyFrom(page.pagination)
+        response.results.extend(page.results)
+        if wanted is not None and len(response.results) >= wanted:
+            break
+    if wanted is not None:
+        del response.results[wanted:]
     print_jobs(settings, response, response.results)
+    say_if_more(len(response.results), response.pagination.total, "--limit 0 shows all")
 
 
-def all_pages(settings: Settings, request: job_pb2.QueryRequest) -> Iterator[job_pb2.JobSummary]:
+def pages(settings: Settings, request: job_pb2.QueryRequest, size: int) -> Iterator[job_pb2.QueryResponse]:
     """Every job once, although new ones move the others from page to page."""
     seen: set[str] = set()
     offset = 0
     while True:
-        set_page(request.spec.pagination, offset, PAGE_SIZE, CONSIDERED_MAX, ("creation_time",), "DESC")
+        set_page(request.spec.pagination, offset, size, CONSIDERED_MAX, ("creation_time",), "DESC")
         response = settings.client.jobs.Query(request)
         raise_if_refused(settings, response, QUERY_TEXTS)
-        for summary in response.results:
-            if summary.id.value not in seen:
-                seen.add(summary.id.value)
-                yield summary
         offset += len(response.results)
-        if not response.results or offset >= response.pagination.total:
+        is_last = not response.results or offset >= response.pagination.total
+        fresh = [summary for summary in response.results if summary.id.value not in seen]
+        seen.update(summary.id.value for summary in fresh)
+        del response.results[:]
+        response.results.extend(fresh)
+        yield response
+        if is_last:
             return
 
 
+def say_if_more(end: int, total: int, how: str) -> None:
+    """``end``: of the part that is shown. The api counts no further than it looks."""
+    if end < total:
+        say_more(end, total if total < LOOKED_AT_MAX else None, how)
+    elif total >= LOOKED_AT_MAX:
+        say_more(end, None, "older ones are found with conditions, see `peloton job query --help`")
+
+
 @click.command("active-list", cls=Command)
+@limit_option
 @pass_settings
-def active_list(settings: Settings) -> None:
+def active_list(settings: Settings, limit: int | None) -> None:
     """Print the ids of all jobs that have not ended."""
     from peloton.api.v0.job import job_pb2
 
     response = settings.client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
-    if settings.json:
-        print_message(settings, response)
-        return
-    for job_id in response.ids:
-        click.echo(job_id.value)
+    total = len(response.ids)
+    del response.ids[limit or total :]
+    names = [job_id.value for job_id in response.ids]
+    if not print_for_programs(settings, response, names):
+        for name in names:
+            click.echo(name)
+    if len(names) < total:
+        say_more(len(names), total)
 
 
 def set_page(
@@ -164,14 +193,8 @@ def set_page(
 
 
 def print_jobs(settings: Settings, response: job_pb2.QueryResponse, summaries: Iterable[job_pb2.JobSummary]) -> None:
-    if settings.json:
-        click.echo(as_json(response))
-        return
-    rows = [job_row(summary) for summary in summaries]
-    if rows:
-        print_table(HEADER, rows)
-    else:
-        click.echo("No jobs found.")
+    found = list(summaries)
+    print_list(settings, response, TABLE, map(job_row, found), (summary.id.value for summary in found))
 
 
 def job_row(summary: job_pb2.JobSummary) -> tuple[object, ...]:

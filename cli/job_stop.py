@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 
@@ -59,7 +60,9 @@ def stop(
             raise Failed("nothing stopped")
     else:
         raise click.UsageError("Either jobID or owner needs to be provided.")
-    click.echo(f"Stopping jobs: {id_list(job_ids)}", err=settings.json)
+    click.echo(f"Stopping jobs: {id_list(job_ids)}", err=settings.is_for_programs)
+    if settings.json:
+        click.echo(json.dumps({"jobIds": list(job_ids)}))
     problems = {one: problem for one in job_ids if (problem := stop_one(settings, one))}
     if progress:
         for one in job_ids:
@@ -134,7 +137,7 @@ def wait_until_stopped(settings: Settings, job_id: str) -> None:
         total_count, terminal_count, state = task_counts(settings, job_id)
         text = f"total_tasks:{total_count} terminated_tasks:{terminal_count}"
         if JobState(state) in JOB_TERMINAL:
-            click.echo(f"Job {job_id} stopped, {text}", err=settings.json)
+            click.echo(f"Job {job_id} stopped, {text}", err=settings.is_for_programs)
             return
         if (line := f"Job {job_id} {state}, {text}") != shown:
             click.echo(line, err=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from cli.command import Command, Group
@@ -32,8 +34,8 @@ def _call(settings: Settings, action: str, name: str = "", now: bool = False) ->
     _, _, port = settings.address.partition(",")[0].rpartition(":")  # of several APIs the first is asked for
     if not port.isdigit():
         raise click.UsageError(f"--address {settings.address}: want HOST:PORT")
-    for line in control.call(int(port), action, name, now):
-        click.echo(line)
+    lines = control.call(int(port), action, name, now)
+    click.echo(json.dumps({"lines": lines}, indent=2) if settings.json else "\n".join(lines))
 
 
 @local.command(cls=Command)

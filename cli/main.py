@@ -25,6 +25,7 @@ ENTRIES = {
     "respool": Entry("cli.respool", "respool", "Divide the cluster into resource pools."),
     "host": Entry("cli.host", "host", "Look at the hosts of the cluster, and maintain them."),
     "admin": Entry("cli.admin", "admin", "Lock parts of Peloton and unlock them."),
+    "version": Entry("cli.version", "version", "Print the version."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
 }
 
@@ -32,20 +33,17 @@ ENTRIES = {
 def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
-    from importlib import metadata
+    from cli.version import installed_version
 
-    try:
-        version = metadata.version("peloton-temporal")
-    except metadata.PackageNotFoundError:
-        version = "(not installed: runs from its source folder)"
-    click.echo(f"peloton {version}")
+    click.echo(f"peloton {installed_version()}")
     ctx.exit()
 
 
 def start(**options: Any) -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or the library reports every lost connection on stderr
     ctx = click.get_current_context()
-    ctx.obj = Settings(**options)
+    is_json, output = options.pop("json"), options.pop("output")
+    ctx.obj = Settings(output=output or ("json" if is_json else ""), **options)
     ctx.call_on_close(ctx.obj.close)
 
 

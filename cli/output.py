@@ -1,4 +1,4 @@
-"""What commands print: tables, YAML, and with ``--json`` whole responses."""
+"""What commands print: tables and lines for people; JSON, YAML and names for programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import codecs
 import sys
 from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from cli.settings import Settings
 
 TERMINAL_ROWS_MAX = 1_000  # beyond, folding takes longer than anybody waits
+ROWS_DEFAULT = 1_000
+GAP = 2
+FOLDED_WIDTH = 12  # a text that is longer is folded before columns are left out
 STATE_STYLES = {
     "RUNNING": "cyan",
     "SUCCEEDED": "green",
@@ -50,58 +53,132 @@ def show_anything(*streams: object) -> None:
             stream.reconfigure(errors="alike")
 
 
-def as_json(message: Message) -> str:
-    """Protobuf JSON with the field names of the .proto files; default values are left out."""
+def as_json(message: Message, indent: int | None = 2) -> str:
+    """The JSON of Protocol Buffers: lowerCamelCase names, also fields without a value: an empty list is ``[]``."""
     from google.protobuf import json_format
 
-    return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=2)
+    return json_format.MessageToJson(message, indent=indent, always_print_fields_with_no_presence=True)
+
+
+def as_json_line(message: Message) -> str:
+    return as_json(message, indent=None)
 
 
 def as_yaml(message: Message) -> str:
+    """As files have it: names of the .proto files, nothing that has no value."""
     from peloton.api.yaml_config import dump_message
 
     return dump_message(message).rstrip("\n")
 
 
-def print_message(settings: Settings, message: Message) -> None:
-    """The message as YAML, or as JSON when asked."""
-    click.echo(as_json(message) if settings.json else as_yaml(message))
+def print_for_programs(settings: Settings, message: Message, names: Iterable[str] = (), lines: bool = False) -> bool:
+    """Whether JSON, YAML or the names, one in each line, were asked for, and so printed. ``lines``: more follows."""
+    if settings.output == "json":
+        click.echo(as_json_line(message) if lines else as_json(message))
+    elif settings.output == "yaml":
+        click.echo(f"---\n{as_yaml(message)}" if lines else as_yaml(message))
+    elif settings.output == "name":
+        for name in names:
+            click.echo(name)
+    return settings.is_for_programs
 
 
-def print_json_or(settings: Settings, message: Message, text: str, lines: bool = False) -> None:
-    """With ``--json`` the response, in one line if more ``lines`` follow; else the line that says what it means."""
-    click.echo((as_json_line if lines else as_json)(message) if settings.json else text)
+def print_message(settings: Settings, message: Message, names: Iterable[str] = ()) -> None:
+    """The message as YAML, or as asked for."""
+    if not print_for_programs(settings, message, names):
+        click.echo(as_yaml(message))
 
 
-def as_json_line(message: Message) -> str:
-    from google.protobuf import json_format
+def print_outcome(
+    settings: Settings, message: Message, text: str, names: Iterable[str] = (), lines: bool = False
+) -> None:
+    """The line that says what the message means, or as asked for."""
+    if not print_for_programs(settings, message, names, lines):
+        click.echo(text)
 
-    return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)
+
+def rows_wanted(settings: Settings, limit: int | None) -> int | None:
+    """How many of a list to print. Without ``limit`` a table is bounded and what programs read is whole; None: all."""
+    if limit is None:
+        return None if settings.is_for_programs else ROWS_DEFAULT
+    return limit or None
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns in the order given, two blanks between. Coloured and folded to fit on a terminal; elsewhere, and for
-    many rows, one line each, because another program or a pager reads them."""
+def say_more(shown: int, total: int | None, how: str = "--limit 0 shows all") -> None:
+    """Beside the list, when it is not the whole; ``total``: None if that is not known."""
+    of = f"{shown} of {total}" if total is not None else f"the first {shown}"
+    click.echo(f"These are {of}: {how}", err=True)
+
+
+class Table(NamedTuple):
+    """``whole``: columns that are never cut or folded. ``spare``: columns that are left out on a terminal that is too
+    narrow for all, the first one first. ``nothing``: what to say when there are no rows."""
+
+    header: Sequence[str]
+    whole: Sequence[str] = ()
+    spare: Sequence[str] = ()
+    nothing: str = ""
+
+
+def print_list(
+    settings: Settings,
+    message: Message,
+    table: Table,
+    rows: Iterable[Sequence[object]],
+    names: Iterable[str] = (),
+) -> None:
+    """Rows of a table, or as asked for. ``names``: what other commands take to name each row."""
+    if not print_for_programs(settings, message, names):
+        print_table(table, rows, is_wide=settings.output == "wide")
+
+
+def print_table(table: Table, rows: Iterable[Sequence[object]], is_wide: bool = False) -> None:
+    """Columns in the order given, two blanks between. On a terminal coloured, and made to fit unless ``is_wide``;
+    elsewhere, and for many rows, one line each, because another program or a pager reads them."""
     texts = [[one_line(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty() and len(texts) <= TERMINAL_ROWS_MAX:
-        print_terminal_table(header, texts)
+    if not texts:
+        click.echo(table.nothing)
         return
-    widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
-    for row in [header, *texts]:
+    if sys.stdout.isatty() and len(texts) <= TERMINAL_ROWS_MAX and not is_wide:
+        print_terminal_table(table, texts)
+        return
+    widths = [max(map(len, column)) for column in zip(table.header, *texts, strict=True)]
+    for row in [table.header, *texts]:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def print_terminal_table(header: Sequence[str], texts: Sequence[Sequence[str]], console: Console | None = None) -> None:
+def print_terminal_table(table: Table, texts: Sequence[Sequence[str]], console: Console | None = None) -> None:
+    from rich import table as rich_table
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in header:
-        table.add_column(title, overflow="fold")
+    console = console or Console(highlight=False)
+    shown = fitting_columns(table, texts, console.width)
+    drawn = rich_table.Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for index in shown:
+        title = table.header[index]
+        width = max(len(row[index]) for row in [table.header, *texts]) if title in table.whole else None
+        drawn.add_column(title, overflow="fold", no_wrap=title in table.whole, min_width=width)
     for row in texts:
-        table.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "")) for cell in row))
-    (console or Console(highlight=False)).print(table)
+        drawn.add_row(*(Text(row[index], style=STATE_STYLES.get(row[index], "")) for index in shown))
+    console.print(drawn)
+
+
+def fitting_columns(table: Table, texts: Sequence[Sequence[str]], width: int) -> list[int]:
+    """By number. Empty columns go before any other, and long texts are folded rather than left out."""
+    natural = [max(map(len, column)) for column in zip(table.header, *texts, strict=True)]
+    needed = [
+        size if title in table.whole else min(size, max(FOLDED_WIDTH, len(title)))
+        for title, size in zip(table.header, natural, strict=True)
+    ]
+    shown = list(range(len(table.header)))
+    empty = [index for index in shown if table.header[index] in table.spare and not any(row[index] for row in texts)]
+    spare = [index for title in table.spare for index in shown if table.header[index] == title]
+    for index in dict.fromkeys([*empty, *spare]):
+        if sum(needed[each] + GAP for each in shown) - GAP <= width:
+            break
+        shown.remove(index)
+    return shown
 
 
 def one_line(cell: object) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -58,6 +59,15 @@ class CountType(click.ParamType[int]):
         if len(value) > DIGITS_MAX or int(value) > COUNT_MAX:
             self.fail(f"{value} goes beyond {COUNT_MAX}", param, ctx)
         return int(value)
+
+
+limit_option = click.option(
+    "--limit", "-n", type=CountType(), help="How many to print; 0: all. If absent, tables stop at 1,000 and say so."
+)
+
+
+CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True, path_type=Path)
+"""A YAML file, or ``-`` for standard input."""
 
 
 class LabelsType(click.ParamType[tuple[Label, ...]]):

@@ -7,13 +7,12 @@ from pathlib import Path
 import click
 
 from cli.command import Command
+from cli.config_file import load_config
 from cli.errors import Failed
-from cli.output import print_json_or
-from cli.params import POOL_PATH
+from cli.output import print_outcome
+from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
-
-CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
 @click.command("plan", cls=Command)
@@ -31,12 +30,11 @@ def plan_job(settings: Settings, respool: str, config: Path) -> None:
     """
     from peloton.api.v0.explain import explain_pb2
     from peloton.api.v0.job import job_pb2
-    from peloton.api.yaml_config import load_message
 
-    job_config = load_message(config, job_pb2.JobConfig)
+    job_config = load_config(config, job_pb2.JobConfig)
     job_config.respoolID.value = pool_id_at(settings.client, respool)
     response = settings.client.explain.JobPlan(explain_pb2.JobPlanRequest(config=job_config))
-    print_json_or(settings, response, response.text)
+    print_outcome(settings, response, response.text)
 
 
 @click.command("plan", cls=Command)
@@ -56,11 +54,10 @@ def plan_pool(settings: Settings, config: Path, parent: str) -> None:
     """
     from peloton.api.v0.explain import explain_pb2
     from peloton.api.v0.respool import respool_pb2
-    from peloton.api.yaml_config import load_message
 
-    pool_config = load_message(config, respool_pb2.ResourcePoolConfig)
+    pool_config = load_config(config, respool_pb2.ResourcePoolConfig)
     if pool_config.HasField("parent"):
         raise Failed("parent should not be supplied in the config")
     pool_config.parent.value = pool_id_at(settings.client, parent, what="parent")
     response = settings.client.explain.PoolPlan(explain_pb2.PoolPlanRequest(config=pool_config))
-    print_json_or(settings, response, response.text)
+    print_outcome(settings, response, response.text)

@@ -12,11 +12,12 @@ from cli.exec import CONTEXT, run_session, session_options
 from cli.job_query import seconds_of
 from cli.jobs import instance_argument, job_argument
 from cli.logs import LogsCommand, print_logs
-from cli.output import as_json, print_json_or, print_message, print_table
+from cli.output import Table, print_list, print_message, print_outcome, say_more
 from cli.params import COUNT, WORDS, StatesType
 from cli.pod_table import print_pods
 from cli.settings import Settings, pass_settings
 from cli.stateless_query import set_page
+from cli.stateless_read import list_pods
 from cli.task import EVENT_RUNS_DEFAULT, SORT_FIELDS, health_words, print_events
 from peloton.model.ids import PodName
 from peloton.model.pod import PodState
@@ -26,9 +27,13 @@ if TYPE_CHECKING:
 
 STATE_PREFIX = "POD_STATE_"
 STATES = StatesType([state for state in PodState if state is not PodState.UNKNOWN], prefix=STATE_PREFIX)
-EVENT_HEADER = (
-    "Pod Id", "Desired Pod Id", "Actual State", "Desired State", "Job Version", "Desired Job Version", "Healthy",
-    "Host", "Message", "Reason", "Update Time",
+EVENT_TABLE = Table(
+    ("Pod Id", "Desired Pod Id", "Actual State", "Desired State", "Job Version", "Desired Job Version", "Healthy",
+     "Host", "Message", "Reason", "Update Time"),
+    whole=("Pod Id", "Desired Pod Id", "Actual State", "Host", "Update Time"),
+    spare=("Desired Pod Id", "Desired Job Version", "Job Version", "Healthy", "Reason", "Desired State", "Host",
+           "Update Time"),
+    nothing="No events found",
 )  # fmt: skip
 name_argument = pod_control.name_argument
 
@@ -57,7 +62,7 @@ def get(settings: Settings, pod: PodName, statusonly: bool, limit: int) -> None:
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
     request = svc.GetPodRequest(pod_name=pod_control.name_message(pod), status_only=statusonly, limit=limit)
-    print_message(settings, settings.client.pods.GetPod(request))
+    print_message(settings, settings.client.pods.GetPod(request), [str(pod)])
 
 
 @pod.command()
@@ -93,12 +98,8 @@ def events_v1alpha(settings: Settings, pod: PodName, pod_id: str) -> None:
     if pod_id:
         request.pod_id.value = pod_id
     response = settings.client.pods.GetPodEvents(request)
-    if settings.json:
-        click.echo(as_json(response))
-    elif response.events:
-        print_table(EVENT_HEADER, map(event_row, response.events))
-    else:
-        click.echo("No events found")
+    names = dict.fromkeys(event.pod_id.value for event in response.events)
+    print_list(settings, response, EVENT_TABLE, map(event_row, response.events), names)
 
 
 @pod.command()
@@ -181,10 +182,9 @@ def query(
     set_page(spec.pagination, offset, limit, 0, fields, sortorder)
     request.pagination.CopyFrom(spec.pagination)
     response = settings.client.services.QueryPods(request)
-    if settings.json:
-        click.echo(as_json(response))
-    elif not print_pods((name_of(info), info.status) for info in response.pods):
-        click.echo("No pods found")
+    print_pods(settings, response, [(name_of(info), info.status) for info in response.pods])
+    if (end := offset + len(response.pods)) < response.pagination.total:
+        say_more(end, response.pagination.total, "see --offset and --limit")
 
 
 def name_of(info: pod_pb2.PodInfo) -> str:
@@ -209,7 +209,7 @@ def delete_events(settings: Settings, pod: tuple[PodName, str]) -> None:
     request = svc.DeletePodEventsRequest(
         pod_name=pod_control.name_message(name), pod_id=peloton_pb2.PodID(value=pod_id)
     )
-    print_json_or(settings, settings.client.pods.DeletePodEvents(request), f"Events of pod {pod_id} deleted")
+    print_outcome(settings, settings.client.pods.DeletePodEvents(request), f"Events of pod {pod_id} deleted")
 
 
 def event_row(event: pod_pb2.PodEvent) -> tuple[object, ...]:
@@ -230,3 +230,4 @@ def event_row(event: pod_pb2.PodEvent) -> tuple[object, ...]:
 
 for command in (pod_control.start, pod_control.stop, pod_control.restart, pod_control.refresh):
     pod.add_command(command)
+pod.add_command(list_pods, "list")

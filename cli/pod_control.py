@@ -8,7 +8,7 @@ import click
 
 from cli.command import Command
 from cli.jobs import instance_argument
-from cli.output import print_json_or
+from cli.output import print_outcome
 from cli.settings import Settings, pass_settings
 from peloton.model.ids import PodName
 
@@ -37,7 +37,7 @@ def start(settings: Settings, pod: PodName) -> None:
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
     response = settings.client.pods.StartPod(svc.StartPodRequest(pod_name=name_message(pod)))
-    print_json_or(settings, response, f"Pod {pod} started")
+    print_outcome(settings, response, f"Pod {pod} started")
 
 
 @click.command(cls=Command)
@@ -53,7 +53,7 @@ def stop(settings: Settings, pod: PodName) -> None:
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
     response = settings.client.pods.StopPod(svc.StopPodRequest(pod_name=name_message(pod)))
-    print_json_or(settings, response, f"Pod {pod} stopped")
+    print_outcome(settings, response, f"Pod {pod} stopped")
 
 
 @click.command(cls=Command)
@@ -70,7 +70,7 @@ def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
     request = svc.RestartPodRequest(pod_name=name_message(pod), check_sla=check_sla)
-    print_json_or(settings, settings.client.pods.RestartPod(request), f"Pod {pod} restarted")
+    print_outcome(settings, settings.client.pods.RestartPod(request), f"Pod {pod} restarted")
 
 
 @click.command(cls=Command)
@@ -81,4 +81,4 @@ def refresh(settings: Settings, pod: PodName) -> None:
     from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 
     response = settings.client.pods.RefreshPod(svc.RefreshPodRequest(pod_name=name_message(pod)))
-    print_json_or(settings, response, f"Pod {pod} refreshed")
+    print_outcome(settings, response, f"Pod {pod} refreshed")

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cli.output import print_table
+from cli.output import Table, print_list
 from cli.params import InstanceRange
 from cli.times import clock_text, parse_time
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from cli.settings import Settings
     from peloton.api.v1alpha.pod import pod_pb2
 
-HEADER = (
-    "Pod ID", "Name", "State", "Container Name", "Container State", "Healthy", "Start Time", "Run Time", "Host",
-    "Message", "Reason", "Termination Status",
+TABLE = Table(
+    ("Pod ID", "Name", "State", "Container Name", "Container State", "Healthy", "Start Time", "Run Time", "Host",
+     "Message", "Reason", "Termination Status"),
+    whole=("Pod ID", "Name", "State", "Start Time", "Run Time", "Host"),
+    spare=("Pod ID", "Container State", "Container Name", "Start Time", "Reason", "Termination Status", "Healthy",
+           "Run Time", "Host", "Message"),
+    nothing="No pods found",
 )  # fmt: skip
 Named = tuple[str, "pod_pb2.PodStatus"]
 
@@ -27,12 +34,10 @@ def range_message(instances: InstanceRange) -> pod_pb2.InstanceIDRange:
     return pod_pb2.InstanceIDRange(**{"from": instances[0]}, to=instances[1])
 
 
-def print_pods(pods: Iterable[Named]) -> bool:
-    """Whether there were any."""
-    rows = [row for name, status in pods for row in pod_rows(name, status)]
-    if rows:
-        print_table(HEADER, rows)
-    return bool(rows)
+def print_pods(settings: Settings, response: Message, pods: Sequence[Named]) -> None:
+    rows = (row for name, status in pods for row in pod_rows(name, status))
+    names = (status.pod_id.value.rpartition("-")[0] or name for name, status in pods)
+    print_list(settings, response, TABLE, rows, names)
 
 
 def pod_rows(name: str, status: pod_pb2.PodStatus) -> Iterator[tuple[object, ...]]:

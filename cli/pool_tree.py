@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import output
 from cli.command import Command
 from cli.errors import is_rpc_error
-from cli.output import as_json, print_table
+from cli.output import as_json_line, print_for_programs, print_table
 from cli.params import DURATION
 from cli.pools import UNITS
 from cli.settings import Settings, pass_settings
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
     from peloton.api.v0.explain import explain_pb2
 
-HEADER = ("Pool", "Kind", "Reservation", "Limit", "Share", "Entitlement", "Allocation", "Demand")
+TABLE = output.Table(
+    ("Pool", "Kind", "Reservation", "Limit", "Share", "Entitlement", "Allocation", "Demand"),
+    whole=("Pool", "Kind", "Entitlement", "Allocation", "Demand"),
+    spare=("Share", "Limit", "Reservation"),
+)
 NUMBERS = ("allocation", "entitlement", "demand", "reservation", "limit", "share")
 SHORT = {"queued": "Que", "allocation": "Alloc", "entitlement": "Entitl", "demand": "Demand", "reservation": "Reserv"}
 DROPPED_FIRST = ("queued", "share", "limit", "reservation")  # of the columns, on a terminal that is too narrow
@@ -72,16 +77,16 @@ def ask(settings: Settings) -> explain_pb2.PoolTreeResponse:
 
 
 def show(settings: Settings, answer: explain_pb2.PoolTreeResponse) -> None:
-    if settings.json:
-        click.echo(as_json(answer))
-    elif sys.stdout.isatty():
+    if print_for_programs(settings, answer, (pool.path for pool in answer.pools)):
+        return
+    if sys.stdout.isatty() and not settings.output:
         from rich.console import Console
 
         console = Console(highlight=False)
         console.print(bars(answer, console.width))
         console.print(LEGEND)
     else:
-        print_table(HEADER, (row for pool in answer.pools for row in rows(pool)))
+        print_table(TABLE, (row for pool in answer.pools for row in rows(pool)), settings.output == "wide")
 
 
 def watch_bars(settings: Settings, every_s: float) -> None:
@@ -132,9 +137,7 @@ def watch_lines(settings: Settings, every_s: float) -> None:
     answer = ask(settings)
     while True:
         if settings.json:
-            from google.protobuf import json_format
-
-            click.echo(json_format.MessageToJson(answer, preserving_proto_field_name=True, indent=None))
+            click.echo(as_json_line(answer))
         else:
             show(settings, answer)
             click.echo()
@@ -146,7 +149,7 @@ def rows(pool: explain_pb2.PoolNode) -> Iterator[tuple[str, ...]]:
     """A line for each kind that the pool has, holds or wants; one without numbers if there is none."""
     kinds = shown_kinds(pool)
     if not kinds:
-        yield (pool.path, *[""] * (len(HEADER) - 1))
+        yield (pool.path, *[""] * (len(TABLE.header) - 1))
     for each in kinds:
         numbers = (each.reservation, each.limit, each.share, each.entitlement, each.allocation, each.demand)
         yield (pool.path, UNITS.get(each.kind, each.kind), *(number(value) for value in numbers))

@@ -22,8 +22,17 @@ before or after the command's name, unless the command has an option of the same
 
 * **Exit codes**: 0 done; 1 refused or failed, with one line on standard error (the original printed refusals and exited
   with 0); 2 wrong usage; 130 interrupted (Ctrl-C).
-* **Output**: tables and YAML for people; `--json` prints the whole response with the field names of the API. With
-  `--json` standard output carries nothing but JSON.
+* **Output**: tables, YAML and lines for people. For programs `--output json`, of which `--json` is another spelling:
+  the whole answer of the API as the JSON of Protocol Buffers, with names in lowerCamelCase, also in answers of v1alpha,
+  64-bit integers as strings, and fields without a value too, so that an empty list is `[]`. What is watched is an
+  object per line. `-o yaml` is the same answer as files have it: names of the .proto files, nothing without a value.
+  `-o name` is what other commands take, one a line: `peloton job ls -o name | xargs -n 1 peloton job delete`. Standard
+  output has nothing else then.
+* **Tables** fit the terminal: columns are left out, ids are never broken. `-o wide` has all columns, and so has a table
+  that goes into a file or a pipe. Tables of `list` commands stop at 1,000 rows and say so; `--limit 0` has all. `ls` is
+  `list`.
+* **Variables**: PELOTON_ADDRESS, PELOTON_TIMEOUT, and PELOTON_JOBMGR_URL, PELOTON_RESMGR_URL and PELOTON_HOSTMGR_URL,
+  of which the original's names without the prefix are read too.
 * **JOB** is a job's id, the first 4 characters of it or more, its name (`hello`), or its pool and name
   (`/tutorial/hello`). A name goes before the beginning of an id. Of several jobs with a name the only one that has not
   ended is meant, which is then said on standard error; what is still ambiguous is refused with a list of the jobs.
@@ -33,8 +42,8 @@ before or after the command's name, unless the command has an option of the same
 * **Services**: ENTITY-VERSION is the version of a job that a change was decided on. It may be left out: then the
   current one is read first. `--watch` shows the rollout until its end, as a bar on a terminal, as lines elsewhere and
   with `--json` as an object per line; the exit code is 0 only if it succeeded.
-* **Files**: YAML whose keys are the field names of the API in any case (`instancecount`, `instanceCount`). An error
-  names file, line and column.
+* **Files**: YAML whose keys are the field names of the API in any case (`instancecount`, `instanceCount`); `-`
+  is standard input. An error names file, line and column.
 * **Ranges** `FROM:TO` include FROM and not TO; either side may be empty.
 * **`task logs -f`** follows. Before a file's name it is the original's spelling of `--filename`: `-f stderr` prints
   stderr, `-F --filename stderr` follows it. What looks like a job id, a number or an option is no file's name.

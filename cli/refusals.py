@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import click
-
 from cli.errors import Failed
 
 if TYPE_CHECKING:
@@ -31,18 +29,18 @@ def raise_if_refused(settings: Settings, response: Message, texts: Mapping[str, 
     for field, error in holder.ListFields():
         if field.name not in texts and not has_error:
             continue
-        if settings.json:
-            print_response(response)
+        if settings.output in ("json", "yaml"):
+            print_response(settings, response)
         if field.message_type is None:
             raise Failed(str(error))
         text = texts.get(field.name, f"{field.name}: {{message}}")
         raise Failed(text.format(**{**names, **words_of(error, str(names.get("id", "")))}).rstrip(": "))
 
 
-def print_response(response: Message) -> None:
-    from cli.output import as_json
+def print_response(settings: Settings, response: Message) -> None:
+    from cli.output import print_for_programs
 
-    click.echo(as_json(response))
+    print_for_programs(settings, response)
 
 
 def words_of(error: Message, default_id: str) -> dict[str, object]:

@@ -11,9 +11,10 @@ import click
 
 from cli import plan, pool_tree, why
 from cli.command import Group
+from cli.config_file import load_config
 from cli.errors import Failed
-from cli.output import as_json, as_yaml, print_json_or, print_message, print_table
-from cli.params import POOL_PATH
+from cli.output import Table, as_json, as_yaml, print_list, print_message, print_outcome
+from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import ROOT_ID, UNITS, pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
@@ -21,8 +22,11 @@ from cli.settings import Settings, pass_settings
 if TYPE_CHECKING:
     from peloton.api.v0.respool import respool_pb2
 
-CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-HEADER = ("Path", "Kind", "Reservation", "Limit", "Share", "Allocation", "Slack")
+TABLE = Table(
+    ("Path", "Kind", "Reservation", "Limit", "Share", "Allocation", "Slack"),
+    whole=("Path", "Kind"),
+    spare=("Slack", "Share", "Limit"),
+)
 UNLIMITED = 1e15  # limits from here on stand for "no limit"
 
 
@@ -37,11 +41,10 @@ def respool() -> None:
 def read_config(settings: Settings, path: str, config: Path) -> respool_pb2.ResourcePoolConfig:
     """The file's content with the parent, which only the path may name."""
     from peloton.api.v0.respool import respool_pb2
-    from peloton.api.yaml_config import load_message
 
     if path == "/":
         raise Failed("/ is the root pool: it is the whole cluster and has no configuration file")
-    pool_config = load_message(config, respool_pb2.ResourcePoolConfig)
+    pool_config = load_config(config, respool_pb2.ResourcePoolConfig)
     parent_path, _, name = path.rpartition("/")
     if name != pool_config.name:
         raise Failed(f"resource pool name in path:{name} and config:{pool_config.name} don't match")
@@ -72,7 +75,7 @@ def create(settings: Settings, path: str, config: Path) -> None:
         "invalidResourcePoolConfig": "Invalid resource pool config: {message}",
     }
     raise_if_refused(settings, response, texts)
-    print_json_or(settings, response, f"Resource Pool {response.result.value} created at {path}")
+    print_outcome(settings, response, f"Resource Pool {response.result.value} created at {path}")
     warn(settings, response.warnings)
 
 
@@ -105,13 +108,13 @@ def update(settings: Settings, path: str, config: Path, force: bool, yes: bool) 
         "invalidResourcePoolConfig": "Invalid resource pool config: {message}",
     }
     raise_if_refused(settings, response, texts, id=pool_id)
-    print_json_or(settings, response, f"Resource Pool {pool_id} updated")
+    print_outcome(settings, response, f"Resource Pool {pool_id} updated")
     warn(settings, response.warnings)
 
 
 def warn(settings: Settings, warnings: Iterable[str]) -> None:
     """With ``--json`` they are a part of the response."""
-    for text in () if settings.json else warnings:
+    for text in () if settings.is_for_programs else warnings:
         click.echo(f"Warning: {text}", err=True)
 
 
@@ -132,7 +135,7 @@ def delete(settings: Settings, path: str) -> None:
         "notDeleted": f"Resource Pool {shown} was not deleted: {{message}}",
     }
     raise_if_refused(settings, response, texts)
-    print_json_or(settings, response, f"Resource Pool {path} is deleted")
+    print_outcome(settings, response, f"Resource Pool {path} is deleted")
 
 
 @respool.command()
@@ -147,7 +150,7 @@ def get(settings: Settings, path: str) -> None:
     request = respool_pb2.GetRequest(id=peloton_pb2.ResourcePoolID(value=pool_id))
     response = settings.client.respools.GetResourcePool(request)
     raise_if_refused(settings, response, {"notFound": f"Resource Pool {braced(path)} not found: {{message}}"})
-    print_message(settings, response.poolinfo)
+    print_message(settings, response.poolinfo, [path])
 
 
 @respool.command()
@@ -162,11 +165,12 @@ def dump(settings: Settings, form: str) -> None:
       peloton respool dump --format json
     """
     pools = pools_by_path(settings)
-    if settings.json or form == "json":
+    if settings.output == "name":
+        click.echo("\n".join(pool.path.value or "/" for pool in pools))
+    elif settings.json or (form == "json" and not settings.output):
         click.echo(json.dumps([json.loads(as_json(pool)) for pool in pools], indent=2))
-        return
-    for pool in pools:
-        click.echo("- " + as_yaml(pool).replace("\n", "\n  "))
+    else:
+        click.echo("\n".join("- " + as_yaml(pool).replace("\n", "\n  ") for pool in pools) or "[]")
 
 
 @respool.command("list")
@@ -176,10 +180,9 @@ def list_pools(settings: Settings) -> None:
     from peloton.api.v0.respool import respool_pb2
 
     pools = pools_by_path(settings)
-    if settings.json:
-        click.echo(as_json(respool_pb2.QueryResponse(resourcePools=pools)))
-    else:
-        print_table(HEADER, (row for pool in pools for row in pool_rows(pool)))
+    response = respool_pb2.QueryResponse(resourcePools=pools)
+    rows = (row for pool in pools for row in pool_rows(pool))
+    print_list(settings, response, TABLE, rows, (pool.path.value or "/" for pool in pools))
 
 
 def pools_by_path(settings: Settings) -> list[respool_pb2.ResourcePoolInfo]:
@@ -194,7 +197,7 @@ def pool_rows(pool: respool_pb2.ResourcePoolInfo) -> Iterator[tuple[object, ...]
     usage = {each.kind: each for each in pool.usage}
     path = pool.path.value or "/"
     if not pool.config.resources:
-        yield (path, *[""] * (len(HEADER) - 1))
+        yield (path, *[""] * (len(TABLE.header) - 1))
     for resource in pool.config.resources:
         used = usage.get(resource.kind)
         yield (

@@ -60,10 +60,10 @@ class Rollout:
             "total": self.total_count,
             "done": self.done_count,
             "failed": self.failed_count,
-            "in_flight": self.current_count,
+            "inFlight": self.current_count,
             "pods": self.pods,
             "version": self.version,
-            "waiting_for": self.waiting_for,
+            "waitingFor": self.waiting_for,
         }
 
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from cli.params import COUNT, POOL_PATH, RANGE
+from cli.params import CONFIG_FILE, COUNT, POOL_PATH, RANGE
 
-SPEC_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -37,7 +36,7 @@ def create_words(ctx: click.Context, param: click.Parameter, words: Sequence[str
     batch_size = COUNT.convert(rest.pop(), param, ctx) if len(rest) > 1 and is_number(rest[-1]) else 0
     if len(rest) not in (1, 2):
         raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
-    spec: Path = SPEC_FILE.convert(rest.pop(), param, ctx)
+    spec: Path = CONFIG_FILE.convert(rest.pop(), param, ctx)
     return CreateWords(POOL_PATH.convert(rest[0], param, ctx) if rest else "", spec, batch_size)
 
 
@@ -88,7 +87,7 @@ def words_argument(metavar: str, callback: Callable[..., Any], required: bool = 
     return click.argument("words", metavar=metavar, nargs=-1, required=required, type=PoolOrOther(), callback=callback)
 
 
-spec_argument = click.argument("spec", type=SPEC_FILE)
+spec_argument = click.argument("spec", type=CONFIG_FILE)
 batch_size_argument = click.argument("batch_size", metavar="BATCH-SIZE", type=COUNT)
 version_argument = click.argument("version", metavar="[ENTITY-VERSION]", default="")
 watch_option = click.option("--watch", is_flag=True, help="Show progress until the end; exit code 0 only on success.")

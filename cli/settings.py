@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from peloton.api.client import Client
 
 DEFAULT_ADDRESS = "localhost:5397"
+FOR_PROGRAMS = ("json", "yaml", "name")
+FORMATS = ("table", "wide", *FOR_PROGRAMS)
 
 
 @dataclass
 class Settings:
     """Filled by the root command, and by the same options behind a sub-command's name."""
 
-    json: bool = False
+    output: str = ""  # one of FORMATS; empty: what the command prints by itself
     address: str = DEFAULT_ADDRESS
     jobmgr: str | None = None
     resmgr: str | None = None
@@ -28,6 +30,21 @@ class Settings:
     debug: bool = False
     has_waited: bool = field(default=False, repr=False)
     open_client: Client | None = field(default=None, repr=False)
+
+    @property
+    def json(self) -> bool:
+        return self.output == "json"
+
+    @json.setter
+    def json(self, wanted: bool) -> None:
+        """``--json`` is another way to write ``--output json``."""
+        if wanted:
+            self.output = "json"
+
+    @property
+    def is_for_programs(self) -> bool:
+        """Standard output has nothing but what was asked for."""
+        return self.output in FOR_PROGRAMS
 
     @property
     def client(self) -> Client:

@@ -8,7 +8,7 @@ import click
 
 from cli.command import Command
 from cli.jobs import job_argument
-from cli.output import print_json_or
+from cli.output import print_outcome
 from cli.params import COUNT, InstanceRange
 from cli.pod_table import range_message
 from cli.service_words import (
@@ -42,7 +42,7 @@ def start(settings: Settings, job_id: str, version: str, watch: bool) -> None:
         version,
         lambda version: settings.client.services.StartJob(svc.StartJobRequest(job_id=service.id, version=version)),
     )
-    print_json_or(settings, response, f"Job started. New EntityVersion: {response.version.value}", lines=watch)
+    print_outcome(settings, response, f"Job started. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
         from cli.rollout_watch import exit_after_goal
 
@@ -68,7 +68,7 @@ def stop(settings: Settings, job_id: str, version: str, watch: bool) -> None:
         version,
         lambda version: settings.client.services.StopJob(svc.StopJobRequest(job_id=service.id, version=version)),
     )
-    print_json_or(settings, response, f"Job stopped. New EntityVersion: {response.version.value}", lines=watch)
+    print_outcome(settings, response, f"Job stopped. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
         from cli.rollout_watch import exit_after_goal
 
@@ -115,7 +115,7 @@ def restart(
         return settings.client.services.RestartJob(request)
 
     response = service.write(version, send)
-    print_json_or(settings, response, f"Job restarted. New EntityVersion: {response.version.value}", lines=watch)
+    print_outcome(settings, response, f"Job restarted. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
         from cli.rollout_watch import exit_after_update
 
@@ -143,4 +143,4 @@ def delete(settings: Settings, job_id: str, version: str, force: bool) -> None:
             svc.DeleteJobRequest(job_id=service.id, version=version, force=force)
         ),
     )
-    print_json_or(settings, response, "Job deleted")
+    print_outcome(settings, response, "Job deleted")

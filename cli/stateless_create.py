@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.command import Command
+from cli.config_file import load_config
 from cli.errors import Failed, is_rpc_error
 from cli.new_job import job_id_option, telling_of
-from cli.output import print_json_or
+from cli.output import print_outcome
 from cli.pools import pool_id_at
 from cli.service_words import (
     CreateWords,
@@ -63,10 +64,9 @@ def create(
     from peloton.api.v1alpha import peloton_pb2
     from peloton.api.v1alpha.job.stateless import stateless_pb2
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-    from peloton.api.yaml_config import load_message
 
     secrets = secrets_of(secret_path, secret_data)
-    spec = load_message(words.spec, stateless_pb2.JobSpec)
+    spec = load_config(words.spec, stateless_pb2.JobSpec)
     if words.pool:
         spec.respool_id.value = pool_id_at(settings.client, words.pool)
     elif not spec.respool_id.value:
@@ -82,7 +82,8 @@ def create(
     with telling_of(job_id, "peloton job stateless"):
         response = created(settings, request)
     created_id, version = response.job_id.value, response.version.value
-    print_json_or(settings, response, f"Job {created_id} created. Entity Version: {version}", lines=watch)
+    text = f"Job {created_id} created. Entity Version: {version}"
+    print_outcome(settings, response, text, [created_id], lines=watch)
     if watch:
         from cli.rollout_watch import exit_after_update
 

@@ -9,7 +9,7 @@ import click
 
 from cli.command import INTERRUPTED, Command
 from cli.jobs import job_argument
-from cli.output import print_json_or
+from cli.output import print_outcome
 from cli.params import DURATION
 from cli.rollout import update_state
 from cli.settings import Settings, pass_settings
@@ -43,7 +43,7 @@ def pulse(settings: Settings, job_id: str, update_key: str, every: float | None)
     request = svc.PulseJobWorkflowRequest(job_id=Service(settings, job_id).id, update_key=update_key)
     if every is None:
         response = settings.client.services.PulseJobWorkflow(request)
-        print_json_or(settings, response, text_of(response.status))
+        print_outcome(settings, response, text_of(response.status))
         return
     try:
         state = pulse_until_the_end(settings, request, every)
@@ -63,7 +63,7 @@ def pulse_until_the_end(settings: Settings, request: svc.PulseJobWorkflowRequest
         response = patience.ask(Stderr(), lambda: settings.client.services.PulseJobWorkflow(request))
         text, state = text_of(response.status), update_state(response.status)
         if text != shown:
-            print_json_or(settings, response, text, lines=True)
+            print_outcome(settings, response, text, lines=True)
             shown = text
         if state in UPDATE_TERMINAL:
             return state

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Command
-from cli.job_query import SECONDS_PER_DAY, seconds_of
-from cli.output import as_json, print_table
-from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType
+from cli.job_query import SECONDS_PER_DAY, say_if_more, seconds_of
+from cli.output import Table, print_list, rows_wanted, say_more
+from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType, limit_option
 from cli.rollout import job_state_name
 from cli.settings import Settings, pass_settings
 from peloton.model.job import JobState
@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
 STATE_PREFIX = "JOB_STATE_"
 STATES = StatesType([state for state in JobState if state is not JobState.UNKNOWN], prefix=STATE_PREFIX)
-HEADER = (
-    "ID", "Name", "Owner", "State", "Creation Time", "Total", "Running", "Succeeded", "Failed", "Killed",
-    "Workflow Status", "Completed", "Failed", "Current",
+TABLE = Table(
+    ("ID", "Name", "Owner", "State", "Creation Time", "Total", "Running", "Succeeded", "Failed", "Killed",
+     "Workflow Status", "Completed", "Failed", "Current"),
+    whole=("ID",),
+    spare=("Creation Time", "Owner", "Killed", "Succeeded", "Current", "Completed", "Failed", "Workflow Status",
+           "Running", "Total"),
+    nothing="No results found",
 )  # fmt: skip
 
 
@@ -39,7 +43,7 @@ HEADER = (
 @click.option("--name", default="", metavar="TEXT", help="Services with this in their name.")
 @click.option("--timerange", "-d", type=click.IntRange(0), default=0, metavar="DAYS", help="Created in the last days.")
 @click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Services to print.")
-@click.option("--total", "-q", type=click.IntRange(1), default=100, show_default=True, help="Services to consider.")
+@click.option("--total", "-q", type=click.IntRange(1), help="Services to consider; if absent as many as it takes.")
 @click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help="Services to skip.")
 @click.option("--sort", "-p", type=WORDS, default="creation_time", show_default=True, help="Fields to sort by.")
 @click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default="DESC",
@@ -47,7 +51,7 @@ HEADER = (
 @pass_settings
 def query(
     settings: Settings, labels: tuple[Label, ...], respool: str | None, keywords: tuple[str, ...],
-    states: tuple[str, ...], owner: str, name: str, timerange: int, limit: int, total: int, offset: int,
+    states: tuple[str, ...], owner: str, name: str, timerange: int, limit: int, total: int | None, offset: int,
     sort: tuple[str, ...], sortorder: str,
 ) -> None:  # fmt: skip
     """Find services; all conditions must hold. The last columns are about the latest update.
@@ -75,14 +79,16 @@ def query(
         now_s = int(time.time())
         spec.creation_time_range.min.seconds = now_s - timerange * SECONDS_PER_DAY
         spec.creation_time_range.max.seconds = now_s
-    set_page(spec.pagination, offset, limit, total, sort, sortorder)
+    set_page(spec.pagination, offset, limit, total or offset + limit + 1, sort, sortorder)
     response = settings.client.services.QueryJobs(request)
     print_services(settings, response, response.records)
+    say_if_more(offset + len(response.records), response.pagination.total, "see --offset and --limit")
 
 
 @click.command("list", cls=Command)
+@limit_option
 @pass_settings
-def list_jobs(settings: Settings) -> None:
+def list_jobs(settings: Settings, limit: int | None) -> None:
     """List all jobs, newest first, with the latest update of each service.
 
     \b
@@ -93,7 +99,10 @@ def list_jobs(settings: Settings) -> None:
 
     jobs = [job for response in settings.client.services.ListJobs(svc.ListJobsRequest()) for job in response.jobs]
     jobs.sort(key=lambda job: job.status.creation_time, reverse=True)
-    print_services(settings, svc.ListJobsResponse(jobs=jobs), jobs)
+    shown = jobs[: rows_wanted(settings, limit)]
+    print_services(settings, svc.ListJobsResponse(jobs=shown), shown)
+    if len(shown) < len(jobs):
+        say_more(len(shown), len(jobs))
 
 
 def set_page(
@@ -108,14 +117,8 @@ def set_page(
 
 
 def print_services(settings: Settings, response: Message, jobs: Iterable[stateless_pb2.JobSummary]) -> None:
-    if settings.json:
-        click.echo(as_json(response))
-        return
-    rows = [service_row(job) for job in jobs]
-    if rows:
-        print_table(HEADER, rows)
-    else:
-        click.echo("No results found")
+    found = list(jobs)
+    print_list(settings, response, TABLE, map(service_row, found), (job.job_id.value for job in found))
 
 
 def service_row(job: stateless_pb2.JobSummary) -> tuple[object, ...]:

@@ -6,8 +6,8 @@ import click
 
 from cli.command import Command
 from cli.jobs import job_argument
-from cli.output import as_json, print_json_or, print_message
-from cli.params import INSTANCE_MAX, RANGE, InstanceRange
+from cli.output import print_message, print_outcome, rows_wanted, say_more
+from cli.params import INSTANCE_MAX, RANGE, InstanceRange, limit_option
 from cli.pod_table import print_pods, range_message
 from cli.settings import Settings, pass_settings
 from cli.versions import Service
@@ -25,14 +25,14 @@ def get(settings: Settings, job_id: str, jobversion: str, summaryonly: bool) -> 
     Examples:
       peloton job stateless get JOB
       peloton job stateless get JOB --jobversion 1-1-1
-      peloton --json job stateless get JOB | jq .workflow_info.status
+      peloton --json job stateless get JOB | jq .workflowInfo.status
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 
     request = svc.GetJobRequest(job_id=Service(settings, job_id).id, summary_only=summaryonly)
     if jobversion:
         request.version.value = jobversion
-    print_message(settings, settings.client.services.GetJob(request))
+    print_message(settings, settings.client.services.GetJob(request), [job_id])
 
 
 @click.command(cls=Command)
@@ -54,15 +54,16 @@ def refresh(settings: Settings, job_id: str) -> None:
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 
     response = settings.client.services.RefreshJob(svc.RefreshJobRequest(job_id=Service(settings, job_id).id))
-    print_json_or(settings, response, f"Job {job_id} refreshed")
+    print_outcome(settings, response, f"Job {job_id} refreshed")
 
 
 @click.command("list-pods", cls=Command)
 @job_argument
 @click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@limit_option
 @pass_settings
-def list_pods(settings: Settings, job_id: str, instances: InstanceRange) -> None:
-    """List the pods of a service by instance.
+def list_pods(settings: Settings, job_id: str, instances: InstanceRange, limit: int | None) -> None:
+    """List the pods of a service by instance; also `pod list`.
 
     \b
     Examples:
@@ -76,7 +77,7 @@ def list_pods(settings: Settings, job_id: str, instances: InstanceRange) -> None
         request.range.CopyFrom(range_message(instances))
     pods = [pod for response in settings.client.services.ListPods(request) for pod in response.pods]
     pods.sort(key=lambda pod: (len(pod.pod_name.value), pod.pod_name.value))  # by number
-    if settings.json:
-        click.echo(as_json(svc.ListPodsResponse(pods=pods)))
-    elif not print_pods((pod.pod_name.value, pod.status) for pod in pods):
-        click.echo("No pods found")
+    shown = pods[: rows_wanted(settings, limit)]
+    print_pods(settings, svc.ListPodsResponse(pods=shown), [(pod.pod_name.value, pod.status) for pod in shown])
+    if len(shown) < len(pods):
+        say_more(len(shown), len(pods))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.command import Command
+from cli.config_file import load_config
 from cli.errors import Failed
 from cli.jobs import job_argument
-from cli.output import as_json, print_json_or
+from cli.output import print_for_programs, print_outcome
 from cli.pools import pool_id_at
 from cli.service_words import (
     PlaceWords,
@@ -127,7 +128,7 @@ def replace(
         service, message, str(spec), words.version, {"batch_size": batch_size, **update_spec}, opaque, update_key
     )
     if diff:
-        replacement.show(err=settings.json)
+        replacement.show(err=settings.is_for_programs)
     if not yes:
         ask(service, diff, override, knows_job=diff or not words.version)
     replace_and_watch(replacement, watch)
@@ -150,10 +151,10 @@ def replace_diff(settings: Settings, job_id: str, spec: Path, words: PlaceWords)
     """
     service = Service(settings, job_id)
     replacement = Replacement(service, spec_at(service, spec, words.pool), str(spec), words.version)
-    if settings.json:
-        click.echo(as_json(replacement.difference()))
-    else:
+    if not settings.is_for_programs:
         replacement.show()
+    else:
+        print_for_programs(settings, replacement.difference())
 
 
 @click.command(cls=Command)
@@ -185,7 +186,7 @@ def rollback(
     name = f"job {job_id} at {version}"
     replacement = Replacement(service, spec, name, "", {"batch_size": batch_size, **update_spec}, opaque, update_key)
     if diff:
-        replacement.show(err=settings.json)
+        replacement.show(err=settings.is_for_programs)
     if not yes:
         ask(service, diff, override, knows_job=True)
     replace_and_watch(replacement, watch)
@@ -193,9 +194,8 @@ def rollback(
 
 def spec_at(service: Service, path: Path, pool: str) -> stateless_pb2.JobSpec:
     from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.yaml_config import load_message
 
-    spec = load_message(path, stateless_pb2.JobSpec)
+    spec = load_config(path, stateless_pb2.JobSpec)
     if pool:
         spec.respool_id.value = pool_id_at(service.settings.client, pool)
     elif not spec.respool_id.value:
@@ -269,7 +269,7 @@ def batch_size_of(service: Service) -> int:
 def replace_and_watch(replacement: Replacement, watch: bool) -> None:
     settings, job_id = replacement.service.settings, replacement.service.job_id
     response = replacement.send()
-    print_json_or(settings, response, f"New EntityVersion: {response.version.value}", lines=watch)
+    print_outcome(settings, response, f"New EntityVersion: {response.version.value}", lines=watch)
     if watch:
         from cli.rollout_watch import exit_after_update
 

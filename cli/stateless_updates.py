@@ -8,7 +8,7 @@ import click
 
 from cli.command import Command, Group
 from cli.jobs import instance_argument, job_argument
-from cli.output import as_json, as_yaml, print_json_or, print_table
+from cli.output import Table, as_yaml, print_for_programs, print_list, print_outcome
 from cli.service_words import opaque_option, version_argument
 from cli.settings import Settings, pass_settings
 from cli.versions import Service, opaque_data
@@ -18,6 +18,7 @@ from peloton.model.update import UPDATE_TERMINAL
 if TYPE_CHECKING:
     from peloton.api.v1alpha import peloton_pb2
 
+EVENT_TABLE = Table(("Workflow State", "Workflow Type", "Timestamp"), nothing="No events found")
 DONE_WORDS = {"pause": "paused", "resume": "resumed", "abort": "aborted"}
 HELP = {
     "pause": "Pause the update of a service: instances in flight finish, no others begin.",
@@ -57,7 +58,7 @@ def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str 
     text = f"Workflow {DONE_WORDS[verb]}. New EntityVersion: {response.version.value}"
     if not version and (end := end_of_update(service)):
         text = f"The update had ended before: {end}. New EntityVersion: {response.version.value}"
-    print_json_or(settings, response, text)
+    print_outcome(settings, response, text)
 
 
 def end_of_update(service: Service) -> str:
@@ -103,9 +104,9 @@ def list_updates(settings: Settings, job_id: str, limit: int) -> None:
 
     request = svc.ListJobWorkflowsRequest(job_id=Service(settings, job_id).id, updates_limit=limit)
     response = settings.client.services.ListJobWorkflows(request)
-    if settings.json:
-        click.echo(as_json(response))
-    elif not response.workflow_infos:
+    if print_for_programs(settings, response):
+        return
+    if not response.workflow_infos:
         click.echo("No update for job")
     else:
         for index, info in enumerate(response.workflow_infos):
@@ -140,12 +141,7 @@ def events(settings: Settings, pod: PodName) -> None:
         )
         for event in response.events
     ]
-    if settings.json:
-        click.echo(as_json(response))
-    elif rows:
-        print_table(("Workflow State", "Workflow Type", "Timestamp"), rows)
-    else:
-        click.echo("No events found")
+    print_list(settings, response, EVENT_TABLE, rows)
 
 
 for verb in HELP:

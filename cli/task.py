@@ -12,8 +12,8 @@ from cli import exec, logs, task_control
 from cli.command import Group
 from cli.job_query import set_page
 from cli.jobs import instance_argument, job_argument
-from cli.output import as_json, print_json_or, print_message, print_table
-from cli.params import RANGE, WORDS, InstanceRange, StatesType
+from cli.output import Table, print_list, print_message, print_outcome, rows_wanted, say_more
+from cli.params import RANGE, WORDS, InstanceRange, StatesType, limit_option
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.times import clock_text, parse_time
@@ -30,12 +30,20 @@ SORT_FIELDS = ("creation_time", "host", "instance_id", "message", "name", "reaso
 EVENT_RUNS_DEFAULT = 10
 REASON_PREFIX = "TERMINATION_STATUS_REASON_"
 
-HEADER = (
-    "Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason", "Termination Status",
+TABLE = Table(
+    ("Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason",
+     "Termination Status"),
+    whole=("Instance", "State", "Start Time", "Run Time", "Host"),
+    spare=("Healthy", "Name", "Reason", "Start Time", "Run Time", "Termination Status", "Message"),
+    nothing="No tasks found",
 )  # fmt: skip
-EVENT_HEADER = (
-    "Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Goal State", "Config Version", "Desired Config Version",
-    "Healthy", "Host", "Message", "Reason", "Update Time",
+EVENT_TABLE = Table(
+    ("Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Goal State", "Config Version",
+     "Desired Config Version", "Healthy", "Host", "Message", "Reason", "Update Time"),
+    whole=("Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Host", "Update Time"),
+    spare=("Desired Mesos Task Id", "Desired Config Version", "Config Version", "Healthy", "Reason", "Goal State",
+           "Host", "Update Time"),
+    nothing="No events found",
 )  # fmt: skip
 TEXTS = {
     "notFound": "Job {id} was not found: {message}",
@@ -68,9 +76,10 @@ def get(settings: Settings, pod: PodName) -> None:
 @task.command("list")
 @job_argument
 @click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@limit_option
 @pass_settings
-def list_tasks(settings: Settings, job_id: str, instances: InstanceRange) -> None:
-    """List the tasks of a job by instance.
+def list_tasks(settings: Settings, job_id: str, instances: InstanceRange, limit: int | None) -> None:
+    """List the tasks of a job by instance; also `task ls`.
 
     \b
     Examples:
@@ -80,11 +89,22 @@ def list_tasks(settings: Settings, job_id: str, instances: InstanceRange) -> Non
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.task import task_pb2
 
-    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id), range=task_control.range_message(instances))
+    start, stop = instances
+    wanted = rows_wanted(settings, limit)
+    if wanted is not None:
+        stop = min(stop, start + wanted + 1)  # one more than is shown says that there are more
+    asked = task_control.range_message((start, stop))
+    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id), range=asked)
     response = settings.client.tasks.List(request)
     raise_if_refused(settings, response, TEXTS, id=job_id)
     tasks = response.result.value
-    print_tasks(settings, response, [tasks[instance] for instance in sorted(tasks)])
+    shown = sorted(tasks)[:wanted]
+    has_more = len(shown) < len(tasks)
+    for instance in set(tasks) - set(shown):
+        del tasks[instance]
+    print_tasks(settings, response, [tasks[instance] for instance in shown])
+    if has_more:
+        say_more(len(shown), None)
 
 
 @task.command()
@@ -128,6 +148,8 @@ def query(
     response = settings.client.tasks.Query(request)
     raise_if_refused(settings, response, TEXTS, id=job_id)
     print_tasks(settings, response, response.records)
+    if (end := offset + len(response.records)) < response.pagination.total:
+        say_more(end, response.pagination.total, "see --offset and --limit")
 
 
 @task.command()
@@ -155,12 +177,8 @@ def print_events(settings: Settings, pod: PodName, run: str, limit: int) -> None
     )
     response = settings.client.tasks.GetPodEvents(request)
     raise_if_refused(settings, response, {})
-    if settings.json:
-        click.echo(as_json(response))
-    elif response.result:
-        print_table(EVENT_HEADER, map(event_row, response.result))
-    else:
-        click.echo("No events found")
+    names = dict.fromkeys(event.taskId.value for event in response.result)
+    print_list(settings, response, EVENT_TABLE, map(event_row, response.result), names)
 
 
 @task.command()
@@ -187,18 +205,14 @@ def refresh(settings: Settings, job_id: str, instances: InstanceRange) -> None:
     request = task_pb2.RefreshRequest(
         jobId=peloton_pb2.JobID(value=job_id), range=task_control.range_message(instances)
     )
-    print_json_or(settings, settings.client.tasks.Refresh(request), f"Tasks of job {job_id} refreshed")
+    print_outcome(settings, settings.client.tasks.Refresh(request), f"Tasks of job {job_id} refreshed")
 
 
 def print_tasks(settings: Settings, response: Message, tasks: Iterable[task_pb2.TaskInfo]) -> None:
-    if settings.json:
-        click.echo(as_json(response))
-        return
-    rows = [task_row(each) for each in tasks]
-    if rows:
-        print_table(HEADER, rows)
-    else:
-        click.echo("No tasks found")
+    found = list(tasks)
+    print_list(
+        settings, response, TABLE, map(task_row, found), (f"{each.jobId.value}-{each.instanceId}" for each in found)
+    )
 
 
 def task_row(info: task_pb2.TaskInfo) -> Sequence[object]:

@@ -10,7 +10,7 @@ import click
 from cli.command import Command
 from cli.errors import Failed
 from cli.jobs import job_argument
-from cli.output import as_json, id_list, print_json_or
+from cli.output import id_list, print_for_programs, print_outcome
 from cli.params import RANGE, InstanceRange
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
@@ -59,7 +59,7 @@ def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> N
     raise_if_refused(settings, response, texts, id=job_id)
     started, failed = id_list(response.startedInstanceIds), id_list(response.invalidInstanceIds)
     text = f"Tasks started successfully for instances: {started} and failed instances are: {failed}"
-    print_json_or(settings, response, text)
+    print_outcome(settings, response, text)
     if response.invalidInstanceIds:
         raise Failed(f"Some tasks failed to start, failed_instance_ids:{failed}")
 
@@ -83,9 +83,7 @@ def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> No
     response = settings.client.tasks.Stop(request)
     texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "updateError": "Tasks could not be stopped: {message}"}
     raise_if_refused(settings, response, texts, id=job_id)
-    if settings.json:
-        click.echo(as_json(response))
-    else:
+    if not print_for_programs(settings, response):
         click.echo(f"Successfully signalled {len(response.stoppedInstanceIds)} tasks for stopping")
         asked = [range(*each) for each in ranges]
         unasked = [i for i in response.stoppedInstanceIds if asked and not any(i in each for each in asked)]
@@ -112,4 +110,4 @@ def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) ->
     request = task_pb2.RestartRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
     response = settings.client.tasks.Restart(request)
     raise_if_refused(settings, response, {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE}, id=job_id)
-    print_json_or(settings, response, "Job restarted")
+    print_outcome(settings, response, "Job restarted")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.command import Command, Group
+from cli.config_file import load_config
 from cli.errors import Failed
 from cli.jobs import job_argument
-from cli.output import as_json, print_json_or, print_table
-from cli.params import COUNT, POOL_PATH
+from cli.output import Table, print_list, print_outcome
+from cli.params import CONFIG_FILE, COUNT, POOL_PATH
 from cli.pools import pool_id_at
 from cli.rolling import STALE_VERSION, VERSION_ATTEMPTS_MAX
-from cli.service_words import SPEC_FILE, batch_size_argument, opaque_option
+from cli.service_words import batch_size_argument, opaque_option
 from cli.settings import Settings, pass_settings
 from peloton.model.update import UPDATE_TERMINAL
 
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from peloton.api.v0.job import job_pb2
     from peloton.api.v0.update.svc import update_svc_pb2 as svc
 
-HEADER = ("Update-ID", "State", "NumberTasksCompleted", "NumberTasksFailed", "NumberTasksRemaining")
+TABLE = Table(
+    ("Update-ID", "State", "NumberTasksCompleted", "NumberTasksFailed", "NumberTasksRemaining"),
+    whole=("Update-ID", "State"),
+    spare=("NumberTasksRemaining", "NumberTasksFailed"),
+    nothing="No updates found",
+)
 DONE_WORDS = {"pause": "paused", "resume": "resumed", "abort": "aborted"}
 id_argument = click.argument("update_id", metavar="UPDATE-ID")
 
@@ -40,7 +46,7 @@ def update() -> None:
 
 @update.command()
 @job_argument
-@click.argument("config", type=SPEC_FILE)
+@click.argument("config", type=CONFIG_FILE)
 @batch_size_argument
 @click.argument("respool", metavar="[RESPOOL]", type=POOL_PATH, required=False)
 @click.option(
@@ -92,11 +98,10 @@ def create(
     from peloton.api.v0.job import job_pb2
     from peloton.api.v0.update import update_pb2
     from peloton.api.v0.update.svc import update_svc_pb2 as svc
-    from peloton.api.yaml_config import load_message
 
     request = svc.CreateUpdateRequest(
         jobId=peloton_pb2.JobID(value=job_id),
-        jobConfig=load_message(config, job_pb2.JobConfig),
+        jobConfig=load_config(config, job_pb2.JobConfig),
         updateConfig=update_pb2.UpdateConfig(batchSize=batch_size, **update_config),
     )
     if opaque is not None:
@@ -105,7 +110,7 @@ def create(
         request.jobConfig.respoolID.value = pool_id_at(settings.client, respool)
     refuse_update_under_way(settings, job_id, override)
     response = created(settings, request, wanted)
-    print_json_or(settings, response, f"Job update {response.updateID.value} created")
+    print_outcome(settings, response, f"Job update {response.updateID.value} created", [response.updateID.value])
 
 
 def refuse_update_under_way(settings: Settings, job_id: str, override: bool) -> None:
@@ -210,12 +215,8 @@ def row_of(update_id: str, status: Any) -> tuple[object, ...]:
 
 
 def print_updates(settings: Settings, response: Message, rows: Iterable[tuple[object, ...]]) -> None:
-    if settings.json:
-        click.echo(as_json(response))
-    elif found := list(rows):
-        print_table(HEADER, found)
-    else:
-        click.echo("No updates found")
+    found = list(rows)
+    print_list(settings, response, TABLE, found, (str(row[0]) for row in found))
 
 
 def steering_command(verb: str, text: str) -> click.Command:
@@ -232,7 +233,7 @@ def steering_command(verb: str, text: str) -> click.Command:
         if opaque is not None:
             request.opaque_data.data = opaque
         response = getattr(settings.client.updates, name)(request)
-        print_json_or(settings, response, f"Update {update_id} {DONE_WORDS[verb]}")
+        print_outcome(settings, response, f"Update {update_id} {DONE_WORDS[verb]}")
 
     return command
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import click
 
 from cli.errors import Failed
 from cli.output import STATE_STYLES
@@ -60,14 +63,17 @@ class ProgressDisplay(Display, Protocol):
     def show(self, progress: Progress) -> None: ...
 
 
-def watch_job(client: Client, job_id: str, console: Console, pace: WatchPace | None = None) -> JobState:
+def watch_job(
+    client: Client, job_id: str, console: Console, pace: WatchPace | None = None, is_json: bool = False
+) -> JobState:
     """Shows the job's progress on ``console`` until it has ended, then a summary; returns the state that it ended in.
+    ``is_json``: the progress is lines of JSON on standard output, and ``console`` has the rest.
 
     Raises Failed when the job is unknown, or when the API stays away for longer than the pace allows.
     """
     pace = pace or WatchPace()
     watcher = Watcher(client, job_id, pace)
-    with display_on(console, job_id) as display:
+    with display_on(console, job_id, is_json) as display:
         while True:
             progress = watcher.ask(display, watcher.read_progress)
             display.show(progress)
@@ -199,7 +205,10 @@ def duration_text(runtime: job_pb2.RuntimeInfo) -> str:
 
 
 @contextmanager
-def display_on(console: Console, job_id: str) -> Iterator[ProgressDisplay]:
+def display_on(console: Console, job_id: str, is_json: bool = False) -> Iterator[ProgressDisplay]:
+    if is_json:
+        yield JsonDisplay(console)
+        return
     if not console.is_terminal:
         yield LineDisplay(console)
         return
@@ -222,6 +231,16 @@ class LineDisplay:
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class JsonDisplay(LineDisplay):
+    """An object whenever something changed; everything else is for people."""
+
+    def show(self, progress: Progress) -> None:
+        if progress != self.shown:
+            self.shown = progress
+            counts = {"total": progress.total_count, "ended": progress.ended_count, "tasks": progress.counts}
+            click.echo(json.dumps({"state": str(progress.state), **counts}))
 
 
 class BarDisplay:

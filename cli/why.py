@@ -6,7 +6,7 @@ import click
 
 from cli.command import Command
 from cli.jobs import job_argument
-from cli.output import print_json_or
+from cli.output import print_outcome
 from cli.params import POOL_PATH
 from cli.settings import Settings, pass_settings
 
@@ -28,7 +28,7 @@ def why_job(settings: Settings, job_id: str) -> None:
 
     request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
     response = settings.client.explain.JobWhy(request)
-    print_json_or(settings, response, response.text)
+    print_outcome(settings, response, response.text)
 
 
 @click.command("why", cls=Command)
@@ -46,4 +46,4 @@ def why_pool(settings: Settings, path: str) -> None:
 
     request = explain_pb2.PoolWhyRequest(path=respool_pb2.ResourcePoolPath(value=path))
     response = settings.client.explain.PoolWhy(request)
-    print_json_or(settings, response, response.text)
+    print_outcome(settings, response, response.text)

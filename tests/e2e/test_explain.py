@@ -74,7 +74,7 @@ def test_a_full_pool(cluster: Cluster) -> None:
     assert "3 gangs ahead" in run(cluster, "job", "why", behind)
     tree = run(cluster, "respool", "tree").splitlines()
     assert next(line.split() for line in tree if line.startswith("/full  ") and "cpu" in line) == [
-        "/full", "cpu", "0", "2", "1", "2", "2", "4"
+        "/full", "cpu(cores)", "0", "2", "1", "2", "2", "4"
     ]  # fmt: skip
     stop(cluster, holder, waiter, behind)
 

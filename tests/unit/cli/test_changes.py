@@ -87,7 +87,7 @@ def test_json_lines(run: Run, api: FakeApi) -> None:
     """With --json each message is a line, the first one with the id too."""
     api.answers["watches.Watch"] = [[begun(5), pod_change(7), CANCELLED]]
     lines = [json.loads(line) for line in run("watch pod --json").stdout.splitlines()]
-    assert [("task_1", "5"), (None, "7")] == [(line.get("watch_id"), line["revision"]) for line in lines]
+    assert [("task_1", "5"), ("", "7")] == [(line["watchId"], line["revision"]) for line in lines]
 
 
 REFUSALS = {

@@ -36,7 +36,7 @@ def test_why_prints_the_text(run: Run, api: FakeApi, what: str) -> None:
     name = {"job": "j1", "respool": "/eng"}[what]
 
     assert run(f"{what} why {name}").stdout == "because\n  of that\n"
-    assert json.loads(run(f"--json {what} why {name}").stdout) == {"text": "because\n  of that"}
+    assert json.loads(run(f"--json {what} why {name}").stdout)["text"] == "because\n  of that"
     asked = api.requests("explain.JobWhy") or api.requests("explain.PoolWhy")
     assert (asked[0].jobId.value if what == "job" else asked[0].path.value) == name
 

@@ -107,7 +107,7 @@ def test_json(run: Run, api: FakeApi) -> None:
     api.answers["maintenance.Query"] = [answer(WAITING)]
 
     assert "h2" == json.loads(run("host maintenance cancel h2 --json").stdout)["hosts"][0]["hostname"]
-    assert 20 == json.loads(run("host maintenance status --json").stdout)["host_count"]
+    assert 20 == json.loads(run("host maintenance status --json").stdout)["hostCount"]
 
 
 STATUS = f"""\
@@ -164,6 +164,15 @@ def watched(api: FakeApi, *hosts: str, terminal: bool = False) -> str:
         watch_drains(client, hosts, console, Waits().pace)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+def test_a_drain_is_lines_of_json(run: Run, api: FakeApi) -> None:
+    """With --json the answers that differ, one a line; who is up again is told on standard error."""
+    api.answers["maintenance.Query"] = [answer(WAITING), answer(WAITING), answer()]
+    result = run("host maintenance status h2 --watch --json")
+
+    assert [["h2"]] == [[host["hostname"] for host in json.loads(line)["hosts"]] for line in result.stdout.splitlines()]
+    assert "h2 is UP\n" == result.stderr
 
 
 LINES = f"""\

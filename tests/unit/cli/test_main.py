@@ -1,5 +1,6 @@
 """The root command: lazy loading, global options, help, completion, errors."""
 
+import json
 import os
 import re
 import subprocess
@@ -114,7 +115,7 @@ ANYWHERE = {
 def test_global_options_stand_anywhere(run: Run, api: FakeApi, line: str) -> None:
     """The original took its global options before and after the command's name, and so do we."""
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
-    assert run(line).stdout == "{}\n"
+    assert json.loads(run(line).stdout) == {"ids": []}
 
 
 def test_a_service_may_have_its_own_address(run: Run, api: FakeApi) -> None:
@@ -211,7 +212,7 @@ def test_a_busy_peloton_is_asked_again_with_one_line_about_it(run: Run, api: Fak
 
 def test_a_defect_is_one_line_unless_debugged(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unexpected exception is named in one line; with --debug it is raised with its trace."""
-    monkeypatch.setattr("cli.job_query.print_message", lambda *_: 1 // 0)
+    monkeypatch.setattr("cli.job_query.print_for_programs", lambda *_: 1 // 0)
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
     quiet, debugged = run("-j job active-list"), run("-j --debug job active-list")
     line = "internal error: ZeroDivisionError: integer division or modulo by zero (run with --debug for the trace)\n"

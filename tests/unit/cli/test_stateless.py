@@ -204,7 +204,7 @@ def test_replace_diff_as_json(run: Run, api: FakeApi, file: Path) -> None:
     """With --json the answer of the API alone, asked with the version that was given."""
     api.answers["services.GetReplaceJobDiff"] = [difference()]
     result = run("job", "stateless", "replace-diff", JOB, file, "1-1-1", "--json")
-    assert {"from": 3, "to": 4} == json.loads(result.stdout)["instances_added"][0]
+    assert {"from": 3, "to": 4} == json.loads(result.stdout)["instancesAdded"][0]
     assert "1-1-1" == api.requests("services.GetReplaceJobDiff")[0].version.value
 
 

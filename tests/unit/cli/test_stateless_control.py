@@ -146,7 +146,7 @@ def test_get(run: Run, api: FakeApi) -> None:
     """A job as YAML or JSON, whole, in short, or its spec at a version."""
     api.answers["services.GetJob"] = [job_answer("3-2-1")]
     assert "value: 3-2-1\n" in run(f"job stateless get {JOB}").stdout
-    assert "web" == json.loads(run(f"job stateless get {JOB} --summaryonly -j").stdout)["job_info"]["spec"]["name"]
+    assert "web" == json.loads(run(f"job stateless get {JOB} --summaryonly -j").stdout)["jobInfo"]["spec"]["name"]
     run(f"job stateless get {JOB} --jobversion 1-1-1")
     assert [("", False), ("", True), ("1-1-1", False)] == [
         (request.version.value, request.summary_only) for request in api.requests("services.GetJob")
@@ -165,7 +165,7 @@ def test_cache_and_refresh(run: Run, api: FakeApi) -> None:
     api.answers["services.GetJobCache"] = [svc.GetJobCacheResponse(spec=spec())]
     api.answers["services.RefreshJob"] = [svc.RefreshJobResponse(), (grpc.StatusCode.NOT_FOUND, "job not found")]
     assert "instance_count: 3\n" in run(f"job stateless cache {JOB}").stdout
-    assert 3 == json.loads(run(f"-j job stateless cache {JOB}").stdout)["spec"]["instance_count"]
+    assert 3 == json.loads(run(f"-j job stateless cache {JOB}").stdout)["spec"]["instanceCount"]
     assert f"Job {JOB} refreshed\n" == run(f"job stateless refresh {JOB}").stdout
     assert "job not found (NOT_FOUND)\n" == run(f"job stateless refresh {JOB}").stderr
 
@@ -272,7 +272,7 @@ def test_list_pods_has_a_row_for_each_container(run: Run, api: FakeApi) -> None:
     assert wanted == rows[:3]
     assert ["c0", "c1"] == [row[3] for row in rows[2:]]
     found = json.loads(run(f"job stateless list-pods {JOB} -r 2:11 --json").stdout)["pods"]
-    assert [f"{JOB}-2", f"{JOB}-10"] == [pod["pod_name"]["value"] for pod in found]
+    assert [f"{JOB}-2", f"{JOB}-10"] == [pod["podName"]["value"] for pod in found]
     first, second = api.requests("services.ListPods")
     assert (False, 2, 11) == (first.HasField("range"), getattr(second.range, "from"), second.range.to)
 
@@ -291,7 +291,7 @@ def test_list_updates(run: Run, api: FakeApi) -> None:
     api.answers["services.ListJobWorkflows"] = [response, response, svc.ListJobWorkflowsResponse()]
     text = run(f"job stateless list-updates {JOB}").stdout
     assert ["Index 0:", "Index 1:"] == [line for line in text.splitlines() if line.startswith("Index")]
-    assert 2 == len(json.loads(run(f"job stateless list-updates {JOB} --limit 2 -j").stdout)["workflow_infos"])
+    assert 2 == len(json.loads(run(f"job stateless list-updates {JOB} --limit 2 -j").stdout)["workflowInfos"])
     assert "No update for job\n" == run(f"job stateless list-updates {JOB} --limit 0").stdout
     assert [10, 2, 0] == [request.updates_limit for request in api.requests("services.ListJobWorkflows")]
 

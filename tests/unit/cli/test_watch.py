@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 
 import grpc
 import pytest
@@ -87,6 +88,19 @@ def test_lines_on_change(api: FakeApi) -> None:
     waits = Waits()
     assert (JobState.SUCCEEDED, LINES) == watch(api, waits)
     assert [0.5] * 5 == waits.sleeps
+
+
+def test_progress_is_lines_of_json(run: Run, api: FakeApi) -> None:
+    """With --json an object whenever something changed, and what is for people on standard error."""
+    api.answers["jobs.GetCache"] = [cached("RUNNING", RUNNING=1), cached("RUNNING", RUNNING=1), cached("SUCCEEDED")]
+    api.answers["jobs.Get"] = [full("SUCCEEDED", SUCCEEDED=3)]
+    result = run(f"job watch {JOB} --json")
+
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [
+        {"state": "RUNNING", "total": 3, "ended": 0, "tasks": {"RUNNING": 1}},
+        {"state": "SUCCEEDED", "total": 3, "ended": 0, "tasks": {}},
+    ]
+    assert result.stderr.startswith(f"Job {JOB} (hello) SUCCEEDED")
 
 
 def test_a_bar_on_a_terminal(api: FakeApi) -> None:
@@ -179,7 +193,7 @@ def test_create_and_watch(run: Run, api: FakeApi, flag: str, state: str, exit_co
 def test_interrupting_leaves_the_job_alone(run: Run, api: FakeApi) -> None:
     """Ctrl-C says that the job goes on, with the exit code of an interruption."""
 
-    def interrupted(*_: object) -> JobState:
+    def interrupted(*_: object, **__: object) -> JobState:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
