@@ -207,7 +207,7 @@ def test_a_busy_peloton_is_asked_again_with_one_line_about_it(run: Run, api: Fak
     api.answers["jobs.GetActiveJobs"] = [busy]
     result = run("job active-list --patience 25ms")
     assert (1, f"{line.format(0.025)}{text} (RESOURCE_EXHAUSTED)\n") == (result.exit_code, result.stderr)
-    assert 3 + 3 == len(api.calls)
+    assert 3 < len(api.calls) <= 3 + 3  # as many as a busy machine manages in that time
 
 
 def test_a_defect_is_one_line_unless_debugged(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
