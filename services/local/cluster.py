@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import random
 import secrets
 import shutil
 import socket
@@ -22,17 +21,14 @@ import grpc
 
 from peloton.errors import InvalidArgument, Unavailable
 from services.local.part import Part
+from services.local.ports import POD_PORTS, Taken
 
 READY_PATIENCE_S = 120.0
 TEMPORAL_UI_PORT = 8233
 AGENT_TIMEOUT_S = 5.0
-PORTS_TRIED = 50
 TEMPORAL_PATIENCE_S = 5.0
 TEMPORAL_GREETING = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"  # each client calls it first
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
-OWN_PORTS = range(20_000, 31_000)
-"""Below the ports of outgoing connections, and beside those that hosts offer to pods."""
-
 
 QUICKER = {
     "PELOTON_LEADER_TTL_S": "3",
@@ -89,12 +85,14 @@ class LocalCluster:
         self.report = report
         self.is_temporary = settings.data_dir is None
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
+        self._taken = Taken()
+        self._has_port = not settings.port or self._taken.take(settings.port)
         own_ports = 4 + len(settings.more_clusters)
-        port, temporal_port, ui_port, mesos_port, *more_ports = free_ports(own_ports + settings.apis - 1)
+        port, temporal_port, ui_port, mesos_port, *more_ports = self._taken.some(own_ports + settings.apis - 1)
         self.port = settings.port or port
         self.api_ports = [self.port, *more_ports[len(settings.more_clusters) :]]
         # A cluster on the usual ports shows its Web UI at the usual place too; others keep out of its way.
-        self.ui_port = TEMPORAL_UI_PORT if settings.port and _is_free(TEMPORAL_UI_PORT) else ui_port
+        self.ui_port = TEMPORAL_UI_PORT if settings.port and self._taken.take(TEMPORAL_UI_PORT) else ui_port
         self.temporal = settings.temporal or f"127.0.0.1:{temporal_port}"
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         more = zip(settings.more_clusters, more_ports, strict=False)  # the other ports are those of the apis
@@ -102,6 +100,7 @@ class LocalCluster:
         self.token = secrets.token_hex(16)  # whoever breaks something has it
         self.parts: dict[str, Part] = {}
         self._hosts_expected = 0
+        self._pod_ports = POD_PORTS[0]
         self._lock: IO[str] | None = None
 
     @property
@@ -135,12 +134,14 @@ class LocalCluster:
 
     async def start(self) -> None:
         """Start everything and wait until a job could run. Raises Unavailable naming what is missing."""
-        if self.settings.port and not _is_free(self.port):
+        if not self._has_port:
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
         if self.settings.temporal and not await asyncio.to_thread(is_temporal, self.temporal):
             raise Unavailable(f"no Temporal server answers at {self.temporal}: start it, or leave out --temporal")
         if self.settings.mesos and "://" not in self.mesos and not await asyncio.to_thread(answers, self.mesos):
             raise Unavailable(f"no Mesos master answers at {self.mesos}: start it, or leave out --mesos")
+        if not self.settings.simulate and (self.more_masters or not self.settings.mesos):
+            self._pod_ports = self._taken.pod_ports()
         self._hosts_expected = self._host_count()  # a bad file is told before anything starts
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._take_data_dir()
@@ -158,6 +159,7 @@ class LocalCluster:
             await self._tear_down()
         if self._lock is not None:
             self._lock.close()
+        self._taken.close()
         if self.is_temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -248,6 +250,7 @@ class LocalCluster:
         arguments = ["--port", master.rpartition(":")[2], "--data", str(self.data_dir / folder)]
         arguments += ["--prefix", f"{cluster}-"] if cluster else []
         arguments += ["--share", f"{index}/{1 + len(self.more_masters)}"]
+        arguments += ["--pod-ports", f"{self._pod_ports.start}-{self._pod_ports.stop - 1}"]
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
         arguments += ["--enforce-disk-quota"] if self.settings.enforce_disk_quota else []
@@ -351,15 +354,6 @@ def temporal_binary() -> str:
     return found
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. Not of those the kernel deals to outgoing connections: while a server that was
-    killed is away, a neighbour could get its port, or a client that tries to reach it could connect to itself."""
-    found = [port for port in random.sample(OWN_PORTS, PORTS_TRIED) if _is_free(port)]
-    if len(found) < count:
-        raise Unavailable(f"no {count} free ports between {OWN_PORTS.start} and {OWN_PORTS.stop - 1}")
-    return found[:count]
-
-
 def answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
@@ -378,13 +372,3 @@ def is_temporal(address: str) -> bool:
         except grpc.RpcError:
             return False
     return True
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

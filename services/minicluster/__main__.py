@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from services.minicluster import authentication
-from services.minicluster.hosts import default_hosts, load_hosts
+from services.minicluster.hosts import DEFAULT_PORTS, PORT_MAX, default_hosts, load_hosts
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
 from services.minicluster.simulation import Simulation
@@ -43,6 +43,9 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     parser.add_argument(
         "--share", type=_share, default=(1, 1), metavar="I/N", help="the I-th of N miniclusters that share ports"
     )
+    parser.add_argument(
+        "--pod-ports", type=_ports, default=DEFAULT_PORTS, metavar="A-B", help="ports of hosts that name none"
+    )
     authentication.add_options(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hosts", type=Path, help="YAML list of hosts")
@@ -59,7 +62,12 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         if options.simulate is not None:
             hosts = simulation.make_hosts(options.simulate, options.prefix)
         else:
-            hosts = load_hosts(options.hosts) if options.hosts else default_hosts(options.prefix, options.share)
+            among = options.pod_ports
+            hosts = (
+                load_hosts(options.hosts, among)
+                if options.hosts
+                else default_hosts(options.prefix, options.share, among)
+            )
     except ValueError as error:
         parser.error(str(error))
     return MiniclusterSettings(
@@ -77,6 +85,13 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         slack_interval_s=options.slack_interval if options.slack_interval > 0 else None,
         **who_may_call,
     )
+
+
+def _ports(text: str) -> range:
+    begin, _, end = text.partition("-")
+    if not (begin.isdigit() and end.isdigit() and 0 < int(begin) <= int(end) <= PORT_MAX):
+        raise argparse.ArgumentTypeError(f"want A-B with 1 <= A <= B <= {PORT_MAX}, got {text!r}")
+    return range(int(begin), int(end) + 1)
 
 
 def _share(text: str) -> tuple[int, int]:

@@ -48,19 +48,23 @@ class HostSpec:
     group: str = ""
 
 
-def default_hosts(prefix: str = "", share: tuple[int, int] = (1, 1)) -> tuple[HostSpec, ...]:
+def default_hosts(
+    prefix: str = "", share: tuple[int, int] = (1, 1), among: range = DEFAULT_PORTS
+) -> tuple[HostSpec, ...]:
     """The three hosts of the original minicluster. ``share``: which, of how many clusters on this machine, among which
     its ports are dealt."""
     which, of = share
-    ports = dealt_ports(3 * of)[3 * (which - 1) : 3 * which]
+    ports = dealt_ports(3 * of, among=among)[3 * (which - 1) : 3 * which]
     return tuple(HostSpec(name=f"{prefix}peloton-mesos-agent{index}", ports=ports[index]) for index in range(3))
 
 
-def dealt_ports(count: int, taken: Iterable[tuple[int, int]] = ()) -> list[tuple[tuple[int, int], ...]]:
-    """The default ports without those ``taken``, as equal shares of neighbours for so many hosts; more hosts than ports
-    leave some without any."""
+def dealt_ports(
+    count: int, taken: Iterable[tuple[int, int]] = (), among: range = DEFAULT_PORTS
+) -> list[tuple[tuple[int, int], ...]]:
+    """The ports ``among`` these and not ``taken``, as equal shares of neighbours for so many hosts; more hosts than
+    ports leave some without any."""
     named = {port for begin, end in taken for port in range(begin, end + 1)}
-    free = [port for port in DEFAULT_PORTS if port not in named]
+    free = [port for port in among if port not in named]
     share = len(free) // max(count, 1) or 1
     return [_ranges(free[index * share : (index + 1) * share]) for index in range(count)]
 
@@ -79,7 +83,7 @@ def simulated_hosts(count: int, prefix: str = "") -> tuple[HostSpec, ...]:
     return tuple(HostSpec(name=f"{prefix}sim-{index:05d}") for index in range(count))
 
 
-def load_hosts(path: str | Path) -> tuple[HostSpec, ...]:
+def load_hosts(path: str | Path, among: range = DEFAULT_PORTS) -> tuple[HostSpec, ...]:
     """Read a YAML list of hosts, such as `[{name: a, cpus: 8, ports: [31000-31999]}]`."""
     try:
         rows = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -101,7 +105,7 @@ def load_hosts(path: str | Path) -> tuple[HostSpec, ...]:
         seen[host.name] = index
     without = [index for index, row in enumerate(rows) if "ports" not in row]
     taken = [ports for index, host in enumerate(hosts) if index not in without for ports in host.ports]
-    for index, ports in zip(without, dealt_ports(len(without), taken), strict=True):
+    for index, ports in zip(without, dealt_ports(len(without), taken, among), strict=True):
         hosts[index] = replace(hosts[index], ports=ports)
     return tuple(hosts)
 

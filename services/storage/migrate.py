@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -15,10 +16,11 @@ from services.storage.engine import Database
 
 _UPGRADE_LOCK = 7_305_012
 """Number of the advisory lock under which PostgreSQL is upgraded; any fixed number would do."""
+_one_at_a_time = threading.Lock()  # alembic keeps the migration that runs in variables of its modules
 
 
 def upgrade(url: str) -> None:
-    """Create or upgrade the schema. Safe to call from several processes at once."""
+    """Create or upgrade the schema. Safe to call from several processes and threads at once."""
     db = _open(url)
 
     def work(conn: sa.Connection) -> None:
@@ -27,7 +29,8 @@ def upgrade(url: str) -> None:
         command.upgrade(configuration(conn), "head")
 
     try:
-        db.write(work)
+        with _one_at_a_time:
+            db.write(work)
     except sa.exc.OperationalError as error:
         raise _unreachable(url, error) from error
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from services.hostmgr.mesos.wire import EventStream, Pipe
-from services.local.cluster import free_ports
+from services.local.ports import free_ports
 from tests.bench.figures import status_kib
 
 TARGET_UPDATES_PER_S = 5_000

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from services.local.cluster import free_ports
+from services.local.ports import free_ports
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.test_up import up
 

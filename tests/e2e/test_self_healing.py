@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from peloton.api.v1alpha.pod import pod_pb2
-from services.local.cluster import free_ports
+from services.local.ports import free_ports
 from tests.e2e.local import Cluster, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import control

@@ -16,7 +16,8 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
-from services.local.cluster import free_ports, is_temporal, temporal_binary
+from services.local.cluster import is_temporal, temporal_binary
+from services.local.ports import free_ports
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 

@@ -17,7 +17,7 @@ from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
 from services import temporal
-from services.local.cluster import free_ports
+from services.local.ports import free_ports
 from services.temporal import SEARCH_ATTRIBUTES, TASK_QUEUE, JobWaker, connect, register_search_attributes
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from services.local.cluster import free_ports
+from services.local.ports import free_ports
 from services.minicluster.processes import Processes
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import (

@@ -1,0 +1,87 @@
+"""Ports of local clusters: each is taken before it is used, so that two clusters that start at once do not meet."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterable
+
+from peloton.errors import Unavailable
+
+OWN_PORTS = range(20_000, 23_000)
+"""Below the ports of outgoing connections, and beside those that hosts offer to pods."""
+POD_PORTS = (range(31_000, 32_001), *(range(begin, begin + 500) for begin in range(30_500, 22_999, -500)))
+"""What emulated hosts offer: each cluster of this machine takes one, the first one what Mesos offers by default."""
+PORTS_TRIED = 50
+
+
+class Taken:
+    """What one cluster has taken. Whoever else asks here is refused, until it is closed or its process has died.
+
+    A name is an abstract socket: like the ports themselves it belongs to a network namespace and to all of its users,
+    and the kernel frees it with the process that holds it.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def __del__(self) -> None:
+        self.close()  # of a cluster that was never started
+
+    def close(self) -> None:
+        while self._held:
+            self._held.pop().close()
+
+    def take(self, port: int) -> bool:
+        """Whether it is ours now: nobody has taken it and nobody listens there."""
+        return is_free(port) and self._take(f"port/{port}")
+
+    def some(self, count: int) -> list[int]:
+        """So many of our own; raises Unavailable."""
+        found: list[int] = []
+        for port in random.sample(OWN_PORTS, len(OWN_PORTS)):
+            if len(found) == count:
+                break
+            if self.take(port):
+                found.append(port)
+        if len(found) < count:
+            raise Unavailable(f"no {count} free ports between {OWN_PORTS.start} and {OWN_PORTS.stop - 1}")
+        return found
+
+    def pod_ports(self, ranges: Iterable[range] = POD_PORTS) -> range:
+        """Those that pods of this cluster alone may have; raises Unavailable."""
+        tried = 0
+        for ports in ranges:
+            if self._take(f"pods/{ports.start}"):
+                return ports
+            tried += 1
+        raise Unavailable(f"all {tried} ranges of ports for pods are taken by other local clusters of this machine")
+
+    def _take(self, name: str) -> bool:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.bind(f"\0peloton/{name}")
+        except OSError:
+            sock.close()
+            return False
+        self._held.append(sock)
+        return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on. Not of those the kernel deals to outgoing connections: while a server that was
+    killed is away, a neighbour could get its port, or a client that tries to reach it could connect to itself."""
+    found = [port for port in random.sample(OWN_PORTS, PORTS_TRIED) if is_free(port)]
+    if len(found) < count:
+        raise Unavailable(f"no {count} free ports between {OWN_PORTS.start} and {OWN_PORTS.stop - 1}")
+    return found[:count]
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

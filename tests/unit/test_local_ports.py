@@ -1,0 +1,82 @@
+"""Local clusters of one machine do not get each other's ports."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from peloton.errors import Unavailable
+from services.local.ports import OWN_PORTS, POD_PORTS, Taken, free_ports
+
+HOLD = """
+import sys
+from services.local.ports import Taken
+taken = Taken()
+print(taken.some(1)[0], flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def two() -> Iterator[tuple[Taken, Taken]]:
+    one, other = Taken(), Taken()
+    try:
+        yield one, other
+    finally:
+        one.close()
+        other.close()
+
+
+def test_what_one_has_taken_another_does_not_get() -> None:
+    """Before anybody listens there, and until it is given back."""
+    (port,) = free_ports(1)
+    with two() as (one, other):
+        assert (True, False) == (one.take(port), other.take(port))
+
+        one.close()
+
+        assert other.take(port)
+
+
+def test_a_port_that_somebody_listens_on_is_not_taken() -> None:
+    """Somebody who does not ask here."""
+    with socket.create_server(("127.0.0.1", 0)) as server, two() as (one, _):
+        assert not one.take(server.getsockname()[1])
+
+
+def test_pods_of_two_clusters_have_ranges_of_their_own() -> None:
+    """And when there are no more, the next cluster is told."""
+    ranges = [range(9_000_000, 9_000_100), range(9_000_100, 9_000_200)]
+    with two() as (one, other):
+        assert ranges == [one.pod_ports(ranges), other.pod_ports(ranges)]
+        with pytest.raises(Unavailable, match="all 2 ranges of ports for pods are taken by other local clusters"):
+            other.pod_ports(ranges)
+
+
+def test_ports_come_back_when_their_process_dies() -> None:
+    """kill -9 leaves nothing behind."""
+    with subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with two() as (one, _):
+            assert not one.take(port)
+
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+            assert one.take(port)
+
+
+def test_ranges_do_not_overlap() -> None:
+    """Neither each other nor the ports of the cluster's own processes, nor those of outgoing connections."""
+    ranges = sorted([OWN_PORTS, *POD_PORTS], key=lambda ports: ports.start)
+
+    assert all(before.stop <= after.start for before, after in pairwise(ranges))
+    assert ranges[-1].stop <= 32_768
