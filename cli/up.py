@@ -49,6 +49,14 @@ def _mesos_master(context: click.Context, parameter: click.Parameter, value: str
 @click.option("--workers", type=click.IntRange(1, 16), default=1, show_default=True, help="So many workers.")
 @click.option("--apis", type=click.IntRange(1, 16), default=1, show_default=True, help="So many APIs, each on a port.")
 @click.option("--image-download", type=click.FloatRange(0), default=0.0, help="Seconds until an image is on a host.")
+@click.option(
+    "--sandbox-retention",
+    type=click.FloatRange(0),
+    default=168.0,
+    show_default=True,
+    metavar="HOURS",
+    help="How long the files of a run stay after its end.",
+)
 @click.option("--enforce-disk-quota", is_flag=True, help="A pod whose sandbox outgrows its disk limit fails.")
 @click.option(
     "--cluster",
@@ -70,6 +78,7 @@ def up(
     apis: int,
     image_download: float,
     enforce_disk_quota: bool,
+    sandbox_retention: float,
     clusters: tuple[str, ...],
 ) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
@@ -114,6 +123,7 @@ def up(
         mesos=mesos,
         image_download_s=image_download,
         enforce_disk_quota=enforce_disk_quota,
+        sandbox_retention_h=sandbox_retention,
         simulation_file=simulation,
         more_clusters=clusters,
         workers=workers,

@@ -70,6 +70,7 @@ class LocalSettings:
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
     image_download_s: float = 0.0  # until an image is on an emulated host
     enforce_disk_quota: bool = False  # on emulated hosts
+    sandbox_retention_h: float = 168.0  # of runs that have ended there
     more_clusters: tuple[str, ...] = ()  # emulated too; each has a host manager, and hosts with its prefix
     environment: dict[str, str] = field(default_factory=dict)
     simulation_file: Path | None = None  # how things turn out on simulated hosts
@@ -102,6 +103,7 @@ class LocalCluster:
         self._hosts_expected = 0
         self._pod_ports = POD_PORTS[0]
         self._lock: IO[str] | None = None
+        self._tidying: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -150,9 +152,16 @@ class LocalCluster:
         await asyncio.to_thread(self._migrate)
         await asyncio.gather(*(part.start() for name, part in self.parts.items() if is_role(name)))
         await self._wait_until_ready()
+        if not self.settings.mesos and not self.settings.simulate:
+            from services.local.sandboxes import keep_tidy
+
+            masters = [self.mesos, *self.more_masters.values()]
+            self._tidying = asyncio.create_task(keep_tidy(self.database, masters, self.token), name="sandboxes")
 
     async def stop(self) -> None:
         """Roles first, so that nobody complains of a missing neighbour."""
+        if self._tidying is not None:
+            self._tidying.cancel()
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if is_role(name)))
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if not is_role(name)))
         if self.settings.mesos and self.is_temporary and "hostmgr" in self.parts:
@@ -253,6 +262,7 @@ class LocalCluster:
         arguments += ["--pod-ports", f"{self._pod_ports.start}-{self._pod_ports.stop - 1}"]
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
+        arguments += ["--sandbox-retention", str(self.settings.sandbox_retention_h)]
         arguments += ["--enforce-disk-quota"] if self.settings.enforce_disk_quota else []
         if self.settings.simulate:
             arguments += ["--simulate", str(self.settings.simulate)]

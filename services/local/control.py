@@ -4,7 +4,6 @@ file under the user's runtime directory names."""
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import secrets
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
 from services.local.cluster import LocalCluster, answers
+from services.local.emulated import ask
 
 MASTER = "master"
 """Of the first cluster; that of another one is ``master-CLUSTER``."""
@@ -171,23 +171,11 @@ class ControlServer:
         return [master for name, master in more if host.startswith(f"{name}-")] + own
 
     def _mesos(self, master: str, method: str, path: str, body: object = None) -> Any:
-        connection = http.client.HTTPConnection(master, timeout=10)
         try:
-            text = json.dumps(body) if body is not None else None
-            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._cluster.token}"}
-            connection.request(method, path, body=text, headers=headers)
-            response = connection.getresponse()
-            answer = response.read().decode(errors="replace")
-        except OSError as error:
-            raise Unavailable(f"minicluster does not answer: {error}") from error
-        finally:
-            connection.close()
-        if response.status == 404:
+            return ask(master, self._cluster.token, method, path, body)
+        except NotFound as error:
             known = ", ".join(self._cluster.parts)
-            raise NotFound(f"no part and no host of that name: {answer.strip()} (parts: {known})")
-        if response.status != 200:
-            raise InvalidArgument(answer.strip())
-        return json.loads(answer) if answer.strip().startswith(("[", "{")) else answer
+            raise NotFound(f"no part and no host of that name: {error.message} (parts: {known})") from None
 
 
 def call(port: int, action: str, name: str = "", now: bool = False) -> list[str]:

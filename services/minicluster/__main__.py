@@ -39,6 +39,12 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         "--image-download", type=float, default=0.0, help="seconds until an image is on a host (default 0)"
     )
     parser.add_argument("--enforce-disk-quota", action="store_true", help="a pod whose sandbox outgrows its disk fails")
+    parser.add_argument(
+        "--sandbox-retention", type=float, default=168.0, metavar="HOURS", help="of runs that have ended (default 168)"
+    )
+    parser.add_argument(
+        "--sandbox-disk", type=int, default=10_000, metavar="MB", help="for sandboxes of ended runs (default 10000)"
+    )
     parser.add_argument("--prefix", default="", help="what names of hosts begin with (not of those in a file)")
     parser.add_argument(
         "--share", type=_share, default=(1, 1), metavar="I/N", help="the I-th of N miniclusters that share ports"
@@ -81,6 +87,8 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         simulation=simulation,
         agent_timeout_s=options.agent_timeout,
         image_download_s=max(options.image_download, 0.0),
+        sandbox_retention_s=max(options.sandbox_retention, 0.0) * 3600,
+        sandbox_disk_mb=max(options.sandbox_disk, 0),
         enforce_disk_quota=options.enforce_disk_quota,
         slack_interval_s=options.slack_interval if options.slack_interval > 0 else None,
         **who_may_call,

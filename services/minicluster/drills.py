@@ -38,7 +38,7 @@ class Drills:
         self._drop_connections = drop_connections
 
     def handle(self, request: Request) -> Response:
-        if request.method != "GET" and (refused := self._refused(request)) is not None:
+        if (refused := self.refuse(request)) is not None:
             return refused
         parts = unquote(request.path).split("/")[2:]
         if parts == ["master", "failover"]:
@@ -71,7 +71,10 @@ class Drills:
             return plain(400, 'Expected {} or {"now": true} or {"now": false}')
         return self._stop(agent, body.get("now", False))
 
-    def _refused(self, request: Request) -> Response | None:
+    def refuse(self, request: Request) -> Response | None:
+        """Who would change something without the token, or with a form."""
+        if request.method == "GET":
+            return None
         token = self._master.settings.token
         given = request.headers.get("authorization", "")
         if token and not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):

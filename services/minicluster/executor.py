@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from services.minicluster import sandbox
 from services.minicluster.checks import Checks
 from services.minicluster.clock import Timer
+from services.minicluster.collector import Collector
 from services.minicluster.images import image_of
 from services.minicluster.model import Agent, Task
 from services.minicluster.processes import Processes, exit_message, kill_group
@@ -278,13 +279,16 @@ class Container:
 class RealRuntime:
     """One agent's containers."""
 
-    def __init__(self, master: Master, agent: Agent, processes: Processes, monitor: UsageMonitor) -> None:
+    def __init__(
+        self, master: Master, agent: Agent, processes: Processes, monitor: UsageMonitor, collector: Collector
+    ) -> None:
         self.settings = master.settings
         self.clock = master.clock
         self.updates = master.updates
         self.images = master.images
         self.processes = processes
         self.monitor = monitor
+        self.collector = collector
         self.agent = agent
         self.containers: dict[str, Container] = {}
         self.sessions = Sessions(processes)
@@ -301,6 +305,8 @@ class RealRuntime:
 
     def ended(self, container: Container) -> None:
         self.containers.pop(container.id, None)
+        if container.directory is not None:
+            self.collector.ended(container.directory)
         self.monitor.forget(container)
         self.sessions.parent_ended(container.id)
 

@@ -14,6 +14,8 @@ from services.minicluster.agent_api import PATH as AGENT_API_PATH
 from services.minicluster.agent_api import RECORDIO_TYPE, AgentApi, SessionInput
 from services.minicluster.authentication import Authentication, agent_realm, master_realm
 from services.minicluster.clock import Clock
+from services.minicluster.collector import PATH as SANDBOXES_PATH
+from services.minicluster.collector import Collector, SandboxesApi
 from services.minicluster.cross_site import Guard
 from services.minicluster.drills import Drills
 from services.minicluster.estimator import Estimator
@@ -108,6 +110,8 @@ class Minicluster:
         self._images = ImagesApi(self.master.images, self.master.agents.by_name)
         self._agent_servers: list[AgentServer] = []
         self._processes: Processes | None = None
+        self._collector = Collector(self.clock, settings.sandbox_retention_s, settings.sandbox_disk_mb * 1024 * 1024)
+        self._sandboxes = SandboxesApi(self._collector)
 
     @property
     def port(self) -> int:
@@ -135,13 +139,14 @@ class Minicluster:
         self._processes = Processes(self.settings.data_dir)
         self._processes.start(loop)
         monitor = UsageMonitor(self.settings, self.clock)
+        self._collector.start(self.settings.data_dir)
         ports = self.settings.agent_ports
         for index, spec in enumerate(self.settings.hosts):
             server = AgentServer(self.master)
             await server.http.start(self.settings.host, ports[index] if index < len(ports) else 0, self.settings.tls)
             self._agent_servers.append(server)
             agent = self.master.agents.create(spec, server.http.port)
-            runtime = RealRuntime(self.master, agent, self._processes, monitor)
+            runtime = RealRuntime(self.master, agent, self._processes, monitor, self._collector)
             server.attach(agent, runtime)
             agent.runtime = runtime
             self.master.agents.register(agent)
@@ -154,6 +159,7 @@ class Minicluster:
                 await agent.runtime.close()
         if self._processes is not None:
             await self._processes.close()
+        await self._collector.close()
         for server in self._agent_servers:
             await server.http.stop()
         await self._http.stop()
@@ -180,6 +186,8 @@ class Minicluster:
             return self._scheduler.handle(request)
         if path == IMAGES_PATH:
             return self._images.handle(request)
+        if path == SANDBOXES_PATH:
+            return self._drills.refuse(request) or self._sandboxes.handle(request)
         if path.startswith("/minicluster/"):
             return self._drills.handle(request)
         if path.startswith("/slave("):

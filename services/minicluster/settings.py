@@ -47,6 +47,9 @@ class MiniclusterSettings:
     containers_as_processes: bool = True
     # True: tasks run as CommandInfo.user / FrameworkInfo.user and an unknown user fails the task.
     switch_user: bool = False
+    # Sandboxes of runs that have ended stay so long (Mesos: --gc_delay), the latest of them on so much disk.
+    sandbox_retention_s: float = 7 * 24 * 3600.0
+    sandbox_disk_mb: int = 10_000
     # Mesos: --enforce_container_disk_quota. Memory is always limited.
     enforce_disk_quota: bool = False
     usage_interval_s: float = 1.0

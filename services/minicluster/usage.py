@@ -117,11 +117,12 @@ def _measure(watched: dict[int, Path | None]) -> dict[int, _Session]:
             session.system_s += process.system_s
             session.memory += process.resident
     for pid, directory in watched.items():
-        sessions[pid].disk = _disk(directory)
+        sessions[pid].disk = disk_bytes(directory)
     return sessions
 
 
-def _disk(directory: Path | None) -> int:
+def disk_bytes(directory: Path | None) -> int:
+    """0 for one with too many entries."""
     total = entries = 0
     stack = [directory] if directory is not None else []
     while stack:

@@ -79,6 +79,7 @@ MAY: dict[str, May] = {
             "peloton.errors",
             "services.minicluster.hosts",
             "services.minicluster.simulation_file",
+            "services.storage.gateway",  # which jobs there are, whose files may stay
             "services.storage.migrate",
         ),
         ("grpc",),

@@ -1,0 +1,40 @@
+"""A sandbox is removed with its job: agents know of no jobs, so they are told of those that are not stored any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from peloton.errors import PelotonError
+from services.local.emulated import ask
+from services.storage.gateway import Gateway
+
+PERIOD_S = 10.0
+PATH = "/minicluster/sandboxes"
+
+
+async def keep_tidy(database: str, masters: Sequence[str], token: str) -> None:
+    """Until cancelled. A cluster that does not answer has its turn again later."""
+    while True:
+        for master in masters:
+            try:
+                await asyncio.to_thread(tidy, database, master, token)
+            except PelotonError:
+                continue
+        await asyncio.sleep(PERIOD_S)
+
+
+def tidy(database: str, master: str, token: str) -> list[str]:
+    """Remove the sandboxes of jobs that were deleted; returns these jobs. Raises PelotonError."""
+    jobs = ask(master, token, "GET", PATH)["jobs"]  # how many sandboxes of each
+    if not jobs:
+        return []
+    gateway = Gateway(database, pool_size=1)
+    try:
+        stored = {record.job_id for record in gateway.jobs(jobs)}
+    finally:
+        gateway.close()
+    gone = sorted(set(jobs) - stored)
+    if gone:
+        ask(master, token, "POST", PATH, {"jobs": gone})
+    return gone

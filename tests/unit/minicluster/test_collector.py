@@ -1,0 +1,108 @@
+"""Sandboxes of runs that have ended go after a while, and the oldest first when they take too much."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from services.minicluster.clock import Clock
+from services.minicluster.collector import PATH, Collector
+from tests.unit.minicluster.conftest import Start
+from tests.unit.minicluster.scheduler import WAIT_S, request, sandbox
+
+MB = 1024 * 1024
+DAY_S = 86_400.0
+
+
+def run_of(data_dir: Path, executor: str, size: int = 0, age_s: float = 0.0) -> Path:
+    """The folder of a run that has ended so long ago."""
+    folder = data_dir / "slaves" / "S0" / "frameworks" / "F" / "executors" / executor / "runs" / "container"
+    folder.mkdir(parents=True)
+    (folder / "stdout").write_bytes(b"x" * size)
+    (folder.parent / "latest").symlink_to(folder, target_is_directory=True)
+    os.utime(folder, (time.time() - age_s,) * 2)
+    return folder
+
+
+async def until_gone(path: Path) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while path.exists() or path.is_symlink():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_sandbox_goes_some_time_after_the_end_of_its_run(start: Start) -> None:
+    """With the folder of its executor; that of a run that goes on stays."""
+    cluster, scheduler = await start(time_scale=10.0, sandbox_retention_s=5.0)
+    runs = await scheduler.launch("runs", "exec sleep 1000")
+    ended = await scheduler.launch("ended", "true")
+    await scheduler.status("runs", "TASK_RUNNING")
+    await scheduler.status("ended", "TASK_FINISHED")
+
+    await until_gone(sandbox(cluster, scheduler, ended).parent.parent)
+
+    assert (sandbox(cluster, scheduler, runs) / "stdout").exists()
+
+
+async def test_the_oldest_go_first_when_all_take_too_much(tmp_path: Path) -> None:
+    """As many as needed."""
+    collector = Collector(Clock(), DAY_S, 5 * MB)
+    collector.start(tmp_path / "of no predecessor")
+    first, second, third = (run_of(tmp_path, name, 2 * MB) for name in ("first", "second", "third"))
+
+    for folder in (first, second, third):
+        collector.ended(folder)
+    await until_gone(first.parent.parent)
+    await collector.close()
+
+    assert [True, True] == [folder.exists() for folder in (second, third)]
+
+
+async def test_what_a_predecessor_left_counts_from_its_end(tmp_path: Path) -> None:
+    """Nobody else would ever remove it."""
+    old, young = run_of(tmp_path, "old", age_s=2 * DAY_S), run_of(tmp_path, "young", age_s=DAY_S / 2)
+    collector = Collector(Clock(), DAY_S, MB)
+
+    collector.start(tmp_path)
+    await until_gone(old.parent.parent)
+    await collector.close()
+
+    assert young.exists()
+
+
+async def test_another_run_of_the_same_executor_stays(tmp_path: Path) -> None:
+    """Only the folder of the run that was given goes."""
+    ended = run_of(tmp_path, "executor")
+    other = ended.parent / "another container"
+    other.mkdir()
+    (ended.parent / "latest").unlink()
+    (ended.parent / "latest").symlink_to(other, target_is_directory=True)
+    collector = Collector(Clock(), 0.0, MB)
+
+    collector.start(tmp_path / "of no predecessor")
+    collector.ended(ended)
+    await until_gone(ended)
+    await collector.close()
+
+    assert other.samefile(ended.parent / "latest")
+
+
+async def test_sandboxes_go_with_their_job(start: Start) -> None:
+    """Those of runs that have ended; other jobs keep theirs, and a page that cannot be read removes nothing."""
+    cluster, scheduler = await start()
+    ours = {name: await scheduler.launch(name, "true") for name in ("job-a-0-1", "job-a-1-1", "job-b-0-1")}
+    for name in ours:
+        await scheduler.status(name, "TASK_FINISHED")
+    async with asyncio.timeout(WAIT_S):
+        while (await request(cluster.port, "GET", PATH))[1] != {"jobs": {"job-a": 2, "job-b": 1}}:
+            await asyncio.sleep(0.01)
+
+    for wrong in ({}, {"jobs": "job-b"}, {"jobs": [7]}, [], b"{"):
+        assert 400 == (await request(cluster.port, "POST", PATH, wrong))[0]
+    assert (200, {"removed": 2}) == await request(cluster.port, "POST", PATH, {"jobs": ["job-a", "another"]})
+
+    for name in ("job-a-0-1", "job-a-1-1"):
+        await until_gone(sandbox(cluster, scheduler, ours[name]).parent.parent)
+    assert sandbox(cluster, scheduler, ours["job-b-0-1"]).exists()
+    assert (200, {"jobs": {"job-b": 1}}) == await request(cluster.port, "GET", PATH)
