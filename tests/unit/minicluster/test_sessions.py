@@ -64,7 +64,7 @@ async def test_a_command_ends_with_its_code(start: Start, script: str, code: int
 
 
 async def test_a_command_runs_in_the_sandbox_with_the_environment_of_the_task(
-    start: Start, capfdbinary: pytest.CaptureFixture[bytes]
+    start: Start, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """Output and errors are told apart; without an input of ours the command's is empty."""
     cluster, _, address, container_id = await running(start)
@@ -72,7 +72,7 @@ async def test_a_command_runs_in_the_sandbox_with_the_environment_of_the_task(
 
     assert 0 == await asyncio.to_thread(Session(*address, container_id, ["sh", "-c", script]).run)
 
-    out, err = capfdbinary.readouterr()
+    out, err = capsysbinary.readouterr()
     folder = next(iter(runtime_of(cluster).containers.values())).directory
     assert folder is not None
     assert f"{folder.resolve()}\nt\n".encode() + b"x" * 300_000 == out
@@ -80,7 +80,7 @@ async def test_a_command_runs_in_the_sandbox_with_the_environment_of_the_task(
 
 
 async def test_input_is_passed_on_to_its_end(
-    start: Start, pipe: Input, capfdbinary: pytest.CaptureFixture[bytes]
+    start: Start, pipe: Input, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """Larger than any buffer between."""
     _, _, address, container_id = await running(start)
@@ -95,11 +95,11 @@ async def test_input_is_passed_on_to_its_end(
     session = Session(*address, container_id, ["sh", "-c", "sleep 0.2; cat"], with_input=True, source=pipe[0])
     assert 0 == await asyncio.to_thread(session.run)
     writer.join()
-    assert data == capfdbinary.readouterr().out
+    assert data == capsysbinary.readouterr().out
 
 
 async def test_a_terminal_is_the_controlling_one_and_has_our_size(
-    start: Start, pipe: Input, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+    start: Start, pipe: Input, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is typed is echoed; the end of input is that of a terminal."""
     monkeypatch.setattr("cli.exec.window_size", lambda: {"window_size": {"rows": 33, "columns": 111}})
@@ -109,7 +109,7 @@ async def test_a_terminal_is_the_controlling_one_and_has_our_size(
     script = "stty size; read word < /dev/tty; echo got $word; exit 5"
     session = Session(*address, container_id, ["sh", "-c", script], with_input=True, with_terminal=True, source=pipe[0])
     assert 5 == await asyncio.to_thread(session.run)
-    out = capfdbinary.readouterr().out
+    out = capsysbinary.readouterr().out
     assert [b"33 111", b"got hello"] == [line for line in out.split(b"\r\n") if line and line != b"hello"]
 
 
