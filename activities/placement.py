@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from temporalio import activity
 
 from activities.errors import translated
 from peloton.errors import PelotonError, Unavailable
+from peloton.lifecycle.in_vain import InVain, in_vain, unplaced_in_all
 from peloton.model.host import ClusterChoice, Desired, LaunchResult, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
@@ -27,10 +29,28 @@ class PlacementActivities:
 
     @activity.defn(name="place_and_launch")
     @translated
-    def place_and_launch(self, job_id: str, limit: int) -> LaunchResult:
-        """Of READY pods that stand alone, at most ``limit``. When nothing was launched, with the reason."""
+    def place_and_launch(self, job_id: str, limit: int, placement_s: float = math.inf) -> LaunchResult:
+        """Of READY pods that stand alone, at most ``limit``. When nothing was launched, with the reason.
+
+        Those that no host could take even if it were empty, and those for which none was found in ``placement_s``, are
+        queued again.
+        """
         job = JobId(job_id)
-        batch = self._place(job, self._records.ready_gangs(job, limit), for_gang=False)
+        gangs = self._records.ready_gangs(job, limit)
+        batch = self._place(job, gangs, for_gang=False)
+        launch = self._launch(job, batch)
+        vain = in_vain(gangs, batch, placement_s)
+        return replace(launch, requeued_count=self._requeue(job, vain)) if vain.instances else launch
+
+    def _requeue(self, job: JobId, vain: InVain) -> int:
+        """While the resource manager is away they wait on: others of the job are placed meanwhile."""
+        try:
+            return self._resmgr.requeue_pods(job, vain.instances, vain.reason)
+        except Unavailable as error:
+            activity.logger.info("pods without a host not queued again: %s", error)
+            return 0
+
+    def _launch(self, job: JobId, batch: PlacementBatch) -> LaunchResult:
         if not batch.placements:
             return LaunchResult(0, reason=batch.reason)
         launch = self._hosts.launch(job, batch.lease_id, batch.placements)
@@ -62,7 +82,8 @@ class PlacementActivities:
     ) -> PlacementBatch:
         """In the first cluster where something fits: a batch, and so a gang, never spans two. Pods that come back to a
         cluster that is tried too wait for its turn. Raises Unavailable when no cluster answers."""
-        reasons, faults, unplaced = dict(choice.passed_over), [], 0
+        reasons, faults = dict(choice.passed_over), []
+        tried: dict[str, PlacementBatch] = {}
         for cluster in choice.order:
             mine = [g for g in gangs if not g.desired_host or g.desired_cluster not in {*choice.order} - {cluster}]
             try:
@@ -71,14 +92,16 @@ class PlacementActivities:
                 faults.append(error)
                 reasons[cluster] = error.message
                 continue
-            if batch.placements:
-                return replace(batch, reason=batch.reason and f"cluster {cluster}: {batch.reason}")
-            unplaced = max(unplaced, batch.unplaced_count)
+            if batch.placements:  # the others are tried for the rest when it looks again
+                return replace(batch, reason=batch.reason and f"cluster {cluster}: {batch.reason}", unplaced=())
+            tried[cluster] = batch
             reasons[cluster] = batch.reason
         if faults and len(faults) == len(choice.order):
             raise faults[0]
         told = "; ".join(f"cluster {cluster}: {reason}" for cluster, reason in sorted(reasons.items()) if reason)
-        return PlacementBatch(job, "", unplaced_count=unplaced or sum(len(g.pods) for g in gangs), reason=told)
+        count = max((one.unplaced_count for one in tried.values()), default=0) or sum(len(g.pods) for g in gangs)
+        left = unplaced_in_all(gangs, tried, reasons.keys() - tried.keys())
+        return PlacementBatch(job, "", unplaced_count=count, reason=told, unplaced=left)
 
     def _place_in(self, cluster: str, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         desired = [

@@ -12,7 +12,7 @@ from cli import job_logs, job_query, job_stop, plan, rolling, stateless, why
 from cli.command import Group
 from cli.config_file import load_config
 from cli.jobs import job_argument
-from cli.new_job import job_id_option, telling_of
+from cli.new_job import job_id_option, telling_of, warn_of_hosts
 from cli.output import print_message, print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.refusals import raise_if_refused
@@ -91,6 +91,7 @@ def create(
     }
     raise_if_refused(settings, response, texts, id=job_id)
     print_outcome(settings, response, f"Job {response.jobId.value} created", [response.jobId.value], lines=watch)
+    warn_of_hosts(settings, response.jobId.value)
     if watch:
         exit_after_watching(settings, response.jobId.value)
 

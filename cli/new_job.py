@@ -5,11 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.errors import Failed, is_rpc_error
 from cli.watch import AWAY_CODES
+
+if TYPE_CHECKING:
+    from cli.settings import Settings
+
+
+WARNING_TIMEOUT_S = 5.0
+"""Good to know, but nobody waits longer for it."""
 
 
 def drawn(context: click.Context, option: click.Parameter, job_id: str) -> str:
@@ -55,3 +63,21 @@ def leaves_open(error: Exception) -> bool:
         return False
     code, details = error.code().name, error.details() or ""  # type: ignore[attr-defined]
     return code in AWAY_CODES and not was_never_sent(details)
+
+
+def warn_of_hosts(settings: Settings, job_id: str) -> None:
+    """Say which instances of a job just created no host that is there could take. It is created all the same: such a
+    host may join. Who cannot be asked has nothing to say."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.explain import explain_pb2
+
+    try:
+        request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
+        why = settings.client.explain.JobWhy(request, timeout=WARNING_TIMEOUT_S)
+    except Exception as error:
+        if not is_rpc_error(error):
+            raise
+        return
+    for reason in why.reasons:
+        if reason.rule == explain_pb2.RULE_FITS_NO_HOST:
+            click.echo(f"Warning: {reason.text}", err=True)

@@ -21,8 +21,9 @@ from cli.settings import Settings, pass_settings
 @pass_settings
 def plan_job(settings: Settings, respool: str, config: Path) -> None:
     """Say what would become of the job of the YAML file CONFIG in the pool RESPOOL: how many of its instances would be
-    admitted now, what the others would wait for, and who would be evicted for them after how many rounds of
-    preemption. Nothing is created. Whether hosts have room is not looked at.
+    admitted now, what the others would wait for, which of them no host could take even if it were empty, and who would
+    be evicted for them after how many rounds of preemption. Nothing is created. Whether hosts have room now is not
+    looked at.
 
     \b
     Example:

@@ -9,7 +9,7 @@ import click
 from cli.command import Command
 from cli.config_file import load_config
 from cli.errors import Failed, is_rpc_error
-from cli.new_job import job_id_option, telling_of
+from cli.new_job import job_id_option, telling_of, warn_of_hosts
 from cli.output import print_outcome
 from cli.pools import pool_id_at
 from cli.service_words import (
@@ -84,6 +84,7 @@ def create(
     created_id, version = response.job_id.value, response.version.value
     text = f"Job {created_id} created. Entity Version: {version}"
     print_outcome(settings, response, text, [created_id], lines=watch)
+    warn_of_hosts(settings, created_id)
     if watch:
         from cli.rollout_watch import exit_after_update
 

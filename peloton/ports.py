@@ -25,6 +25,9 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape
 from peloton.model.update import UpdateProgress
 
+REQUEUED_PODS_MAX = 1_000
+"""Pods that one call of ``ResourceManager.requeue_pods`` names."""
+
 
 class JobRecords(Protocol):
     """The part of storage that a job's life needs."""
@@ -75,6 +78,11 @@ class ResourceManager(Protocol):
 
     def requeue_gang(self, job_id: JobId, reason: str) -> None:
         """A launch of the job's gang was in vain: take back what it was given, and queue it again in its old place."""
+        ...
+
+    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+        """No host was found for READY pods that stand alone, ``(start, count)`` by start, at most REQUEUED_PODS_MAX in
+        all: take back what they were given, and queue them again in their old places. Returns how many."""
         ...
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:

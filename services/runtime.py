@@ -75,7 +75,9 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     try:
         client = await temporal.connect(settings.temporal, settings.temporal_namespace)
         policies = Policies(
-            gang_placement_s=settings.gang_placement_timeout_s, gang_launch_s=settings.gang_launch_timeout_s
+            pod_placement_s=settings.pod_placement_timeout_s,
+            gang_placement_s=settings.gang_placement_timeout_s,
+            gang_launch_s=settings.gang_launch_timeout_s,
         )
         shared = Shared(settings, gateway, client, channels, policies)
         async with asyncio.TaskGroup() as group:
@@ -132,7 +134,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr import server
-    from services.resmgr.loop import LoopSettings
+    from services.resmgr.settings import LoopSettings
 
     settings = shared.settings
     capacity = _host_managers(shared)

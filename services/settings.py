@@ -85,6 +85,10 @@ class Settings:
         default=600.0,
         metadata={"help": "seconds that agents have to come back to a new Mesos master before their pods are given up"},
     )
+    pod_placement_timeout_s: float = field(
+        default=600.0,
+        metadata={"help": "seconds in which an admitted pod that stands alone finds a host, or is queued again"},
+    )
     gang_placement_timeout_s: float = field(
         default=600.0,
         metadata={"help": "seconds in which an admitted gang finds hosts for all, or is queued again"},

@@ -3,10 +3,10 @@
     [ look -> place whole -> launch all -> wait for change ]* -> together | requeue | over
 
 It begins when all members are READY, and it has done its work when all of them run: ``together``. When no hosts are
-found for all in time, when a host refuses a member, or when not all of them run in time, it was in vain: ``requeue``
-tells the resource manager to take everything back and to queue the gang again, in its old place and after a while. When
-a member fails, is stopped or preempted, settling the job ends all of them or runs them anew, and nothing is left to do
-here: ``over``.
+found for all in time, when no host could take a member even if it were empty, when a host refuses a member, or when not
+all of them run in time, it was in vain: ``requeue`` tells the resource manager to take everything back and to queue the
+gang again, in its old place and after a while. When a member fails, is stopped or preempted, settling the job ends all
+of them or runs them anew, and nothing is left to do here: ``over``.
 
 Every step begins with a look at storage and is conditional on what it finds there, so that it does not matter when this
 workflow, or one beside it, looks. The job's workflow starts it, and passes its wake-ups on.
@@ -75,6 +75,8 @@ class GangWorkflow:
         while (await self.look()).is_waiting:
             if self.verdict.step is Step.PLACE:
                 await self.place_and_launch()
+            if self.verdict.step is Step.REQUEUE:
+                break
             await self.wait_for_change()
             self.continue_as_new_when_long(input)
         if self.verdict.step is Step.REQUEUE:
@@ -113,6 +115,8 @@ class GangWorkflow:
         )
         if not batch.placements:
             self.waiting_for = batch.reason
+            if unfit := next((left.unfit for left in batch.unplaced if left.unfit), ""):
+                self.verdict = Verdict(Step.REQUEUE, unfit)
             return
         launch = await workflow.execute_activity_method(
             LaunchActivities.launch, batch, summary=f"launch all {batch.placed_count} pods", **LAUNCH_CALL

@@ -254,8 +254,11 @@ class JobWorkflow:
             return
         limit = min(self.progress.ready_count, self.policies.place_pods_max)
         step, summary, is_small = PlacementActivities.place_and_launch, f"place {limit} pods", self.is_small(limit)
-        launch = await call(step, self.job_id, limit, is_small=is_small, summary=summary, options=LAUNCH_CALL)
-        moved = launch.launched_count + launch.failed_count
+        placement_s = self.policies.pod_placement_s
+        launch = await call(
+            step, self.job_id, limit, placement_s, is_small=is_small, summary=summary, options=LAUNCH_CALL
+        )
+        moved = launch.launched_count + launch.failed_count + launch.requeued_count
         if not moved:
             self.waiting_for = launch.reason
             self.look_again_soon()

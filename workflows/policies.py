@@ -22,6 +22,7 @@ class Policies:
     retry_max_s: float = 30.0
     count_s: float = 2.0  # until pods that are left waiting in their queue are counted as such
     look_again_s: float = 300.0  # a lost signal costs at most this
+    pod_placement_s: float = 600.0  # until a host is found for an admitted pod that stands alone
     gang_placement_s: float = 600.0  # until hosts are found for all of an admitted gang
     gang_launch_s: float = 300.0  # from the launch of a gang until all of it runs
 

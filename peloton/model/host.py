@@ -61,6 +61,7 @@ class HostLease:
     hosts: tuple[LeasedHost, ...]
     rejected: dict[str, int] = field(default_factory=dict)  # rule -> hosts that failed it
     awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their host, should there be none
+    unfit: dict[PodShape, str] = field(default_factory=dict)  # that no host could take even if it were empty, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class ReadyGang:
     labels: tuple[Label, ...] = ()  # of the pods, as far as constraints of their job name them
     desired_host: str = ""  # of a pod that stands alone: where it comes back to
     desired_cluster: str = ""  # of that host
+    waited_s: float = 0.0  # of a pod that stands alone: since it was admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +120,26 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Like pods that found no host. Of a gang the first member stands for all."""
+
+    instances: tuple[int, ...]
+    unfit: str = ""  # why no host could take one even if it were empty
+
+
+@dataclass(frozen=True, slots=True)
 class PlacementBatch:
-    """Result of one placement pass: what goes where under which lease, and why the rest found no host."""
+    """Result of one placement pass: what goes where under which lease, and why the rest found no host.
+
+    ``unplaced``: those that found none, but for pods that rather wait for theirs.
+    """
 
     job_id: JobId
     lease_id: str
     placements: tuple[Placement, ...] = ()
     unplaced_count: int = 0
     reason: str = ""
+    unplaced: tuple[Unplaced, ...] = ()
 
     @property
     def placed_count(self) -> int:
@@ -138,6 +152,7 @@ class LaunchResult:
     refused_count: int = 0  # no longer wanted, or already launched by an earlier call
     failed_count: int = 0  # the host refused; these pods get a new run
     reason: str = ""  # why nothing was launched, where somebody asks
+    requeued_count: int = 0  # gave back what they were admitted to
 
 
 PREFETCH_MAX = 10_000

@@ -6,17 +6,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from peloton.lifecycle.gang import Stage
 from peloton.lifecycle.job import scheduled_count
 from peloton.model.job import GangProgress, JobRecord, JobState, JobType
-from peloton.model.pod import TERMINAL, PodRecord, PodState
+from peloton.model.pod import TERMINAL, PodRecord, PodShape, PodState, ShapeRange
 from peloton.scheduling.explain import Holder, Wait
 from peloton.scheduling.placement import refusing_hosts
 from peloton.scheduling.reason import Rule, shown_amount
 
 _NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
 NO_GANG = GangProgress(0)
+UNFIT_MAX = 5
+"""Sorts of pods that fit no host and are told."""
 
 
 class Obstacle(StrEnum):
@@ -24,6 +27,7 @@ class Obstacle(StrEnum):
 
     MAXIMUM_RUNNING = "maximum of running instances"
     NO_HOST = "no host"
+    FITS_NO_HOST = "no host could take it"
     GATHERS = "the other members of the gang"
     SOON = "nothing"
 
@@ -75,6 +79,22 @@ def _not_queued(job: JobRecord, fresh: int, scheduled: int) -> Apart:
         return Apart(Obstacle.SOON, fresh, f"{_instances(fresh)} about to be queued")
     text = f"{_instances(fresh)} held back: at most {maximum} may run at a time, {scheduled} are queued or running"
     return Apart(Obstacle.MAXIMUM_RUNNING, fresh, text, left, maximum)
+
+
+def unfit(shapes: Sequence[ShapeRange], why: Mapping[PodShape, str]) -> Iterator[Apart]:
+    """Pods that no host could take even if it were empty, at most UNFIT_MAX sorts of them, by their first instance."""
+    alike: dict[str, list[ShapeRange]] = {}
+    for one in shapes:
+        if one.shape in why:
+            alike.setdefault(why[one.shape], []).append(one)
+    for text, spans in islice(alike.items(), UNFIT_MAX):
+        count, first = sum(one.count for one in spans), spans[0]
+        who = f"{_instances(count)}, the first {first.start}," if len(spans) > 1 else _span(first.start, count)
+        verb = "fits" if count == 1 else "fit"
+        waits = "it waits" if count == 1 else "they wait"
+        yield Apart(
+            Obstacle.FITS_NO_HOST, count, f"{who} {verb} no host, even an empty one: {text}; {waits} for one to join"
+        )
 
 
 def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> str:
@@ -135,7 +155,7 @@ def reason_text(wait: Wait) -> str:
 
 def _whom(wait: Wait) -> str:
     size, end = wait.run.gang_size, wait.start + wait.gang_count * wait.run.gang_size - 1
-    instances = f"instance {wait.start}" if end == wait.start else f"instances {wait.start}-{end}"
+    instances = _span(wait.start, end - wait.start + 1)
     gangs = f" ({wait.gang_count} gang{'s' if wait.gang_count > 1 else ''} of {size})" if size > 1 else ""
     ahead = f"{wait.gangs_ahead} gang{'' if wait.gangs_ahead == 1 else 's'} ahead"
     queue = wait.run.queue.name.lower().replace("_", "-")
@@ -145,6 +165,10 @@ def _whom(wait: Wait) -> str:
 def _ended_line(pod: PodRecord) -> str:
     words = " ".join(f"{pod.message} {pod.reason}".split())
     return f"instance {pod.instance_id}: {pod.state}{f', {words}' if words else ''}"
+
+
+def _span(start: int, count: int) -> str:
+    return f"instance {start}" if count == 1 else f"instances {start}-{start + count - 1}"
 
 
 def _instances(count: int) -> str:

@@ -26,7 +26,7 @@ from peloton.lifecycle.constraints import (
     mentions,
     pod_labels_named,
 )
-from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang
+from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang, Unplaced
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
 from peloton.model.resources import RESOURCE_KINDS
@@ -42,14 +42,18 @@ def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> Placem
     """Place what fits. Equal arguments give equal placements."""
     hosts = _Hosts(lease.hosts)
     gangs, waiting = _put_back(hosts, gangs, dict(lease.awaited))
-    unplaced = len(waiting)
+    unplaced_count, unplaced = len(waiting), list[Unplaced]()
     reasons = [_explain_waiting(waiting)] if waiting else []
     for shape, labels, pods, is_gang in _batches(gangs):
-        left = len(pods) - hosts.put(shape, labels, pods, is_gang)
+        placed = hosts.put(shape, labels, pods, is_gang)
+        left = len(pods) - placed
         if left:
-            unplaced += left
+            unplaced_count += left
             reasons.append(_explain(hosts, shape, labels, left, is_gang, lease))
-    return PlacementBatch(job_id, lease.lease_id, hosts.placements(), unplaced, _join(reasons))
+            named = pods[:1] if is_gang else pods[placed:]
+            unplaced.append(Unplaced(tuple(instance for instance, _ in named), lease.unfit.get(shape, "")))
+    reason = _join(reasons)
+    return PlacementBatch(job_id, lease.lease_id, hosts.placements(), unplaced_count, reason, tuple(unplaced))
 
 
 def _put_back(

@@ -26,7 +26,7 @@ class Rule(StrEnum):
 
 class Reason(NamedTuple):
     """The first rule that a gang fails, with the numbers. Amounts are in the small units of ``Resources``; for
-    HELD_BACK ``left`` is in seconds, and ``bound`` the number of launches in vain."""
+    HELD_BACK ``left`` is in seconds, and ``bound`` the number of launches of a gang in vain."""
 
     rule: Rule
     pool_path: str = ""
@@ -45,6 +45,8 @@ class Reason(NamedTuple):
             return f"waits behind job {self.job_id}, of higher priority, in the queue of {self.pool_path}"
         if self.rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
             return "waits for the next admission cycle"
+        if self.rule is Rule.HELD_BACK and self.gang_size == 1:
+            return f"held back for {self.left} s because no host was found; others pass by"
         if self.rule is Rule.HELD_BACK:
             launches = f"{self.bound} launch{'' if self.bound == 1 else 'es'}"
             return f"gang of {self.gang_size}: held back for {self.left} s after {launches} in vain; others pass it by"

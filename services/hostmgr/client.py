@@ -18,6 +18,8 @@ from services.hostmgr import messages
 CALL_TIMEOUT_S = 20.0
 PREFETCH_TIMEOUT_S = 5.0
 FREE_TIMEOUT_S = 2.0
+JUDGE_TIMEOUT_S = 2.0
+"""Nice to know: who explains why a job waits does not wait longer for it."""
 NAME = "host manager"
 
 
@@ -35,14 +37,15 @@ class HostManagerClient:
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
     ) -> HostLease:
+        shapes = [shape for shape, _ in gangs]
         request = pb.AcquireHostsRequest(
             job_id=job_id,
             wanted=messages.wanted_to_wire(gangs),
             for_gang=for_gang,
-            desired=messages.desired_to_wire(desired, [shape for shape, _ in gangs]),
+            desired=messages.desired_to_wire(desired, shapes),
         )
         with raising(NAME):
-            return messages.lease_from_wire(self._stub().AcquireHosts(request, timeout=CALL_TIMEOUT_S))
+            return messages.lease_from_wire(self._stub().AcquireHosts(request, timeout=CALL_TIMEOUT_S), shapes)
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         request = pb.LaunchRequest(job_id=job_id, lease_id=lease_id, placements=messages.placements_to_wire(placements))
@@ -94,6 +97,13 @@ class HostManagerClient:
         with raising(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
         return messages.resources_from_wire(answer.free)
+
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+        """Pods that no host there could take even if it were empty, and why."""
+        request = pb.JudgePodsRequest(pods=messages.wanted_to_wire([(shape, 1) for shape in shapes]))
+        with raising(NAME):
+            answer = self._stub().JudgePods(request, timeout=JUDGE_TIMEOUT_S)
+        return messages.unfit_from_wire(answer.unfit, shapes)
 
     def _stub(self) -> hostmgr_pb2_grpc.HostsStub:
         return hostmgr_pb2_grpc.HostsStub(self._channel())

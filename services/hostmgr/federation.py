@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from peloton.errors import Unavailable
@@ -79,7 +80,7 @@ class HostManagers:
         lease = self._client(cluster).acquire_hosts(job_id, gangs, for_gang, desired)
         if lease.hosts:
             self._take_free(cluster, gangs)
-        return HostLease(f"{cluster}/{lease.lease_id}", lease.hosts, lease.rejected, lease.awaited)
+        return replace(lease, lease_id=f"{cluster}/{lease.lease_id}")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         """Refused at once by a cluster that nobody leads while another one is led: the lease is lost, and pods that an
@@ -164,6 +165,19 @@ class HostManagers:
             if cluster in self._free:
                 left = self._free[cluster] - taken
                 self._free[cluster] = Resources(*(max(amount, 0) for amount in left))
+
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+        """Pods that no host of any cluster could take even if it were empty, and why. Raises Unavailable when a cluster
+        does not answer: its hosts might."""
+        answers = {cluster: self._client(cluster).judge(shapes) for cluster in sorted(self._led())}
+        return {
+            shape: "; ".join(
+                f"cluster {cluster}: {unfit[shape]}" if len(answers) > 1 else unfit[shape]
+                for cluster, unfit in answers.items()
+            )
+            for shape in dict.fromkeys(shapes)
+            if all(shape in unfit for unfit in answers.values())
+        }
 
     # Capacity, for one thread.
 

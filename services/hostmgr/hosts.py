@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from peloton.errors import Unavailable
 from peloton.lifecycle.constraints import pod_labels_named
@@ -19,8 +20,10 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape
 from peloton.model.resources import Resources
-from services.hostmgr.choosing import LEASED, HostChooser
+from peloton.scheduling.feasibility import why_unfit
+from services.hostmgr.choosing import LEASED, HostChooser, hosts_named
 from services.hostmgr.holds import ComingBackOf, Holds
+from services.hostmgr.judged import JudgedShapes
 from services.hostmgr.launches import Launches
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedReader
 from services.hostmgr.offers import (
@@ -39,6 +42,7 @@ from services.hostmgr.ready import ReadyHosts
 from services.hostmgr.registered import RegisteredAgents
 
 WAITING_JOBS_MAX = 10_000
+AGENTS_UNKNOWN = "the hosts of the cluster are not known yet"
 INVERSE_OFFERS_MAX = 1_000
 """Kept until they are answered; Mesos repeats those that are not."""
 
@@ -58,6 +62,7 @@ class HostPool:
         self._registered = RegisteredAgents()
         self._withdrawn: dict[Hostname, Agent] = {}  # by operators of Mesos: they count for nothing
         self._are_agents_known = False
+        self._judged = JudgedShapes()
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         # A job's gang is placed apart from its other pods: placements are known by the job and whether it is its gang.
         self._lease_of_job: dict[tuple[JobId, bool], str] = {}
@@ -215,7 +220,7 @@ class HostPool:
         Unavailable before they are known: none would look like a cluster that is gone."""
         with self._lock:
             if not self._are_agents_known:
-                raise Unavailable("the hosts of the cluster are not known yet")
+                raise Unavailable(AGENTS_UNKNOWN)
             away = [name for name in self._maintained if self._chooser.is_away(name)]
             return self._registered.capacity(away, self._closed)
 
@@ -225,6 +230,23 @@ class HostPool:
             agents = self._registered.by_name
             down = (host.capacity for name, host in self._maintained.items() if name not in agents)
             return sum(down, self._registered.total)
+
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+        """Pods that no registered host could take even if it were empty, and why. Raises Unavailable."""
+        with self._lock:
+            if not self._are_agents_known:
+                raise Unavailable(AGENTS_UNKNOWN)
+        return self._judged_now(shapes)
+
+    def _judged_now(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+        """Looks at kinds of hosts without the lock: others may lease meanwhile."""
+        with self._lock:
+            version, kinds_of = self._registered.kinds_version, self._registered.kinds
+            unknown = self._judged.unknown(shapes, version)
+            kinds = {names: kinds_of(names) for names in {tuple(hosts_named(shape.constraint)) for shape in unknown}}
+        found = {shape: why_unfit(shape, kinds[tuple(hosts_named(shape.constraint))]) for shape in unknown}
+        with self._lock:
+            return self._judged.learn(shapes, found, version)
 
     def free(self) -> Resources:
         """What is on offer on hosts that take pods and are leased to nobody."""
@@ -275,7 +297,20 @@ class HostPool:
         desired: Sequence[Desired] = (),
     ) -> HostLease:
         """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, first those to which pods come
-        back. When that is not all of them, the job is told once more hosts come in."""
+        back. When that is not all of them, the job is told once more hosts come in, and the lease says which of them
+        no host could take even if it were empty."""
+        lease, short = self._acquire(job_id, wanted, now_s, for_gang, desired)
+        return replace(lease, unfit=self._judged_now(short)) if short else lease
+
+    def _acquire(
+        self,
+        job_id: JobId,
+        wanted: Sequence[tuple[PodShape, int]],
+        now_s: float,
+        for_gang: bool,
+        desired: Sequence[Desired],
+    ) -> tuple[HostLease, list[PodShape]]:
+        """The lease, and the shapes for which it is not enough."""
         with self._lock:
             self._expire(now_s)
             # A job, and its gang, has one placement at a time: an older lease is one whose answer got lost.
@@ -285,9 +320,11 @@ class HostPool:
             self._holds.expire(now_s)
             mine = frozenset((job_id, pod.instance_id) for pod in desired)
             settled, awaited = self._chooser.pick_desired(job_id, desired, mine, picked, rejected)
-            is_short = bool(awaited)
-            for shape, count in wanted:
-                is_short |= not self._chooser.pick(shape, count - settled[shape], mine, picked, rejected)
+            short = [
+                shape
+                for shape, count in wanted
+                if not self._chooser.pick(shape, count - settled[shape], mine, picked, rejected)
+            ]
             named = frozenset().union(*(pod_labels_named(shape.constraint) for shape, _ in wanted))
             capacity_of = self._chooser.capacity_of
             leased = tuple(
@@ -300,11 +337,11 @@ class HostPool:
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
                 self._lease_of_job[job_id, for_gang] = lease.lease_id
-            if is_short and len(self._waiting) < WAITING_JOBS_MAX:
+            if (short or awaited) and len(self._waiting) < WAITING_JOBS_MAX:
                 self._waiting.add((job_id, for_gang))
                 if rejected[LEASED]:
                     self._waiting_for_leases.add((job_id, for_gang))
-            return lease
+            return lease, short
 
     def _lease(self, host: HostOffers, lease_id: str) -> None:
         host.lease_id = lease_id

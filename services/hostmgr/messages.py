@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.model.host import Desired, HostLease, LaunchResult, LeasedHost, PlacedPod, Placement
@@ -90,7 +90,7 @@ def desired_from_wire(desired: Iterable[pb.Desired], shapes: Sequence[PodShape])
     return [Desired(d.instance_id, Hostname(d.hostname), shapes[d.wanted_index]) for d in desired]
 
 
-def lease_to_wire(lease: HostLease) -> pb.AcquireHostsResponse:
+def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHostsResponse:
     hosts = [
         pb.LeasedHost(
             hostname=h.hostname,
@@ -103,11 +103,26 @@ def lease_to_wire(lease: HostLease) -> pb.AcquireHostsResponse:
         )
         for h in lease.hosts
     ]
-    awaited = dict(lease.awaited)
-    return pb.AcquireHostsResponse(lease_id=lease.lease_id, hosts=hosts, rejected=lease.rejected, awaited=awaited)
+    return pb.AcquireHostsResponse(
+        lease_id=lease.lease_id,
+        hosts=hosts,
+        rejected=lease.rejected,
+        awaited=dict(lease.awaited),
+        unfit=unfit_to_wire(lease.unfit, shapes),
+    )
 
 
-def lease_from_wire(wire: pb.AcquireHostsResponse) -> HostLease:
+def unfit_to_wire(unfit: Mapping[PodShape, str], shapes: Sequence[PodShape]) -> dict[int, str]:
+    """By place among the shapes that were asked for."""
+    return {at: unfit[shape] for at, shape in enumerate(shapes) if shape in unfit} if unfit else {}
+
+
+def unfit_from_wire(unfit: Mapping[int, str], shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+    return {shapes[at]: why for at, why in sorted(unfit.items())}
+
+
+def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -> HostLease:
+    """``shapes``: what was asked for, in that order."""
     hosts = tuple(
         LeasedHost(
             Hostname(h.hostname),
@@ -121,7 +136,7 @@ def lease_from_wire(wire: pb.AcquireHostsResponse) -> HostLease:
         for h in wire.hosts
     )
     awaited = tuple((instance, Hostname(host)) for instance, host in sorted(wire.awaited.items()))
-    return HostLease(wire.lease_id, hosts, dict(wire.rejected), awaited)
+    return HostLease(wire.lease_id, hosts, dict(wire.rejected), awaited, unfit_from_wire(wire.unfit, shapes))
 
 
 def placements_to_wire(placements: Sequence[Placement]) -> list[pb.Placement]:

@@ -5,11 +5,17 @@ Under the lock of ``HostPool``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
+from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
+from peloton.scheduling.feasibility import HostKind
 from services.hostmgr.offers import NOTHING, Agent
+
+_Kind = tuple[Resources, tuple[tuple[str, str], ...]]
+"""What agents alike have: totals, and labels without the host's name."""
 
 
 class RegisteredAgents:
@@ -17,7 +23,9 @@ class RegisteredAgents:
         self.by_name: dict[Hostname, Agent] = {}
         self.holders: dict[Hostname, Agent] = {}  # of revocable cpu
         self.revocable_cpu_milli = 0
+        self.kinds_version = 0  # another one whenever agents of other kinds are there
         self._capacity = [0, 0, 0, 0]  # [R]
+        self._kinds: Counter[_Kind] = Counter()
 
     @property
     def total(self) -> Resources:
@@ -28,11 +36,16 @@ class RegisteredAgents:
         before, now = self.by_name, {agent.hostname: agent for agent in agents}
         for name in before.keys() - now.keys():
             self._count(before[name], -1)
+            self._count_kind(before[name], -1)
         for name, agent in now.items():
             if (old := before.get(name)) is not agent:
                 if old is not None:
                     self._count(old, -1)
                 self._count(agent, 1)
+                if old is None or (old.capacity, old.labels) != (agent.capacity, agent.labels):
+                    if old is not None:
+                        self._count_kind(old, -1)
+                    self._count_kind(agent, 1)
         self.by_name = now
 
     def _count(self, agent: Agent, sign: int) -> None:
@@ -45,6 +58,20 @@ class RegisteredAgents:
             else:
                 del self.holders[agent.hostname]
 
+    def _count_kind(self, agent: Agent, sign: int) -> None:
+        kind = _kind(agent)
+        self._kinds[kind] += sign
+        if not self._kinds[kind]:
+            del self._kinds[kind]
+        self.kinds_version += 1
+
+    def kinds(self, named: Iterable[Hostname]) -> list[HostKind]:
+        """All agents by kind; those that are named each with its name."""
+        apart = [self.by_name[name] for name in sorted({*named}) if name in self.by_name]
+        counts = self._kinds - Counter(_kind(agent) for agent in apart)
+        found = [HostKind(capacity, dict(labels), count) for (capacity, labels), count in counts.items()]
+        return found + [HostKind(agent.capacity, agent.labels) for agent in apart]
+
     def capacity(self, away: Collection[Hostname], closed: Mapping[Hostname, int]) -> tuple[Resources, Resources, int]:
         """Sums without agents that are away, and how many are left. Of revocable cpu those that are closed count
         with no more than this: what pods hold where no more may come."""
@@ -55,3 +82,7 @@ class RegisteredAgents:
             if name in self.by_name:
                 slack -= max(self.by_name[name].revocable.cpu_milli - closed[name], 0)
         return total, Resources(cpu_milli=slack), len(self.by_name) - len(gone)
+
+
+def _kind(agent: Agent) -> _Kind:
+    return agent.capacity, tuple(sorted(label for label in agent.labels.items() if label[0] != HOSTNAME_LABEL))

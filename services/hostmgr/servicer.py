@@ -23,6 +23,8 @@ from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos.operator import container_of
 
 THREADS_MAX = 16
+JUDGED_MAX = 1_000
+"""Sorts of pods in one call."""
 Step = pb.MaintenanceStepRequest
 
 
@@ -35,9 +37,10 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     @answering
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
         wanted = messages.wanted_from_wire(request.wanted)
-        desired = messages.desired_from_wire(request.desired, [shape for shape, _ in wanted])
+        shapes = [shape for shape, _ in wanted]
+        desired = messages.desired_from_wire(request.desired, shapes)
         lease = self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang, desired)
-        return messages.lease_to_wire(lease)
+        return messages.lease_to_wire(lease, shapes)
 
     @answering
     def ReleaseHosts(self, request: pb.ReleaseHostsRequest, context: grpc.ServicerContext) -> pb.ReleaseHostsResponse:
@@ -69,6 +72,15 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             free=messages.resources_to_wire(self._core.pool.free()) if request.with_free else None,
             registered=messages.resources_to_wire(self._core.pool.registered_capacity()),
         )
+
+    @answering
+    def JudgePods(self, request: pb.JudgePodsRequest, context: grpc.ServicerContext) -> pb.JudgePodsResponse:
+        if len(request.pods) > JUDGED_MAX:
+            raise InvalidArgument(
+                f"{len(request.pods)} sorts of pods are asked about, at most {JUDGED_MAX} in one call"
+            )
+        shapes = [shape for shape, _ in messages.wanted_from_wire(request.pods)]
+        return pb.JudgePodsResponse(unfit=messages.unfit_to_wire(self._core.pool.judge(shapes), shapes))
 
     @answering
     def BrowseSandbox(

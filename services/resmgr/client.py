@@ -36,6 +36,12 @@ class ResourceManagerClient:
         with raising(NAME):
             self._stub().RequeueGang(pb.RequeueGangRequest(job_id=job_id, reason=reason), timeout=CALL_TIMEOUT_S)
 
+    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+        ranges = [pb.RequeuePodsRequest.Range(start=start, count=count) for start, count in instances]
+        request = pb.RequeuePodsRequest(job_id=job_id, instances=ranges, reason=reason)
+        with raising(NAME):
+            return self._stub().RequeuePods(request, timeout=CALL_TIMEOUT_S).requeued
+
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         request = pb.NoteUnplacedRequest(job_id=job_id, count=count, reason=reason)
         with raising(NAME):

@@ -20,14 +20,15 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
-from peloton.errors import InvalidArgument, NotFound, PelotonError
+from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import PodState, ShapeRange
+from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
-from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, slack_line, story, wait_lines
+from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, slack_line, story, unfit, wait_lines
+from peloton.scheduling.reason import Rule
 from peloton.scheduling.tree import CPU
 from services.resmgr import dry_run, pools
 from services.resmgr import explain_wire as wire
@@ -42,7 +43,7 @@ from services.resmgr.explain_text import (
     update_lines,
 )
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.records import ExplainRecords
+from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
 from services.storage.gateway import HeldRange
 
@@ -55,6 +56,9 @@ HEADS_MAX = 100
 """Queue heads of one pool that are told."""
 FAILURES_MAX = 5
 """Failed pods of one job that are told."""
+JUDGED_INSTANCES_MAX = 10_000
+JUDGED_SHAPES_MAX = 100
+"""The first instances of one job, and the first sorts of them, of which it is asked whether a host could take them."""
 DISRUPTIONS_MAX = 3
 """Answers of one job's SLA that are told."""
 
@@ -79,9 +83,10 @@ def _refusing(call: Callable[[Any, Any, Context], Coroutine[Any, Any, T]]) -> Ca
 class ExplainService:
     """One asynchronous method per RPC, under the RPC's name."""
 
-    def __init__(self, loop: AdmissionLoop, records: ExplainRecords) -> None:
+    def __init__(self, loop: AdmissionLoop, records: ExplainRecords, hosts: CapacitySource) -> None:
         self._loop = loop
         self._records = records
+        self._hosts = hosts
 
     @_refusing
     async def JobWhy(self, request: pb.JobWhyRequest, context: Context) -> pb.JobWhyResponse:
@@ -103,9 +108,10 @@ class ExplainService:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
             unplaced = (0, "") if "Launch" in locked else state.unplaced(job_id)  # hosts are not what it waits for
-            besides = list(apart(job, counts, unplaced, gang))
+            besides = [*apart(job, counts, unplaced, gang), *await self._unfit_of(job, counts)]
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
+        lines += _vain(self._loop.state, job, waiting)
         if job.is_active:
             lines += [failure_line(pod) for pod in failures]
             lines += [*await asyncio.to_thread(self._told_of_service, job), *lock_lines(locked)]
@@ -125,6 +131,26 @@ class ExplainService:
             ],
             text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),
         )
+
+    async def _unfit_of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Apart]:
+        """Of its instances that are not on hosts yet; of all of them while they are being created."""
+        is_complete = sum(counts.values()) >= job.instance_count
+        if is_complete and not counts.get(PodState.INITIALIZED) and not counts.get(PodState.PENDING):
+            return []
+        count = min(job.instance_count, JUDGED_INSTANCES_MAX)
+        (shapes,) = await asyncio.to_thread(self._records.shapes_of, [(job.job_id, job.config_version, 0, count)])
+        why = await self._judge(shapes)
+        if why and is_complete:
+            shapes = await asyncio.to_thread(self._records.waiting_shapes, job.job_id, 0, count)
+        return list(unfit(shapes, why))
+
+    async def _judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, str]:
+        """Those that no host could take even if it were empty, and why; none while the hosts are not known."""
+        distinct = list(dict.fromkeys(one.shape for one in shapes))[:JUDGED_SHAPES_MAX]
+        try:
+            return await asyncio.to_thread(self._hosts.judge, distinct) if distinct else {}
+        except Unavailable:
+            return {}
 
     def _told_of_service(self, job: JobRecord) -> list[str]:
         """Its rollout, and what its SLA answered."""
@@ -189,14 +215,19 @@ class ExplainService:
             raise InvalidArgument("job config cannot be <nil>")
         job, shapes = await asyncio.to_thread(planned_job, new_job_id(), request.config)
         await self._state()
-        now_ns = self._loop.clock_ns()
+        now_ns, unfits = self._loop.clock_ns(), list(unfit(shapes, await self._judge(shapes)))
         return await self._loop.look_at_held(
             lambda state: questioned(with_job(state, job, shapes)[0], now_ns),
-            lambda state, held: self._job_plan(state, held, job, shapes),
+            lambda state, held: self._job_plan(state, held, job, shapes, unfits),
         )
 
     def _job_plan(
-        self, state: ResmgrState, held: HeldRanges, job: JobRecord, shapes: Sequence[ShapeRange]
+        self,
+        state: ResmgrState,
+        held: HeldRanges,
+        job: JobRecord,
+        shapes: Sequence[ShapeRange],
+        unfits: Sequence[Apart],
     ) -> pb.JobPlanResponse:
         other, held_back = with_job(state, job, shapes)
         now, plan = self._look(other)
@@ -207,6 +238,7 @@ class ExplainService:
         admitted = sum(chosen.gang_count * chosen.run.gang_size for chosen in mine)
         counts = {PodState.PENDING: job.instance_count - held_back, PodState.INITIALIZED: held_back}
         besides = [one for one in apart(job, counts, (0, "")) if one.obstacle is Obstacle.MAXIMUM_RUNNING]
+        besides += unfits
         queued = job.instance_count - held_back - admitted
         path = other.path_of(job.respool_id)
         lines = [f"In pool {path} {admitted} of {job.instance_count} instances would be admitted now."]
@@ -243,6 +275,12 @@ def _waiting(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> l
     held = held_in(state)
     mine = (wait for wait in waits(now, plan, row) if wait.run.job_id == job.job_id)
     return [(wait, holders(now, plan, wait, held)) for wait in islice(mine, WAITING_MAX)]
+
+
+def _vain(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
+    """What placement last said of those that are held back."""
+    if any(wait.reason.rule is Rule.HELD_BACK for wait, _ in waiting) and (said := state.unplaced(job.job_id)[1]):
+        yield f"placement said last: {said}"
 
 
 def _slack(state: ResmgrState, waiting: list[Found]) -> Iterable[str]:

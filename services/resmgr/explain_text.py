@@ -10,7 +10,7 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodRecord
 from peloton.model.update import Disruption, UpdateRecord
-from services.resmgr.loop import LoopSettings
+from services.resmgr.settings import LoopSettings
 
 LINES_MAX = 50
 """Lines of one sort."""

@@ -19,8 +19,8 @@ from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Wait, physical
 from peloton.scheduling.explain_job import Apart, Obstacle, reason_text
 from peloton.scheduling.reason import Reason, Rule
-from services.resmgr.loop import LoopSettings
 from services.resmgr.pools import SHARE_UNITS, UNITS
+from services.resmgr.settings import LoopSettings
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}
 ADMITTED_MAX = 100
@@ -43,6 +43,7 @@ RULES = {
 OBSTACLES = {
     Obstacle.MAXIMUM_RUNNING: pb.RULE_MAXIMUM_RUNNING_INSTANCES,
     Obstacle.NO_HOST: pb.RULE_NO_HOST,
+    Obstacle.FITS_NO_HOST: pb.RULE_FITS_NO_HOST,
     Obstacle.GATHERS: pb.RULE_GANG_GATHERS,
     Obstacle.SOON: pb.RULE_NEXT_CYCLE,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +104,8 @@ class JobLedger:
         self.gang_size = job.gang_size
         self.requeue_count = job.gang_requeue_count  # launches of the gang given up in a row
         self.gang_due_ns = job.gang_due_ns  # the gang is not admitted before
+        self.held_until_ns: Ints | None = None  # [instances]: PENDING pods are not admitted before; None: all may be
+        self.last_due_ns = 0  # of them
         self.config_version = job.config_version
         self.footprints = FootprintRanges()
         self.states: NDArray[np.uint8] = np.zeros(job.instance_count, np.uint8)
@@ -121,8 +123,33 @@ class JobLedger:
 
     def make_room(self, instance_count: int) -> None:
         """Jobs only grow."""
-        if instance_count > len(self.states):
-            self.states = np.concatenate([self.states, np.zeros(instance_count - len(self.states), np.uint8)])
+        more = instance_count - len(self.states)
+        if more > 0:
+            self.states = np.concatenate([self.states, np.zeros(more, np.uint8)])
+            if self.held_until_ns is not None:
+                self.held_until_ns = np.concatenate([self.held_until_ns, np.zeros(more, np.int64)])
+
+    def hold_back(self, start: int, count: int, until_ns: int) -> None:
+        """Instances are not admitted before; 0: they may be."""
+        if self.held_until_ns is None and until_ns:
+            self.held_until_ns = np.zeros(len(self.states), np.int64)
+        if self.held_until_ns is not None:
+            self.held_until_ns[start : start + count] = until_ns
+            self.last_due_ns = max(self.last_due_ns, until_ns)
+
+    def may_be_held_back(self, now_ns: int) -> bool:
+        """Of the job something may not be admitted yet, if it still waits."""
+        return max(self.last_due_ns, self.gang_due_ns) > now_ns
+
+    def due_ns(self, run: GangRun) -> int:
+        """When this run of ours may be admitted."""
+        if run.gang_size > 1:
+            return self.gang_due_ns
+        return 0 if self.held_until_ns is None else int(self.held_until_ns[run.start])
+
+    def release(self) -> None:
+        """Nothing is held back any more."""
+        self.held_until_ns, self.last_due_ns, self.gang_due_ns = None, 0, 0
 
     def runs(self, queue_seq: int, start: int, count: int) -> Iterator[GangRun]:
         """The runs that queue this maximal range of instances: the job's gang if all of it is here, the rest alone."""
@@ -130,7 +157,16 @@ class JobLedger:
             yield self._gang(queue_seq)
             start, count = self.gang_size, count - self.gang_size
         for at, length, footprint in self.footprints.pieces(start, count):
-            yield self._run(queue_seq, at, length, 1, footprint, footprint.need)
+            for begin, end in self._held_alike(at, at + length):
+                yield self._run(queue_seq, begin, end - begin, 1, footprint, footprint.need)
+
+    def _held_alike(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The maximal ranges that are held back until the same time."""
+        if self.held_until_ns is None:
+            yield start, end
+            return
+        breaks = np.flatnonzero(np.diff(self.held_until_ns[start:end])) + start + 1
+        yield from pairwise([start, *breaks.tolist(), end])
 
     def _gang(self, queue_seq: int) -> GangRun:
         """A gang is treated as its first pod is; its need is the sum of all."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from peloton.errors import NotFound, PelotonError, Unavailable
@@ -28,31 +28,13 @@ from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range
 from services.resmgr.recovery import rebuild
+from services.resmgr.settings import LoopSettings
 from services.resmgr.state import LogRow, ResmgrState
 from services.storage.gateway import EvictionOrder, EvictionResult, HeldRange
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 A = TypeVar("A")
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """Periods in seconds; bounds in pods or rows."""
-
-    cycle_period_s: float = 0.1  # at most one cycle in this time
-    entitlement_period_s: float = 5.0  # at least one cycle in this time
-    capacity_period_s: float = 5.0
-    retry_period_s: float = 1.0  # after an error
-    prune_period_s: float = 60.0
-    admitted_pods_max: int = 5_000  # in one cycle
-    enqueued_pods_max: int = 50_000  # in one call
-    log_rows_max: int = 20_000  # in one read
-    preempts: bool = True
-    preemption_period_s: float = 60.0  # between rounds of preemption
-    sustained_over_count: int = 5  # rounds in a row above its entitlement after which a pool gives back
-    evicted_pods_max: int = 10_000  # in one round
-    checks_invariants: bool = False  # after each cycle
 
 
 class AdmissionLoop:
@@ -164,15 +146,26 @@ class AdmissionLoop:
 
     async def requeue_gang(self, job_id: JobId, reason: str) -> None:
         """Take back what a gang was given for a launch that was in vain; its job is told."""
+        await self._requeue(job_id, reason, lambda: self._records.requeue_gang(job_id, reason))
+        self._lifecycles.jobs_changed([job_id])
 
-        def apply(gone: EvictionResult) -> None:
-            if gone.held_until_ns and job_id in self.state.jobs:
+    async def requeue_pods(self, job_id: JobId, instances: Sequence[Range], reason: str) -> int:
+        """Take back what pods were given for which no host was found; returns how many. The caller tells their job."""
+        gone = await self._requeue(job_id, reason, lambda: self._records.requeue_pods(job_id, instances, reason))
+        count = sum(count for _, _, count in gone.queued)
+        if count and (ledger := self.state.jobs.get(job_id)):
+            self._meter.requeued(self.state.path_of(ledger.pool_id), count)
+        return count
+
+    async def _requeue(self, job_id: JobId, reason: str, work: Callable[[], EvictionResult]) -> EvictionResult:
+        def apply(gone: EvictionResult) -> EvictionResult:
+            if (gone.held_until_ns or gone.held_back) and job_id in self.state.jobs:
                 self.state.evict(gone)
                 self._changed()
-                log.info("gang of job %s queued again: %s", job_id, reason)
+                log.info("job %s, queued again and held back: %s", job_id, reason)
+            return gone
 
-        await self._commit(lambda: self._records.requeue_gang(job_id, reason), apply)
-        self._lifecycles.jobs_changed([job_id])
+        return await self._commit(work, apply)
 
     async def evict(self, orders: Sequence[EvictionOrder]) -> int:
         """Evict what somebody else chose; the jobs are woken to end what hosts run. Returns how many pods leave."""
@@ -276,6 +269,7 @@ class AdmissionLoop:
 
     async def _admit(self) -> list[JobId]:
         state = self.state
+        state.release_held(self.clock_ns())
         now = state.snapshot(self.settings.admitted_pods_max, self.clock_ns())
         if self.settings.preempts and self._rounds.is_time():
             now = replace(now, evictable=await self._look_for_evictable())

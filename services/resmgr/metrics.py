@@ -56,8 +56,9 @@ class PoolGauges:
 
 
 class AdmissionMeter:
-    """``peloton.pool.admitted`` and ``peloton.pool.preempted`` in pods, ``peloton.pool.wait_time`` in seconds, once per
-    run of like gangs, ``peloton.resmgr.cycle_time`` in seconds, and ``peloton.resmgr.broken_invariants``.
+    """``peloton.pool.admitted``, ``peloton.pool.preempted`` and ``peloton.pool.requeued`` in pods,
+    ``peloton.pool.wait_time`` in seconds, once per run of like gangs, ``peloton.resmgr.cycle_time`` in seconds, and
+    ``peloton.resmgr.broken_invariants``.
 
     Waits are timed by the process that queued the pods: after a restart those of pods in the queue are not told.
     """
@@ -66,6 +67,7 @@ class AdmissionMeter:
         meter = meter or metrics.get_meter(METER)
         self._admitted = meter.create_counter("peloton.pool.admitted")
         self._preempted = meter.create_counter("peloton.pool.preempted")
+        self._requeued = meter.create_counter("peloton.pool.requeued")
         self._broken = meter.create_counter("peloton.resmgr.broken_invariants")
         self._wait_time = meter.create_histogram("peloton.pool.wait_time", unit="s")
         self._cycle_time = meter.create_histogram(
@@ -93,6 +95,10 @@ class AdmissionMeter:
         for one in evictions:
             kind = "inside" if one.grounds.is_inside else "between"
             self._preempted.add(one.run.pod_count, {"pool": one.grounds.pool_path, "kind": kind})
+
+    def requeued(self, pool_path: str, pods: int) -> None:
+        """Because no host was found for them."""
+        self._requeued.add(pods, {"pool": pool_path})
 
     @contextmanager
     def cycle(self) -> Iterator[None]:

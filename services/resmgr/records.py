@@ -9,7 +9,7 @@ from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.model.host import Capacity
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
-from peloton.model.pod import PodRecord, PodState, ShapeRange
+from peloton.model.pod import PodRecord, PodShape, PodState, ShapeRange
 from peloton.model.respool import PoolSpec
 from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.state import LogRow
@@ -33,6 +33,8 @@ class VersionedRange(Protocol):
 class QueuedRange(VersionedRange, Protocol):
     @property
     def queue_seq(self) -> int: ...
+    @property
+    def held_until_ns(self) -> int: ...
 
 
 class AllocatedRange(VersionedRange, Protocol):
@@ -118,6 +120,10 @@ class AdmissionRecords(Protocol):
         """A launch was in vain: READY members are PENDING again, those on hosts are marked to end and to run anew."""
         ...
 
+    def requeue_pods(self, job_id: JobId, instances: Sequence[Range], reason: str) -> EvictionResult:
+        """No host was found: READY pods that stand alone are PENDING again, and held back for a while."""
+        ...
+
     def status_log(self, after_seq: int, limit: int) -> list[LogRow]: ...
 
     def prune_status_log(self, upto: int) -> Any: ...
@@ -154,4 +160,8 @@ class ExplainRecords(AdmissionRecords, Protocol):
 class CapacitySource(Protocol):
     def capacity(self) -> Capacity:
         """Of all clusters. Raises Unavailable."""
+        ...
+
+    def judge(self, shapes: Sequence[PodShape]) -> Mapping[PodShape, str]:
+        """Pods that no host could take even if it were empty, and why. Raises Unavailable."""
         ...

@@ -27,9 +27,10 @@ def rebuild(records: AdmissionRecords) -> ResmgrState:
             state.hold(pods.job, shapes[held.config_version], [(held.start, held.count)], held.evicted)
         for queue_seq, ranges in groupby(pods.pending, key=lambda span: span.queue_seq):
             queued = sorted(ranges, key=lambda span: span.start)
+            held_back = [(span.start, span.count, span.held_until_ns) for span in queued if span.held_until_ns]
             for span in queued:
                 state.ledger(pods.job).footprints.learn(shapes[span.config_version], span.start, span.count)
-            state.enqueue(pods.job, (), _joined(queued), queue_seq)
+            state.enqueue(pods.job, (), _joined(queued), queue_seq, held_back)
     return state
 
 

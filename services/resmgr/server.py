@@ -13,11 +13,12 @@ from peloton.ports import Lifecycles
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.resmgr.explain_service import ExplainService
-from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.loop import AdmissionLoop
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.pool_service import PoolService
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.servicer import AdmissionServicer
+from services.resmgr.settings import LoopSettings
 
 DRAIN_S = 5.0
 OPTIONS = (("grpc.so_reuseport", 0), *SERVER_OPTIONS)
@@ -50,7 +51,7 @@ async def serve(
     server = grpc.aio.server(interceptors=[ErrorsToStatus("resource manager"), Requests()], options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
-    add_under_all_names(server, ExplainService(loop, gateway), EXPLAIN_SERVICE)
+    add_under_all_names(server, ExplainService(loop, gateway, capacity_source), EXPLAIN_SERVICE)
     port = server.add_insecure_port(address)
     await server.start()
     PoolGauges(lambda: loop.state)

@@ -14,6 +14,7 @@ from peloton.api.private import resmgr_pb2_grpc
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
+from peloton.ports import REQUEUED_PODS_MAX
 from services.resmgr.loop import AdmissionLoop
 from services.storage.gateway import EvictionOrder
 
@@ -47,6 +48,16 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
     async def RequeueGang(self, request: pb.RequeueGangRequest, context: Context) -> pb.RequeueGangResponse:
         await _answer(self._loop.requeue_gang(JobId(request.job_id), request.reason[:REASON_LENGTH_MAX]), context)
         return pb.RequeueGangResponse()
+
+    async def RequeuePods(self, request: pb.RequeuePodsRequest, context: Context) -> pb.RequeuePodsResponse:
+        return pb.RequeuePodsResponse(requeued=await _answer(self._requeue_pods(request), context))
+
+    async def _requeue_pods(self, request: pb.RequeuePodsRequest) -> int:
+        count = sum(span.count for span in request.instances)
+        if count > REQUEUED_PODS_MAX:
+            raise InvalidArgument(f"{count} pods are to be queued again, at most {REQUEUED_PODS_MAX} at a time")
+        ranges = [(span.start, span.count) for span in request.instances]
+        return await self._loop.requeue_pods(JobId(request.job_id), ranges, request.reason[:REASON_LENGTH_MAX])
 
     async def NoteUnplaced(self, request: pb.NoteUnplacedRequest, context: Context) -> pb.NoteUnplacedResponse:
         self._loop.note_unplaced(JobId(request.job_id), request.count, request.reason[:REASON_LENGTH_MAX])

@@ -31,6 +31,9 @@ from services.storage.gateway import EvictionResult
 UNPLACED_JOBS_MAX = 10_000
 """Jobs whose last placement failure is remembered; the oldest are forgotten."""
 
+HOSTS_CAME_PERIOD_NS = 30 * 10**9
+"""What is held back is released for new hosts no more often than this."""
+
 LogRow = tuple[int, JobId, int, int, PodState]
 """seq, job, instance, run, state: a row of the status log."""
 
@@ -44,7 +47,7 @@ class ResmgrState:
         self.jobs: dict[JobId, JobLedger] = {}
         self.preempts = True
         self.evicted: set[JobId] = set()  # jobs with pods that were evicted and still hold their resources
-        self.held_back: set[JobId] = set()  # jobs whose gang was, or is, not to be admitted for a while
+        self.held_back: set[JobId] = set()  # jobs of which something was, or is, not to be admitted for a while
         self.capacity: Resources | None = None  # None until a host manager has answered
         self.registered = Resources()  # of all hosts: what limits of pools are compared with
         self.slack_cpu = 0
@@ -53,6 +56,8 @@ class ResmgrState:
         self.next_seq = 1
         self.log_cursor = 0
         self._unplaced: OrderedDict[JobId, tuple[int, str]] = OrderedDict()
+        self._hosts_came = False  # and what is held back has not been released since
+        self._release_due_ns = 0
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -60,6 +65,8 @@ class ResmgrState:
         """Returns whether anything changed that is dealt. ``registered``: of all hosts, whether they take pods or not;
         None: the same."""
         is_news = (capacity, revocable.cpu_milli) != (self.capacity, self.slack_cpu)
+        if self.capacity is not None and not capacity.fits_in(self.capacity):
+            self._hosts_came = True
         self.capacity, self.slack_cpu = capacity, revocable.cpu_milli
         self.registered = registered if registered is not None else capacity
         return is_news
@@ -96,14 +103,23 @@ class ResmgrState:
         return ledger
 
     def enqueue(
-        self, job: JobRecord, shapes: Sequence[ShapeRange], ranges: Iterable[tuple[int, int]], queue_seq: int
+        self,
+        job: JobRecord,
+        shapes: Sequence[ShapeRange],
+        ranges: Iterable[tuple[int, int]],
+        queue_seq: int,
+        held_back: Iterable[tuple[int, int, int]] = (),
     ) -> int:
-        """Instances ``(start, count)`` have become PENDING under ``queue_seq``. Returns how many pods that is."""
+        """Instances ``(start, count)`` have become PENDING under ``queue_seq``, or, in recovery, were it: then some are
+        held back, ``(start, count, until when)``. Returns how many pods that is."""
         ledger = self.ledger(job)
         self.next_seq = max(self.next_seq, queue_seq + 1)
         queued = 0
+        ranges = list(ranges)
         for start, count in ranges:
             self._begin_to_wait(ledger, shapes, start, count)
+        self.hold_back(ledger, held_back)
+        for start, count in ranges:
             for run in ledger.runs(queue_seq, start, count):
                 self.waiting.push(ledger.pool_id, run)
             queued += count
@@ -132,6 +148,7 @@ class ResmgrState:
         held = ledger.states[start : start + count]
         assert not IS_ALLOCATED[held].any(), f"pods of {ledger.job_id} in {start}+{count} still hold resources"
         held[:] = PENDING
+        ledger.hold_back(start, count, 0)
         ledger.pending_count += count
         for _, length, footprint in ledger.footprints.pieces(start, count):
             self.accounts.want(ledger.pool_id, footprint, length)
@@ -195,8 +212,8 @@ class ResmgrState:
         self._forget(ledger)
 
     def evict(self, gone: EvictionResult) -> None:
-        """Pods of a job were evicted, or a launch of its gang was given up: they are back in their old place, not
-        queued at all, or held until they end."""
+        """Pods of a job were evicted, a launch of its gang was given up, or no host was found for them: they are back
+        in their old place, not queued at all, or held until they end."""
         ledger = self.jobs[gone.job_id]
         if gone.held_until_ns:
             ledger.requeue_count, ledger.gang_due_ns = gone.requeue_count, gone.held_until_ns
@@ -206,6 +223,7 @@ class ResmgrState:
             self._release(ledger, np.arange(start, start + count), np.full(count, PENDING, np.uint8))
             self._begin_to_wait(ledger, (), start, count)
             back.setdefault(queue_seq, []).append(np.arange(start, start + count))
+        self.hold_back(ledger, gone.held_back)
         if back:
             self._requeue(ledger, {seq: np.concatenate(pieces) for seq, pieces in back.items()})
         for start, count in gone.unqueued:
@@ -215,6 +233,21 @@ class ResmgrState:
             ledger.states[start : start + count] = LEAVING
             self.evicted.add(gone.job_id)
         self._forget(ledger)
+
+    def hold_back(self, ledger: JobLedger, pods: Iterable[tuple[int, int, int]]) -> None:
+        """PENDING instances ``(start, count, until when)`` that stand in no queue yet are not admitted before."""
+        for start, count, until_ns in pods:
+            ledger.hold_back(start, count, until_ns)
+            self.held_back.add(ledger.job_id)
+
+    def release_held(self, now_ns: int) -> None:
+        """When hosts have come, what was held back may have one of them. Once in HOSTS_CAME_PERIOD_NS: while hosts come
+        and go, everybody would be tried all the time."""
+        if self._hosts_came and now_ns >= self._release_due_ns:
+            self._hosts_came, self._release_due_ns = False, now_ns + HOSTS_CAME_PERIOD_NS
+            for job_id in self.held_back:
+                self.jobs[job_id].release()
+            self.held_back.clear()
 
     def _requeue(self, ledger: JobLedger, back: Mapping[int, np.ndarray]) -> None:
         """Queue the job's PENDING pods anew: those that wait, and more of them by their queue_seq."""
@@ -247,6 +280,7 @@ class ResmgrState:
         """Recovery: what storage does not hold and no event repeats."""
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self.registered = old.registered
+        self._hosts_came, self._release_due_ns = old._hosts_came, old._release_due_ns
         self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
@@ -297,7 +331,7 @@ class ResmgrState:
             if pool_id in tree.row and tree.is_leaf[tree.row[pool_id]]
         }
         held = held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.held_back)], now_ns)
-        waiting, demand = passed_by(held, waiting, accounts.demand)
+        waiting, demand, slack_demand = passed_by(held, waiting, accounts.demand, accounts.slack_demand)
         capacity = np.array(tuple(self.capacity), np.int64)
         return Snapshot(
             tree,
@@ -305,7 +339,7 @@ class ResmgrState:
             self.slack_cpu,
             accounts.usage,
             demand,
-            accounts.slack_demand,
+            slack_demand,
             waiting,
             pod_limit,
             self.admission.resume_at,

@@ -23,6 +23,7 @@ from services.storage.store import (
     ENDS,
     INITIALIZED,
     NEW_CONFIG,
+    NOT_HELD_BACK,
     ON_HOST_NUMBERS,
     PENDING,
     READY,
@@ -88,7 +89,8 @@ class Admission(Store):
         def work(conn: sa.Connection) -> int:
             lock_jobs(conn, [job_id for job_id, _, _ in items])
             now_ns, waits = self.clock_ns(), POD.c.state == PENDING
-            return sum(change_pods(conn, in_range(*item), waits, {"state": READY}, now_ns) for item in _joined(items))
+            values = {"state": READY, "held_until_ns": 0}
+            return sum(change_pods(conn, in_range(*item), waits, values, now_ns) for item in _joined(items))
 
         return self.db.write(work) if items else 0
 
@@ -213,7 +215,7 @@ def _mark_pending(
             place = sa.literal(last if first else queue_seq)
         for key, begin, length, *_ in conn.execute(runs_of(POD.c.job_id == job_id, sa.and_(scope, waits), place)):
             marked.setdefault(key, []).extend(range(begin, begin + length))
-        values = {"state": PENDING, "queue_seq": place, "message": QUEUED_MESSAGE, "reason": ""}
+        values = {"state": PENDING, "queue_seq": place, "message": QUEUED_MESSAGE, "reason": "", **NOT_HELD_BACK}
         change_pods(conn, scope, waits, values, now_ns)
     return [(seq, *span) for seq in sorted(marked) for span in as_ranges(sorted(marked[seq]))]
 
@@ -280,13 +282,14 @@ def _job_snapshots(conn: sa.Connection, jobs: Sequence[JobRecord], ids: Sequence
         else_=_READY,
     )
     counts = POD.c.state.in_([PENDING, *_ALLOCATED_NUMBERS])
-    query = runs_of(POD.c.job_id.in_(ids), counts, key).order_by("key", "start")
-    for number, start, count, version, job_id in conn.execute(query):
+    held_until_ns = sa.case((POD.c.state == PENDING, POD.c.held_until_ns), else_=0)
+    query = runs_of(POD.c.job_id.in_(ids), counts, key, held_until_ns).order_by("key", "start")
+    for number, start, count, version, job_id, until_ns in conn.execute(query):
         kind = number % _KINDS
         if kind:
             allocated[job_id].append(AllocatedRange(start, count, version, kind != _READY, kind == _EVICTED))
         else:
-            pending[job_id].append(PendingRange(number // _KINDS, start, count, version))
+            pending[job_id].append(PendingRange(number // _KINDS, start, count, version, until_ns))
     return [
         JobSnapshot(job, tuple(pending[job.job_id]), tuple(sorted(allocated[job.job_id], key=lambda one: one.start)))
         for job in jobs

@@ -226,24 +226,32 @@ def _send_away(
 
 
 def runs_of(
-    jobs: sa.ColumnElement[bool], condition: sa.ColumnElement[bool], key: sa.ColumnElement[Any]
+    jobs: sa.ColumnElement[bool],
+    condition: sa.ColumnElement[bool],
+    key: sa.ColumnElement[Any],
+    *more: sa.ColumnElement[Any],
 ) -> sa.Select[Any]:
-    """Runs of instances alike in job, ``key`` and configuration: (key, start, count, config version, job).
+    """Runs of instances alike in job, ``key``, configuration, and what more is asked for: (key, start, count, config
+    version, job, more ...).
 
     Within a run instance ids and row numbers rise alike, so their difference names the run.
     """
+    others = [column.label(f"also{number}") for number, column in enumerate(more)]
     labelled = (
-        sa.select(key.label("key"), POD.c.job_id, POD.c.instance_id, POD.c.config_version)
+        sa.select(key.label("key"), POD.c.job_id, POD.c.instance_id, POD.c.config_version, *others)
         .where(jobs, condition)
         .subquery()
     )
-    alike = (labelled.c.job_id, labelled.c.key, labelled.c.config_version)
+    also = [labelled.c[column.name] for column in others]
+    alike = (labelled.c.job_id, labelled.c.key, labelled.c.config_version, *also)
     order = sa.func.row_number().over(partition_by=alike, order_by=labelled.c.instance_id)
     pods = sa.select(labelled, (labelled.c.instance_id - order).label("run")).subquery()
+    also = [pods.c[column.name] for column in others]
     return sa.select(
         pods.c.key,
         sa.func.min(pods.c.instance_id).label("start"),
         sa.func.count(),
         pods.c.config_version,
         pods.c.job_id,
-    ).group_by(pods.c.job_id, pods.c.key, pods.c.config_version, pods.c.run)
+        *also,
+    ).group_by(pods.c.job_id, pods.c.key, pods.c.config_version, pods.c.run, *also)

@@ -26,6 +26,7 @@ from services.storage.pods import Pods
 from services.storage.pulses import Pulses
 from services.storage.queries import Queries
 from services.storage.ready import Ready
+from services.storage.requeues import Requeues
 from services.storage.rolling import Rolling
 from services.storage.services import Services
 from services.storage.settling import Settling
@@ -76,6 +77,7 @@ class Gateway(
     Admission,
     Evictions,
     Gangs,
+    Requeues,
     Hosts,
     Leases,
     Clusters,

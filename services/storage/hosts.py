@@ -120,6 +120,7 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
             ports=sa.bindparam("with_ports"),
             message=LAUNCH_MESSAGE,
             reason=LAUNCH_REASON,
+            vain_count=0,
             updated_ns=now_ns,
             revision=POD.c.revision + 1,
         )

@@ -18,21 +18,23 @@ from services.storage.configs import read_facts
 from services.storage.store import LAUNCHABLE, Store
 from services.storage.tables import JOB, POD
 
-_Pod = tuple[int, int, int, str, str]
-"""Instance, run, config version, desired host, the cluster of its last launch: that of its desired host."""
+_Pod = tuple[int, int, int, str, str, int]
+"""Instance, run, config version, desired host, the cluster of its last launch: that of its desired host, and when it
+was written last: when it was admitted."""
+_NS = 1_000_000_000
 
 
 class Ready(Store):
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
         """READY pods that stand alone, by instance, at most ``limit``. The run of a pod is the one it launches as."""
-        return self.db.read(partial(_ready_gangs, job_id=job_id, limit=limit))
+        return self.db.read(partial(_ready_gangs, job_id=job_id, limit=limit, now_ns=self.clock_ns()))
 
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
         """The job's gang when all of it is READY. If its members differ it has the shape that is enough for each."""
         return self.db.read(partial(_ready_gang, job_id=job_id))
 
 
-def _ready_gangs(conn: sa.Connection, job_id: str, limit: int) -> list[ReadyGang]:
+def _ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> list[ReadyGang]:
     job = _job(conn, job_id)
     if job is None or limit <= 0:
         return []
@@ -42,9 +44,14 @@ def _ready_gangs(conn: sa.Connection, job_id: str, limit: int) -> list[ReadyGang
     named = _named(facts)
     return [
         ReadyGang(
-            facts[instance].shape, ((instance, run),), _labels(facts[instance], named), host, cluster if host else ""
+            facts[instance].shape,
+            ((instance, run),),
+            _labels(facts[instance], named),
+            host,
+            cluster if host else "",
+            (now_ns - admitted_ns) / _NS,
         )
-        for instance, run, _, host, cluster in pods
+        for instance, run, _, host, cluster, admitted_ns in pods
     ]
 
 
@@ -79,8 +86,9 @@ def _job(conn: sa.Connection, job_id: str) -> JobRecord | None:
 
 def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
     """From instance ``first`` on."""
+    columns = (POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster, POD.c.updated_ns)
     query = (
-        sa.select(POD.c.instance_id, POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster)
+        sa.select(POD.c.instance_id, *columns)
         .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, LAUNCHABLE)
         .order_by(POD.c.instance_id)
         .limit(limit)

@@ -12,12 +12,13 @@ from peloton.model.respool import PoolSpec
 
 @dataclass(frozen=True, slots=True)
 class PendingRange:
-    """Queued instances ``start .. start+count-1`` that were queued together."""
+    """Queued instances ``start .. start+count-1`` that were queued together. ``held_until_ns``: not admitted before."""
 
     queue_seq: int
     start: int
     count: int
     config_version: int
+    held_until_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,5 +95,6 @@ class EvictionResult:
     queued: list[tuple[int, int, int]] = field(default_factory=list)  # (queue_seq, start, count), PENDING again
     unqueued: list[tuple[int, int]] = field(default_factory=list)  # INITIALIZED: members of a gang wait for the rest
     leaving: list[tuple[int, int]] = field(default_factory=list)  # PREEMPTING: their hosts are to end them
+    held_back: list[tuple[int, int, int]] = field(default_factory=list)  # (start, count, until when) of ``queued``
     requeue_count: int = 0  # of a gang whose launch was given up: how often in a row,
     held_until_ns: int = 0  # and when it may be admitted again

@@ -156,6 +156,7 @@ NO_TERMINATION: dict[str, Any] = {"termination": 0, "exit_code": 0, "signal": ""
 NO_NEXT_RUN: dict[str, Any] = {"next_run": int(NextRun.NONE), "due_ns": 0}
 
 
+NOT_HELD_BACK: dict[str, Any] = {"vain_count": 0, "held_until_ns": 0}
 NO_DESIRED_HOST: dict[str, Any] = {"desired_host": ""}
 
 

@@ -111,7 +111,8 @@ class Pod(SQLModel, table=True):
     """An instance's runtime: its current run.
 
     ``next_run`` and ``due_ns``: why and when an ended pod runs again. ``queue_seq``: its place in the queue, which it
-    keeps when it is evicted or launched in vain; 0 = it has none.
+    keeps when it is evicted or launched in vain; 0 = it has none. ``vain_count``: how often in a row no host was found
+    for it; ``held_until_ns``: of a PENDING pod, it is not admitted before; 0 = it may be.
     """
 
     __tablename__ = "pod"
@@ -126,6 +127,8 @@ class Pod(SQLModel, table=True):
     config_version: int
     desired_config_version: int
     queue_seq: int = Field(sa_type=_BIG)
+    vain_count: int = Field(sa_column_kwargs={"server_default": "0"})
+    held_until_ns: int = Field(sa_type=_BIG, sa_column_kwargs={"server_default": "0"})
     next_run: int = Field(sa_type=_SMALL)
     due_ns: int = Field(sa_type=_BIG)
     host: str = Field(sa_type=_TEXT)

@@ -22,7 +22,7 @@ from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.model.ids import JobId
 from peloton.model.resources import Resources
 from services.api.server import start
-from services.resmgr.loop import LoopSettings
+from services.resmgr.settings import LoopSettings
 from services.storage.gateway import Gateway
 from tests.bench.deep import Size, store
 from tests.bench.figures import Times, rss_mib

@@ -23,7 +23,7 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import plan_cycle
-from services.resmgr.loop import LoopSettings
+from services.resmgr.settings import LoopSettings
 from services.storage.gateway import Gateway
 from tests.bench.figures import Times, peak_rss_mib, rss_mib
 from tests.unit.resmgr.world import FixedCapacity, World, facts

@@ -17,7 +17,7 @@ from peloton.scheduling.admission import QueueKind, Usage, admit
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.tree import Ints, PoolTree
-from services.resmgr.loop import LoopSettings
+from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
 from tests.bench.figures import Times
 from tests.bench.pools import CAPACITY, SLACK, organisation

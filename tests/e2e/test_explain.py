@@ -94,17 +94,34 @@ def test_a_gang_too_big(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_no_host_has_two_gpus(cluster: Cluster) -> None:
-    """A pod that the pool admits and no host can take names the rule and the number of hosts that fail it."""
+    """A pod that the pool admits and no host could ever take is told so with the numbers, and is held back."""
     pool = cluster.pool("gpus", gpu=3)
     config = {**shell("sleep 600"), "resource": {"cpuLimit": 0.1, "memLimitMb": 16, "diskLimitMb": 1, "gpuLimit": 2}}
     job = cluster.submit(pool, instanceCount=1, defaultConfig=config)
+    cluster.wait(lambda: reason(cluster, job).get("rule") == "RULE_HELD_BACK", "it is held back")
+
+    (found,) = json.loads(run(cluster, "--json", "job", "why", job))["reasons"]
+
+    assert found["rule"] == "RULE_FITS_NO_HOST"
+    assert "no host has gpu 2: the largest of 3 hosts has 1" in found["text"]
+    assert "placement said last: 1 pod without a host (3 hosts: less than 2 gpu free)" in run(
+        cluster, "job", "why", job
+    )
+    stop(cluster, job)
+
+
+def test_no_host_has_two_cpus_free(cluster: Cluster) -> None:
+    """A pod that the pool admits and hosts could take later names the rule and the number of hosts that fail it."""
+    holder = sleepers(cluster, cluster.pool("holder"), 3, cpu=2.5)
+    cluster.wait(lambda: cluster.counts(holder).get("RUNNING") == 3, "a holder on each host")
+    job = sleepers(cluster, cluster.pool("large"), 1, cpu=2)
     cluster.wait(lambda: "without a host" in run(cluster, "job", "why", job), "the reason of placement")
 
-    found = json.loads(run(cluster, "--json", "job", "why", job))["reasons"][0]
+    (found,) = json.loads(run(cluster, "--json", "job", "why", job))["reasons"]
 
     assert found["rule"] == "RULE_NO_HOST"
-    assert found["refusingHosts"] == [{"hostCount": 3, "rule": "less than 2 gpu free"}]
-    stop(cluster, job)
+    assert found["refusingHosts"] == [{"hostCount": 3, "rule": "less than 2 cpu free"}]
+    stop(cluster, holder, job)
 
 
 def test_how_a_job_ended(cluster: Cluster) -> None:

@@ -84,6 +84,7 @@ class Counts:
     pool_changes: int = 0
     refused_changes: int = 0
     evicted_pods: int = 0
+    requeued_pods: int = 0
     admitted_pods: int = 0
     ended_s: int = 0
     took_s: float = 0.0
@@ -287,7 +288,7 @@ class Day:
         for pod_id in self.resmgr.leaving:
             self.after(self.random.choice([5, 5, 30]), self._report, pod_id, PodState.KILLED)
         self.resmgr.leaving.clear()
-        self.counts.evicted_pods = self.resmgr.evicted_pods
+        self.counts.evicted_pods, self.counts.requeued_pods = self.resmgr.evicted_pods, self.resmgr.requeued_pods
 
     # -- one turn of a job's workflow -------------------------------------------------------------------------------
 
@@ -322,7 +323,8 @@ class Day:
                     self._launch(job, pod.instance_id, placement.hostname)
             launched += batch.placed_count
             if batch.unplaced_count:
-                self.resmgr.state.note_unplaced(job.record.job_id, batch.unplaced_count, batch.reason)
+                for delay_s in self.resmgr.found_no_host(job, batch):
+                    self.after(delay_s, self.resmgr.look_again)
         self._watch_gangs(job, gangs)
         if launched == wanted:
             job.patience_s = 0

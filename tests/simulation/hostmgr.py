@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -30,8 +30,21 @@ class Nobody:
     def hosts_changed(self, hostnames: Collection[str]) -> None:
         """As above."""
 
+
+class QueueOfAll:
+    """The part of the resource manager that placement needs: everybody who is queued is admitted soon."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self.requeued_count = 0
+
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         """Nobody asks why."""
+
+    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+        count = sum(count for _, _, count in self._gateway.requeue_pods(job_id, instances, reason).queued)
+        self.requeued_count += count
+        return count
 
 
 class SimulatedHostManager(HostManagerCore):

@@ -69,17 +69,30 @@ OVERTAKEN_MAX = 20
 
 
 def check_order(state: ResmgrState, records: Records, admission: Admission) -> None:
-    """In each queue, who was admitted stood before the first of those who wait and could ever fit."""
+    """In each queue, who was admitted stood before the first who waits, could ever fit and is not held back."""
     last: dict[tuple[int, int], tuple[int, int, int]] = {}
     for chosen in admission.admitted:
         key, order = (chosen.pool, chosen.run.queue), _place(records, chosen.run)
         last[key] = max(last.get(key, order), order)
     for (row, kind), order in last.items():
         for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ())[:OVERTAKEN_MAX]:
-            if (run.job_id, run.start) in admission.passed_over:
+            if (run.job_id, run.start) in admission.passed_over or _is_held_back(records, run):
                 continue
             if _place(records, run) < order:
                 raise Broken(f"{run.job_id} of {state.tree.paths[row]} was overtaken: {_place(records, run)}, {order}")
+
+
+def check_held_back(records: Records, admission: Admission) -> None:
+    """Before the rows are written: nobody is to be admitted who is held back."""
+    for chosen in admission.admitted:
+        if _is_held_back(records, chosen.run):
+            raise Broken(f"{chosen.run.job_id} was admitted from {chosen.run.start} on while it is held back")
+
+
+def _is_held_back(records: Records, run: GangRun) -> bool:
+    held_until_ns = records.jobs[run.job_id].held_until_ns
+    pods = range(run.start, run.start + run.pod_count)
+    return bool(held_until_ns) and any(held_until_ns.get(i, 0) > records.clock_ns for i in pods)
 
 
 def _place(records: Records, run: GangRun) -> tuple[int, int, int]:

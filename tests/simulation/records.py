@@ -57,6 +57,9 @@ class Job:
         self.due: set[int] = set()  # ended instances that get another run
         self.queue_seq: dict[int, int] = {}
         self.queued_s: dict[int, int] = {}
+        self.admitted_ns: dict[int, int] = {}
+        self.held_until_ns: dict[int, int] = {}  # PENDING instances -> not admitted before
+        self.vain_count: dict[int, int] = {}  # times in a row that no host was found
         self.patience_s = 0  # until it looks for hosts again
         self._starts = [shapes.start for shapes in plan.shapes]
         self._entries = [
@@ -249,6 +252,7 @@ class Records:
                 self.put(job, in_state(job.pods[instance_id], PodState.PENDING))
                 job.queue_seq[instance_id] = queue_seq
                 job.queued_s[instance_id] = self.clock_ns // 10**9
+                job.vain_count.pop(instance_id, None)
         return sum(count for _, count in ranges)
 
     def mark_ready(self, items: Sequence[tuple[JobId, int, int]]) -> int:
@@ -259,6 +263,8 @@ class Records:
                 pod = job.pods[instance_id]
                 if pod.state is PodState.PENDING:
                     self.put(job, in_state(pod, PodState.READY))
+                    job.admitted_ns[instance_id] = self.clock_ns
+                    job.held_until_ns.pop(instance_id, None)
                     marked += 1
         return marked
 
@@ -326,10 +332,15 @@ def in_state(pod: PodRecord, state: PodState) -> PodRecord:
 
 
 def _job_snapshot(job: Job) -> JobSnapshot:
-    by_seq: dict[int, list[int]] = {}
+    by_place: dict[tuple[int, int], list[int]] = {}
     for instance_id in sorted(job.members[PodState.PENDING]):
-        by_seq.setdefault(job.queue_seq[instance_id], []).append(instance_id)
-    pending = [PendingRange(seq, *span, 1) for seq in sorted(by_seq) for span in ranges_of(by_seq[seq])]
+        place = job.queue_seq[instance_id], job.held_until_ns.get(instance_id, 0)
+        by_place.setdefault(place, []).append(instance_id)
+    pending = [
+        PendingRange(seq, *span, 1, until_ns)
+        for (seq, until_ns), own in sorted(by_place.items())
+        for span in ranges_of(own)
+    ]
     held = sorted(i for state in ALLOCATED for i in job.members[state])
     gone = {i for i in held if _is_evicted(job.pods[i])}
     stays = [AllocatedRange(*span, 1, True) for span in ranges_of([i for i in held if i not in gone])]

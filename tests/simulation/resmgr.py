@@ -5,19 +5,20 @@ First the rows, then memory. A crash between the two is a restart, after which m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from peloton.model.host import PlacementBatch
 from peloton.model.ids import JobId, PodId
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
 from peloton.scheduling.preemption import Eviction
-from services.resmgr.loop import LoopSettings
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs
 from services.resmgr.recovery import rebuild
+from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
-from tests.simulation import evictions, invariants
+from tests.simulation import evictions, invariants, vain
 from tests.simulation.invariants import Broken, books_of
 from tests.simulation.records import Job, Records
 from tests.unit.resmgr.world import facts
@@ -31,6 +32,7 @@ class SimulatedResmgr:
         self.state: ResmgrState = rebuild(records)
         self.state.set_capacity(*capacity)
         self.is_dirty = True
+        self.requeued_pods = 0
         self.cycles = self.restarts = self.evicted_pods = self.evicted_most = self.evicting_rounds = 0
         self._clock_s = lambda: records.clock_ns / 1e9
         self._rounds = PreemptionRounds(LOOP.preemption_period_s, LOOP.sustained_over_count, self._clock_s)
@@ -57,6 +59,21 @@ class SimulatedResmgr:
         self.state.kill(job_id, [(start, count) for start, count, _ in killed])
         self.is_dirty |= bool(killed)
 
+    def found_no_host(self, job: Job, batch: PlacementBatch) -> Iterator[float]:
+        """Pods that have waited for a host for too long are queued again; yields when some may be admitted, from now
+        in seconds."""
+        self.state.note_unplaced(job.record.job_id, batch.unplaced_count, batch.reason)
+        gone = vain.requeue(self.records, job, batch)
+        if gone.queued:
+            self.state.evict(gone)
+            self.requeued_pods += sum(count for _, _, count in gone.queued)
+            self.is_dirty = True
+            self._books = books_of(self.records, self.state)
+        yield from sorted({(until_ns - self.records.clock_ns) / 1e9 for *_, until_ns in gone.held_back})
+
+    def look_again(self) -> None:
+        self.is_dirty = True
+
     def read_log(self) -> None:
         rows = self.records.status_log(self.state.log_cursor, LOOP.log_rows_max)
         self.is_dirty |= self.state.log(rows)
@@ -80,6 +97,7 @@ class SimulatedResmgr:
         invariants.check_falls_only(self._books, before)
         now = self._snapshot()
         plan = plan_cycle(now)
+        invariants.check_held_back(self.records, plan.admission)
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
         pods, marked = sum(count for _, _, count in items), self.records.mark_ready(items)
         if marked != pods:

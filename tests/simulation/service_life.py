@@ -28,13 +28,14 @@ from services.hostmgr import maintenance, manager
 from services.storage.gateway import EvictionOrder, Gateway
 from tests.availability import Pod, Rules, Tale
 from tests.simulation.homes import Homes
-from tests.simulation.hostmgr import Nobody, SimulatedHostManager, SimulatedMaintainer, Through
+from tests.simulation.hostmgr import QueueOfAll, SimulatedHostManager, SimulatedMaintainer, Through
 from tests.simulation.mesos import Clock, SimulatedMesos
 from tests.simulation.services import Service
 
 HOSTS = tuple(f"h{n}" for n in range(8))
 LOST_MAX = 2
 ROUNDS_TO_END_MAX = 400
+PLACEMENT_S = 60.0
 
 
 class ServiceLife:
@@ -85,7 +86,8 @@ class ServiceLife:
         self.core = SimulatedHostManager(self.gateway, self.mesos)
         self.maintainer = SimulatedMaintainer(self.core, self.gateway, self.clock)
         hosts: Any = Through(self.core, self.launch)
-        self.placing = PlacementActivities(self.gateway, hosts, Nobody(), FirstFitPlacer())  # type: ignore[arg-type]
+        queue: Any = QueueOfAll(self.gateway)
+        self.placing = PlacementActivities(self.gateway, hosts, queue, FirstFitPlacer())
         self.homes.clear()
         self.restarts += 1
 
@@ -229,7 +231,7 @@ class ServiceLife:
         self.gateway.mark_pending(job_id, self.gateway.queueable(job_id, 1_000), self.queue_seq)
 
     def _place(self, service: Service) -> None:
-        self.placing.place_and_launch(service.job_id, 1_000)
+        self.placing.place_and_launch(service.job_id, 1_000, PLACEMENT_S)
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         """The step between placement and host manager: now and then it gets lost, and the lease runs out."""

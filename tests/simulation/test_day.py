@@ -10,7 +10,9 @@ import pytest
 from peloton.scheduling import admission
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.reason import Rule
+from services.resmgr.ledger import JobLedger
 from services.resmgr.state import ResmgrState
+from tests.simulation import vain
 from tests.simulation.day import ROUGH, USUAL, Day
 from tests.simulation.description import Size
 from tests.simulation.figures import report
@@ -33,6 +35,24 @@ def test_a_rough_day_keeps_every_invariant_and_ends_every_job(seed: int) -> None
 
     assert sum(counts.ended.values()) == counts.jobs
     assert min(counts.lost_pods, counts.kills, counts.pool_changes, counts.failed_pods, counts.rejected) > 0
+
+
+@pytest.mark.parametrize("seed", range(11, 13))
+def test_a_day_of_impatient_placement(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor when pods give back what they hold already after a minute without a host."""
+    monkeypatch.setattr(vain, "PLACEMENT_NS", 60 * 10**9)
+    counts = Day(seed, SMALL, ROUGH).run()
+
+    assert sum(counts.ended.values()) == counts.jobs
+    assert counts.requeued_pods > 0
+
+
+def test_an_admission_of_what_is_held_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When nobody remembers it, some step says so."""
+    monkeypatch.setattr(vain, "PLACEMENT_NS", 60 * 10**9)
+    monkeypatch.setattr(JobLedger, "hold_back", lambda *_: None)
+    with pytest.raises(AssertionError, match="while it is held back"):
+        Day(11, SMALL, ROUGH).run()
 
 
 def test_a_seed_stands_for_one_day() -> None:

@@ -40,6 +40,9 @@ class Clusters:
         self.acquired: list[tuple[str, int, list[str]]] = []
         self.released: list[str] = []
         self.unplaced: tuple[int, str] = (0, "")
+        self.unfit: dict[str, str] = {}  # cluster -> why no host of it could take a pod
+        self.awaited: tuple[tuple[int, Hostname], ...] = ()
+        self.requeued: tuple[list[tuple[int, int]], str] = ([], "")
         self.launched: tuple[str, tuple[Placement, ...]] = ("", ())
 
     def choose_clusters(self, wanted: Any, homes: Mapping[str, int]) -> ClusterChoice:
@@ -57,7 +60,9 @@ class Clusters:
         if cluster in self.away:
             raise Unavailable(f"{cluster} is away")
         names = [Hostname(f"{cluster}{i}") for i in range(self.hosts[cluster])]
-        return HostLease(f"{cluster}/1", tuple(LeasedHost(name, Resources(1_000), Resources()) for name in names))
+        hosts = tuple(LeasedHost(name, Resources(1_000), Resources()) for name in names)
+        unfit = {shape: self.unfit[cluster] for shape, _ in gangs} if cluster in self.unfit else {}
+        return HostLease(f"{cluster}/1", hosts, unfit=unfit, awaited=self.awaited)
 
     def release(self, lease_id: str) -> None:
         self.released.append(lease_id)
@@ -71,6 +76,10 @@ class Clusters:
 
     def ready_gang(self, job: JobId) -> ReadyGang | None:
         return next(iter(self.gangs), None)
+
+    def requeue_pods(self, job: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+        self.requeued = [*instances], reason
+        return sum(count for _, count in instances)
 
     def note_unplaced(self, job: JobId, count: int, reason: str) -> None:
         self.unplaced = count, reason
@@ -181,3 +190,99 @@ def test_one_cluster_is_as_ever() -> None:
     clusters.away = {"a"}
     with pytest.raises(ApplicationError, match="a is away"):
         placed(clusters)
+
+
+LATE_S = 600.0
+
+
+def waiting(instance: int, waited_s: float = 0.0) -> ReadyGang:
+    return ReadyGang(ONE, ((instance, 1),), waited_s=waited_s)
+
+
+def requeued(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
+    """What is queued again after a placement, and why."""
+    result = activities(clusters).place_and_launch(JOB, 10, LATE_S)
+    assert result.requeued_count == sum(count for _, count in clusters.requeued[0])
+    return clusters.requeued
+
+
+def test_pods_that_waited_for_too_long_are_queued_again() -> None:
+    """Those that were placed, and those that may still find a host in time, are not; the job is one call."""
+    clusters = Clusters(a=1)
+    clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S), waiting(2, LATE_S), waiting(3, LATE_S - 1)]
+
+    instances, reason = requeued(clusters)
+
+    assert [(1, 2)] == instances
+    assert reason.startswith("no host found in 600 s: 3 pods without a host")
+
+
+def test_pods_that_no_host_could_take_are_queued_again_at_once() -> None:
+    """With the words of the host manager."""
+    clusters = Clusters(a=0)
+    clusters.gangs, clusters.unfit = [waiting(0), waiting(2)], {"a": "no host has cpu 7"}
+
+    assert ([(0, 1), (2, 1)], "no host has cpu 7") == requeued(clusters)
+
+
+@pytest.mark.parametrize(("b_unfit", "reason"), [("none has", "cluster a: no host has; cluster b: none has"), ("", "")])
+def test_no_host_of_any_cluster(b_unfit: str, reason: str) -> None:
+    """A pod that a host of another cluster could take waits on."""
+    clusters = Clusters(a=0, b=0)
+    clusters.gangs, clusters.unfit = [waiting(0)], {"a": "no host has"} | ({"b": b_unfit} if b_unfit else {})
+
+    assert ([(0, 1)] if reason else [], reason) == requeued(clusters)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_cluster_that_does_not_answer_might_have_a_host(is_away: bool) -> None:
+    """Whether it fell silent before or during the call."""
+    clusters = Clusters(a=0, b=0)
+    clusters.gangs, clusters.unfit = [waiting(0)], {"a": "no host has"}
+    if is_away:
+        clusters.away = {"b"}
+    else:
+        clusters.choice = ClusterChoice(("a",), (("b", "its host manager does not answer"),))
+
+    assert ([], "") == requeued(clusters)
+
+
+def test_what_one_cluster_left_is_tried_in_the_others_first() -> None:
+    """When some pods were placed, the rest looks again."""
+    clusters = Clusters(a=1, b=1)
+    clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S)]
+
+    assert ([], "") == requeued(clusters)
+
+
+def test_placement_does_not_wait_for_the_resource_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was launched counts, and pods without a host wait on."""
+
+    def is_away(*_: Any) -> int:
+        raise Unavailable("resmgr is away")
+
+    clusters = Clusters(a=1)
+    clusters.gangs = [waiting(0, LATE_S), waiting(1, LATE_S)]
+    monkeypatch.setattr(clusters, "requeue_pods", is_away)
+    result = activities(clusters).place_and_launch(JOB, 10, LATE_S)
+
+    assert (1, 0) == (result.launched_count, result.requeued_count)
+
+
+def test_pods_that_wait_for_their_host_keep_what_they_have() -> None:
+    """While room is held for a pod that comes back it has not found no host."""
+    clusters = Clusters(a=0)
+    comes_back = ReadyGang(ONE, ((0, 1),), desired_host="a7", desired_cluster="a", waited_s=LATE_S)
+    clusters.gangs, clusters.awaited = [comes_back], ((0, Hostname("a7")),)
+
+    assert ([], "") == requeued(clusters)
+
+
+def test_a_gang_that_no_host_could_take() -> None:
+    """Its placement says why."""
+    clusters = Clusters(a=0, b=0)
+    clusters.gangs, clusters.unfit = [gang(3)], {"a": "none has", "b": "none"}
+
+    batch = activities(clusters).place_gang(JOB)
+
+    assert ["cluster a: none has; cluster b: none"] == [left.unfit for left in batch.unplaced]

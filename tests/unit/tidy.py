@@ -67,7 +67,14 @@ MAY: dict[str, May] = {
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
     "services.hostmgr": May(
-        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling.clusters", "peloton.scheduling.qos"),
+        (
+            *_INSIDE,
+            *_STORED,
+            *_SERVES,
+            "peloton.scheduling.clusters",
+            "peloton.scheduling.feasibility",
+            "peloton.scheduling.qos",
+        ),
         ("google", "grpc", "opentelemetry"),
     ),
     "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr"), ("google", "httptools", "orjson", "pymesos")),

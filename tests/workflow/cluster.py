@@ -39,6 +39,9 @@ class Job:
     due: dict[int, NextRun] = field(default_factory=dict)  # ended instances that get another run, and why
     held_until_ns: int = 0  # the gang is not admitted before
     requeue_count: int = 0
+    admitted_ns: dict[int, int] = field(default_factory=dict)  # pods that stand alone -> when
+    pods_held_until_ns: dict[int, int] = field(default_factory=dict)  # the same -> not admitted before
+    vain_counts: Counter[int] = field(default_factory=Counter)  # the same -> times in a row that no host was found
 
     @property
     def gang(self) -> list[PodRecord]:
@@ -98,6 +101,7 @@ class Cluster:
         self.lost_leases = 0  # launches to come that find their lease gone
         self.leases_made = 0
         self.refused: set[PodId] = set()  # pods that no host takes
+        self.unfit: set[int] = set()  # instances that are larger than any host
         self.can_prefetch = True
         self.prefetched: list[tuple[str, Hostname]] = []  # image, host
         self.peak_scheduled = 0
@@ -181,12 +185,18 @@ class Cluster:
             waiting = [p for p in pods if p.state is PodState.PENDING]
             members = [p for p in waiting if self.jobs[p.job_id].is_member(p)]
             chosen = [p for p in members if p.job_id not in held] if len(members) <= room else []
-            chosen += [p for p in waiting if not self.jobs[p.job_id].is_member(p)][: max(room - len(chosen), 0)]
+            may = [p for p in waiting if not self.jobs[p.job_id].is_member(p) and not self._is_held_back(p)]
+            chosen += may[: max(room - len(chosen), 0)]
             for pod in chosen:
-                self.jobs[pod.job_id].pods[pod.instance_id] = replace(pod, state=PodState.READY)
+                job = self.jobs[pod.job_id]
+                job.pods[pod.instance_id] = replace(pod, state=PodState.READY)
+                job.admitted_ns[pod.instance_id] = self.clock.now_ns()
             alone = [p for p in chosen if not self.jobs[p.job_id].is_member(p)]
             self.tell(*sorted({p.job_id for p in chosen if p.job_id != heard or p not in alone}))
             return sum(p.job_id == heard for p in alone)
+
+    def _is_held_back(self, pod: PodRecord) -> bool:
+        return self.jobs[pod.job_id].pods_held_until_ns.get(pod.instance_id, 0) > self.clock.now_ns()
 
     def report(self, pod_ids: Iterable[PodId], state: Callable[[PodId], PodState], reason: str = "TEST") -> None:
         """Statuses from hosts: applied, told in one batch, and followed by what they make room for."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
-from typing import Any, TypeVar, cast
 
-from peloton.errors import NotFound, Unavailable
+from peloton.errors import NotFound
 from peloton.lifecycle import deadline
 from peloton.lifecycle.gang import (
     HOLD,
@@ -40,66 +38,33 @@ from peloton.model.host import (
     PlacementBatch,
     Prefetched,
     ReadyGang,
+    Unplaced,
 )
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState, Queued
 from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodShape, PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
-from tests.workflow.cluster import Cluster, Job
+from peloton.ports import REQUEUED_PODS_MAX
+from tests.workflow.cluster import Job
+from tests.workflow.port import Port, call
 
 SHAPE = PodShape(Resources(cpu_milli=1_000))
+UNFIT = PodShape(Resources(cpu_milli=7_000))
+WHY_UNFIT = "no host has cpu 7: the largest of 4 hosts has 4"
 SETTLE_PODS_MAX = 1_000
 CREATE_CHUNK = 1_000
 QUEUED = (PodState.PENDING, PodState.READY)
 LEASE_S = 30.0
 
 
-class _Port:
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-
-M = TypeVar("M", bound=Callable[..., Any])
-
-
-def _call(method: M) -> M:
-    """A port's call: counted, one at a time, and failing as the test planned."""
-
-    @wraps(method)
-    def wrapper(self: _Port, *args: Any, **kwargs: Any) -> Any:
-        cluster, name = self.cluster, method.__name__
-        with cluster.lock:
-            cluster.calls[name] += 1
-            if cluster.outages[name] > 0:
-                cluster.outages[name] -= 1
-                raise Unavailable(f"{name}: connection refused")
-            result = method(self, *args, **kwargs)
-            cluster.peak_scheduled = max(cluster.peak_scheduled, _scheduled(cluster))
-            if cluster.lost_replies[name] > 0:
-                cluster.lost_replies[name] -= 1
-                raise Unavailable(f"{name}: connection lost")
-            return result
-
-    return cast(M, wrapper)
-
-
-def _scheduled(cluster: Cluster) -> int:
-    return sum(
-        p.state not in TERMINAL and p.state is not PodState.INITIALIZED
-        for j in cluster.jobs.values()
-        if j.record.sla.maximum_running_instances
-        for p in j.pods.values()
-    )
-
-
-class FakeRecords(_Port):
+class FakeRecords(Port):
     def job(self, job_id: JobId) -> JobRecord | None:
         with self.cluster.lock:
             job = self.cluster.jobs.get(job_id)
             return job.record if job else None
 
-    @_call
+    @call
     def create_pods(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
         job = self._known(job_id)
         for start in range(0, job.record.instance_count, CREATE_CHUNK):
@@ -113,7 +78,7 @@ class FakeRecords(_Port):
             self.cluster.on_chunk(len(job.pods))
         return len(job.pods)
 
-    @_call
+    @call
     def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
         job = self._known(job_id)
         if job.record.state in JOB_TERMINAL:
@@ -149,15 +114,15 @@ class FakeRecords(_Port):
             **(rolled.looked_at() if rolled else {}),
         )
 
-    @_call
+    @call
     def delete_job(self, job_id: JobId) -> None:
         self.cluster.forget(job_id)
 
-    @_call
+    @call
     def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
         return self.cluster.rolled[job_id].advance(now_ns)
 
-    @_call
+    @call
     def coming_images(self, job_id: JobId) -> dict[str, list[Hostname]]:
         return self.cluster.rolled[job_id].coming_images()
 
@@ -193,25 +158,34 @@ class FakeRecords(_Port):
         else:
             job.pods[pod.instance_id] = replace(pod, desired_run_id=pod.run_id + 1)
 
-    @_call
+    @call
     def gang(self, job_id: JobId) -> GangProgress:
         job = self._known(job_id)
         if job.record.state in JOB_TERMINAL or not job.gang:
             return GangProgress(0)
         return progress_of(job.record.gang_size, Counter(job.member(pod) for pod in job.gang))
 
-    @_call
+    @call
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
         job = self._known(job_id)
         ready = [p for p in _ready(job) if not job.is_member(p)]
-        return [ReadyGang(SHAPE, ((p.instance_id, p.run_id),)) for p in ready[:limit]]
+        now_ns = self.cluster.clock.now_ns()
+        return [
+            ReadyGang(
+                UNFIT if p.instance_id in self.cluster.unfit else SHAPE,
+                ((p.instance_id, p.run_id),),
+                waited_s=(now_ns - job.admitted_ns[p.instance_id]) / 1e9,
+            )
+            for p in ready[:limit]
+        ]
 
-    @_call
+    @call
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
         job = self._known(job_id)
         gang = [p for p in _ready(job) if job.is_member(p)]
         is_whole = bool(gang) and len(gang) == job.record.gang_size
-        return ReadyGang(SHAPE, tuple((p.instance_id, p.run_id) for p in gang)) if is_whole else None
+        shape = UNFIT if any(p.instance_id in self.cluster.unfit for p in gang) else SHAPE
+        return ReadyGang(shape, tuple((p.instance_id, p.run_id) for p in gang)) if is_whole else None
 
     def _known(self, job_id: JobId) -> Job:
         if job_id not in self.cluster.jobs:
@@ -232,8 +206,8 @@ def _must_end(pod: PodRecord) -> bool:
     return not is_wanted and pod.state is not PodState.KILLING
 
 
-class FakeResourceManager(_Port):
-    @_call
+class FakeResourceManager(Port):
+    @call
     def enqueue(self, job_id: JobId, limit: int) -> Queued:
         """Without a delay of admission the answer tells of it."""
         job = self.cluster.jobs[job_id]
@@ -248,7 +222,7 @@ class FakeResourceManager(_Port):
             return Queued(len(chosen))
         return Queued(len(chosen), self.cluster.admit(heard=job_id))
 
-    @_call
+    @call
     def kill_queued(self, job_id: JobId) -> int:
         job = self.cluster.jobs[job_id]
         chosen = [
@@ -258,7 +232,7 @@ class FakeResourceManager(_Port):
             job.pods[pod.instance_id] = replace(pod, state=PodState.KILLED)
         return len(chosen)
 
-    @_call
+    @call
     def requeue_gang(self, job_id: JobId, reason: str) -> None:
         job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
         members = {pod.instance_id: job.member(pod) for pod in job.gang}
@@ -278,16 +252,32 @@ class FakeResourceManager(_Port):
                 job.pods[i] = replace(job.pods[i], desired_run_id=job.pods[i].run_id + 1, message=reason)
         self.cluster.tell(job_id)
 
-    @_call
+    @call
+    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+        job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
+        assert sum(count for _, count in instances) <= REQUEUED_PODS_MAX
+        chosen = [p for p in _ready(job) if any(start <= p.instance_id < start + count for start, count in instances)]
+        for pod in chosen:
+            assert not job.is_member(pod), f"{pod.pod_id} does not stand alone"
+            job.vain_counts[pod.instance_id] += 1
+            delay_ns = HOLD.delay_ns(job.vain_counts[pod.instance_id])
+            job.pods_held_until_ns[pod.instance_id] = now_ns + delay_ns
+            self.cluster.clock.after(delay_ns / 1e9, self.cluster.admit)
+            job.pods[pod.instance_id] = replace(pod, state=PodState.PENDING, message=reason)
+        if chosen:
+            self.cluster.admit()  # others have their room
+        return len(chosen)
+
+    @call
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
         self.cluster.unplaced[job_id] = (count, reason)
 
 
-class FakeHostManager(_Port):
+class FakeHostManager(Port):
     def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], homes: Mapping[str, int]) -> ClusterChoice:
         return ClusterChoice(("",))
 
-    @_call
+    @call
     def acquire_hosts(
         self,
         job_id: JobId,
@@ -296,7 +286,8 @@ class FakeHostManager(_Port):
         desired: Sequence[Desired] = (),
         cluster: str = "",
     ) -> HostLease:
-        missing = sum(count for _, count in gangs)
+        missing = sum(count for shape, count in gangs if shape != UNFIT)
+        unfit = {shape: WHY_UNFIT for shape, _ in gangs if shape == UNFIT}
         self.cluster.leases_made += 1
         lease_id, hosts, busy = f"lease{self.cluster.leases_made}", [], 0
         for name, host in self.cluster.hosts.items():
@@ -311,9 +302,9 @@ class FakeHostManager(_Port):
         if missing > 0:
             self.cluster.waiting_for_hosts.add(job_id)
         self.cluster.clock.after(LEASE_S, lambda: self._free(lease_id))
-        return HostLease(lease_id, tuple(hosts), {"busy": busy} if busy else {})
+        return HostLease(lease_id, tuple(hosts), {"busy": busy} if busy else {}, unfit=unfit)
 
-    @_call
+    @call
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         job, launched, asked = self.cluster.jobs[job_id], [], 0
         if self.cluster.lost_leases:
@@ -344,7 +335,7 @@ class FakeHostManager(_Port):
         self.cluster.launched[pod.pod_id] = hostname
         job.pods[pod.instance_id] = replace(pod, state=PodState.LAUNCHED, host=hostname)
 
-    @_call
+    @call
     def release(self, lease_id: str) -> None:
         self._free(lease_id)
 
@@ -353,7 +344,7 @@ class FakeHostManager(_Port):
             if host.lease_id == lease_id:
                 host.lease_id = ""
 
-    @_call
+    @call
     def kill_running(self, job_id: JobId) -> int:
         if self.cluster.ignored_kills:
             self.cluster.ignored_kills -= 1
@@ -370,8 +361,8 @@ class FakeHostManager(_Port):
         return len(chosen) + rolled_count
 
 
-class FakePrefetcher(_Port):
-    @_call
+class FakePrefetcher(Port):
+    @call
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
         if not self.cluster.can_prefetch:
             return Prefetched(is_possible=False)
@@ -379,20 +370,23 @@ class FakePrefetcher(_Port):
         return Prefetched(sum(map(len, images.values())))
 
 
-class FakePlacer(_Port):
+class FakePlacer(Port):
     """First fit, gangs whole."""
 
-    @_call
+    @call
     def place(self, job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
         free = [host.hostname for host in lease.hosts for _ in range(host.free.cpu_milli // 1_000)]
         placed: dict[Hostname, list[PlacedPod]] = {}
         unplaced = 0
+        left: dict[str, list[int]] = {}
         for gang in gangs:
-            if len(gang.pods) > len(free):
+            if gang.shape == UNFIT or len(gang.pods) > len(free):
                 unplaced += len(gang.pods)
+                left.setdefault(lease.unfit.get(gang.shape, ""), []).append(gang.pods[0][0])
                 continue
             for instance_id, run_id in gang.pods:
                 placed.setdefault(free.pop(), []).append(PlacedPod(instance_id, run_id))
         reason = f"no host has a free slot for {unplaced} pods" if unplaced else ""
         placements = tuple(Placement(host, tuple(pods)) for host, pods in placed.items())
-        return PlacementBatch(job_id, lease.lease_id, placements, unplaced, reason)
+        told = tuple(Unplaced(tuple(instances), unfit) for unfit, instances in left.items())
+        return PlacementBatch(job_id, lease.lease_id, placements, unplaced, reason, told)

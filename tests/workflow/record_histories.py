@@ -140,6 +140,19 @@ async def gang_given_up(client: Client) -> JobId:
     return job
 
 
+async def job_that_fits_no_host(client: Client) -> JobId:
+    """No host could take a member of its gang, nor one of the other pods: both are queued again at once, and killed
+    where they wait."""
+    async with server_story(client) as story:
+        story.cluster.unfit = {1, 5}
+        job = await story.submit(8, sla=SlaSpec(minimum_running_instances=4))
+        await wait_until(lambda: story.cluster.calls["requeue_gang"] >= 1, "a launch given up")
+        await wait_until(lambda: story.cluster.calls["requeue_pods"] >= 1, "a pod queued again")
+        story.cluster.kill(job)
+        await story.result(job)
+    return job
+
+
 async def update_in_batches(client: Client) -> JobId:
     """Six instances, two at a time: the job starts the rollout, tells it of changes, and is told of each batch."""
     async with server_story(client, run_s=60.0) as story:
@@ -218,6 +231,7 @@ RECIPES: tuple[Recipe, ...] = (
     job_unknown,
     gang_launched,
     gang_given_up,
+    job_that_fits_no_host,
     update_in_batches,
     update_in_place,
     update_steered,

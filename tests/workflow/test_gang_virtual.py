@@ -11,6 +11,7 @@ from peloton.lifecycle.gang import HOLD
 from peloton.model.ids import PodId, gang_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
+from tests.workflow.fakes import WHY_UNFIT
 from tests.workflow.stories import JOB, Story
 from tests.workflow.virtual import Fault, Virtual
 from workflows.policies import Policies
@@ -83,6 +84,19 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
     assert ["requeue", "requeue", "together"] == story.outcomes
     assert {PodId(JOB, i, 1) for i in range(4)} == set(story.cluster.launched)
+
+
+def test_a_gang_with_a_member_that_no_host_could_take() -> None:
+    """It gives back what it was given at once, and pods of its job that stand alone run."""
+    story = Story()
+    story.cluster.unfit = {2}
+    story.submit(6, sla=GANG).run_until_pods("RUNNING", 2)
+
+    assert story.clock.elapsed_s < 3
+    assert {"RUNNING": 2, "PENDING": 4} == story.counts
+    assert ["requeue"] == story.outcomes
+    assert WHY_UNFIT == story.cluster.jobs[JOB].pods[0].message
+    assert story.gangs[0].events <= promised_events(story.gangs[0], Counter(story.workflow.calls))
 
 
 def test_hosts_that_come_in_time() -> None:

@@ -120,7 +120,7 @@ def test_queueing_in_bounded_calls() -> None:
 @pytest.mark.parametrize("told", [True, False])
 def test_hosts_come_after_an_hour(told: bool) -> None:
     """A job waits for hosts with growing pauses; when they come it goes on, told or not."""
-    story = Story(hosts=0).submit(10).run_for(HOUR_S)
+    story = Story(hosts=0).submit(10, policies=Policies(pod_placement_s=2 * HOUR_S)).run_for(HOUR_S)
     status = story.status
     looks = story.workflow.calls.count("place_and_launch")
     story.cluster.add_hosts(1, tell=told)

@@ -359,10 +359,31 @@ class AcquireHostsResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class UnfitEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     LEASE_ID_FIELD_NUMBER: _builtins.int
     HOSTS_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
+    UNFIT_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.str
     @_builtins.property
     def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeasedHost]: ...
@@ -374,6 +395,10 @@ class AcquireHostsResponse(_message.Message):
     def awaited(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
         """instance -> the host where it waits for room, should there be none"""
 
+    @_builtins.property
+    def unfit(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """place in wanted -> why no host could take such a pod even if it were empty"""
+
     def __init__(
         self,
         *,
@@ -381,10 +406,11 @@ class AcquireHostsResponse(_message.Message):
         hosts: _abc.Iterable[Global___LeasedHost] | None = ...,
         rejected: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         awaited: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+        unfit: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "hosts", b"hosts", "lease_id", b"lease_id", "rejected", b"rejected"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "hosts", b"hosts", "lease_id", b"lease_id", "rejected", b"rejected", "unfit", b"unfit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -619,6 +645,70 @@ class ClusterCapacityResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClusterCapacityResponse: _TypeAlias = ClusterCapacityResponse  # noqa: Y015
+
+@_typing.final
+class JudgePodsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PODS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pods(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wanted]:
+        """pod_count does not matter"""
+
+    def __init__(
+        self,
+        *,
+        pods: _abc.Iterable[Global___Wanted] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pods", b"pods"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgePodsRequest: _TypeAlias = JudgePodsRequest  # noqa: Y015
+
+@_typing.final
+class JudgePodsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class UnfitEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    UNFIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def unfit(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """as in AcquireHostsResponse"""
+
+    def __init__(
+        self,
+        *,
+        unfit: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["unfit", b"unfit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgePodsResponse: _TypeAlias = JudgePodsResponse  # noqa: Y015
 
 @_typing.final
 class BrowseSandboxRequest(_message.Message):

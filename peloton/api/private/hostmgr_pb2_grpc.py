@@ -59,6 +59,11 @@ class HostsStub:
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.FromString,
                 _registered_method=True)
+        self.JudgePods = channel.unary_unary(
+                '/peloton.private.hostmgr.Hosts/JudgePods',
+                request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsResponse.FromString,
+                _registered_method=True)
         self.BrowseSandbox = channel.unary_unary(
                 '/peloton.private.hostmgr.Hosts/BrowseSandbox',
                 request_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.BrowseSandboxRequest.SerializeToString,
@@ -124,6 +129,14 @@ class HostsServicer:
 
     def ClusterCapacity(self, request, context):
         """Sum over hosts that take pods, and how much of it is revocable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def JudgePods(self, request, context):
+        """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
+        known.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -195,6 +208,11 @@ def add_HostsServicer_to_server(servicer, server):
                     servicer.ClusterCapacity,
                     request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.SerializeToString,
+            ),
+            'JudgePods': grpc.unary_unary_rpc_method_handler(
+                    servicer.JudgePods,
+                    request_deserializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsResponse.SerializeToString,
             ),
             'BrowseSandbox': grpc.unary_unary_rpc_method_handler(
                     servicer.BrowseSandbox,
@@ -362,6 +380,33 @@ class Hosts:
             '/peloton.private.hostmgr.Hosts/ClusterCapacity',
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_hostmgr__pb2.ClusterCapacityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JudgePods(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.hostmgr.Hosts/JudgePods',
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_hostmgr__pb2.JudgePodsResponse.FromString,
             options,
             channel_credentials,
             insecure,

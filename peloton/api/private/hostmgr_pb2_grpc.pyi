@@ -41,6 +41,10 @@ class HostsStub:
     """End the pods of a job whose goal is KILLED, or that are to run anew."""
     ClusterCapacity: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.ClusterCapacityRequest, _hostmgr_pb2.ClusterCapacityResponse]
     """Sum over hosts that take pods, and how much of it is revocable."""
+    JudgePods: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.JudgePodsRequest, _hostmgr_pb2.JudgePodsResponse]
+    """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
+    known.
+    """
     BrowseSandbox: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]
     """Where the sandbox of a run is, and which files it holds."""
     PrefetchImages: _grpc.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]
@@ -64,6 +68,10 @@ class HostsAsyncStub(HostsStub):
     """End the pods of a job whose goal is KILLED, or that are to run anew."""
     ClusterCapacity: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.ClusterCapacityRequest, _hostmgr_pb2.ClusterCapacityResponse]  # type: ignore[assignment]
     """Sum over hosts that take pods, and how much of it is revocable."""
+    JudgePods: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.JudgePodsRequest, _hostmgr_pb2.JudgePodsResponse]  # type: ignore[assignment]
+    """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
+    known.
+    """
     BrowseSandbox: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.BrowseSandboxRequest, _hostmgr_pb2.BrowseSandboxResponse]  # type: ignore[assignment]
     """Where the sandbox of a run is, and which files it holds."""
     PrefetchImages: _aio.UnaryUnaryMultiCallable[_hostmgr_pb2.PrefetchImagesRequest, _hostmgr_pb2.PrefetchImagesResponse]  # type: ignore[assignment]
@@ -114,6 +122,16 @@ class HostsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_hostmgr_pb2.ClusterCapacityResponse, _abc.Awaitable[_hostmgr_pb2.ClusterCapacityResponse]]:
         """Sum over hosts that take pods, and how much of it is revocable."""
+
+    @_abc_1.abstractmethod
+    def JudgePods(
+        self,
+        request: _hostmgr_pb2.JudgePodsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hostmgr_pb2.JudgePodsResponse, _abc.Awaitable[_hostmgr_pb2.JudgePodsResponse]]:
+        """Which pods no host could take even if it were empty, at most 1000 sorts of them. UNAVAILABLE while hosts are not
+        known.
+        """
 
     @_abc_1.abstractmethod
     def BrowseSandbox(

@@ -49,6 +49,11 @@ class AdmissionStub:
                 request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.SerializeToString,
                 response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.FromString,
                 _registered_method=True)
+        self.RequeuePods = channel.unary_unary(
+                '/peloton.private.resmgr.Admission/RequeuePods',
+                request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeuePodsRequest.SerializeToString,
+                response_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeuePodsResponse.FromString,
+                _registered_method=True)
         self.NoteUnplaced = channel.unary_unary(
                 '/peloton.private.resmgr.Admission/NoteUnplaced',
                 request_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.NoteUnplacedRequest.SerializeToString,
@@ -87,6 +92,14 @@ class AdmissionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RequeuePods(self, request, context):
+        """Admitted pods that stand alone found no host, at most 1000: what they were given is free again, and they wait in
+        their old places, held back for a while. Idempotent: pods that are no longer admitted are passed over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def NoteUnplaced(self, request, context):
         """Why admitted pods found no host; the last reason is kept per job.
         """
@@ -119,6 +132,11 @@ def add_AdmissionServicer_to_server(servicer, server):
                     servicer.RequeueGang,
                     request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.FromString,
                     response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.SerializeToString,
+            ),
+            'RequeuePods': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequeuePods,
+                    request_deserializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeuePodsRequest.FromString,
+                    response_serializer=peloton_dot_api_dot_private_dot_resmgr__pb2.RequeuePodsResponse.SerializeToString,
             ),
             'NoteUnplaced': grpc.unary_unary_rpc_method_handler(
                     servicer.NoteUnplaced,
@@ -212,6 +230,33 @@ class Admission:
             '/peloton.private.resmgr.Admission/RequeueGang',
             peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangRequest.SerializeToString,
             peloton_dot_api_dot_private_dot_resmgr__pb2.RequeueGangResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequeuePods(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/peloton.private.resmgr.Admission/RequeuePods',
+            peloton_dot_api_dot_private_dot_resmgr__pb2.RequeuePodsRequest.SerializeToString,
+            peloton_dot_api_dot_private_dot_resmgr__pb2.RequeuePodsResponse.FromString,
             options,
             channel_credentials,
             insecure,

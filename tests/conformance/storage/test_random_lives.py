@@ -44,6 +44,7 @@ step = st.one_of(
     st.tuples(st.just("admit"), span),
     st.tuples(st.just("launch"), st.integers(1, COUNT)),
     st.tuples(st.just("requeue")),
+    st.tuples(st.just("find_no_host"), span),
     st.tuples(st.just("report"), st.lists(st.tuples(instance, reported, st.integers(-1, 1)), min_size=1, max_size=4)),
     st.tuples(st.just("stop"), span),
     st.tuples(st.just("start"), span),
@@ -121,6 +122,13 @@ class Life:
         for _, start, count in gone.queued:
             self.pending |= set(range(start, start + count))
         for start, count in [*gone.unqueued, *((start, count) for _, start, count in gone.queued)]:
+            self.allocated -= set(range(start, start + count))
+
+    def find_no_host(self, where: tuple[int, int]) -> None:
+        gone = self.gateway.requeue_pods(self.job_id, [where], "test")
+        assert gone.held_back == [] or all(until_ns > self.gateway.clock_ns() for *_, until_ns in gone.held_back)
+        for _, start, count in gone.queued:
+            self.pending |= set(range(start, start + count))
             self.allocated -= set(range(start, start + count))
 
     def report(self, news: list[tuple[int, PodState, int]]) -> None:

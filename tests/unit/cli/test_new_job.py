@@ -7,6 +7,9 @@ from pathlib import Path
 import grpc
 import pytest
 
+from peloton.api.v0.explain import explain_pb2 as explain
+from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 from tests.unit.cli.test_job import pool_answer
@@ -55,3 +58,28 @@ def test_a_stored_job_is_not_called_uncertain(group: str, run: Run, api: FakeApi
     result = run(*group.split(), "create", "/dev", file, "--jobID", "x")
 
     assert (1, f"{STORED}: see `peloton {group} get x`\n") == (result.exit_code, result.stderr)
+
+
+@pytest.mark.parametrize("group", ["job", "job stateless"])
+@pytest.mark.parametrize("is_told", [True, False])
+def test_who_creates_what_fits_no_host_is_told(
+    group: str, is_told: bool, run: Run, api: FakeApi, tmp_path: Path
+) -> None:
+    """On stderr, of that and of nothing else that keeps it waiting; who cannot be asked has nothing to say, and the job
+    is created in any case."""
+    file = tmp_path / "job.yaml"
+    file.write_text("name: hello\n")
+    api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
+    api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId={"value": "j1"})]  # type: ignore[arg-type]
+    api.answers["services.CreateJob"] = [svc.CreateJobResponse(job_id={"value": "j1"})]  # type: ignore[arg-type]
+    why = explain.JobWhyResponse()
+    why.reasons.add(rule=explain.RULE_FITS_NO_HOST, text="instance 0 fits no host: no host has cpu 7")
+    why.reasons.add(rule=explain.RULE_NEXT_CYCLE, text="1 instance about to be queued")
+    api.answers["explain.JobWhy"] = [why if is_told else (grpc.StatusCode.UNAVAILABLE, "no resmgr leads at present")]
+
+    result = run(*group.split(), "create", "/dev", file)
+
+    told = "Warning: instance 0 fits no host: no host has cpu 7\n" if is_told else ""
+    assert (0, told) == (result.exit_code, result.stderr)
+    assert "Job j1 created" in result.stdout
+    assert ["j1"] == [request.jobId.value for request in api.requests("explain.JobWhy")]

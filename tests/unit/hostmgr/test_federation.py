@@ -42,6 +42,10 @@ class HostManager:
         self._note("capacity")
         return Capacity(Resources(self.cpu * 1_000), Resources(self.cpu), Resources(self.cpu * 2_000))
 
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+        self._note("judge")
+        return {shape: f"cpu {self.cpu}" for shape in shapes if shape.resources.cpu_milli > self.cpu * 1_000}
+
     def acquire_hosts(self, *_: Any) -> HostLease:
         self._note("acquire")
         return HostLease("lease1", (LeasedHost(Hostname("h"), Resources(), Resources()),))
@@ -217,3 +221,16 @@ def test_a_cluster_that_never_answered_counts_with_what_is_held() -> None:
     world.silence("b")
 
     assert (Resources(6_000), Resources(5), Resources(10_000)) == world.all.capacity()
+
+
+def test_pods_that_no_host_of_any_cluster_could_take() -> None:
+    """Each cluster says why; with one cluster there is no need to name it. While one does not answer nothing is said,
+    for its hosts might do."""
+    world, large = World(a=1, b=2), PodShape(Resources(2_000))
+    huge = PodShape(Resources(3_000))
+
+    assert {huge: "cluster a: cpu 1; cluster b: cpu 2"} == world.all.judge([ONE, large, huge])
+    assert {large: "cpu 1"} == World(a=1).all.judge([ONE, large])
+    world.managers["b"].is_away = True
+    with pytest.raises(Unavailable):
+        world.all.judge([huge])

@@ -64,7 +64,7 @@ def test_who_comes_back_waits_while_its_room_is_held() -> None:
     pool.remove_offer("h1-O1")
     lease = come_back(pool)
     assert ((), ((0, H1),)) == (lease.hosts, lease.awaited)
-    assert lease == lease_from_wire(lease_to_wire(lease))
+    assert lease == lease_from_wire(lease_to_wire(lease, []), [])
     assert {JOB} == pool.add_offers([offer("h2")])
 
     late = come_back(pool, END_S)

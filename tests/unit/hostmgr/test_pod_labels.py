@@ -45,7 +45,7 @@ def test_a_lease_has_a_host_for_each_pod_that_counts_pods() -> None:
     lease = pool.acquire(JOB, [(shape(0.1, constraint=PodLabel(*WEB, "<", 2)), 3)], 0.0)
 
     assert [((WEB, 1),), (), ()] == [host.pod_labels for host in lease.hosts]
-    assert lease == lease_from_wire(lease_to_wire(lease))
+    assert lease == lease_from_wire(lease_to_wire(lease, []), [])
 
 
 def test_who_waits_is_told_when_labelled_pods_end() -> None:

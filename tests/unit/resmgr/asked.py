@@ -15,8 +15,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig, ResourcePoolPath
 from peloton.model.ids import JobId
-from services.resmgr.loop import LoopSettings
 from services.resmgr.server import ResmgrServer, serve
+from services.resmgr.settings import LoopSettings
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import FAST, World
 

@@ -12,8 +12,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.errors import Unavailable
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec, UpdateType
-from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.loop import AdmissionLoop
 from services.resmgr.recovery import rebuild
+from services.resmgr.settings import LoopSettings
 from services.storage.gateway import EvictionOrder
 from tests.unit.resmgr.test_loop import Faulty, running, until
 from tests.unit.resmgr.test_preemption import ROUNDS, lend, start, two_pools

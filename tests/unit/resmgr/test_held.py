@@ -8,7 +8,7 @@ from hypothesis import given
 
 from peloton.model.ids import JobId
 from peloton.model.resources import Resources
-from peloton.scheduling.admission import GangRun, QueueKind
+from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import HeldGang
 from peloton.scheduling.reason import Reason, Rule
 from services.resmgr.held import passed_by
@@ -16,38 +16,46 @@ from services.resmgr.queues import PoolQueues
 from services.resmgr.recovery import rebuild
 from tests.unit.resmgr.world import World, fast
 
-QUEUES = st.lists(st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=6), min_size=1, max_size=3)
+RUNS = st.tuples(st.integers(1, 3), st.integers(1, 4), st.booleans(), st.booleans())
+"""Size of a gang, how many, whether they are held back, and whether they are revocable."""
+QUEUES = st.lists(st.lists(RUNS, max_size=6), min_size=1, max_size=3)
 
 
 @given(queues=QUEUES)
-def test_passed_by(queues: list[list[tuple[int, bool]]]) -> None:
+def test_passed_by(queues: list[list[tuple[int, int, bool, bool]]]) -> None:
     """Just the held gangs are missing, in each of the pools, and what they want is not counted; nothing that was given
     has changed."""
     waiting: dict[int, PoolQueues] = {}
     held: list[HeldGang] = []
-    demand = np.zeros((len(queues), 1), np.int64)
     for row, runs in enumerate(queues):
-        for number, (size, is_held) in enumerate(runs):
-            run = GangRun(JobId(f"{row}-{number}"), 0, 1, size, (size,), 0, number)
-            waiting.setdefault(row, {}).setdefault(QueueKind.ORDINARY, []).append(run)
-            demand[row] += size
+        for number, (size, count, is_held, revocable) in enumerate(runs):
+            run = GangRun(JobId(f"{row}-{number}"), 0, count, size, (size,), 0, number, revocable=revocable)
+            waiting.setdefault(row, {}).setdefault(run.queue, []).append(run)
             if is_held:
                 held.append(HeldGang(row, run, Reason(Rule.HELD_BACK, "/p")))
     gone = {gang.run.job_id for gang in held}
-    before = {row: list(queue[QueueKind.ORDINARY]) for row, queue in waiting.items()}
-    wanted = demand.copy()
+    demand, slack_demand = _wanted(waiting, len(queues), False), _wanted(waiting, len(queues), True)
+    before = {row: {kind: list(queue) for kind, queue in kinds.items()} for row, kinds in waiting.items()}
 
-    left, left_demand = passed_by(held, waiting, demand)
+    left, *wanted = passed_by(held, waiting, demand, slack_demand)
 
-    expected = {row: [run for run in runs if run.job_id not in gone] for row, runs in before.items()}
-    assert {row: runs for row, runs in expected.items() if runs} == {
-        row: queue[QueueKind.ORDINARY] for row, queue in left.items()
+    kept = {
+        row: {kind: stay for kind, queue in kinds.items() if (stay := [r for r in queue if r.job_id not in gone])}
+        for row, kinds in before.items()
     }
-    assert left_demand[:, 0].tolist() == [
-        sum(run.gang_size for run in expected.get(row, [])) for row in range(len(queues))
-    ]
-    assert {row: queue[QueueKind.ORDINARY] for row, queue in waiting.items()} == before
-    assert (demand == wanted).all()
+    assert {row: kinds for row, kinds in kept.items() if kinds} == left
+    assert [_wanted(left, len(queues), slack).tolist() for slack in (False, True)] == [one.tolist() for one in wanted]
+    assert before == waiting
+    assert (demand == _wanted(before, len(queues), False)).all()
+    assert (slack_demand == _wanted(before, len(queues), True)).all()
+
+
+def _wanted(waiting: dict[int, PoolQueues], pools: int, revocable: bool) -> np.ndarray:
+    found = np.zeros((pools, 1), np.int64)
+    for row, kinds in waiting.items():
+        runs = [run for queue in kinds.values() for run in queue if run.revocable is revocable]
+        found[row] = sum(run.need[0] * run.gang_count for run in runs)
+    return found
 
 
 async def test_wholly_queued_jobs(world: World) -> None:

@@ -15,9 +15,11 @@ from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.scheduling.explain import waits
 from services.resmgr.dry_run import look
-from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.loop import AdmissionLoop
 from services.resmgr.pools import pool_spec, with_defaults
 from services.resmgr.recovery import rebuild
+from services.resmgr.settings import LoopSettings
+from services.resmgr.state import HOSTS_CAME_PERIOD_NS
 from tests.unit.resmgr.world import FAST, World, facts, fast, pool_config
 
 PENDING, READY, KILLED, INITIALIZED = PodState.PENDING, PodState.READY, PodState.KILLED, PodState.INITIALIZED
@@ -158,6 +160,57 @@ async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> Non
         world.finish(other, [0, 1, 2])
         await until(lambda: world.states(gang) == {READY: [0, 1, 2]})
         assert world.states(other)[PENDING] == [3]
+
+
+async def test_pods_without_a_host_are_passed_by(world: World) -> None:
+    """They give their room back, keep their place, and are held back, in memory as after a rebuild; others go ahead,
+    and when their time has come they are first in line again."""
+    pool = world.pool("p", 3, 3)
+    stuck, other = world.job(pool, 3), world.job(pool, 4)
+
+    async with running(world) as loop:
+        await loop.enqueue(stuck, 3)
+        await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
+        await loop.enqueue(other, 4)
+
+        assert await loop.requeue_pods(stuck, [(0, 2)], "no host") == 2
+        assert await loop.requeue_pods(stuck, [(0, 2)], "no host") == 0
+
+        await until(lambda: world.states(other) == {READY: [0, 1], PENDING: [2, 3]})
+        assert world.states(stuck) == {PENDING: [0, 1], READY: [2]}
+        loop.state.validate()
+        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        now_ns = loop.clock_ns()
+        now = loop.state.snapshot(100, now_ns)
+        (held,) = now.held
+        assert f"held back for {held.reason.left} s because no host was found; others pass by" == str(held.reason)
+        assert (0, 2) == (held.run.start, held.run.gang_count)
+        assert 2_000 == now.demand[now.tree.row[pool], 0]  # of the other job alone
+
+        loop.clock_ns = lambda: now_ns + 30 * 10**9
+        world.finish(other, [0])
+        await until(lambda: world.states(stuck) == {PENDING: [1], READY: [0, 2]})
+        assert world.states(other)[PENDING] == [2, 3]
+
+
+async def test_what_is_held_back_is_tried_when_hosts_have_come(world: World) -> None:
+    """Not sooner, and not again and again while hosts come and go all the time."""
+    pool = world.pool("p", 3, 3)
+    stuck = world.job(pool, 3)
+
+    async with running(world) as loop:
+        await loop.enqueue(stuck, 3)
+        await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
+        for cpu in (50, 101, 40, 102):
+            await loop.requeue_pods(stuck, [(0, 3)], "no host")
+            world.hosts.answer = (Resources.of_capacity(cpu, 100_000, 100_000), Resources())
+            await loop.learn_capacity()
+            await loop.run_cycle()
+            is_tried = READY in world.states(stuck)
+            assert is_tried == (cpu == 101)
+        now_ns = loop.clock_ns()
+        loop.clock_ns = lambda: now_ns + HOSTS_CAME_PERIOD_NS
+        await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
 
 
 async def test_capacity_is_needed_and_kept(world: World) -> None:

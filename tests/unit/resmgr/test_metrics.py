@@ -62,8 +62,9 @@ def test_admitted_pods_and_their_wait(world: World) -> None:
     assert (getattr(waits, "sum", None), getattr(waits, "count", None)) == (2.5, 1)
 
 
-def test_evicted_pods_and_broken_invariants(world: World) -> None:
-    """Evicted pods are counted by their pool and by whom they gave way to; faults only when there are any."""
+def test_evicted_and_requeued_pods_and_broken_invariants(world: World) -> None:
+    """Evicted pods are counted by their pool and by whom they gave way to, those without a host by their pool; faults
+    only when there are any."""
     reader = InMemoryMetricReader()
     meter = AdmissionMeter(MeterProvider([reader]).get_meter("test"))
     run = GangRun(JobId("low"), 0, 2, 3, (1000, 0, 0, 0), 0, 1)
@@ -71,12 +72,14 @@ def test_evicted_pods_and_broken_invariants(world: World) -> None:
 
     meter.evicted([Eviction(1, run, True, away), Eviction(1, run, True, replace(away, for_pool="/a", priority=1))])
     meter.evicted([Eviction(1, run, False, away)])
+    meter.requeued("/a", 3)
     meter.broken(0)
     meter.broken(2)
 
     data = reader.get_metrics_data()
     assert data is not None
-    preempted, broken = data.resource_metrics[0].scope_metrics[0].metrics
+    preempted, requeued, broken = data.resource_metrics[0].scope_metrics[0].metrics
     found = {str(point.attributes["kind"]): point.value for point in preempted.data.data_points}  # type: ignore
     assert found == {"between": 12, "inside": 6}
+    assert [({"pool": "/a"}, 3)] == [(point.attributes, point.value) for point in requeued.data.data_points]  # type: ignore
     assert [point.value for point in broken.data.data_points] == [2]  # type: ignore

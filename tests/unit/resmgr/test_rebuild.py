@@ -24,6 +24,7 @@ from services.storage.gateway import Gateway
 from tests.unit.resmgr.world import World, facts
 
 PICK = st.integers(0, 1000)
+LATER_NS = 2**62
 
 
 class ResmgrMachine(RuleBasedStateMachine):
@@ -75,9 +76,10 @@ class ResmgrMachine(RuleBasedStateMachine):
             shapes = gateway.shape_ranges(job_id, job.config_version, 0, job.instance_count)
             self.state.take_in(job, shapes, queued)
 
-    @rule(pod_limit=st.integers(1, 9))
-    def admit(self, pod_limit: int) -> None:
-        plan = plan_cycle(self.state.snapshot(pod_limit, self.world.now_ns))
+    @rule(pod_limit=st.integers(1, 9), is_later=st.booleans())
+    def admit(self, pod_limit: int, is_later: bool) -> None:
+        """At once, or when nothing is held back any more."""
+        plan = plan_cycle(self.state.snapshot(pod_limit, LATER_NS if is_later else self.world.now_ns))
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
         marked = self.world.gateway.mark_ready(items)
 
@@ -127,6 +129,16 @@ class ResmgrMachine(RuleBasedStateMachine):
             self.read_log()
             gone = self.world.gateway.requeue_gang(job_id, "test")
             if gone.held_until_ns and job_id in self.state.jobs:
+                self.state.evict(gone)
+
+    @rule(pick=PICK, start=st.integers(0, 5), count=st.integers(1, 4))
+    def find_no_host(self, pick: int, start: int, count: int) -> None:
+        """Placement finds none for some of the pods."""
+        job_id = self._job(pick)
+        if job_id:
+            self.read_log()
+            gone = self.world.gateway.requeue_pods(job_id, [(start, count)], "test")
+            if gone.held_back:
                 self.state.evict(gone)
 
     @rule(pick=PICK, limit=st.integers(1, 3))

@@ -16,13 +16,14 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
 from peloton.model.ids import ROOT_POOL_ID, JobId, PodId, RespoolId
 from peloton.model.job import JobState
-from peloton.model.pod import PodState, PodStatus
+from peloton.model.pod import PodShape, PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
 from services.resmgr.accounts import COLUMNS
-from services.resmgr.ledger import IS_ALLOCATED, LEAVING, PENDING
-from services.resmgr.loop import AdmissionLoop, LoopSettings
+from services.resmgr.ledger import IS_ALLOCATED, LEAVING, PENDING, JobLedger
+from services.resmgr.loop import AdmissionLoop
 from services.resmgr.pools import pool_spec, with_defaults
+from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
 from services.storage import migrate
 from services.storage.gateway import Gateway
@@ -51,11 +52,17 @@ class FixedCapacity:
     """``CapacitySource`` with an answer that tests may change; None: nobody answers."""
 
     answer: tuple[Resources, ...] | None = (Resources.of_capacity(100, 100_000, 100_000), Resources())
+    unfit: dict[int, str] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
 
     def capacity(self) -> tuple[Resources, ...]:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return self.answer
+
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+        if self.answer is None:
+            raise Unavailable("no host manager leads at present")
+        return {shape: why for shape in shapes if (why := self.unfit.get(shape.resources.cpu_milli))}
 
 
 def pool_config(
@@ -156,6 +163,10 @@ class World:
             pass
 
 
+def _held_until_ns(ledger: JobLedger) -> np.ndarray:
+    return np.zeros(len(ledger.states), np.int64) if ledger.held_until_ns is None else ledger.held_until_ns
+
+
 def facts(state: ResmgrState) -> dict[str, object]:
     """Everything of a state that must survive a rebuild, in comparable form."""
     jobs = {}
@@ -168,6 +179,7 @@ def facts(state: ResmgrState) -> dict[str, object]:
             ledger.priority,
             ledger.gang_size,
             (ledger.requeue_count, ledger.gang_due_ns),
+            [int(due) for due in _held_until_ns(ledger)[ledger.states == PENDING]],
         )
     return {
         "pools": state.pools,

@@ -51,11 +51,15 @@ class _RuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rule.ValueType],
     RULE_NO_HOST: _Rule.ValueType  # 11
     """Admitted, and no host takes it."""
     RULE_HELD_BACK: _Rule.ValueType  # 12
-    """Launches of the gang were in vain: it is not admitted for a while, and others pass it by."""
+    """Launches of the gang were in vain, or no host was found for a pod: it is not admitted for a while, and others pass
+    it by.
+    """
     RULE_GANG_GATHERS: _Rule.ValueType  # 13
     """Members of a gang that wait until the others have ended, too: a gang starts whole."""
     RULE_BACK_OFF: _Rule.ValueType  # 14
     """An instance of a service that failed: it runs anew after a while."""
+    RULE_FITS_NO_HOST: _Rule.ValueType  # 15
+    """No host that is there could take the instance even if it were empty."""
 
 class Rule(_Rule, metaclass=_RuleEnumTypeWrapper):
     """The first rule that a gang fails."""
@@ -78,11 +82,15 @@ RULE_MAXIMUM_RUNNING_INSTANCES: Rule.ValueType  # 10
 RULE_NO_HOST: Rule.ValueType  # 11
 """Admitted, and no host takes it."""
 RULE_HELD_BACK: Rule.ValueType  # 12
-"""Launches of the gang were in vain: it is not admitted for a while, and others pass it by."""
+"""Launches of the gang were in vain, or no host was found for a pod: it is not admitted for a while, and others pass
+it by.
+"""
 RULE_GANG_GATHERS: Rule.ValueType  # 13
 """Members of a gang that wait until the others have ended, too: a gang starts whole."""
 RULE_BACK_OFF: Rule.ValueType  # 14
 """An instance of a service that failed: it runs anew after a while."""
+RULE_FITS_NO_HOST: Rule.ValueType  # 15
+"""No host that is there could take the instance even if it were empty."""
 Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
 class _Queue:
@@ -184,13 +192,13 @@ class Reason(_message.Message):
     kind: _builtins.str
     """cpu, memory, disk or gpu; empty where the rule counts no resources."""
     wanted: _builtins.float
-    """By one whole gang. For RULE_MAXIMUM_RUNNING_INSTANCES, RULE_NO_HOST and RULE_GANG_GATHERS: instances. For
-    RULE_HELD_BACK: seconds that are left.
+    """By one whole gang. For RULE_MAXIMUM_RUNNING_INSTANCES, RULE_NO_HOST, RULE_FITS_NO_HOST and RULE_GANG_GATHERS:
+    instances. For RULE_HELD_BACK: seconds that are left.
     """
     available: _builtins.float
     bound: _builtins.float
-    """What the rule allows in all. For RULE_HELD_BACK: launches in vain so far. For RULE_GANG_GATHERS: the gang's size.
-    For RULE_BACK_OFF: failures so far.
+    """What the rule allows in all. For RULE_HELD_BACK: launches of the gang in vain so far. For RULE_GANG_GATHERS: the
+    gang's size. For RULE_BACK_OFF: failures so far.
     """
     gangSize: _builtins.int
     isFinal: _builtins.bool
@@ -352,7 +360,7 @@ class JobWhyResponse(_message.Message):
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]:
-        """Of instances that stand in no queue: the maximum of running instances, no host."""
+        """Of instances that stand in no queue: the maximum of running instances, no host. And of those that fit no host."""
 
     def __init__(
         self,
@@ -877,7 +885,7 @@ class JobPlanResponse(_message.Message):
     EVICTIONS_FIELD_NUMBER: _builtins.int
     poolPath: _builtins.str
     admittedInstances: _builtins.int
-    """Instances that would be admitted now; whether hosts have room for them is not looked at."""
+    """Instances that would be admitted now; whether hosts have room for them now is not looked at."""
     waitingInstances: _builtins.int
     """Instances that would stand in a queue."""
     heldBackInstances: _builtins.int

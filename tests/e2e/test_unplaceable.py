@@ -1,0 +1,153 @@
+"""Admitted pods that no host takes: they give back what their pool allowed them, and others go on."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from google.protobuf.json_format import MessageToDict
+
+from cli.main import peloton
+from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.task import task_pb2
+from tests.e2e.local import Cluster, bound_to, job_config, shell, temporary
+
+pytestmark = pytest.mark.xdist_group("gangs")
+
+HOSTS, CPUS = 3, 4.0
+AT_ONCE_S = 30.0
+"""Long for a busy machine, far less than the timeout of placement here."""
+PLACEMENT_S = 120
+NO_RACK = "fit no host, even an empty one: 0 of 3 hosts meet the constraint label rack=z"
+TOO_LARGE = "instance 0 fits no host, even an empty one: no host has cpu 7: the largest of 3 hosts has 4"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three hosts of four cpus."""
+    folder = tmp_path_factory.mktemp("unplaceable")
+    environment = {"PELOTON_POD_PLACEMENT_TIMEOUT_S": str(PLACEMENT_S)}
+    with Cluster(temporary(folder, simulate=HOSTS, environment=environment)) as running:
+        running.wait(lambda: running.capacity() == HOSTS * CPUS, "all hosts")
+        yield running
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "job.yaml"
+
+
+def run(cluster: Cluster, *words: object) -> Result:
+    result = CliRunner().invoke(peloton, ["-a", cluster.local.address, *map(str, words)], prog_name="peloton")
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def create(cluster: Cluster, path: str, file: Path, count: int, task: dict[str, Any]) -> tuple[str, str]:
+    """As a user does; returns the job, and what is told besides."""
+    config = MessageToDict(job_config("", instanceCount=count, defaultConfig=task))
+    config.pop("respoolID")
+    file.write_text(yaml.safe_dump(config))
+    result = run(cluster, "--json", "job", "create", path, file)
+    return str(json.loads(result.stdout)["jobId"]["value"]), result.stderr
+
+
+def why(cluster: Cluster, job: str) -> str:
+    return str(cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId={"value": job})).text)
+
+
+def ordinary(cluster: Cluster, pool: str, cpu: float = 1) -> str:
+    return cluster.submit(pool, instanceCount=2, defaultConfig=shell("true", cpu=cpu, memory=1))
+
+
+def test_a_constraint_that_no_host_meets(cluster: Cluster, file: Path) -> None:
+    """Who creates the job is told, and who plans it; its pods give back the whole limit of their pool at once, keep
+    their place, and an ordinary job behind them runs."""
+    pool = cluster.pool("nowhere", cpu=8)
+    task = shell("true", cpu=1, memory=1) | bound_to("rack", "z")
+    stuck, told = create(cluster, "/nowhere", file, 8, task)
+    assert f"Warning: instances 0-7 {NO_RACK}; they wait for one to join\n" == told
+    assert NO_RACK in run(cluster, "job", "plan", "/nowhere", file).stdout
+    cluster.wait(lambda: "held back for" in why(cluster, stuck), "the pods held back", AT_ONCE_S)
+
+    assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
+    assert "because no host was found; others pass by" in why(cluster, stuck)
+    assert NO_RACK in why(cluster, stuck)
+    assert "held back for" in run(cluster, "respool", "why", "/nowhere").stdout
+    assert cluster.task(stuck).runtime.message == "queued again: 0 of 3 hosts meet the constraint label rack=z"
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": stuck}))
+    assert cluster.finish(stuck) == "KILLED"
+
+
+def test_a_pod_larger_than_every_host(cluster: Cluster, file: Path) -> None:
+    """It is created with a warning that has the numbers, and an ordinary job behind it runs; so for a gang."""
+    pool = cluster.pool("large", cpu=8)
+    large, told = create(cluster, "/large", file, 1, shell("true", cpu=7, memory=1))
+    assert f"Warning: {TOO_LARGE}; it waits for one to join\n" == told
+    cluster.wait(lambda: "held back for" in why(cluster, large), "the pod held back", AT_ONCE_S)
+    assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
+
+    gang = cluster.submit(
+        pool,
+        instanceCount=2,
+        sla={"minimumRunningInstances": 2},
+        defaultConfig=shell("true", cpu=1, memory=1),
+        instanceConfig={"1": shell("true", cpu=7, memory=1)},
+    )
+    cluster.wait(lambda: "held back for" in why(cluster, gang), "the gang held back", AT_ONCE_S)
+    assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
+
+
+def test_a_service_that_fits_no_host(cluster: Cluster, file: Path) -> None:
+    """The same for services."""
+    pool = cluster.pool("served", cpu=8)
+    rule = {
+        "kind": "LABEL_CONSTRAINT_KIND_HOST",
+        "condition": "LABEL_CONSTRAINT_CONDITION_EQUAL",
+        "label": {"key": "rack", "value": "z"},
+        "requirement": 1,
+    }
+    container = {
+        "name": "web",
+        "resource": {"cpuLimit": 1, "memLimitMb": 1, "diskLimitMb": 1},
+        "entrypoint": {"value": "sleep 600"},
+    }
+    constraint = {"type": "CONSTRAINT_TYPE_LABEL", "labelConstraint": rule}
+    spec = {
+        "name": "web",
+        "instanceCount": 8,
+        "sla": {"preemptible": True},
+        "defaultSpec": {"containers": [container], "constraint": constraint},
+    }
+    file.write_text(yaml.safe_dump(spec))
+    service = str(uuid.uuid4())
+    result = run(cluster, "job", "stateless", "create", "/served", file, "--jobID", service)
+
+    assert f"Warning: instances 0-7 {NO_RACK}; they wait for one to join\n" == result.stderr
+    cluster.wait(lambda: "held back for" in why(cluster, service), "the pods held back", AT_ONCE_S)
+    assert cluster.finish(ordinary(cluster, pool), AT_ONCE_S) == "SUCCEEDED"
+
+
+def test_hosts_that_do_not_become_free_in_time(tmp_path: Path) -> None:
+    """Pods that hosts could take if they were free wait for that, and give back what they hold after the timeout; when
+    hosts are free at last they run."""
+    with Cluster(temporary(tmp_path, simulate=2, environment={"PELOTON_POD_PLACEMENT_TIMEOUT_S": "3"})) as cluster:
+        cluster.wait(lambda: cluster.capacity() == 2 * CPUS, "all hosts")
+        other = cluster.pool("other")
+        spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
+        filler = cluster.submit(other, instanceCount=2, defaultConfig=shell("sleep 600", cpu=2, memory=1), **spread)
+        cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": 2}, "hosts that are half full")
+        pool = cluster.pool("late", cpu=4)
+        late = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true", cpu=3, memory=1))
+        cluster.wait(lambda: "held back for" in why(cluster, late), "the pod held back", AT_ONCE_S)
+        assert cluster.task(late).runtime.message.startswith("queued again: no host found in 3 s: 1 pod without a host")
+        assert cluster.finish(ordinary(cluster, pool, cpu=2), AT_ONCE_S) == "SUCCEEDED"
+
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": filler}))
+        assert cluster.finish(late) == "SUCCEEDED"

@@ -1,0 +1,111 @@
+"""Pods that no registered host could take even if it were empty: what a lease, and who asks, is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from peloton.errors import Unavailable
+from peloton.model.ids import Hostname
+from peloton.model.pod import HostLabel, PodShape
+from peloton.model.resources import Resources
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.judged import LOOKS_MAX
+from services.hostmgr.messages import lease_from_wire, lease_to_wire
+from services.hostmgr.offers import Agent
+from services.hostmgr.registered import RegisteredAgents
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, offer, pool_with, shape
+
+TOO_LARGE = "no host has cpu 7: the largest of 2 hosts has 4"
+
+
+def agent(name: str, cpu: float = 4, rack: str = "a") -> Agent:
+    return Agent(
+        f"{name}-S", Hostname(name), "", Resources.of(cpu, 2_048), Resources(), {"hostname": name, "rack": rack}
+    )
+
+
+def registered(*agents: Agent) -> HostPool:
+    pool = HostPool(LEASE_S)
+    pool.set_agents(agents)
+    return pool
+
+
+def test_a_lease_that_is_too_little_says_what_no_host_could_take() -> None:
+    """A pod that waits for hosts to become free is not among them; the answer survives the wire."""
+    pool = pool_with(offer("h1", cpus=1))
+    pool.set_agents([agent("h1"), agent("h2")])
+    wanted = [(shape(3), 1), (shape(7), 2), (shape(1), 1)]
+    lease = pool.acquire(JOB, wanted, 0.0)
+    shapes = [one for one, _ in wanted]
+
+    assert {shape(7): TOO_LARGE} == lease.unfit
+    assert lease == lease_from_wire(lease_to_wire(lease, shapes), shapes)
+
+
+def test_hosts_that_come_are_looked_at() -> None:
+    """What was found out of the hosts before holds no more; a host that stays as it is changes nothing."""
+    pool = registered(agent("h1"), agent("h2"))
+    assert {shape(7): TOO_LARGE} == pool.judge([shape(7), shape(2)])
+    assert {shape(7): TOO_LARGE} == pool.judge([shape(7)])
+
+    pool.set_agents([agent("h1"), agent("h2"), agent("h3", cpu=8)])
+    assert {} == pool.judge([shape(7)])
+    pool.set_agents([agent("h1"), agent("h2")])
+    assert {shape(7): TOO_LARGE} == pool.judge([shape(7)])
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu", "why"),
+    [
+        ("h1", 1, ""),
+        (
+            "h1",
+            7,
+            "no host has cpu 7: the largest of the 1 of 2 hosts that meet the constraint label hostname=h1 has 4",
+        ),
+        ("h9", 1, "0 of 2 hosts meet the constraint label hostname=h9"),
+    ],
+)
+def test_pods_that_name_a_host(name: str, cpu: float, why: str) -> None:
+    """Hosts alike are looked at together, but for those that are named."""
+    wanted = shape(cpu, constraint=HostLabel("hostname", name))
+
+    assert ({wanted: why} if why else {}) == registered(agent("h1"), agent("h2")).judge([wanted])
+
+
+def test_before_the_hosts_are_known() -> None:
+    """Nobody is told that no host could take it; who asks is told to ask again."""
+    pool = pool_with(offer("h1"))
+
+    assert {} == pool.acquire(JOB, [(shape(7), 1)], 0.0).unfit
+    with pytest.raises(Unavailable):
+        pool.judge([shape(7)])
+
+
+def test_a_call_finds_out_about_a_bounded_number_of_shapes() -> None:
+    """The next one goes on."""
+    pool = registered(agent("h1"))
+    shapes: list[PodShape] = [shape(5 + number) for number in range(LOOKS_MAX + 1)]
+
+    assert LOOKS_MAX == len(pool.judge(shapes))
+    assert LOOKS_MAX + 1 == len(pool.judge(shapes))
+
+
+AGENTS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(1, 2), st.sampled_from("xy")))
+
+
+@given(steps=st.lists(AGENTS, min_size=1, max_size=5))
+def test_hosts_are_counted_by_kind_as_they_come_and_go(steps: list[dict[str, tuple[int, str]]]) -> None:
+    """As if they were counted anew; a host that is named stands apart from its kind."""
+    agents = RegisteredAgents()
+    for step in steps:
+        agents.replace([agent(name, cpu, rack) for name, (cpu, rack) in step.items()])
+    found = Counter({(k.capacity.cpu_milli, k.labels["rack"], "hostname" in k.labels): k.count
+                     for k in agents.kinds([Hostname("a")])})  # fmt: skip
+
+    expected = Counter((cpu * 1_000, rack, name == "a") for name, (cpu, rack) in steps[-1].items())
+    assert expected == found

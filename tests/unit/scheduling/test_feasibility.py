@@ -1,0 +1,72 @@
+"""Which pods no host could take even if it were empty, and the numbers that say why."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts
+from peloton.model.pod import AllOf, Constraint, HostLabel, PodLabel, PodShape
+from peloton.model.resources import Resources
+from peloton.scheduling.feasibility import HostKind, why_unfit
+
+RACK_Z, RACK_A = HostLabel("rack", "z"), HostLabel("rack", "a")
+SMALL = HostKind(Resources(4_000, 8_192, 0, 0), {"rack": "a"}, 2)
+WIDE = HostKind(Resources(16_000, 1_024, 0, 0), {"rack": "b"}, 1)
+KEPT = HostKind(Resources(64_000, 65_536, 0, 0), {EXCLUSIVE_LABEL: "ml"}, 1)
+
+
+def pod(cpu: float, memory: int = 1, constraint: Constraint | None = None, revocable: bool = False) -> PodShape:
+    return PodShape(Resources.of(cpu, memory), revocable=revocable, constraint=constraint)
+
+
+@pytest.mark.parametrize(
+    ("shape", "hosts", "why"),
+    [
+        (pod(7), [SMALL], "no host has cpu 7: the largest of 2 hosts has 4"),
+        (pod(17, 9_000), [SMALL, WIDE],
+         "no host has cpu 17: the largest of 3 hosts has 16; "
+         "no host has memory 9000 MiB: the largest of 3 hosts has 8192 MiB"),
+        (pod(7, 2_000), [SMALL, WIDE], "no host has cpu 7 and memory 2000 MiB together: there are 3 hosts"),
+        (pod(1, 1, RACK_Z), [SMALL, WIDE], "0 of 3 hosts meet the constraint label rack=z"),
+        (pod(1, 1, AllOf((RACK_A, RACK_Z))), [SMALL],
+         "0 of 2 hosts meet the constraint (label rack=a and label rack=z)"),
+        (pod(7, 1, RACK_A), [SMALL, WIDE],
+         "no host has cpu 7: the largest of the 2 of 3 hosts that meet the constraint label rack=a has 4"),
+        (pod(1), [KEPT], f"0 of 1 host take pods that do not ask for {EXCLUSIVE_LABEL}"),
+        (pod(1, 1, HostLabel("rack", "z", "<", 1)), [KEPT],
+         "1 of 1 host meet the constraint label rack=z < 1, and take only pods that ask for peloton/exclusive"),
+        (pod(40), [SMALL, KEPT],
+         "no host has cpu 40: the largest of the 2 of 3 hosts that are not kept for others has 4"),
+        (pod(7, revocable=True), [SMALL], "no host has cpu 7: the largest of 2 hosts has 4"),
+        (pod(4), [SMALL], ""),
+        (pod(7), [SMALL, WIDE], ""),
+        (pod(1, 1, PodLabel("app", "web", "<", 1)), [SMALL], ""),
+        (pod(1), [], ""),
+    ],
+)  # fmt: skip
+def test_why_no_host_could_take_a_pod(shape: PodShape, hosts: list[HostKind], why: str) -> None:
+    """Shape, constraint and exclusive hosts count; pods that are there and what is free do not. Of no hosts at all
+    nothing is said."""
+    assert why == why_unfit(shape, hosts)
+
+
+@given(
+    cpu=st.integers(0, 20),
+    memory=st.integers(0, 20),
+    constraint=st.sampled_from([None, RACK_A, RACK_Z]),
+    hosts=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20), st.sampled_from("az"), st.booleans()), max_size=4),
+)
+def test_it_is_said_just_when_no_host_fits(
+    cpu: int, memory: int, constraint: Constraint | None, hosts: list[tuple[int, int, str, bool]]
+) -> None:
+    """Compared with a look at host after host."""
+    shape = pod(cpu, memory, constraint)
+    kinds = [
+        HostKind(Resources.of(has, mem), {"rack": rack, **({EXCLUSIVE_LABEL: "x"} if is_kept else {})})
+        for has, mem, rack, is_kept in hosts
+    ]
+    fits = [shape.resources.fits_in(kind.capacity) and accepts(kind.labels, constraint) for kind in kinds]
+
+    assert (bool(kinds) and not any(fits)) == bool(why_unfit(shape, kinds))

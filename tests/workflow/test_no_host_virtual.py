@@ -1,0 +1,58 @@
+"""Pods for which no host is found, in virtual time: they give back what they were admitted to, and are tried again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from peloton.model.ids import PodId
+from tests.workflow.fakes import WHY_UNFIT
+from tests.workflow.stories import JOB, Story
+from workflows.policies import Policies
+
+HOUR_S = 3600.0
+
+
+def test_pods_that_no_host_could_take() -> None:
+    """They give back what they were admitted to at once, so that the others run to their end meanwhile; they are tried
+    again, more rarely each time, with few events, and can be killed where they wait."""
+    story = Story(admitted_max=4)
+    story.cluster.unfit = {0, 1, 2, 3}
+    story.submit(10).run_until_pods("SUCCEEDED", 6)
+
+    assert {"SUCCEEDED": 6, "PENDING": 4} == story.counts
+    assert story.clock.elapsed_s < 3 * 65
+    assert {WHY_UNFIT} == {story.cluster.jobs[JOB].pods[i].message for i in range(4)}
+    tries = Counter(story.cluster.jobs[JOB].vain_counts)
+    story.run_for(HOUR_S)
+    assert {4, 5, 6, 7, 8} >= {count - tries[i] for i, count in story.cluster.jobs[JOB].vain_counts.items()}
+    assert {"PENDING": 4, "SUCCEEDED": 6} == story.counts
+    story.cluster.kill(JOB)
+    assert ("KILLED", {"SUCCEEDED": 6, "KILLED": 4}) == story.run()
+
+
+def test_pods_without_a_host_in_time() -> None:
+    """They keep what they were admitted to until then, give it back, and are launched once hosts have come; a hold
+    begins anew with each."""
+    policies = Policies(pod_placement_s=60.0)
+    story = Story(hosts=1, slots=3, run_s=5_000).submit(5, policies=policies).run_for(50)
+    assert {"RUNNING": 3, "READY": 2} == story.counts
+    story.run_for(45)
+    assert {"RUNNING": 3, "PENDING": 2} == story.counts
+    reason = "no host found in 60 s: no host has a free slot for 2 pods"
+    assert {reason} == {story.cluster.jobs[JOB].pods[i].message for i in (3, 4)}
+
+    story.run_until_pods("READY", 2).run_until_pods("PENDING", 2)
+    assert [2, 2] == [story.cluster.jobs[JOB].vain_counts[i] for i in (3, 4)]
+    story.cluster.add_hosts(1)
+    assert ("SUCCEEDED", {"SUCCEEDED": 5}) == story.run()
+    assert {PodId(JOB, i, 1) for i in range(5)} == set(story.cluster.launched)
+
+
+def test_more_pods_that_no_host_could_take_than_one_placement_looks_at() -> None:
+    """Those behind them are looked at in the next turn, at once."""
+    story = Story()
+    story.cluster.unfit = set(range(20))
+    story.submit(25, policies=Policies(place_pods_max=10)).run_until_pods("RUNNING", 5)
+
+    assert story.clock.elapsed_s < 2
+    assert 2 == story.cluster.calls["requeue_pods"]
