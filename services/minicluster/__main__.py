@@ -18,8 +18,7 @@ from services.minicluster.simulation import Simulation
 from services.minicluster.simulation_file import load_simulation
 
 
-def settings_of(arguments: list[str]) -> MiniclusterSettings:
-    """Exits with a clear text when the arguments or the hosts file are wrong."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="minicluster", description="An emulated Mesos master with its agents.")
     parser.add_argument("--port", type=int, default=5050, help="port of the master, 0 for any (default 5050)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
@@ -57,6 +56,12 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
     which.add_argument("--hosts", type=Path, help="YAML list of hosts")
     which.add_argument("--simulate", type=int, metavar="N", help="N agents without processes")
     parser.add_argument("--simulation", type=Path, help="YAML of run times, failures, images and classes of hosts")
+    return parser
+
+
+def settings_of(arguments: list[str]) -> MiniclusterSettings:
+    """Exits with a clear text when the arguments or the hosts file are wrong."""
+    parser = _parser()
     options = parser.parse_args(arguments)
     if options.simulation and options.simulate is None:
         parser.error("--simulation needs --simulate N")
