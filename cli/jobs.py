@@ -54,8 +54,8 @@ def meant(text: str, response: lookup_pb2.FindJobsResponse) -> lookup_pb2.FoundJ
     if len(jobs) == 1:
         return jobs[0]
     if len(living) == 1 and is_called(living[0], text):
-        others = f"{len(jobs) - 1}{' or more' if response.hasMore else ''}"
-        click.echo(f"'{text}' is job {living[0].id.value}; {others} of that name have ended", err=True)
+        others = "others" if len(jobs) > 2 or response.hasMore else "the other one"
+        click.echo(f"'{text}' is job {living[0].id.value}; {others} of that name ended before", err=True)
         return living[0]
     more = ["  and more"] if response.hasMore else []
     lines = [f"'{text}' may be one of several jobs: name it by its id", *map(line_of, jobs), *more]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.lifecycle.retry import THROTTLED_MESSAGE
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodRecord
 from peloton.model.update import Disruption, UpdateRecord
@@ -115,7 +116,7 @@ def failure_line(pod: PodRecord) -> str:
     how = ", ".join(text for text in (f"{pod.state} on {pod.host}", _cause(pod)) if text)
     if not pod.due_ns or not pod.failure_count:
         return f"instance {pod.instance_id} {how}; it runs again at once"
-    why = f"it has failed {_count(pod.failure_count, 'time')}, and each failure doubles the wait"
+    why = f"it has ended {_count(pod.failure_count, 'time')}, and each time doubles the wait"
     return f"instance {pod.instance_id} {how}; it runs again at {rfc3339_seconds(pod.due_ns)}: {why}"
 
 
@@ -123,7 +124,7 @@ def _cause(pod: PodRecord) -> str:
     """Its message says by then that it waits."""
     ended = pod.termination
     if ended is None or not (ended.exit_code or ended.signal):
-        return pod.reason or pod.message
+        return pod.reason or ("" if pod.message == THROTTLED_MESSAGE else pod.message)
     return f"signal {ended.signal}" if ended.signal else f"exit code {ended.exit_code}"
 
 

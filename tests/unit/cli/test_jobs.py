@@ -71,7 +71,7 @@ def test_of_jobs_with_a_name_the_living_one_is_meant(run: Run, api: FakeApi, wor
     result = run(f"job refresh {word}")
 
     assert [SECOND] == refreshed(api)
-    assert f"'{word}' is job {SECOND}; 1 of that name have ended\n" == result.stderr
+    assert f"'{word}' is job {SECOND}; the other one of that name ended before\n" == result.stderr
 
 
 @pytest.mark.parametrize(

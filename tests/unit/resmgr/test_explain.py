@@ -131,7 +131,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
         answer = await asked.why(job)
 
     due = rfc3339_seconds(world.gateway.failed_pods(job, 1)[0].due_ns)
-    told = f"instance 0 {state} on h1; it runs again at {due}: it has failed 1 time, and each failure doubles the wait"
+    told = f"instance 0 {state} on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
     assert answer.text.splitlines()[1:3] == [
         f"  {told}",
         "  UPDATE ROLLING_FORWARD: 0 of 1 done, waits for instance 0 to run and be healthy",
@@ -140,22 +140,21 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
 
 
 def test_how_an_instance_failed() -> None:
-    """The exit code or the signal, if there is one; or else the reason, or the message."""
+    """The exit code or the signal, if there is one; or else the reason, or a message, unless that says that it waits."""
     due_ns = 1_700_000_000 * 10**9
     pod = service_pod(
         0, state=PodState.FAILED, failure_count=2, host="h1", due_ns=due_ns, message="Task throttled due to failure"
     )
     cases = (
-        (Termination(TerminationReason.FAILED, exit_code=3), "", "exit code 3"),
-        (Termination(TerminationReason.FAILED, signal="Killed"), "OTHER", "signal Killed"),
-        (Termination(TerminationReason.FAILED), "REASON_MEMORY", "REASON_MEMORY"),
-        (None, "", "Task throttled due to failure"),
+        (Termination(TerminationReason.FAILED, exit_code=3), "", ", exit code 3"),
+        (Termination(TerminationReason.FAILED, signal="Killed"), "OTHER", ", signal Killed"),
+        (Termination(TerminationReason.FAILED), "REASON_MEMORY", ", REASON_MEMORY"),
+        (None, "", ""),
     )
 
+    then = "it runs again at 2023-11-14T22:13:20Z: it has ended 2 times, and each time doubles the wait"
     assert [failure_line(replace(pod, termination=ended, reason=reason)) for ended, reason, _ in cases] == [
-        f"instance 0 FAILED on h1, {told}; it runs again at 2023-11-14T22:13:20Z: it has failed 2 times, and each "
-        "failure doubles the wait"
-        for _, _, told in cases
+        f"instance 0 FAILED on h1{told}; {then}" for _, _, told in cases
     ]
 
 
