@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -40,14 +40,16 @@ class LogsCommand(Command):
 
 
 def with_long_options(args: list[str]) -> list[str]:
-    """``-f`` written out. A job id, a number or an option behind it is not a file's name: then it follows."""
+    """``-f`` written out. A job's id, a number or an option behind it is not a file's name, nor is the only word that
+    can name a job: then it follows."""
     result: list[str] = []
     rest = iter(range(len(args)))
     for index in rest:
         word = args[index]
         if word == "--":
             return [*result, *args[index:]]
-        if word == "-f" and index + 1 < len(args) and not POSITIONAL.fullmatch(args[index + 1]):
+        is_file = index + 1 < len(args) and not POSITIONAL.fullmatch(args[index + 1])
+        if word == "-f" and is_file and has_job(args[:index] + args[index + 2 :]):
             result += ["--filename", args[index + 1]]
             next(rest)
         elif word == "-f":
@@ -57,6 +59,11 @@ def with_long_options(args: list[str]) -> list[str]:
         else:
             result.append(word)
     return result
+
+
+def has_job(words: Sequence[str]) -> bool:
+    """Whether there is a word beside options and numbers."""
+    return any(not word.startswith("-") and not word.isdigit() for word in words)
 
 
 @click.command(cls=LogsCommand)

@@ -46,7 +46,8 @@ before or after the command's name, unless the command has an option of the same
   is standard input. An error names file, line and column.
 * **Ranges** `FROM:TO` include FROM and not TO; either side may be empty.
 * **`task logs -f`** follows. Before a file's name it is the original's spelling of `--filename`: `-f stderr` prints
-  stderr, `-F --filename stderr` follows it. What looks like a job id, a number or an option is no file's name.
+  stderr, `-F --filename stderr` follows it. What looks like a job id, a number or an option is no file's
+  name, nor is the only word that can name the job: `-f hello 7` follows.
 """
 
 

@@ -82,6 +82,10 @@ LOGS = {
     "the original's file": ([JOB, "0", "-f", "stderr"], [JOB, "0", "--filename", "stderr"]),
     "the original's file, first": (["-f", "stderr", JOB, "0"], ["--filename", "stderr", JOB, "0"]),
     "glued file": (["-fstderr", JOB, "0"], ["--filename=stderr", JOB, "0"]),
+    "before a name": (["-f", "hello", "7"], ["--follow", "hello", "7"]),
+    "before a name in one word": (["-f", "hello-7"], ["--follow", "hello-7"]),
+    "a file and a name": (["-f", "stderr", "hello", "7"], ["--filename", "stderr", "hello", "7"]),
+    "a name and a file": (["hello", "7", "-f", "stderr"], ["hello", "7", "--filename", "stderr"]),
     "behind two dashes": (["--", "-f"], ["--", "-f"]),
     "both": (["-F", "-f", "stderr", JOB, "0"], ["-F", "--filename", "stderr", JOB, "0"]),
 }

@@ -140,7 +140,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
 
 
 def test_how_an_instance_failed() -> None:
-    """The exit code or the signal, if there is one; or else the reason, or a message, unless that says that it waits."""
+    """The exit code or the signal, if there is one; or else the reason, or what a message says of the cause."""
     due_ns = 1_700_000_000 * 10**9
     pod = service_pod(
         0, state=PodState.FAILED, failure_count=2, host="h1", due_ns=due_ns, message="Task throttled due to failure"
