@@ -147,8 +147,9 @@ class TaskTemplate:
         if config.HasField("container"):
             self._rest["container"] = _dict(config.container)
         if config.HasField("executor"):
-            executor = _dict(config.executor)
-            self._rest["executor"] = executor | {"command": own_user | executor.get("command", {})}
+            self._rest["executor"] = _dict(config.executor)
+            self._command = own_user | self._rest["executor"].pop("command", {})
+            self._command_env += self._command.pop("environment", {}).get("variables", [])
         if config.HasField("healthCheck"):
             self._rest["health_check"] = _health_check(config.healthCheck)
 
@@ -174,7 +175,6 @@ class TaskTemplate:
             "task_id": {"value": str(pod_id)},
             "agent_id": {"value": agent_id},
             "resources": resources,
-            "command": {**self._command, "environment": {"variables": environment}},
             "labels": {
                 "labels": [
                     *self._labels,
@@ -183,6 +183,12 @@ class TaskTemplate:
                 ]
             },
         }
+        # Mesos takes a task with a command or with an executor, which has one of its own, and refuses both.
+        command = {**self._command, "environment": {"variables": environment}}
+        if "executor" in info:
+            info["executor"] = {**info["executor"], "command": command}
+        else:
+            info["command"] = command
         all_ports = [(n, number) for n, _, number in named_ports + self._static_ports]
         if all_ports:
             info["discovery"] = {

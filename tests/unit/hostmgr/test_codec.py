@@ -57,16 +57,39 @@ def test_a_task_is_named_after_its_run() -> None:
 
 
 def test_a_task_names_its_user() -> None:
-    """Ours, unless the configuration names another; so also for its executor."""
-    config = ParseDict({"executor": {"executorId": {"value": "e"}, "command": {"value": "run"}}}, task_pb2.TaskConfig())
+    """Ours, unless the configuration names another."""
+    config = ParseDict({"command": {"value": "run"}}, task_pb2.TaskConfig())
     job = new_job_record(JOB, job_pb2.JobConfig(name="train"), 1)
     plain = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
-    config.command.user = config.executor.command.user = "ads"
+    config.command.user = "ads"
     named = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
 
-    assert ("maps", "maps") == (plain["command"]["user"], plain["executor"]["command"]["user"])
-    assert ("ads", "ads") == (named["command"]["user"], named["executor"]["command"]["user"])
+    assert ["maps", "ads"] == [task["command"]["user"] for task in (plain, named)]
     assert "user" not in info({})["command"]
+
+
+def test_a_task_with_an_executor_has_no_command() -> None:
+    """Mesos refuses both. The environment, and the user unless it names another, are of the executor's command."""
+    executor = {
+        "executorId": {"value": "e"},
+        "command": {"value": "run", "environment": {"variables": [{"name": "MODE", "value": "x"}]}},
+    }
+    task = {
+        "command": {"value": "no", "environment": {"variables": [{"name": "A", "value": "1"}]}},
+        "executor": executor,
+    }
+    config = ParseDict(task, task_pb2.TaskConfig())
+    job = new_job_record(JOB, job_pb2.JobConfig(name="train"), 1)
+    plain = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
+    config.executor.command.user = "ads"
+    named = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
+
+    assert "command" not in plain
+    assert [("run", "maps"), ("run", "ads")] == [
+        (made["executor"]["command"]["value"], made["executor"]["command"]["user"]) for made in (plain, named)
+    ]
+    variables = pairs(plain["executor"]["command"]["environment"]["variables"], "name")
+    assert {"A": "1", "MODE": "x", **IDS} == variables
 
 
 IDS = {"PELOTON_JOB_ID": JOB, "PELOTON_INSTANCE_ID": "3", "PELOTON_TASK_ID": NAME}
