@@ -16,12 +16,12 @@ def serve(roles: tuple[str, ...], migrate: bool) -> None:
     """Run one or more ROLES in this process, in the foreground, until SIGTERM or Ctrl-C.
 
     Temporal, the database and Mesos are found by settings in the environment: PELOTON_TEMPORAL, PELOTON_DATABASE,
-    PELOTON_MESOS and more, see docs/operations.md.
+    which is required, PELOTON_MESOS and more, see docs/operations.md.
 
     \b
     Examples:
       PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve --migrate api
-      peloton serve worker
+      PELOTON_DATABASE=postgresql+psycopg://peloton@db/peloton peloton serve worker
     """
     from services import runtime
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from pathlib import Path
@@ -57,6 +58,9 @@ def _mesos_master(context: click.Context, parameter: click.Parameter, value: str
     metavar="HOURS",
     help="How long the files of a run stay after its end.",
 )
+@click.option(
+    "--pass-env", multiple=True, metavar="NAME", help="A variable of this environment that pods get. May be repeated."
+)
 @click.option("--enforce-disk-quota", is_flag=True, help="A pod whose sandbox outgrows its disk limit fails.")
 @click.option(
     "--cluster",
@@ -77,6 +81,7 @@ def up(
     workers: int,
     apis: int,
     image_download: float,
+    pass_env: tuple[str, ...],
     enforce_disk_quota: bool,
     sandbox_retention: float,
     clusters: tuple[str, ...],
@@ -122,6 +127,7 @@ def up(
         temporal=temporal,
         mesos=mesos,
         image_download_s=image_download,
+        pass_env=pass_env,
         enforce_disk_quota=enforce_disk_quota,
         sandbox_retention_h=sandbox_retention,
         simulation_file=simulation,
@@ -133,7 +139,8 @@ def up(
 
 
 def report(part: str, line: str) -> None:
-    click.echo(f"{time.strftime('%H:%M:%S')} {click.style(f'{part:<11}', fg='cyan')} {_without_time(line)}")
+    with contextlib.suppress(OSError):  # the terminal is gone, or a pipe's reader: what is done is done to its end
+        click.echo(f"{time.strftime('%H:%M:%S')} {click.style(f'{part:<11}', fg='cyan')} {_without_time(line)}")
 
 
 def _without_time(line: str) -> str:
@@ -148,8 +155,10 @@ async def _run(settings: object) -> None:
     assert isinstance(settings, LocalSettings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it with SIGHUP
+            loop.add_signal_handler(number, stop.set)
+    os.umask(0o077)  # files of the cluster hold what users gave to their jobs
     cluster = LocalCluster(settings, report)
     report("up", f"starting in {cluster.data_dir}")
     try:

@@ -67,10 +67,11 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    database = settings.require_database()
     if upgrade:
-        await asyncio.to_thread(migrate.upgrade, settings.database)
-    await asyncio.to_thread(migrate.check, settings.database)
-    gateway = Gateway(settings.database, pool_size=settings.database_pool)
+        await asyncio.to_thread(migrate.upgrade, database)
+    await asyncio.to_thread(migrate.check, database)
+    gateway = Gateway(database, pool_size=settings.database_pool)
     channels = LeaderChannels(gateway)
     try:
         client = await temporal.connect(settings.temporal, settings.temporal_namespace)

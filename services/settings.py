@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from peloton.errors import InvalidArgument
@@ -14,18 +12,15 @@ from peloton.errors import InvalidArgument
 PREFIX = "PELOTON_"
 
 
-def _default_database() -> str:
-    return f"sqlite:///{Path(tempfile.gettempdir()) / 'peloton.db'}"
-
-
 @dataclass(frozen=True)
 class Settings:
     """The environment variable of a field is PELOTON_ and its name in capitals."""
 
     database: str = field(
-        default_factory=_default_database,
+        default="",
         metadata={
-            "help": "SQLAlchemy URL of the store: sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+            "help": "SQLAlchemy URL of the store, required: sqlite:///FILE or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         },
     )
     database_pool: int = field(
@@ -121,6 +116,14 @@ class Settings:
     )
     otlp: str = field(default="", metadata={"help": "OTLP gRPC endpoint for metrics; empty: none are exported"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
+
+    def require_database(self) -> str:
+        """Raises InvalidArgument: a role that makes one up would work on a store that nobody else looks at."""
+        if not self.database:
+            raise InvalidArgument(
+                "PELOTON_DATABASE is not set: want sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+            )
+        return self.database
 
     @property
     def advertised(self) -> str:

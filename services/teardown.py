@@ -50,7 +50,7 @@ class _Subscriber(Callbacks):
 
 def tear_down(settings: Settings) -> str:
     """Returns what was done. Raises PelotonError, and storage's errors."""
-    gateway = Gateway(settings.database)
+    gateway = Gateway(settings.require_database())
     try:
         framework_id = gateway.framework_id(settings.cluster)
         if not framework_id:

@@ -6,7 +6,10 @@ import logging
 import sys
 
 from peloton.errors import ERRORS, PelotonError
+from services.log_lines import printable
 from services.settings import Settings
+
+RECORD_LINES_MAX = 200
 
 
 def configure(settings: Settings, role: str) -> None:
@@ -19,10 +22,24 @@ def configure(settings: Settings, role: str) -> None:
     )
     for handler in logging.getLogger().handlers:
         handler.addFilter(without_expected_traces)
+        handler.setFormatter(BoundedLines(handler.formatter))
     for noisy in ("alembic", "temporalio.worker"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     if settings.otlp:
         _export_metrics(settings.otlp, role)
+
+
+class BoundedLines(logging.Formatter):
+    """Of a record no line is too long or has control characters; a trace has several lines, a bounded number."""
+
+    def __init__(self, formatter: logging.Formatter | None) -> None:
+        super().__init__()
+        self._formatter = formatter or logging.Formatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = self._formatter.format(record).split("\n")
+        left_out = [f"... ({len(lines)} lines)"] if len(lines) > RECORD_LINES_MAX else []
+        return "\n".join([*map(printable, lines[:RECORD_LINES_MAX]), *left_out])
 
 
 def without_expected_traces(record: logging.LogRecord) -> bool:

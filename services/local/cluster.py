@@ -20,6 +20,7 @@ from typing import IO, Any
 import grpc
 
 from peloton.errors import InvalidArgument, Unavailable
+from services.local import data_files
 from services.local.part import Part
 from services.local.ports import POD_PORTS, Taken
 
@@ -71,6 +72,7 @@ class LocalSettings:
     image_download_s: float = 0.0  # until an image is on an emulated host
     enforce_disk_quota: bool = False  # on emulated hosts
     sandbox_retention_h: float = 168.0  # of runs that have ended there
+    pass_env: tuple[str, ...] = ()  # variables that pods on emulated hosts get from this environment
     more_clusters: tuple[str, ...] = ()  # emulated too; each has a host manager, and hosts with its prefix
     environment: dict[str, str] = field(default_factory=dict)
     simulation_file: Path | None = None  # how things turn out on simulated hosts
@@ -145,8 +147,10 @@ class LocalCluster:
         if not self.settings.simulate and (self.more_masters or not self.settings.mesos):
             self._pod_ports = self._taken.pod_ports()
         self._hosts_expected = self._host_count()  # a bad file is told before anything starts
-        (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
+        self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.data_dir / "logs").mkdir(mode=0o700, exist_ok=True)
         self._take_data_dir()
+        await asyncio.to_thread(data_files.check, self.data_dir)
         self._describe_parts()
         await asyncio.gather(*(part.start() for name, part in self.parts.items() if not is_role(name)))
         await asyncio.to_thread(self._migrate)
@@ -263,6 +267,7 @@ class LocalCluster:
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
         arguments += ["--sandbox-retention", str(self.settings.sandbox_retention_h)]
+        arguments += [argument for name in self.settings.pass_env for argument in ("--pass-env", name)]
         arguments += ["--enforce-disk-quota"] if self.settings.enforce_disk_quota else []
         if self.settings.simulate:
             arguments += ["--simulate", str(self.settings.simulate)]

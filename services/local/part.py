@@ -12,10 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.log_lines import printable
+
 STOP_PATIENCE_S = 10.0
 RESTART_FIRST_S = 0.3
 RESTART_MAX_S = 10.0
 STABLE_AFTER_S = 30.0
+LINE_BYTES_MAX = 1 << 20
+"""In one piece; what is shown of a line is far less."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -34,6 +38,7 @@ class Part:
     process: asyncio.subprocess.Process | None = None
     is_wanted: bool = False
     starts: int = 0
+    _is_log_lost: bool = field(default=False, repr=False)
     _watch: asyncio.Task[None] | None = field(default=None, repr=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
@@ -85,7 +90,7 @@ class Part:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for the supervisor, which stops the parts in order
             preexec_fn=die_with_parent,
-            limit=1 << 20,
+            limit=LINE_BYTES_MAX,
         )
 
     async def _keep_running(self) -> None:
@@ -112,14 +117,24 @@ class Part:
 
     async def _pump(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        with self.log_path.open("ab") as log:
-            while True:
-                try:
-                    line = await process.stdout.readline()
-                except ValueError:  # a line beyond the limit
-                    continue
-                if not line:
-                    return
-                log.write(line)
-                log.flush()
-                self.report(self.name, line.decode(errors="replace").rstrip())
+        while True:
+            try:
+                line = (await process.stdout.readline()).decode(errors="replace")
+            except ValueError:
+                line = f"(a line of more than {LINE_BYTES_MAX} bytes is left out)\n"
+            if not line:
+                return
+            shown = printable(line.rstrip())
+            self._write(shown)
+            self.report(self.name, shown)
+
+    def _write(self, line: str) -> None:
+        """A disk that is full costs the file its lines, not the part its life."""
+        try:
+            with self.log_path.open("a", encoding="utf-8") as log:
+                log.write(f"{line}\n")
+            self._is_log_lost = False
+        except OSError as error:
+            if not self._is_log_lost:
+                self.report(self.name, f"log file {self.log_path} cannot be written: {error.strerror}")
+            self._is_log_lost = True

@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--pod-ports", type=_ports, default=DEFAULT_PORTS, metavar="A-B", help="ports of hosts that name none"
     )
+    parser.add_argument("--pass-env", action="append", default=[], metavar="NAME", help="a variable that pods get too")
     authentication.add_options(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hosts", type=Path, help="YAML list of hosts")
@@ -96,6 +97,7 @@ def settings_of(arguments: list[str]) -> MiniclusterSettings:
         sandbox_disk_mb=max(options.sandbox_disk, 0),
         enforce_disk_quota=options.enforce_disk_quota,
         slack_interval_s=options.slack_interval if options.slack_interval > 0 else None,
+        pass_env=tuple(options.pass_env),
         **who_may_call,
     )
 

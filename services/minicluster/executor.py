@@ -162,7 +162,9 @@ class Container:
         assert self.directory is not None
         task, host = self.task, self.runtime.settings.host
         command: Json = task.info.get("command", {})
-        return self.directory, sandbox.environment(task, self.directory, task.agent.port, host, command)
+        return self.directory, sandbox.environment(
+            task, self.directory, task.agent.port, host, command, self.runtime.settings.pass_env
+        )
 
     def _later(self, seconds: float, function: object, *args: object) -> None:
         self._timers.append(self.runtime.clock.call_later(seconds, function, *args))  # type: ignore[arg-type]

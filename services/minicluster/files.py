@@ -32,6 +32,8 @@ class Files:
         given = query.get("path")
         if not given:
             return plain(400, "Expecting 'path=value' in query.\n")
+        if "\0" in given:
+            return plain(400, "A path has no NUL bytes.\n")
         path = self._resolve(given)
         if path is None or not path.exists():
             return Response(404, b"", (("Content-Type", TEXT),))

@@ -7,6 +7,7 @@ import shutil
 import stat
 import tarfile
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -54,11 +55,16 @@ def link_volumes(data_dir: Path, agent_id: str, resources: list[Json], directory
                 target.symlink_to(source, target_is_directory=True)
 
 
-def environment(task: Task, directory: Path, port_of_agent: int, host: str, command: Json) -> dict[str, str]:
-    """Our own environment without Mesos's variables and without settings, which may hold passwords; then Mesos's, then
-    the command's."""
-    own = ("MESOS_", "LIBPROCESS_", "MINICLUSTER_", "PELOTON_")
-    result = {key: value for key, value in os.environ.items() if not key.startswith(own)}
+PASSED = ("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+"""Of our own environment; and LC_*. Everything else may be a password of whoever started us."""
+
+
+def environment(
+    task: Task, directory: Path, port_of_agent: int, host: str, command: Json, more: Collection[str] = ()
+) -> dict[str, str]:
+    """What passes of our own environment, ``more`` names among it; then Mesos's, then the command's."""
+    names = {*PASSED, *more}
+    result = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
     result.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     result.update(
         MESOS_SANDBOX=str(directory),

@@ -50,6 +50,8 @@ class MiniclusterSettings:
     # Sandboxes of runs that have ended stay so long (Mesos: --gc_delay), the latest of them on so much disk.
     sandbox_retention_s: float = 7 * 24 * 3600.0
     sandbox_disk_mb: int = 10_000
+    # Names of variables that pods get from our environment, beside sandbox.PASSED.
+    pass_env: tuple[str, ...] = ()
     # Mesos: --enforce_container_disk_quota. Memory is always limited.
     enforce_disk_quota: bool = False
     usage_interval_s: float = 1.0

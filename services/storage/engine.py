@@ -19,6 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from peloton.errors import Unavailable
+from services.storage.sqlite_files import fault_of
 from services.storage.tables import COUNTER, JOB
 
 T = TypeVar("T")
@@ -68,7 +69,8 @@ class Database:
     def __init__(self, url: str, pool_size: int = POOL_SIZE) -> None:
         self.engine = make_engine(url, pool_size)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        self._turn = WriterTurn(self.engine.url.database or "") if self.is_sqlite else None
+        self._path = (self.engine.url.database or "") if self.is_sqlite else ""
+        self._turn = WriterTurn(self._path) if self.is_sqlite else None
 
     def close(self) -> None:
         self.engine.dispose()
@@ -78,7 +80,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A read transaction that sees one moment. Raises Unavailable."""
-        with _answering(), self.engine.connect() as conn:
+        with _answering(self._path), self.engine.connect() as conn:
             if not self.is_sqlite:
                 conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             yield conn
@@ -91,7 +93,7 @@ class Database:
         """Run ``work`` in a write transaction and commit; again when it lost to another one. Raises Unavailable."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                with _answering():
+                with _answering(self._path):
                     return self._write_once(work)
             except DBAPIError as error:
                 if not is_lost_race(error):
@@ -142,11 +144,17 @@ def _begin_sqlite(conn: sa.Connection) -> None:
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
-    """Raises Unavailable when the database cannot be reached, or is gone in the middle."""
+def _answering(path: str) -> Iterator[None]:
+    """Raises Unavailable when the database cannot be reached, or is gone in the middle, or its file cannot be used."""
     try:
         yield
+    except sqlite3.DatabaseError as error:  # while it connects
+        if fault := fault_of(error, path):
+            raise Unavailable(f"storage file {fault}") from error
+        raise
     except DBAPIError as error:
+        if fault := fault_of(error.orig, path):
+            raise Unavailable(f"storage file {fault}") from error
         if error.connection_invalidated or _is_away(error):
             raise Unavailable(f"storage does not answer: {error.orig}") from error
         raise

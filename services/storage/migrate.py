@@ -31,7 +31,7 @@ def upgrade(url: str) -> None:
     try:
         with _one_at_a_time:
             db.write(work)
-    except sa.exc.OperationalError as error:
+    except (sa.exc.OperationalError, Unavailable) as error:
         raise _unreachable(url, error) from error
     finally:
         db.close()
@@ -42,7 +42,7 @@ def check(url: str) -> None:
     db = _open(url)
     try:
         found = db.read(lambda conn: MigrationContext.configure(conn).get_current_revision())
-    except sa.exc.OperationalError as error:
+    except (sa.exc.OperationalError, Unavailable) as error:
         raise _unreachable(url, error) from error
     finally:
         db.close()
@@ -69,8 +69,9 @@ def _open(url: str) -> Database:
         raise InvalidArgument(f"database URL {url!r}: {error}") from error
 
 
-def _unreachable(url: str, error: sa.exc.OperationalError) -> Unavailable:
-    return Unavailable(f"database {_shown(url)} cannot be used: {' '.join(str(error.orig).split())}")
+def _unreachable(url: str, error: sa.exc.OperationalError | Unavailable) -> Unavailable:
+    why = error.message if isinstance(error, Unavailable) else str(error.orig)
+    return Unavailable(f"database {_shown(url)} cannot be used: {' '.join(why.split())}")
 
 
 def _shown(url: str) -> str:

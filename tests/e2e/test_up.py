@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
 from services.local.cluster import is_temporal, temporal_binary
+from services.local.control import control_file
 from services.local.ports import free_ports
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
@@ -128,3 +131,47 @@ def test_a_temporal_server_that_is_not_there_is_named() -> None:
     assert f"no Temporal server answers at 127.0.0.1:{port}" in away.stderr
     assert f"no Temporal server answers at 127.0.0.1:{other.server_port}" in somebody_else.stderr
     assert "--temporal temporal: want HOST:PORT" in nonsense.stderr
+
+
+@pytest.mark.parametrize("name", ["peloton.db", "temporal.db"])
+def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
+    """Before any part fails at it again and again."""
+    (tmp_path / name).write_text("not a database" * 100)
+
+    refused = up("--data", str(tmp_path))
+
+    assert 1 == refused.returncode
+    assert f"{tmp_path / name} is damaged: file is not a database" in refused.stderr
+
+
+def test_a_role_without_a_database_ends() -> None:
+    """It makes up none."""
+    environment = {name: value for name, value in os.environ.items() if name != "PELOTON_DATABASE"}
+    command = [sys.executable, "-m", "cli.main", "serve", "worker"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+
+    assert 1 == refused.returncode
+    assert "PELOTON_DATABASE is not set" in refused.stderr
+
+
+def test_a_hangup_ends_the_cluster_in_order(tmp_path: Path) -> None:
+    """Its control file goes, nothing of it runs on; and what it leaves in its folder nobody else can read."""
+    data, (port,) = tmp_path / "data", free_ports(1)
+    command = [sys.executable, "-m", "cli.main", "up", "--port", str(port), "--data", str(data), "--simulate", "2"]
+    before = os.umask(0o022)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    finally:
+        os.umask(before)
+    with process:
+        assert process.stdout is not None
+        assert any("ready: API" in line for line in process.stdout)
+        assert control_file(port).exists()
+
+        process.send_signal(signal.SIGHUP)
+
+        assert process.stdout.read().rstrip().endswith("stopped")
+    assert (0, False) == (process.returncode, control_file(port).exists())
+    found = [data, *data.rglob("*")]
+    assert {"peloton.db", "temporal.db", "lock", "api.log"} <= {path.name for path in found}
+    assert [] == [str(path) for path in found if path.lstat().st_mode & 0o077 and not path.is_symlink()]

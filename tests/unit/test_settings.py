@@ -23,6 +23,13 @@ def test_a_value_of_the_wrong_kind_names_the_variable() -> None:
         load({"PELOTON_PORT": "http"})
 
 
+def test_the_database_is_required() -> None:
+    """A role that makes one up works on a store that nobody else looks at."""
+    assert "sqlite:///x" == load({"PELOTON_DATABASE": "sqlite:///x"}).require_database()
+    with pytest.raises(InvalidArgument, match="PELOTON_DATABASE is not set: want sqlite:///FILE or postgresql"):
+        load({}).require_database()
+
+
 def test_a_switch_is_true_or_false() -> None:
     """Other words are refused."""
     assert [True, False] == [load({"PELOTON_PREEMPTION": text}).preemption for text in ("true", "false")]

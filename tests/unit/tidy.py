@@ -54,7 +54,8 @@ MAY: dict[str, May] = {
         ("google", "grpc"),
     ),
     "services.leader": May(("peloton.api.limits", "peloton.errors"), ("grpc",)),
-    "services.telemetry": May(("peloton.errors", "services.settings"), ("opentelemetry",)),
+    "services.log_lines": May(),
+    "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
     "services.payloads": May((), ("temporalio",)),
     "services.temporal": May(("peloton.model", "workflows", "services.payloads"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
@@ -84,10 +85,12 @@ MAY: dict[str, May] = {
         (
             "peloton.api",
             "peloton.errors",
+            "services.log_lines",
             "services.minicluster.hosts",
             "services.minicluster.simulation_file",
             "services.storage.gateway",  # which jobs there are, whose files may stay
             "services.storage.migrate",
+            "services.storage.sqlite_files",
         ),
         ("grpc",),
     ),

@@ -1,0 +1,27 @@
+"""The data folder of a local cluster, before anything uses it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from peloton.errors import Unavailable
+from services.storage import sqlite_files
+
+FREE_MIN_BYTES = 64 << 20
+DATABASES = ("peloton.db", "temporal.db")
+FOLDERS = ("logs", "minicluster")
+
+
+def check(folder: Path) -> None:
+    """Raises Unavailable: what cannot be used is told before parts fail at it again and again. Takes from others the
+    right to read what an earlier version let them read."""
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < FREE_MIN_BYTES:
+        numbers = f"{free_bytes >> 20} MiB are free, {FREE_MIN_BYTES >> 20} are needed to start"
+        raise Unavailable(f"the disk of data folder {folder} is full: {numbers}")
+    for name in DATABASES:
+        sqlite_files.check(folder / name)
+    for path in folder.iterdir():
+        if path.name.startswith((*DATABASES, *FOLDERS)) and not path.is_symlink():
+            path.chmod(0o700 if path.is_dir() else 0o600)

@@ -1,0 +1,46 @@
+"""SQLite files that cannot be used, named as what they are."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+from peloton.errors import Unavailable
+
+CHECK_S = 5.0
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def fault_of(error: BaseException | None, path: str) -> str:
+    """What an error of SQLite says about the file; empty when it is about something else."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return ""
+    if code & 0xFF in _DAMAGED:
+        return f"{path} is damaged: {error}; restore it from a backup, or move it away to begin with an empty one"
+    return f"{path} cannot be written: {error}" if code & 0xFF in _UNWRITABLE else ""
+
+
+def check(path: Path) -> None:
+    """Raises Unavailable for a file that is damaged. Of a large one only a part is looked at, for CHECK_S."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    deadline_s = time.monotonic() + CHECK_S
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.set_progress_handler(lambda: time.monotonic() > deadline_s, 10_000)
+    try:
+        ((answer,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+    except sqlite3.DatabaseError as error:
+        if fault := fault_of(error, str(path)):
+            raise Unavailable(fault) from None
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
+            raise Unavailable(f"{path} cannot be used: {error}") from None
+    else:
+        if answer != "ok":
+            damaged = sqlite3.DatabaseError(" ".join(str(answer).split()))
+            damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise Unavailable(fault_of(damaged, str(path)))
+    finally:
+        connection.close()

@@ -1,0 +1,78 @@
+"""What a log shows of texts that nobody expected."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from services.local.part import LINE_BYTES_MAX, Part
+from services.log_lines import LINE_CHARS_MAX, printable
+from services.telemetry import RECORD_LINES_MAX, BoundedLines
+
+
+def test_control_characters_are_escaped() -> None:
+    """NUL bytes, and what makes a terminal do something; tabs and letters of all languages stay."""
+    assert r"a\x00b\x1b[2Jc\x9bd" + "\té" == printable("a\0b\x1b[2Jc\x9bd\té")
+
+
+def test_a_long_line_is_cut_and_says_how_long_it_was() -> None:
+    """One that fits is whole."""
+    assert "x" * LINE_CHARS_MAX == printable("x" * LINE_CHARS_MAX)
+    assert "x" * LINE_CHARS_MAX + " ... (716000 characters)" == printable("x" * 716_000)
+
+
+def test_a_record_has_bounded_lines_and_so_many() -> None:
+    """A trace keeps its lines."""
+    record = logging.makeLogRecord({"msg": "one\0\n" + "two\n" * RECORD_LINES_MAX})
+
+    lines = BoundedLines(logging.Formatter("%(message)s")).format(record).split("\n")
+
+    assert ["one\\x00", "two"] == lines[:2]
+    assert (RECORD_LINES_MAX + 1, f"... ({RECORD_LINES_MAX + 2} lines)") == (len(lines), lines[-1])
+
+
+def relayed(script: str, log_path: Path, last: str) -> list[str]:
+    """What the supervisor of a process that prints shows, up to the line that is expected last."""
+    lines: list[str] = []
+
+    async def run() -> None:
+        seen = asyncio.Event()
+
+        def report(_: str, line: str) -> None:
+            lines.append(line)
+            if line == last:
+                seen.set()
+
+        part = Part("p", [sys.executable, "-c", script], {}, log_path, report)
+        await part.start()
+        async with asyncio.timeout(30):
+            await seen.wait()
+        await part.stop(now=True)
+
+    asyncio.run(run())
+    return lines
+
+
+PRINT = f"print('a\\0' + 'x' * 716_000); print('y' * {2 * LINE_BYTES_MAX}); print('end', flush=True); input()"
+
+
+def test_lines_of_parts_are_bounded_on_the_terminal_and_in_the_file(tmp_path: Path) -> None:
+    """Also one that is too long to be read, of which nothing is shown but that."""
+    lines = relayed(PRINT, tmp_path / "p.log", "end")
+
+    assert lines[0].startswith("a\\x00xx")
+    assert lines[0].endswith("... (716002 characters)")
+    assert f"(a line of more than {LINE_BYTES_MAX} bytes is left out)" in lines
+    assert lines[: lines.index("end") + 1] == (tmp_path / "p.log").read_text().splitlines()[: lines.index("end") + 1]
+
+
+def test_a_log_that_cannot_be_written_is_named_and_ends_nothing() -> None:
+    """A full disk: once, with the file's name; the lines still come to the terminal."""
+    full = Path("/dev/full")
+
+    lines = relayed("print('one'); print('two'); print('end', flush=True); input()", full, "end")
+
+    lost = f"log file {full} cannot be written: No space left on device"
+    assert (1, ["one", "two", "end"]) == (lines.count(lost), [line for line in lines if line in ("one", "two", "end")])
