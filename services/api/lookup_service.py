@@ -19,7 +19,8 @@ from services.storage.gateway import FoundJob, Gateway, JobName
 LIMIT_DEFAULT, LIMIT_MAX = 10, 100
 PREFIX_MIN = 4
 """Characters of an id that stand for it; of fewer too many jobs begin so."""
-TEXT_MAX = 1_024
+TEXT_MAX = 8_000
+"""Characters of a pool's path and a job's name."""
 _ID_SHAPE = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
 
 
