@@ -1,7 +1,7 @@
 """Leadership and discovery by a lease row: at most one live leader per role, and everybody can find it.
 
-A leader that cannot renew gives up before its lease runs out, so there are never two that believe in themselves. One
-that was stopped meanwhile, with its machine or alone, asks once whether anybody took its place, and goes on if not.
+A leader whose storage does not answer gives up before its lease runs out. One whose renewals are late, because they
+take long or because it was stopped, with its machine or alone, asks whether anybody took its place, and goes on if not.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import grpc
@@ -25,7 +26,8 @@ log = logging.getLogger(__name__)
 
 RENEWALS_PER_TTL = 4
 LATE_TRY_TTLS = 0.125
-"""Of its ttl a leader that is late gives the last attempt: on time, that is still before its lease runs out."""
+"""Of its ttl a leader that is late waits for the answer whether it leads still, before it gives up, and then until it
+asks again: the first time, that is still before its lease runs out."""
 LOOKUP_CACHE_S = 1.0
 CHANNELS_MAX = 64
 """Every new leader may have a new address; the oldest ones are long gone."""
@@ -36,6 +38,7 @@ class Leases(Protocol):
 
     def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
     def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
+    def holds_lease(self, role: str, owner: str) -> bool: ...
     def release_lease(self, role: str, owner: str) -> bool: ...
     def leader(self, role: str, now_s: float) -> str | None: ...
     def clusters(self, now_s: float) -> dict[str, str]: ...
@@ -50,6 +53,9 @@ class LeaderElection:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._renewed_s = 0.0  # on the monotonic clock: when the last successful attempt began
         self._turn = asyncio.Lock()  # a renewal with the old address must not overtake an announcement
+        # Of its own: other work of the process must not keep a renewal waiting, nor must a renewal that hangs keep the
+        # next one and the question after it.
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix=f"{role} lease")
 
     async def win(self) -> None:
         """Return when this process leads."""
@@ -69,20 +75,55 @@ class LeaderElection:
 
     async def hold(self) -> None:
         """Renew until leadership is lost; then raise Unavailable. The process must stop acting as leader at once."""
-        is_late = False
-        while not is_late:
-            await asyncio.sleep(max(min(self._ttl_s / RENEWALS_PER_TTL, self._safe_s()), 0.0))
-            left_s = self._safe_s()
-            is_late = left_s <= 0
-            try:
-                # Storage that does not answer must not keep us from noticing that the lease runs out.
-                async with asyncio.timeout(self._ttl_s * LATE_TRY_TTLS if is_late else left_s):
-                    if not await self._try(self._leases.renew_lease):
+        renewal: asyncio.Task[bool] | None = None
+        began_s = 0.0
+        try:
+            while True:
+                if renewal is None:
+                    await asyncio.sleep(self._pause_s())
+                    renewal, began_s = asyncio.create_task(self._try(self._leases.renew_lease)), time.monotonic()
+                if await self._is_answered(renewal, self._pause_s() if self._is_late else self._safe_s()):
+                    if self._outcome(renewal) is False:
                         break
-                    is_late = False
-            except Exception as error:
-                log.warning("%s: lease not renewed: %s", self._role, str(error) or type(error).__name__)
+                    renewal = None
+                elif time.monotonic() - began_s > self._ttl_s:
+                    renewal.cancel()  # its connection may be dead
+                    renewal = None
+                if self._is_late and not await self._leads_still():
+                    break
+        finally:
+            if renewal is not None:
+                renewal.cancel()
         raise Unavailable(f"{self._role}: leadership lost")
+
+    def _outcome(self, renewal: asyncio.Task[bool]) -> bool | None:
+        """None: it failed."""
+        if error := renewal.exception():
+            log.warning("%s: lease not renewed: %s", self._role, str(error) or type(error).__name__)
+            return None
+        return renewal.result()
+
+    async def _leads_still(self) -> bool:
+        """Whether nobody has taken the place. Storage may answer that while it has no room for a renewal; and when it
+        does not answer at all, somebody else may hear from it."""
+        asked = asyncio.create_task(self._run(self._leases.holds_lease, self._role, self._owner))
+        if await self._is_answered(asked, self._ttl_s * LATE_TRY_TTLS) and not asked.exception():
+            if asked.result():
+                log.warning("%s: lease not renewed yet; nobody else leads", self._role)
+            return asked.result()
+        asked.cancel()
+        log.warning("%s: storage does not say who leads", self._role)
+        return False
+
+    async def _is_answered(self, question: asyncio.Task[bool], patience_s: float) -> bool:
+        """In time, of which those moments do not count in which this process stood still, and its threads with it."""
+        patience_s = max(patience_s, 0.0)
+        while True:
+            began_s = time.monotonic()
+            await asyncio.wait({question}, timeout=patience_s)
+            stood_still_s = time.monotonic() - began_s - patience_s
+            if question.done() or stood_still_s < self._ttl_s * LATE_TRY_TTLS:
+                return question.done()
 
     async def resign(self) -> None:
         """Let the next one lead at once. When storage is away, the lease runs out by itself."""
@@ -92,18 +133,34 @@ class LeaderElection:
                 await release
         except Exception as error:
             log.warning("%s: lease not released: %s", self._role, str(error) or type(error).__name__)
+        self._threads.shutdown(wait=False)
 
     def _safe_s(self) -> float:
         """Seconds for which nobody else can lead, with a margin."""
         return self._renewed_s + self._ttl_s * (1 - 1 / RENEWALS_PER_TTL) - time.monotonic()
 
+    @property
+    def _is_late(self) -> bool:
+        return self._safe_s() <= 0
+
+    def _pause_s(self) -> float:
+        """Until the next renewal; of one that is late, until it is asked what became of it."""
+        return self._ttl_s * LATE_TRY_TTLS if self._is_late else min(self._ttl_s / RENEWALS_PER_TTL, self._safe_s())
+
     async def _try(self, attempt: Callable[[str, str, str, float, float], bool]) -> bool:
         async with self._turn:
-            started_s = time.monotonic()
-            won = await asyncio.to_thread(attempt, self._role, self._owner, self._address, self._ttl_s, time.time())
-            if won:
-                self._renewed_s = started_s
-            return won
+            return await self._run(self._attempt, attempt, self._address)
+
+    def _attempt(self, attempt: Callable[[str, str, str, float, float], bool], address: str) -> bool:
+        """In a thread: the lease begins with the attempt."""
+        started_s = time.monotonic()
+        won = attempt(self._role, self._owner, address, self._ttl_s, time.time())
+        if won:
+            self._renewed_s = max(self._renewed_s, started_s)
+        return won
+
+    async def _run(self, call: Callable[..., bool], *args: object) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
 
 class LeaderChannels:

@@ -27,6 +27,11 @@ class Leases(Store):
         statement = mine.values(address=address, expires_s=now_s + ttl_s)
         return self.db.write(lambda conn: conn.execute(statement).rowcount) == 1
 
+    def holds_lease(self, role: str, owner: str) -> bool:
+        """Whether nobody has taken the role from ``owner``; also with a lease that has run out."""
+        query = sa.select(LEASE.c.owner).where(LEASE.c.role == role)
+        return self.db.read(lambda conn: conn.execute(query).scalar()) == owner
+
     def release_lease(self, role: str, owner: str) -> bool:
         """False when ``owner`` did not hold it."""
         statement = sa.delete(LEASE).where(LEASE.c.role == role, LEASE.c.owner == owner)

@@ -6,71 +6,20 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import grpc
 import pytest
 
 from peloton.errors import Unavailable
 from services import leader
-from services.leader import LeaderChannels, LeaderElection
+from services.leader import LeaderElection
+from tests.unit.lease_table import Table
 
 ROLE = "hostmgr"
 TTL_S = 0.4
 HELD_S = 4.0
 """Of a lease that must not run out while the test looks: a busy machine stops for less than a quarter of it."""
-
-
-class Table:
-    """Lease rows in memory, with the rules of storage; ``is_away`` fails every call, ``hang`` holds them."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, tuple[str, str, float]] = {}  # role -> owner, address, expiry
-        self.is_away = False
-        self.hang = threading.Event()
-        self.hang.set()
-        self.lookups = 0
-        self._lock = threading.Lock()
-
-    def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        with self._reached():
-            held = self.rows.get(role)
-            if held is not None and held[0] != owner and held[2] > now_s:
-                return False
-            self.rows[role] = (owner, address, now_s + ttl_s)
-            return True
-
-    def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        with self._reached():
-            is_mine = self.rows.get(role, ("",))[0] == owner
-            if is_mine:
-                self.rows[role] = (owner, address, now_s + ttl_s)
-            return is_mine
-
-    def release_lease(self, role: str, owner: str) -> bool:
-        with self._reached():
-            is_mine = self.rows.get(role, ("",))[0] == owner
-            if is_mine:
-                del self.rows[role]
-            return is_mine
-
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        self.hang.wait()
-        if self.is_away:
-            raise OSError("storage is away")
-        with self._lock:
-            yield
-
-    def leader(self, role: str, now_s: float) -> str | None:
-        self.lookups += 1
-        owner_address = self.rows.get(role)
-        return owner_address[1] if owner_address and owner_address[2] > now_s else None
-
-    def clusters(self, now_s: float) -> dict[str, str]:
-        self.lookups += 1
-        led = {role.removeprefix("hostmgr/"): row for role, row in self.rows.items() if role.startswith("hostmgr/")}
-        return {name: address if expiry > now_s else "" for name, (_, address, expiry) in led.items()}
 
 
 @pytest.fixture
@@ -199,6 +148,79 @@ async def test_a_leader_that_was_stopped_asks_before_it_gives_up(
         holding.cancel()
 
 
+@contextmanager
+def renewals_hang(table: Table) -> Iterator[None]:
+    """Those that begin within the block, until it ends."""
+    before, table.renewals_hang = table.renewals_hang, threading.Event()
+    hung = table.renewals_hang
+    try:
+        yield
+    finally:
+        table.renewals_hang = before
+        hung.set()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_leader_whose_renewals_take_long_asks_before_it_gives_up(is_replaced: bool, table: Table) -> None:
+    """It leads on for as long as nobody has taken its place, and renews when it can."""
+    election = LeaderElection(table, ROLE, HELD_S)
+    await election.win()
+    ends_s = expiry(table)
+    with renewals_hang(table):
+        holding = asyncio.create_task(election.hold())
+        async with asyncio.timeout(20):
+            while table.asked < 2 or time.time() < ends_s:
+                await asyncio.wait({holding}, timeout=0.01)
+                assert not holding.done()
+            if is_replaced:
+                table.rows[ROLE] = ("another", "", time.time() + 60)
+                with pytest.raises(Unavailable, match="leadership lost"):
+                    await holding
+    if not is_replaced:
+        async with asyncio.timeout(20):
+            while expiry(table) == ends_s:
+                await asyncio.wait({holding}, timeout=0.01)
+        assert not holding.done()
+        holding.cancel()
+
+
+async def test_a_renewal_that_never_ends_is_followed_by_another(table: Table) -> None:
+    """As when its connection is dead: else the leader could not be found any more."""
+    election = LeaderElection(table, ROLE, HELD_S / 2)
+    await election.win()
+    ends_s, living = expiry(table), table.renewals_hang
+    with renewals_hang(table):
+        holding = asyncio.create_task(election.hold())
+        async with asyncio.timeout(20):
+            while not table.asked:
+                await asyncio.wait({holding}, timeout=0.01)
+                assert not holding.done()
+            table.renewals_hang = living
+            while expiry(table) == ends_s:
+                await asyncio.wait({holding}, timeout=0.01)
+        assert not holding.done()
+        holding.cancel()
+
+
+async def test_other_work_of_the_process_does_not_hold_up_renewals(table: Table) -> None:
+    """All threads that it shares are busy."""
+    loop, free = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    busy = asyncio.create_task(asyncio.to_thread(free.wait))
+    election = LeaderElection(table, ROLE, HELD_S / 2)
+    try:
+        async with asyncio.timeout(10):
+            await election.win()
+            ends_s = expiry(table)
+            holding = asyncio.create_task(election.hold())
+            while expiry(table) == ends_s:
+                await asyncio.wait({holding}, timeout=0.01)
+        holding.cancel()
+    finally:
+        free.set()
+        await busy
+
+
 async def test_a_leader_is_found_once_it_serves(table: Table) -> None:
     """Before the announcement there is a lease and no address; renewals keep the address."""
     election = LeaderElection(table, ROLE, HELD_S)
@@ -268,83 +290,3 @@ async def test_resigning_leaves_a_successor_alone(table: Table) -> None:
     await election.resign()
 
     assert "h2:80" == table.leader(ROLE, time.time())
-
-
-# Finding the leader.
-
-
-@pytest.fixture
-def channels(table: Table) -> Iterator[LeaderChannels]:
-    made = LeaderChannels(table)
-    yield made
-    made.close()
-
-
-def lead(table: Table, address: str) -> None:
-    table.rows[ROLE] = ("owner", address, time.time() + 60)
-
-
-def test_without_a_leader_there_is_no_channel(channels: LeaderChannels) -> None:
-    """The caller may try again."""
-    with pytest.raises(Unavailable, match="no hostmgr leads at present"):
-        channels.channel(ROLE)()
-
-
-def test_a_leader_is_looked_up_once_in_a_while(
-    table: Table, channels: LeaderChannels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Many calls share a look-up, and a new leader is found when it is old."""
-    lead(table, "127.0.0.1:1")
-    find = channels.channel(ROLE)
-    first = find()
-    assert all(find() is first for _ in range(100))
-    assert 1 == table.lookups
-
-    lead(table, "127.0.0.1:2")
-    assert find() is first
-    monkeypatch.setattr(leader, "LOOKUP_CACHE_S", -1.0)
-    assert find() is not first
-
-
-def test_that_nobody_leads_is_not_remembered(table: Table, channels: LeaderChannels) -> None:
-    """A leader is found as soon as there is one."""
-    assert channels.leader(ROLE) is None
-
-    lead(table, "127.0.0.1:1")
-
-    assert "127.0.0.1:1" == channels.leader(ROLE)
-
-
-def test_channels_to_leaders_of_long_ago_are_closed(
-    table: Table, channels: LeaderChannels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each failover brings a new address: the least recently used ones go."""
-    monkeypatch.setattr(leader, "LOOKUP_CACHE_S", -1.0)
-    find = channels.channel(ROLE)
-    made: list[grpc.Channel] = []
-    for number in range(leader.CHANNELS_MAX + 1):
-        lead(table, f"127.0.0.1:{number + 1}")
-        made.append(find())
-
-    with pytest.raises(ValueError, match="closed channel"):
-        made[0].unary_unary("/a/B")(b"", timeout=0.01)
-    assert find() is made[-1]
-
-
-def test_all_clusters_are_found_by_one_look_up(
-    table: Table, channels: LeaderChannels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Calls to any of them share it; one that nobody leads is known and has no channel."""
-    for name, address, left_s in (("a", "127.0.0.1:1", 60), ("b", "127.0.0.1:2", 60), ("c", "127.0.0.1:3", -1)):
-        table.rows[f"hostmgr/{name}"] = ("owner", address, time.time() + left_s)
-    find_a, find_b, find_c = (channels.cluster_channel(name) for name in "abc")
-
-    assert {"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": ""} == channels.clusters()
-    assert find_a() is find_a() is not find_b()
-    with pytest.raises(Unavailable, match="no host manager of cluster c leads at present"):
-        find_c()
-    assert 1 == table.lookups
-
-    table.rows["hostmgr/c"] = ("owner", "127.0.0.1:3", time.time() + 60)
-    monkeypatch.setattr(leader, "LOOKUP_CACHE_S", -1.0)
-    assert find_c() is not find_a()

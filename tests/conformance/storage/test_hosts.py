@@ -262,9 +262,12 @@ def test_a_lease_that_ran_out_is_held_on_until_somebody_takes_it(gateway: Gatewa
 
     assert gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 100)
     assert "host-a:2" == gateway.leader("resmgr", now_s + 109)
+    assert gateway.holds_lease("resmgr", "a")
 
     assert gateway.acquire_lease("resmgr", "b", "host-b:1", 10, now_s + 110)
     assert not gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 111)
+    assert (False, True) == (gateway.holds_lease("resmgr", "a"), gateway.holds_lease("resmgr", "b"))
     assert not gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 200)
     assert gateway.release_lease("resmgr", "b")
     assert not gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 201)
+    assert not gateway.holds_lease("resmgr", "a")

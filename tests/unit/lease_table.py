@@ -1,0 +1,68 @@
+"""Lease rows for tests of elections, and of those who look leaders up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Table:
+    """Lease rows in memory, with the rules of storage; ``is_away`` fails every call, ``hang`` holds them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[str, str, float]] = {}  # role -> owner, address, expiry
+        self.is_away = False
+        self.hang = threading.Event()
+        self.hang.set()
+        self.renewals_hang = threading.Event()  # unset: those that begin now do, and questions are answered
+        self.renewals_hang.set()
+        self.asked = 0
+        self.lookups = 0
+        self._lock = threading.Lock()
+
+    def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
+        with self._reached():
+            held = self.rows.get(role)
+            if held is not None and held[0] != owner and held[2] > now_s:
+                return False
+            self.rows[role] = (owner, address, now_s + ttl_s)
+            return True
+
+    def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
+        self.renewals_hang.wait()
+        with self._reached():
+            is_mine = self.rows.get(role, ("",))[0] == owner
+            if is_mine:
+                self.rows[role] = (owner, address, now_s + ttl_s)
+            return is_mine
+
+    def holds_lease(self, role: str, owner: str) -> bool:
+        self.asked += 1
+        with self._reached():
+            return self.rows.get(role, ("",))[0] == owner
+
+    def release_lease(self, role: str, owner: str) -> bool:
+        with self._reached():
+            is_mine = self.rows.get(role, ("",))[0] == owner
+            if is_mine:
+                del self.rows[role]
+            return is_mine
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        self.hang.wait()
+        if self.is_away:
+            raise OSError("storage is away")
+        with self._lock:
+            yield
+
+    def leader(self, role: str, now_s: float) -> str | None:
+        self.lookups += 1
+        owner_address = self.rows.get(role)
+        return owner_address[1] if owner_address and owner_address[2] > now_s else None
+
+    def clusters(self, now_s: float) -> dict[str, str]:
+        self.lookups += 1
+        led = {role.removeprefix("hostmgr/"): row for role, row in self.rows.items() if role.startswith("hostmgr/")}
+        return {name: address if expiry > now_s else "" for name, (_, address, expiry) in led.items()}
