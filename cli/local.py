@@ -72,6 +72,22 @@ def restart(settings: Settings, name: str, now: bool) -> None:
 
 
 @local.command(cls=Command)
+@click.argument("host")
+@click.pass_obj
+def sicken(settings: Settings, host: str) -> None:
+    """Let every pod that begins on HOST fail at once, until it is healed; those that run there run on."""
+    _call(settings, "sicken", host)
+
+
+@local.command(cls=Command)
+@click.argument("host")
+@click.pass_obj
+def heal(settings: Settings, host: str) -> None:
+    """Let pods run on HOST again."""
+    _call(settings, "heal", host)
+
+
+@local.command(cls=Command)
 @click.option("--empty-registry", is_flag=True, help="The new master does not even know which hosts there are.")
 @click.pass_obj
 def failover(settings: Settings, empty_registry: bool) -> None:

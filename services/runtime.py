@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.client import Client
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
+from peloton.lifecycle.backoff import Backoff
 from peloton.model.ids import JobId, hostmgr_role
 from services import telemetry, temporal
 from services.leader import LeaderChannels, LeaderElection
@@ -71,7 +72,8 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     if upgrade:
         await asyncio.to_thread(migrate.upgrade, database)
     await asyncio.to_thread(migrate.check, database)
-    gateway = Gateway(database, pool_size=settings.database_pool)
+    retries = Backoff(settings.retry_wait_s, settings.retry_wait_max_s)
+    gateway = Gateway(database, pool_size=settings.database_pool, batch_backoff=retries)
     channels = LeaderChannels(gateway)
     try:
         client = await temporal.connect(settings.temporal, settings.temporal_namespace)

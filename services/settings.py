@@ -91,6 +91,15 @@ class Settings:
     gang_launch_timeout_s: float = field(
         default=300.0, metadata={"help": "seconds in which all of a launched gang runs, or it is queued again"}
     )
+    retry_wait_s: int = field(
+        default=10,
+        metadata={
+            "help": "seconds that a batch pod which failed waits at first, from its start; 0: it runs again at once"
+        },
+    )
+    retry_wait_max_s: int = field(
+        default=600, metadata={"help": "seconds beyond which that time is not doubled with each failure"}
+    )
     host_lease_s: float = field(default=30.0, metadata={"help": "seconds a placement may hold hosts"})
     maintenance_share: float = field(
         default=0.1, metadata={"help": "share of the hosts that may be in maintenance at a time; at least one may"}

@@ -1,4 +1,4 @@
-"""How long a failing service instance waits before its next run."""
+"""How long an instance that fails waits before its next run."""
 
 from __future__ import annotations
 
@@ -23,3 +23,20 @@ class Backoff:
 
 
 DEFAULT_BACKOFF = Backoff()
+"""Of services."""
+BATCH_BACKOFF = Backoff(initial_s=10, max_s=600)
+"""Of batch pods: 10 s, 20 s, 40 s ... 10 m."""
+NO_BACKOFF = Backoff(initial_s=0)
+
+BATCH_GRID_NS = 5 * _NS
+"""Batch pods become due at multiples of this: however many of a job wait, it has few moments to wake for."""
+
+
+def batch_due_ns(backoff: Backoff, failure_count: int, started_ns: int, ended_ns: int) -> int:
+    """When a batch pod runs again; 0 is at once. The wait counts from the start of the run that failed, so that only
+    those wait that fail soon; of one that never started, from its end."""
+    delay_ns = backoff.delay_ns(failure_count)
+    due_ns = (started_ns or ended_ns) + delay_ns
+    if not delay_ns or due_ns <= ended_ns:
+        return 0
+    return -(-due_ns // BATCH_GRID_NS) * BATCH_GRID_NS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from peloton.lifecycle.backoff import DEFAULT_BACKOFF, Backoff
+from peloton.lifecycle.backoff import DEFAULT_BACKOFF, NO_BACKOFF, Backoff, batch_due_ns
 from peloton.lifecycle.endings import RULES, Again, sent_away
 from peloton.model.job import JobType
 from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, PodRecord, PodState, TerminationReason
@@ -68,11 +68,12 @@ def after_end(
     cause: Cause = Cause.PROGRAM,
     launch_lost: bool = False,
     backoff: Backoff = DEFAULT_BACKOFF,
+    batch_backoff: Backoff = NO_BACKOFF,
 ) -> Ending:
     """Decide for a pod that is in a terminal state, ``failure_count`` already counted.
 
-    ``launch_lost``: the run is LOST and was never seen STARTING or RUNNING. A service's wait counts from the pod's
-    last update.
+    ``launch_lost``: the run is LOST and was never seen STARTING or RUNNING. A service's wait (``backoff``) counts from
+    the pod's last update, that of a batch pod (``batch_backoff``) from the start of its run.
     """
     assert pod.state in TERMINAL, f"{pod.pod_id} has not ended: {pod.state}"
     if pod.state is PodState.DELETED or pod.goal in ENDING_GOALS:
@@ -86,7 +87,7 @@ def after_end(
     if sent_away(cause) and pod.state is not PodState.SUCCEEDED:
         return Ending(NextRun.REPLACE)
     if job_type is JobType.BATCH:
-        return _after_batch_end(pod, cause)
+        return _after_batch_end(pod, cause, batch_backoff)
     delay_ns = backoff.delay_ns(pod.failure_count)
     return Ending(NextRun.RETRY, pod.updated_ns + delay_ns if delay_ns else 0)
 
@@ -98,10 +99,12 @@ def _ended_before_its_eviction(pod: PodRecord, job_type: JobType) -> bool:
     return is_done and why in _EVICTED
 
 
-def _after_batch_end(pod: PodRecord, cause: Cause) -> Ending:
+def _after_batch_end(pod: PodRecord, cause: Cause, backoff: Backoff) -> Ending:
     if pod.state is PodState.SUCCEEDED or pod.failure_count >= attempts_max(pod, cause):
         return REST
-    return Ending(NextRun.RETRY)
+    if pod.state is PodState.LOST:
+        return Ending(NextRun.RETRY)  # nobody saw it fail
+    return Ending(NextRun.RETRY, batch_due_ns(backoff, pod.failure_count, pod.started_ns, pod.updated_ns))
 
 
 def attempts_max(pod: PodRecord, cause: Cause) -> int:

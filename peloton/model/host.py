@@ -53,6 +53,7 @@ class LeasedHost:
     labels: tuple[tuple[str, str], ...] = ()
     pod_labels: tuple[tuple[Label, int], ...] = ()  # of those that the wanted pods name -> pods there
     capacity: Resources = field(default_factory=Resources)
+    is_shunned: bool = False  # pods of the job failed there: it comes last
 
 
 @dataclass(frozen=True, slots=True)

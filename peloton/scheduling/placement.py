@@ -2,6 +2,7 @@
 
 Gangs first, whole or not at all; then single pods, all of one shape at once. Hosts are filled in the order of the lease
 (PACK_HOST), levelled out over the pods of this batch (SPREAD_JOB), or taken by the largest free share (EMPTIEST_HOST).
+Hosts on which pods of the job failed take what the others leave.
 Revocable pods take the revocable cpu of a host and its ordinary memory, disk and gpu. What a batch places is taken from
 the hosts before the next shape looks at them.
 
@@ -113,6 +114,7 @@ class _Hosts:
         self.ports_free = np.array([port_count(host.ports) for host in hosts], np.int64)
         self.pods_held = np.zeros(len(hosts), np.int64)
         self._exclusive = np.array([any(k == EXCLUSIVE_LABEL for k, _ in host.labels) for host in hosts], np.bool_)
+        self._shunned = np.array([host.is_shunned for host in hosts], np.bool_)
         self._label_counts: dict[tuple[str, str], Ints] = {}
         self._carriers: dict[Label, Ints] = {}  # pod label -> [H] pods that carry it
         for at, host in enumerate(hosts):
@@ -125,12 +127,10 @@ class _Hosts:
     def put(self, shape: PodShape, labels: _Labels, pods: Sequence[tuple[int, int]], is_gang: bool) -> int:
         """Place pods of one shape; returns how many, for a gang all or none."""
         room = self.room(shape, labels)
-        if shape.strategy is Strategy.SPREAD_JOB:
-            chosen = spread(room, self.pods_held, len(pods))
-        elif shape.strategy is Strategy.EMPTIEST_HOST:
-            chosen = emptiest(room, self._free_for(shape), _need(shape), self._capacity, len(pods))
-        else:
-            chosen = pack(room, len(pods))
+        chosen = self._choose(shape, np.where(self._shunned, 0, room), len(pods))
+        if len(chosen) < len(pods) and self._shunned.any():
+            last = self._choose(shape, np.where(self._shunned, room, 0), len(pods) - len(chosen))
+            chosen = np.concatenate([chosen, last])
         if is_gang and len(chosen) < len(pods):
             return 0
         self._take(shape, labels, chosen)
@@ -138,6 +138,13 @@ class _Hosts:
             pod = PlacedPod(instance_id, run_id, self._deal_ports(host, shape.port_count))
             self._placed.setdefault(host, []).append(pod)
         return len(chosen)
+
+    def _choose(self, shape: PodShape, room: Ints, count: int) -> Ints:
+        if shape.strategy is Strategy.SPREAD_JOB:
+            return spread(room, self.pods_held, count)
+        if shape.strategy is Strategy.EMPTIEST_HOST:
+            return emptiest(room, self._free_for(shape), _need(shape), self._capacity, count)
+        return pack(room, count)
 
     def put_on(self, hostname: Hostname, gang: ReadyGang) -> bool:
         """Place the only pod of a gang on this host, if it fits there."""

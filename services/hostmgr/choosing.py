@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from peloton.lifecycle.constraints import HOSTNAME_LABEL, leaves, pod_labels_named
+from peloton.lifecycle.avoidance import NO_AVERSION, Aversion
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, accepts, leaves, pod_labels_named
 from peloton.model.host import Desired
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Constraint, HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources, free_share
 from services.hostmgr.holds import Holds, PodKey
-from services.hostmgr.offers import HostOffers, room_for, unfit
+from services.hostmgr.mesos.resources import needed
+from services.hostmgr.offers import Agent, HostOffers, room_for, unfit
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.ready import HostClass, ReadyHosts, first_come
 from services.hostmgr.registered import RegisteredAgents
@@ -84,12 +86,13 @@ class HostChooser:
         mine: frozenset[PodKey],
         picked: dict[Hostname, HostOffers],
         rejected: Counter[str],
+        aversion: Aversion = NO_AVERSION,
     ) -> bool:
         """Add hosts until ``count`` pods fit; returns whether they do. If not, all hosts that fail are counted."""
         missing = count
         is_one_each = bool(pod_labels_named(shape.constraint)) or shape.strategy is not Strategy.PACK_HOST
         refused: Counter[str] = Counter({LEASED: len(self.hosts) - len(self.ready)})
-        with closing(self._fitting(shape, mine, refused)) as fitting:
+        with closing(self._fitting(shape, mine, refused, aversion)) as fitting:
             while missing > 0 and len(picked) < HOSTS_PER_LEASE_MAX and (host := next(fitting, None)):
                 picked[host.hostname] = self._as_seen(host, mine)
                 missing -= 1 if is_one_each else room_for(picked[host.hostname], shape)
@@ -98,11 +101,13 @@ class HostChooser:
         return missing <= 0
 
     def _fitting(
-        self, shape: PodShape, mine: frozenset[PodKey], refused: Counter[str]
+        self, shape: PodShape, mine: frozenset[PodKey], refused: Counter[str], aversion: Aversion
     ) -> Generator[HostOffers, None, None]:
-        """Hosts that take the pod, those that will go soon last: what they get has to leave them again. Hosts of one
-        kind are judged together, unless something is known of one that its kind does not tell."""
+        """Hosts that take the pod. Last come those on which pods of its job failed, and then those that will go soon:
+        what they get has to leave them again. Hosts of one kind are judged together, unless something is known of one
+        that its kind does not tell."""
         apart = {*self.holds.hostnames(), *self.closed, *self.maintained, *self.refused}
+        apart |= {*aversion.avoided, *aversion.shunned}
         apart |= {*hosts_named(shape.constraint)}
         apart |= self.pod_labels.hosts_with(pod_labels_named(shape.constraint))
         counts = self.ready.counts_without(apart)
@@ -114,9 +119,14 @@ class HostChooser:
             elif counts[each.kind]:
                 refused[reason] += counts[each.kind]
         try:
-            for hostname in self._in_order(shape, open_classes, apart):
+            is_avoiding: bool | None = None  # not asked yet
+            for hostname in self._in_order(shape, open_classes, apart, aversion):
                 host = self.hosts[hostname]
                 reason = self._misfit(host, shape, mine) if hostname in apart else ""
+                if not reason and hostname in aversion.avoided:
+                    if is_avoiding is None:
+                        is_avoiding = self._fits_elsewhere(shape, aversion.avoided)
+                    reason = aversion.avoided[hostname] if is_avoiding else ""
                 if reason:
                     refused[reason] += 1
                 else:
@@ -125,23 +135,49 @@ class HostChooser:
             for each in open_classes:
                 each.restore()
 
+    def _fits_elsewhere(self, shape: PodShape, avoided: Collection[Hostname]) -> bool:
+        """Were they empty, hosts that are not avoided could take the pod: it is to wait for them. Else it would wait
+        for ever."""
+        return any(
+            name not in avoided
+            and not self.is_away(name)
+            and needed(shape.resources).fits_in(_whole(agent, shape))
+            and accepts(agent.labels, shape.constraint, {})
+            for name, agent in self.registered.by_name.items()
+        )
+
     def _in_order(
-        self, shape: PodShape, classes: Sequence[HostClass], apart: Collection[Hostname]
+        self, shape: PodShape, classes: Sequence[HostClass], apart: Collection[Hostname], aversion: Aversion
     ) -> Iterator[Hostname]:
         ready = [self.hosts[name] for name in apart if name in self.ready]
         if shape.strategy is Strategy.EMPTIEST_HOST:
-            return self._emptiest(shape, classes, ready, apart)
-        last = sorted((host.order, host.hostname) for host in ready if host.hostname in self.maintained)
-        stay = [host for host in ready if host.hostname not in self.maintained]
-        return chain(first_come(classes, stay, apart), (name for _, name in last))
+            return self._emptiest(shape, classes, ready, apart, aversion)
+        stay = [host for host in ready if not self._rank(host.hostname, aversion)]
+        last = sorted(
+            (rank, host.order, host.hostname) for host in ready if (rank := self._rank(host.hostname, aversion))
+        )
+        return chain(first_come(classes, stay, apart), (name for *_, name in last))
+
+    def _rank(self, hostname: Hostname, aversion: Aversion) -> int:
+        """Hosts of a lower rank come first."""
+        if hostname in self.maintained:
+            return 3
+        if hostname in aversion.avoided:
+            return 2
+        return 1 if hostname in aversion.shunned else 0
 
     def _emptiest(
-        self, shape: PodShape, classes: Sequence[HostClass], ready: Sequence[HostOffers], apart: Collection[Hostname]
+        self,
+        shape: PodShape,
+        classes: Sequence[HostClass],
+        ready: Sequence[HostOffers],
+        apart: Collection[Hostname],
+        aversion: Aversion,
     ) -> Iterator[Hostname]:
-        groups: dict[tuple[bool, int], list[Hostname]] = {}
+        groups: dict[tuple[int, int], list[Hostname]] = {}
         for host in ready:
             share = free_share(host.free, self.capacity_of(host.hostname), shape.resources)
-            groups.setdefault((host.hostname in self.maintained, -share), []).append(host.hostname)
+            groups.setdefault((self._rank(host.hostname, aversion), -share), []).append(host.hostname)
         for each in classes:
             by_capacity: dict[Resources, list[Hostname]] = {}
             for name in each.members:
@@ -149,7 +185,7 @@ class HostChooser:
                     by_capacity.setdefault(self.capacity_of(name), []).append(name)
             for capacity, names in by_capacity.items():
                 share = free_share(each.like.free, capacity, shape.resources)
-                groups.setdefault((False, -share), []).extend(names)
+                groups.setdefault((0, -share), []).extend(names)
         return (name for group in sorted(groups) for name in sorted(groups[group]))
 
     def _as_seen(self, host: HostOffers, mine: frozenset[PodKey]) -> HostOffers:
@@ -188,3 +224,10 @@ def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
         for leaf in leaves(constraint)
         if isinstance(leaf, HostLabel) and leaf.key == HOSTNAME_LABEL
     )
+
+
+def _whole(agent: Agent, shape: PodShape) -> Resources:
+    """All that the host has for pods of this kind."""
+    if not shape.revocable:
+        return agent.capacity
+    return replace(agent.capacity, cpu_milli=agent.revocable.cpu_milli)

@@ -21,21 +21,19 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.feasibility import why_unfit
+from services.hostmgr.aversions import Aversions
 from services.hostmgr.choosing import LEASED, HostChooser, hosts_named
 from services.hostmgr.holds import ComingBackOf, Holds
 from services.hostmgr.judged import JudgedShapes
 from services.hostmgr.launches import Launches
+from services.hostmgr.listed import listed
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedReader
 from services.hostmgr.offers import (
-    NOTHING,
     Agent,
     Claim,
     HostOffers,
-    gone_host,
     labels_of,
     leased_host,
-    registered_host,
-    withdrawn_host,
 )
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.ready import ReadyHosts
@@ -52,6 +50,7 @@ class HostPool:
         self, lease_s: float, wall_ns: Callable[[], int] = time.time_ns, cluster: str = "", role: str = ANY_ROLE
     ) -> None:
         self._lease_s = lease_s
+        self._wall_ns = wall_ns
         self._cluster = cluster
         self._lock = threading.RLock()
         self._hosts: dict[Hostname, HostOffers] = {}
@@ -86,6 +85,7 @@ class HostPool:
             wall_ns,
         )
         self.launches = Launches()
+        self.aversions = Aversions(lambda: len(self._registered.by_name))
 
     # What is in maintenance.
 
@@ -276,15 +276,12 @@ class HostPool:
             return self._all_who_wait() if has_opened else set()
 
     def hosts(self) -> list[Host]:
-        """Registered agents, those that operators of Mesos have withdrawn, and those in maintenance that are neither;
-        by host name."""
+        """All that are known, whether they take pods or not; by host name."""
+        avoided = self.aversions.avoided_by_all(time.monotonic())
         with self._lock:  # only for what may change meanwhile
             agents, withdrawn, maintained = self._registered.by_name, self._withdrawn, dict(self._maintained)
             free = {name: host.free for name, host in self._hosts.items()}
-        found = [registered_host(a, maintained.get(name), free.get(name, NOTHING)) for name, a in agents.items()]
-        found += [withdrawn_host(agent) for name, agent in withdrawn.items() if name not in maintained]
-        found += [gone_host(host) for name, host in maintained.items() if name not in agents]
-        return sorted(found, key=lambda host: host.hostname)
+        return listed(agents, withdrawn, maintained, free, avoided, self._wall_ns())
 
     # Leases.
 
@@ -318,17 +315,18 @@ class HostPool:
             picked: dict[Hostname, HostOffers] = {}
             rejected: Counter[str] = Counter()
             self._holds.expire(now_s)
+            aversion = self.aversions.of_job(job_id, now_s)
             mine = frozenset((job_id, pod.instance_id) for pod in desired)
             settled, awaited = self._chooser.pick_desired(job_id, desired, mine, picked, rejected)
             short = [
                 shape
                 for shape, count in wanted
-                if not self._chooser.pick(shape, count - settled[shape], mine, picked, rejected)
+                if not self._chooser.pick(shape, count - settled[shape], mine, picked, rejected, aversion)
             ]
             named = frozenset().union(*(pod_labels_named(shape.constraint) for shape, _ in wanted))
-            capacity_of = self._chooser.capacity_of
+            capacity_of, pods_on = self._chooser.capacity_of, self.pod_labels.on_host
             leased = tuple(
-                leased_host(host, name in self._closed, self.pod_labels.on_host(name, named), capacity_of(name))
+                leased_host(host, name in self._closed, pods_on(name, named), capacity_of(name), aversion.is_last(name))
                 for name, host in picked.items()
             )
             lease = HostLease(str(uuid.uuid4()), leased, dict(rejected), awaited)

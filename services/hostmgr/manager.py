@@ -80,7 +80,13 @@ class HostManagerCore(Callbacks):
             StderrReader(self.pool, self.operator, lambda: self.driver.framework_id or ""), gateway.add_output
         )
         self._reports = Reports(
-            gateway, settings.cluster, self.pool, lifecycles, self._agents.want, self._failure_output.take
+            gateway,
+            settings.cluster,
+            self.pool,
+            lifecycles,
+            self._agents.want,
+            self._failure_output.take,
+            lambda: time.monotonic(),
         )
         self._statuses = StatusCommitter(
             self._reports.commit,

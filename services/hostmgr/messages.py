@@ -100,6 +100,7 @@ def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHos
             labels=dict(h.labels),
             pod_labels=[pb.PodLabelCount(key=k, value=v, pod_count=count) for (k, v), count in h.pod_labels],
             capacity=resources_to_wire(h.capacity),
+            shunned=h.is_shunned,
         )
         for h in lease.hosts
     ]
@@ -132,6 +133,7 @@ def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -
             tuple(sorted(h.labels.items())),
             tuple(((c.key, c.value), c.pod_count) for c in h.pod_labels),
             resources_from_wire(h.capacity),
+            h.shunned,
         )
         for h in wire.hosts
     )

@@ -14,9 +14,8 @@ from peloton.lifecycle.constraints import (
     describe,
     matches,
 )
-from peloton.model.host import Host, HostState, LeasedHost
+from peloton.model.host import HostState, LeasedHost
 from peloton.model.ids import Hostname
-from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from services.hostmgr.mesos.resources import Json, Offered, OfferedResources, Ports, needed
@@ -137,29 +136,12 @@ PodCounts = tuple[tuple[Label, int], ...]
 """Labels of pods on a host -> how many pods carry them."""
 
 
-def leased_host(host: HostOffers, is_closed: bool, pods: PodCounts, capacity: Resources) -> LeasedHost:
+def leased_host(
+    host: HostOffers, is_closed: bool, pods: PodCounts, capacity: Resources, is_shunned: bool = False
+) -> LeasedHost:
     revocable = Resources() if is_closed else host.revocable
     labels = tuple(sorted(host.labels.items()))
-    return LeasedHost(host.hostname, host.free, revocable, host.ports, labels, pods, capacity)
-
-
-def registered_host(agent: Agent, maintained: HostMaintenance | None, free: Resources) -> Host:
-    state, goal = (maintained.state, maintained.goal) if maintained else (HostState.UP, HostState.UP)
-    labels = tuple(sorted(agent.labels.items()))
-    amounts = (agent.capacity, agent.revocable, free)
-    return Host(agent.hostname, state, *amounts, labels, agent.ip, goal, agent.revocable_held)
-
-
-def withdrawn_host(agent: Agent) -> Host:
-    labels = tuple(sorted(agent.labels.items()))
-    amounts = (NOTHING, NOTHING, NOTHING)
-    goal = HostState.UP if agent.state is HostState.UP else HostState.DRAINED
-    return Host(agent.hostname, agent.state, *amounts, labels, agent.ip, goal, avoided=agent.withdrawn)
-
-
-def gone_host(host: HostMaintenance) -> Host:
-    nothing = Resources()
-    return Host(host.hostname, host.state, nothing, nothing, nothing, ip=host.ip, goal=host.goal)
+    return LeasedHost(host.hostname, host.free, revocable, host.ports, labels, pods, capacity, is_shunned)
 
 
 def _offered(host: HostOffers, shape: PodShape) -> Resources:

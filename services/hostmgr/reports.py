@@ -22,13 +22,16 @@ class Reports:
         lifecycles: PodLifecycles,
         look_at_agents: Callable[[], None],
         committed: Callable[[Sequence[PodStatus]], None],
+        clock: Callable[[], float],
     ) -> None:
+        """``clock``: the monotonic one."""
         self._gateway = gateway
         self._cluster = cluster
         self._pool = pool
         self._lifecycles = lifecycles
         self._look_at_agents = look_at_agents
         self._committed = committed
+        self._clock = clock
 
     def commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
         """Returns runs that nobody wants, to be killed on their hosts."""
@@ -36,6 +39,7 @@ class Reports:
         outcome = self._gateway.apply_status(
             [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._cluster
         )
+        self._pool.aversions.take(outcome.ends, self._clock())
         if any(status.cause is Cause.HOST_DRAINED for status in statuses):
             self._look_at_agents()  # a host that is drained counts for nothing from now on
         waiting = self._pool.pods_ended(outcome.ended)

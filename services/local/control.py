@@ -22,7 +22,8 @@ from services.local.emulated import ask
 
 MASTER = "master"
 """Of the first cluster; that of another one is ``master-CLUSTER``."""
-ACTIONS = ("stop", "start", "restart", "status", "failover", "failover-empty")
+OF_HOSTS = ("sicken", "heal")
+ACTIONS = ("stop", "start", "restart", *OF_HOSTS, "status", "failover", "failover-empty")
 CALL_TIMEOUT_S = 60.0
 MASTER_PATIENCE_S = 10.0
 MASTER_POLL_S = 0.05
@@ -88,9 +89,9 @@ class ControlServer:
                 self._mesos, self._cluster.mesos, "POST", "/minicluster/master/failover", body
             )
             return [f"another Mesos master leads, {answer['agents']} hosts come back to it"]
-        if name in self._masters():
+        if name in self._masters() and action not in OF_HOSTS:
             return [await self._act_on_master(name, action)]
-        if name in self._cluster.parts:
+        if name in self._cluster.parts and action not in OF_HOSTS:
             part = self._cluster.part(name)
             if action in ("stop", "restart"):
                 await part.stop(now)
@@ -152,7 +153,10 @@ class ControlServer:
             try:
                 agents = await asyncio.to_thread(self._mesos, master, "GET", "/minicluster/agents")
                 shown, more = agents["agents"][:HOSTS_SHOWN_MAX], len(agents["agents"]) - HOSTS_SHOWN_MAX
-                lines += [f"{a['name']:22} {a['state']:12} host, {len(a['tasks'])} pods" for a in shown]
+                lines += [
+                    f"{a['name']:22} {a['state']:12} host, {len(a['tasks'])} pods{', sick' if a['sick'] else ''}"
+                    for a in shown
+                ]
                 lines += [f"... and {more} more hosts"] if more > 0 else []
             except Unavailable as error:
                 lines.append(error.message)

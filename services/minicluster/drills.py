@@ -22,6 +22,8 @@ PATHS = (
     "/minicluster/agents",
     "/minicluster/agents/<name>/stop",
     "/minicluster/agents/<name>/start",
+    "/minicluster/agents/<name>/sicken",
+    "/minicluster/agents/<name>/heal",
     "/minicluster/master/failover",
 )
 _NAMES_SHOWN = 10
@@ -48,10 +50,10 @@ class Drills:
                 return plain(405, f"GET /minicluster/agents lists the agents; {request.method} is not possible")
             rows = [self._row(agent) for agent in self._master.agents.by_name.values()]
             return json_response(orjson.dumps({"agents": rows}))
-        if len(parts) != 3 or parts[0] != "agents" or parts[2] not in ("stop", "start"):
+        if len(parts) != 3 or parts[0] != "agents" or parts[2] not in ("stop", "start", "sicken", "heal"):
             return plain(404, f"Expected {', '.join(PATHS)}")
         if request.method != "POST":
-            return plain(405, f"Agents are stopped and started with POST, not {request.method}")
+            return plain(405, f"Agents are stopped, started, sickened and healed with POST, not {request.method}")
         agent = self._master.agents.by_name.get(parts[1])
         if agent is None:
             names = list(self._master.agents.by_name)
@@ -59,6 +61,9 @@ class Drills:
             return plain(404, f"Unknown agent '{parts[1]}'; the agents are {known}")
         if agent.gone:
             return plain(409, f"Agent '{parts[1]}' has been marked gone")
+        if parts[2] in ("sicken", "heal"):
+            agent.sick = parts[2] == "sicken"
+            return json_response(orjson.dumps(self._row(agent)))
         if parts[2] == "start" and self._master.maintenance.is_down(agent):
             return plain(409, f"The machine of agent '{parts[1]}' is DOWN for maintenance")
         if parts[2] == "start":
@@ -103,7 +108,13 @@ class Drills:
 
     def _row(self, agent: Agent) -> Json:
         tasks = [item.id for item in (agent.tasks or {}).values() if not item.released or not agent.registered]
-        return {"name": agent.spec.name, "id": agent.id, "state": state(agent), "tasks": sorted(tasks)}
+        return {
+            "name": agent.spec.name,
+            "id": agent.id,
+            "state": state(agent),
+            "tasks": sorted(tasks),
+            "sick": agent.sick,
+        }
 
     def _stop(self, agent: Agent, now: bool) -> Response:
         """`now` is kill -9 with all executors; otherwise the agent ends alone and its tasks run on."""

@@ -123,6 +123,8 @@ class Container:
         failed = False
         with (directory / "stdout").open("ab") as stdout, (directory / "stderr").open("ab") as stderr:
             try:
+                if task.agent.sick:
+                    raise OSError("the host is sick")
                 if task.group is None:  # tasks of a group share an executor, which has no process here
                     self.executor_pid = runtime.processes.spawn_executor(task.id, self._executor_exited)
                 self.pid = runtime.processes.spawn(

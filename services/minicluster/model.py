@@ -178,7 +178,7 @@ class Agent:
     __slots__ = (
         "containers", "deactivated", "drain", "executors", "fragment", "free", "gone", "id", "offers", "online", "owed",
         "pid", "port", "recovered", "registered", "registered_at", "reregistered_at", "returns", "runtime",
-        "sleep_epoch", "sleep_until", "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
+        "sick", "sleep_epoch", "sleep_until", "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
     )  # fmt: skip
 
     def __init__(self, id_: str, spec: HostSpec, total: Resources) -> None:
@@ -197,6 +197,7 @@ class Agent:
         self.recovered = self.returns = False
         self.deactivated = False
         self.gone = False
+        self.sick = False  # every task fails here as soon as it starts
         self.unreachable_at: float | None = None
         self.registered_at = 0.0
         self.reregistered_at: float | None = None

@@ -92,7 +92,10 @@ class SimulatedTask:
     def __init__(self, runtime: SimulatedRuntime, task: Task) -> None:
         self._runtime = runtime
         self._task = task
-        self._plan = simulated(runtime.simulation, task.agent.spec, task.id, task.info)
+        if task.agent.sick:
+            self._plan = Behaviour(0.0, 1)
+        else:
+            self._plan = simulated(runtime.simulation, task.agent.spec, task.id, task.info)
         self._timer: Timer | None = None
         self._started_s: float | None = None  # None: it waits for its image
 

@@ -99,8 +99,9 @@ class ExplainService:
             raise NotFound(f"job {job_id} not found")
         counts = await asyncio.to_thread(self._records.pod_counts, job_id)
         gang = await asyncio.to_thread(self._records.gang, job_id)
-        is_told = job.type is JobType.SERVICE or not job.is_active
-        failures = await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX) if is_told else []
+        # What failed for good in a batch job is told when it has ended: it waits for nothing.
+        only_waiting = job.type is JobType.BATCH and job.is_active
+        failures = await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX, only_waiting)
         waiting: list[Found] = []
         besides: list[Apart] = []
         locked = await asyncio.to_thread(self._records.lockdowns)

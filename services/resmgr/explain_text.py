@@ -112,7 +112,7 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
 
 
 def failure_line(pod: PodRecord) -> str:
-    """Of an instance of a service that has ended and waits for its next run."""
+    """Of an instance that has ended and waits for its next run."""
     how = ", ".join(text for text in (f"{pod.state} on {pod.host}", _cause(pod)) if text)
     if not pod.due_ns or not pod.failure_count:
         return f"instance {pod.instance_id} {how}; it runs again at once"

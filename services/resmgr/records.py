@@ -78,7 +78,7 @@ class AdmissionRecords(Protocol):
         """Pods by state, of now."""
         ...
 
-    def failed_pods(self, job_id: JobId, limit: int) -> list[PodRecord]:
+    def failed_pods(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
         """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, by instance."""
         ...
 

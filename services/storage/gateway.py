@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from services.storage.admission import Admission
 from services.storage.clusters import Clusters
 from services.storage.configs import Configs
@@ -90,10 +91,16 @@ class Gateway(
     Watch,
 ):
     """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
-    name no time."""
+    name no time. ``batch_backoff``: how long batch pods that failed wait for their next run; not at all by default."""
 
-    def __init__(self, url: str, clock_ns: Callable[[], int] = time.time_ns, pool_size: int = POOL_SIZE) -> None:
-        super().__init__(Database(url, pool_size), clock_ns)
+    def __init__(
+        self,
+        url: str,
+        clock_ns: Callable[[], int] = time.time_ns,
+        pool_size: int = POOL_SIZE,
+        batch_backoff: Backoff = NO_BACKOFF,
+    ) -> None:
+        super().__init__(Database(url, pool_size), clock_ns, batch_backoff)
 
     def close(self) -> None:
         self.db.close()

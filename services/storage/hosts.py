@@ -10,6 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.lifecycle.avoidance import RunEnd, run_end
+from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.pod import Applied, Orphan, apply_status
 from peloton.lifecycle.retry import REST, Ending, after_end
 from peloton.model.host import ComingBack
@@ -35,11 +37,13 @@ KillRow = tuple[PodId, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class StatusOutcome:
-    """What a batch of statuses did. ``orphans`` are to be killed on their hosts; ``ended`` are in the status log."""
+    """What a batch of statuses did. ``orphans`` are to be killed on their hosts; ``ended`` are in the status log, and
+    ``ends`` says how each ended."""
 
     changed_jobs: list[JobId] = field(default_factory=list)
     orphans: list[PodId] = field(default_factory=list)
     ended: list[PodId] = field(default_factory=list)
+    ends: list[RunEnd] = field(default_factory=list, compare=False)
 
 
 @dataclass(slots=True)
@@ -64,7 +68,7 @@ class Hosts(Store):
 
         Ids of jobs, orphans and ended pods come in order of job, and of their statuses. ``cluster``: who reports.
         """
-        work = partial(_apply_status, statuses=statuses, cluster=cluster)
+        work = partial(_apply_status, statuses=statuses, cluster=cluster, batch_backoff=self.batch_backoff)
         return self.db.write(work) if statuses else StatusOutcome()
 
     def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
@@ -138,7 +142,9 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
 # -- statuses ------------------------------------------------------------------------------------------------------
 
 
-def _apply_status(conn: sa.Connection, statuses: Sequence[PodStatus], cluster: str) -> StatusOutcome:
+def _apply_status(
+    conn: sa.Connection, statuses: Sequence[PodStatus], cluster: str, batch_backoff: Backoff
+) -> StatusOutcome:
     jobs = {row.job_id: job_record(row) for row in lock_jobs(conn, [s.pod_id.job_id for s in statuses])}
     pods = _read_pods(conn, statuses)
     outcome = StatusOutcome()
@@ -146,7 +152,7 @@ def _apply_status(conn: sa.Connection, statuses: Sequence[PodStatus], cluster: s
     depth: dict[tuple[str, int], int] = {}
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
-        change = _decide(jobs.get(status.pod_id.job_id), pods.get(key), status, cluster, outcome)
+        change = _decide(jobs.get(status.pod_id.job_id), pods.get(key), status, cluster, outcome, batch_backoff)
         if change is None:
             continue
         pods[key] = change.pod
@@ -172,7 +178,12 @@ def _read_pods(conn: sa.Connection, statuses: Iterable[PodStatus]) -> dict[tuple
 
 
 def _decide(
-    job: JobRecord | None, pod: PodRecord | None, status: PodStatus, cluster: str, outcome: StatusOutcome
+    job: JobRecord | None,
+    pod: PodRecord | None,
+    status: PodStatus,
+    cluster: str,
+    outcome: StatusOutcome,
+    batch_backoff: Backoff,
 ) -> _Change | None:
     job_type = job.type if job else JobType.BATCH
     decision = apply_status(pod if job else None, status, job_type, cluster)
@@ -183,7 +194,14 @@ def _decide(
     if not decision.ended:
         return _Change(decision.pod)
     outcome.ended.append(status.pod_id)
-    ending = after_end(decision.pod, job_type, cause=status.cause, launch_lost=decision.launch_lost)
+    outcome.ends.append(run_end(decision.pod, status.cause, job_type))
+    ending = after_end(
+        decision.pod,
+        job_type,
+        cause=status.cause,
+        launch_lost=decision.launch_lost,
+        batch_backoff=batch_backoff,
+    )
     return _Change(decision.pod, ending)
 
 

@@ -60,13 +60,14 @@ class Pods(Store):
 
         return self.db.read(work) if instance_ids else {}
 
-    def failed_pods(self, job_id: JobId, limit: int) -> list[PodRecord]:
+    def failed_pods(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
         """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, or, in whichever way, wait for
-        their next run; by instance."""
+        their next run (``only_waiting``: these alone); by instance."""
         waits = sa.and_(POD.c.state.in_(TERMINAL_NUMBERS), POD.c.next_run != 0, POD.c.due_ns > 0)
         ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, STAYS), waits)
-        query = sa.select(POD).where(POD.c.job_id == job_id, ended).order_by(POD.c.instance_id)
-        return self.db.read(lambda conn: [pod_record(row) for row in conn.execute(query.limit(limit))])
+        query = sa.select(POD).where(POD.c.job_id == job_id, waits if only_waiting else ended)
+        query = query.order_by(POD.c.instance_id).limit(limit)
+        return self.db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
 
     def pod_events(
         self, job_id: JobId, instance_id: int, run_id: int | None = None, run_limit: int = 1

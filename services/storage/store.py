@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from peloton.lifecycle.retry import NextRun
 from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, HealthState, PodState, TerminationReason
 from services.storage.engine import Database
@@ -42,11 +43,12 @@ LAUNCHABLE = sa.and_(POD.c.state == READY, STAYS, POD.c.desired_config_version =
 
 
 class Store:
-    """Base of the gateway's parts."""
+    """Base of the gateway's parts. ``batch_backoff``: how long batch pods that failed wait."""
 
-    def __init__(self, db: Database, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, db: Database, clock_ns: Callable[[], int], batch_backoff: Backoff = NO_BACKOFF) -> None:
         self.db = db
         self.clock_ns = clock_ns
+        self.batch_backoff = batch_backoff
 
 
 # -- selecting pods ------------------------------------------------------------------------------------------------

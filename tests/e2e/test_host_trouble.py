@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from peloton.api.v0.task import task_pb2
 from services.hostmgr.mesos.operator import Operator
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.e2e.service import Service, hosts_of
+from tests.e2e.test_faults import control
 
 pytestmark = pytest.mark.xdist_group("host-trouble")
 
@@ -74,3 +76,60 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     service.stop()
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": batch}))
     assert "KILLED" == cluster.finish(batch)
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three simulated hosts, one of which is about to fall ill."""
+    with Cluster(temporary(tmp_path_factory.mktemp("farm"), simulate=3)) as running:
+        yield running
+
+
+@pytest.fixture
+def sick(farm: Cluster) -> Iterator[str]:
+    """A host on which every pod fails at once."""
+    control(farm, "sicken", "sim-00001")
+    yield "sim-00001"
+    control(farm, "heal", "sim-00001")
+
+
+def failures(cluster: Cluster, job: str) -> list[int]:
+    """Of each pod."""
+    return [task.runtime.failureCount for task in cluster.tasks(job).values()]
+
+
+def hosts_used(cluster: Cluster, job: str) -> set[str]:
+    return {task.runtime.host for task in cluster.tasks(job).values()}
+
+
+def test_a_sick_host_does_not_burn_a_job(farm: Cluster, sick: str) -> None:
+    """At most a third of the pods fail where everything fails, once; then the job keeps away from there, although the
+    other hosts are full for longer than its retries wait."""
+    pool, twentieth = farm.pool("burnt"), farm.capacity() / 3 / 20
+    task = shell("sleep 25", cpu=twentieth, restartPolicy={"maxFailures": 3})
+
+    job = farm.submit(pool, instanceCount=60, defaultConfig=task)
+
+    assert "SUCCEEDED" == farm.finish(job)
+    assert {0, 1} == set(failures(farm, job))
+    assert 20 >= sum(failures(farm, job))
+    assert sick not in hosts_used(farm, job)
+
+
+def test_a_host_on_which_several_jobs_fail_is_avoided(farm: Cluster, sick: str) -> None:
+    """Jobs that have never been there keep away, and it is said why; what can run nowhere else runs there anyway."""
+    pool = farm.pool("avoiding")
+    there = bound_to("hostname", sick)
+    for _ in range(2):
+        job = farm.submit(pool, instanceCount=3, defaultConfig=shell("true", **there))
+        assert "FAILED" == farm.finish(job)
+
+    assert re.match(r"after \d+ pods of \d jobs failed there within 1 s, until 2", avoided(farm)[sick])
+    elsewhere = farm.submit(pool, instanceCount=20, defaultConfig=shell("sleep 1", cpu=0.1))
+    assert "SUCCEEDED" == farm.finish(elsewhere)
+    assert sick not in hosts_used(farm, elsewhere)
+
+    control(farm, "heal", sick)
+    bound = farm.submit(pool, instanceCount=1, defaultConfig=shell("true", **there))
+    assert "SUCCEEDED" == farm.finish(bound)
+    assert [sick] == [*avoided(farm)]

@@ -198,7 +198,10 @@ class LeasedHost(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     POD_LABELS_FIELD_NUMBER: _builtins.int
     CAPACITY_FIELD_NUMBER: _builtins.int
+    SHUNNED_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
+    shunned: _builtins.bool
+    """pods of the job failed there: it comes last"""
     @_builtins.property
     def free(self) -> Global___Resources: ...
     @_builtins.property
@@ -223,10 +226,11 @@ class LeasedHost(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         pod_labels: _abc.Iterable[Global___PodLabelCount] | None = ...,
         capacity: Global___Resources | None = ...,
+        shunned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "revocable", b"revocable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "ports", b"ports", "revocable", b"revocable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "hostname", b"hostname", "labels", b"labels", "pod_labels", b"pod_labels", "ports", b"ports", "revocable", b"revocable", "shunned", b"shunned"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

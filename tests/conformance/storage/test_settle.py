@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.lifecycle.backoff import BATCH_BACKOFF
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState, TerminationReason
@@ -115,6 +116,36 @@ def test_failed_pods_run_again_while_attempts_are_left(gateway: Gateway) -> None
     assert (F, 2, 2) == (pod(gateway, job_id).state, pod(gateway, job_id).failure_count, pod(gateway, job_id).run_id)
     report(gateway, job_id, [1], S)
     assert JobState.FAILED == gateway.settle(job_id, NOW).state
+
+
+def test_a_batch_pod_that_failed_waits_for_its_next_run(gateway: Gateway) -> None:
+    """The workflow is told when to look again; until then the pod has ended, and the job has not."""
+    gateway.batch_backoff = BATCH_BACKOFF
+    job_id = a_running_job(gateway, 2, retries=3)
+    report(gateway, job_id, [0], F, NOW + SECOND)
+
+    progress = gateway.settle(job_id, NOW + SECOND)
+
+    assert (JobState.RUNNING, 0) == (progress.state, progress.admit_count)
+    assert 9.0 <= progress.deadline_s < 14.0
+    assert (F, THROTTLED_MESSAGE) == (pod(gateway, job_id).state, pod(gateway, job_id).message)
+    due_ns = NOW + SECOND + int(progress.deadline_s * SECOND)
+    assert 1 == gateway.settle(job_id, due_ns).admit_count
+    assert (I, 2) == (pod(gateway, job_id).state, pod(gateway, job_id).run_id)
+
+
+def test_a_job_that_is_stopped_does_not_wait_for_its_retries(gateway: Gateway) -> None:
+    """What waits for another run rests as it ended."""
+    gateway.batch_backoff = BATCH_BACKOFF
+    job_id = a_running_job(gateway, 2, retries=3)
+    report(gateway, job_id, [0], F, NOW + SECOND)
+    gateway.settle(job_id, NOW + SECOND)
+
+    gateway.set_job_goal(job_id, JobState.KILLED, NOW + SECOND)
+    gateway.mark_killing(job_id, 10, cluster="cluster")
+    report(gateway, job_id, [1], K, NOW + 2 * SECOND)
+
+    assert (JobState.KILLED, [F, K]) == (gateway.settle(job_id, NOW + 3 * SECOND).state, states(gateway, job_id))
 
 
 def test_a_job_does_not_end_before_its_last_retry(gateway: Gateway) -> None:

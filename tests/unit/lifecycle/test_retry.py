@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from peloton.lifecycle.backoff import Backoff
+from peloton.lifecycle.backoff import BATCH_BACKOFF, Backoff
 from peloton.lifecycle.endings import RULES, Again
 from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, REST, Ending, NextRun, after_end
@@ -110,6 +110,40 @@ def test_services_always_run_again(state: PodState) -> None:
 
     assert RETRY == after_end(pod, JobType.SERVICE)
     assert Ending(NextRun.RETRY, 130 * SECOND) == after_end(replace(pod, failure_count=1), JobType.SERVICE)
+
+
+@pytest.mark.parametrize(
+    ("started_s", "ended_s", "failures", "due_s"),
+    [
+        (99, 100, 1, 110),
+        (99, 100, 2, 120),
+        (99, 100, 3, 140),
+        (99, 100, 50, 700),
+        (0, 100, 1, 110),
+        (95, 100, 1, 105),
+        (91, 100, 1, 105),
+        (90, 100, 1, 0),
+        (50, 100, 1, 0),
+        (50, 100, 4, 130),
+    ],
+)
+def test_a_batch_pod_that_fails_soon_waits(started_s: int, ended_s: int, failures: int, due_s: int) -> None:
+    """10 s, 20 s, 40 s ... 10 m from the start of its run, up to the next multiple of 5 s; from its end if it never
+    started. What ran for longer than its wait runs again at once."""
+    times = {"started_ns": started_s * SECOND, "updated_ns": ended_s * SECOND}
+    pod = ended(PodState.FAILED, failure_count=failures, max_failures=100, **times)
+
+    assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(pod, JobType.BATCH, batch_backoff=BATCH_BACKOFF)
+
+
+@pytest.mark.parametrize("cause", SENT_AWAY)
+def test_nobody_waits_who_did_not_fail(cause: Cause) -> None:
+    """Pods that were sent away or lost run again at once, however often they failed before."""
+    lost = ended(PodState.LOST, failure_count=3, max_failures=5)
+
+    assert RETRY == after_end(lost, JobType.BATCH, batch_backoff=BATCH_BACKOFF)
+    assert RELAUNCH == after_end(lost, JobType.BATCH, launch_lost=True, batch_backoff=BATCH_BACKOFF)
+    assert REPLACE == after_end(lost, JobType.BATCH, cause=cause, batch_backoff=BATCH_BACKOFF)
 
 
 def test_a_pod_that_has_not_ended_is_no_question() -> None:

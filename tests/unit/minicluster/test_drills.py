@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from services.minicluster.resources import CPUS, parse
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import Scheduler, alive, gone, request
@@ -71,3 +73,24 @@ async def test_drills_answer_in_clear_text(start: Start) -> None:
     _, rows = await request(cluster.port, "GET", "/minicluster/agents")
     assert [("a0", "ACTIVE"), ("a1", "ACTIVE")] == [(row["name"], row["state"]) for row in rows["agents"]]
     assert 409 == (await request(cluster.port, "POST", "/minicluster/agents/a0/start"))[0]
+
+
+@pytest.mark.parametrize("simulate", [False, True])
+async def test_what_begins_on_a_sick_host_fails_at_once(simulate: bool, start: Start) -> None:
+    """It exits with 1, until the host is healed; what runs there already runs on."""
+    cluster, scheduler = await start(simulate=simulate)
+    await scheduler.launch("before", "sleep 1000")
+    await scheduler.status("before", "TASK_RUNNING")
+
+    status, row = await request(cluster.port, "POST", "/minicluster/agents/a0/sicken")
+    assert (200, True, ["before"]) == (status, row["sick"], row["tasks"])
+    await scheduler.launch("sick", "sleep 1000")
+    failed = await scheduler.status("sick", "TASK_FAILED")
+    assert "Command exited with status 1" == failed["message"]
+    assert "reason" not in failed
+
+    _, row = await request(cluster.port, "POST", "/minicluster/agents/a0/heal")
+    assert not row["sick"]
+    assert "before" in row["tasks"]
+    await scheduler.launch("well", "true")
+    await scheduler.status("well", "TASK_FINISHED")

@@ -11,6 +11,7 @@ import pytest
 from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
+from peloton.lifecycle.backoff import BATCH_BACKOFF
 from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
@@ -137,6 +138,25 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
         "  UPDATE ROLLING_FORWARD: 0 of 1 done, waits for instance 0 to run and be healthy",
     ]
     assert [(one.rule, one.bound, one.text) for one in answer.reasons] == [(pb.RULE_BACK_OFF, 1, told)]
+
+
+async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World) -> None:
+    """It is told as that of a service is; one that has failed for good, and is no reason to wait, is not."""
+    world.gateway.batch_backoff = BATCH_BACKOFF
+    pool = world.pool("p", 10, 10)
+    again, resting = world.job(pool, 1, max_failures=2), world.job(pool, 2)
+
+    async with asking(world) as asked:
+        for job in (again, resting):
+            await asked.queue(job)
+            world.finish(job, [0], PodState.FAILED)
+        answers = [(await asked.why(job)).text.splitlines() for job in (again, resting)]
+
+    (failed,) = world.gateway.failed_pods(again, 9, only_waiting=True)
+    due = rfc3339_seconds(failed.due_ns)
+    told = f"instance 0 FAILED on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
+    assert [f"  {told}"] == answers[0][1:]
+    assert "FAILED on" not in "".join(answers[1][1:])
 
 
 def test_how_an_instance_failed() -> None:

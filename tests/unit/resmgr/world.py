@@ -100,6 +100,7 @@ class World:
         cpus: Sequence[float] = (),
         preemptible: bool = True,
         revocable: bool = False,
+        max_failures: int = 0,
     ) -> JobId:
         """A stored job whose pods are INITIALIZED. ``cpus`` gives the first pods amounts of their own."""
         config = job_pb2.JobConfig(name="job", type=job_pb2.BATCH, instanceCount=count)
@@ -107,6 +108,7 @@ class World:
         config.sla.priority, config.sla.preemptible, config.sla.revocable = priority, preemptible, revocable
         config.sla.minimumRunningInstances = gang
         config.defaultConfig.resource.cpuLimit = cpu
+        config.defaultConfig.restartPolicy.maxFailures = max_failures
         for instance, own in enumerate(cpus):
             config.instanceConfig[instance].CopyFrom(
                 task_pb2.TaskConfig(resource=task_pb2.ResourceConfig(cpuLimit=own))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -278,3 +280,17 @@ def test_single_pods_of_one_shape_are_placed_to_the_last(
     batch = place(JOB, singles(shape(cpu, memory, strategy=strategy), count), _lease(hosts))
 
     assert batch.placed_count == min(possible, count)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_hosts_on_which_the_job_failed_take_what_others_leave(strategy: Strategy) -> None:
+    """Whatever the strategy: the others are filled first, and nothing waits for the sake of it."""
+    hosts = (replace(host("bad", cpu=8), is_shunned=True), host("h1", cpu=2), host("h2", cpu=2))
+    pods = shape(strategy=strategy)
+
+    few, many = place(JOB, singles(pods, 4), lease(*hosts)), place(JOB, singles(pods, 6), lease(*hosts))
+    whole = place(JOB, [gang(pods, 6)], lease(*hosts))
+
+    assert {"h1": 2, "h2": 2} == {name: len(found) for name, found in where(few).items()}
+    for batch in (many, whole):
+        assert {"bad": 2, "h1": 2, "h2": 2} == {name: len(found) for name, found in where(batch).items()}

@@ -1,0 +1,130 @@
+"""Which hosts are avoided by whom: what the host manager remembers of runs that failed there.
+
+Only in memory: a new leader learns it anew. All of it is bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from peloton.lifecycle.avoidance import (
+    FAILED_HOSTS_MAX,
+    FOR_ALL,
+    FOR_ONE,
+    NO_AVERSION,
+    SHUNNED_S,
+    Aversion,
+    Record,
+    RunEnd,
+    after_failure,
+    after_success,
+    avoided_max,
+    is_own_fault,
+)
+from peloton.model.ids import Hostname, JobId
+
+log = logging.getLogger(__name__)
+
+HOSTS_MAX = 50_000
+JOBS_MAX = 10_000
+"""Hosts and jobs with failures that are remembered; those that failed longest ago are forgotten."""
+WORDED_MAX = 3
+"""Hosts whose reasons are told each in its own words; reasons are counted."""
+NEW = Record()
+
+
+class Aversions:
+    """Any thread. Times are those of the monotonic clock."""
+
+    def __init__(self, host_count: Callable[[], int], meter: Meter | None = None) -> None:
+        self._host_count = host_count
+        self._lock = threading.Lock()
+        self._hosts: OrderedDict[Hostname, Record] = OrderedDict()
+        self._jobs: OrderedDict[JobId, dict[Hostname, Record]] = OrderedDict()
+        self._avoided: dict[Hostname, Record] = {}  # by all: no more than a share of the hosts
+        meter = meter or metrics.get_meter("peloton.hostmgr")
+        meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
+
+    def take(self, ends: Iterable[RunEnd], now_s: float) -> None:
+        """Runs that have ended."""
+        ends = [end for end in ends if end.host and (end.is_failure or end.is_success)]
+        if not ends:
+            return
+        host_count = self._host_count()
+        with self._lock:
+            for end in ends:
+                if end.is_failure:
+                    self._failed(end, now_s, host_count)
+                else:
+                    self._succeeded(end, now_s)
+
+    def _failed(self, end: RunEnd, now_s: float, host_count: int) -> None:
+        job_id, host = end.pod_id.job_id, end.host
+        own = self._jobs.setdefault(job_id, {})
+        self._jobs.move_to_end(job_id)
+        if len(self._jobs) > JOBS_MAX:
+            self._jobs.popitem(last=False)
+        is_new = host not in own
+        if len(own) <= FAILED_HOSTS_MAX or not is_new:
+            own[host] = after_failure(own.get(host, NEW), end, FOR_ONE, now_s, may_avoid=end.is_batch)
+        if is_own_fault(len(own), host_count):
+            if is_new:
+                self._exonerate(job_id)
+            return
+        self._drop_expired(now_s)
+        may_avoid = len(self._avoided) < avoided_max(host_count)
+        record = after_failure(self._hosts.get(host, NEW), end, FOR_ALL, now_s, may_avoid)
+        self._hosts[host] = record
+        self._hosts.move_to_end(host)
+        if len(self._hosts) > HOSTS_MAX:
+            self._avoided.pop(self._hosts.popitem(last=False)[0], None)
+        if record.is_avoided(now_s) and host not in self._avoided:
+            self._avoided[host] = record
+            log.warning("host %s is %s; for %.0f s", host, record.why, record.until_s - now_s)
+
+    def _exonerate(self, job_id: JobId) -> None:
+        """The job is broken itself: its failures speak against no host."""
+        for host in self._jobs[job_id]:
+            if record := self._hosts.get(host):
+                self._hosts[host] = replace(record, failures=tuple(f for f in record.failures if f.job_id != job_id))
+
+    def _succeeded(self, end: RunEnd, now_s: float) -> None:
+        if record := self._hosts.get(end.host):
+            self._hosts[end.host] = after_success(record, now_s)
+        own = self._jobs.get(end.pod_id.job_id)
+        if own and end.host in own and not own[end.host].is_avoided(now_s):
+            del own[end.host]
+
+    def _drop_expired(self, now_s: float) -> None:
+        for host in [host for host, record in self._avoided.items() if not record.is_avoided(now_s)]:
+            del self._avoided[host]
+
+    def of_job(self, job_id: JobId, now_s: float) -> Aversion:
+        with self._lock:
+            self._drop_expired(now_s)
+            own = self._jobs.get(job_id, {})
+            avoided = {host: record.why for host, record in self._avoided.items()}
+            if len(avoided) > WORDED_MAX:
+                avoided = dict.fromkeys(avoided, "avoided after pods of several jobs failed there")
+            if is_own_fault(len(own), self._host_count()):
+                own = {}
+            avoided |= {host: record.why for host, record in own.items() if record.is_avoided(now_s)}
+            shunned = frozenset(host for host, record in own.items() if now_s - record.failed_s < SHUNNED_S)
+            return Aversion(avoided, shunned) if avoided or shunned else NO_AVERSION
+
+    def avoided_by_all(self, now_s: float) -> dict[Hostname, tuple[str, float]]:
+        """Hosts, why, and for how many seconds more."""
+        with self._lock:
+            self._drop_expired(now_s)
+            return {host: (record.why, record.until_s - now_s) for host, record in self._avoided.items()}
+
+    def _read_avoided(self, _: CallbackOptions) -> list[Observation]:
+        return [Observation(len(self.avoided_by_all(time.monotonic())))]

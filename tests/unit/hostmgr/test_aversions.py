@@ -1,0 +1,177 @@
+"""What the host manager remembers of failures, and what leases make of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from peloton.lifecycle.avoidance import NO_AVERSION, SHUNNED_S, RunEnd
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.pod import HostLabel, Strategy
+from services.hostmgr import aversions
+from services.hostmgr.aversions import Aversions
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.offers import Agent
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, offer, pool_with, shape
+
+H1, H2, H3 = Hostname("h1"), Hostname("h2"), Hostname("h3")
+WHY = "avoided after 3 pods of 2 jobs failed there within 1 s"
+
+
+def there(name: str) -> Agent:
+    return replace(agent(name, 0, 0), labels={"hostname": name})
+
+
+def failed(job: JobId, instance: int = 0, host: Hostname = H1, ran_s: float = 1.0) -> RunEnd:
+    return RunEnd(PodId(job, instance, 1), host, is_failure=True, ran_s=ran_s)
+
+
+def succeeded(job: JobId, host: Hostname = H1) -> RunEnd:
+    return RunEnd(PodId(job, 0, 1), host, is_success=True)
+
+
+SICK = [failed(JOB), failed(JOB, 1), failed(OTHER)]
+
+
+def three_hosts(ends: Sequence[RunEnd] = ()) -> HostPool:
+    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+    pool.set_agents([there("h1"), there("h2"), there("h3")])
+    pool.aversions.take(ends, 0.0)
+    return pool
+
+
+def test_a_host_on_which_several_jobs_fail_is_not_leased() -> None:
+    """Not to a job that has never been there either, as long as others could take its pods, free or not."""
+    pool = three_hosts(SICK)
+
+    lease = pool.acquire(THIRD, [(shape(4.0), 3)], 1.0)
+
+    assert [H2, H3] == [host.hostname for host in lease.hosts]
+    assert {WHY: 1} == lease.rejected
+    assert [H1] == leased(pool, shape(), 1, now_s=61.0, job=JobId("later"))
+
+
+def test_who_can_run_nowhere_else_runs_there() -> None:
+    """Work does not stop for ever: not that which needs this very host, nor any if all are avoided."""
+    pool = three_hosts(SICK)
+    only = shape(constraint=HostLabel("hostname", "h1"))
+    assert ["h1"] == leased(pool, only, 1, now_s=1.0, job=THIRD)
+
+    alone = pool_with(offer("h1"))
+    alone.set_agents([there("h1"), there("h2")])
+    alone.aversions.take(SICK, 0.0)
+    alone.set_agents([there("h1")])
+    assert ["h1"] == leased(alone, shape(), 1, now_s=1.0, job=THIRD)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_a_host_on_which_a_pod_of_a_job_failed_comes_last_for_it(strategy: Strategy) -> None:
+    """It is marked in the lease, which takes it only for what the others leave."""
+    pool = three_hosts([failed(JOB)])
+
+    few = pool.acquire(JOB, [(shape(4.0, strategy=strategy), 2)], 1.0)
+    assert {H2, H3} == {host.hostname for host in few.hosts}
+    all_of_them = pool.acquire(JOB, [(shape(4.0, strategy=strategy), 3)], 2.0)
+    assert [(H2, False), (H3, False), (H1, True)] == [(h.hostname, h.is_shunned) for h in all_of_them.hosts]
+    pool.release(all_of_them.lease_id)
+    assert "h1" in leased(pool, shape(4.0, strategy=strategy), 1, now_s=3.0, job=OTHER)
+
+
+def test_a_job_keeps_away_from_where_its_pods_fail_at_once() -> None:
+    """It waits for the others; other jobs do not."""
+    pool = three_hosts([failed(JOB, instance) for instance in range(3)])
+
+    lease = pool.acquire(JOB, [(shape(4.0), 3)], 1.0)
+    assert {"avoided after 3 pods of the job failed there within 1 s": 1} == lease.rejected
+    assert [H2, H3] == [host.hostname for host in lease.hosts]
+    assert ["h1"] == leased(pool, shape(), 1, now_s=1.0, job=OTHER)
+
+
+def test_a_service_goes_where_its_pods_failed_when_there_is_no_other_room() -> None:
+    """What was rolled out fails more often than hosts do, and it never gives up: such hosts are only its last."""
+    pool = three_hosts([replace(failed(JOB, instance), is_batch=False) for instance in range(3)])
+
+    lease = pool.acquire(JOB, [(shape(4.0), 3)], 1.0)
+
+    assert [(H2, False), (H3, False), (H1, True)] == [(host.hostname, host.is_shunned) for host in lease.hosts]
+
+
+def test_a_job_that_fails_on_all_hosts_goes_anywhere() -> None:
+    """It is broken itself: neither it nor others keep away, and what it did counts against no host."""
+    everywhere = [failed(JOB, instance, host) for host in (H1, H2, H3) for instance in range(3)]
+    memory = Aversions(lambda: 3)
+
+    memory.take([*everywhere, failed(OTHER), failed(OTHER, 1)], 0.0)
+
+    assert NO_AVERSION == memory.of_job(JOB, 1.0)
+    assert {} == memory.avoided_by_all(1.0)
+
+
+def test_success_is_forgiveness() -> None:
+    """A job that succeeds on a host no longer shuns it; what is old is forgotten too."""
+    memory = Aversions(lambda: 3)
+    memory.take([failed(JOB), failed(OTHER)], 0.0)
+    memory.take([succeeded(JOB)], 1.0)
+
+    assert NO_AVERSION == memory.of_job(JOB, 1.0)
+    assert {H1} == memory.of_job(OTHER, 1.0).shunned
+    assert NO_AVERSION == memory.of_job(OTHER, SHUNNED_S)
+
+
+def test_no_more_than_a_share_of_the_hosts_is_avoided() -> None:
+    """When many hosts are bad it is not the hosts."""
+    memory = Aversions(lambda: 8)
+    hosts = [Hostname(f"h{number}") for number in range(4)]
+
+    for number, host in enumerate(hosts):
+        jobs = JobId(f"{number}a"), JobId(f"{number}b")
+        memory.take([failed(jobs[0], 0, host), failed(jobs[0], 1, host), failed(jobs[1], 0, host)], float(number))
+
+    assert hosts[:2] == [*memory.avoided_by_all(5.0)]
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts and jobs that failed longest ago are forgotten."""
+    monkeypatch.setattr(aversions, "HOSTS_MAX", 2)
+    monkeypatch.setattr(aversions, "JOBS_MAX", 2)
+    memory = Aversions(lambda: 100)
+
+    memory.take([failed(JobId(f"j{number}"), 0, Hostname(f"h{number}")) for number in range(3)], 0.0)
+
+    assert [False, True, True] == [bool(memory.of_job(JobId(f"j{n}"), 1.0).shunned) for n in range(3)]
+    assert {"h1", "h2"} == memory._hosts.keys()
+
+
+def test_many_reasons_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reasons of a placement are counted: each in its own words would fill them."""
+    monkeypatch.setattr(aversions, "WORDED_MAX", 0)
+    memory = Aversions(lambda: 3)
+    memory.take(SICK, 0.0)
+
+    assert {H1: "avoided after pods of several jobs failed there"} == memory.of_job(THIRD, 1.0).avoided
+
+
+def test_it_is_told_once_measured_and_shown(caplog: pytest.LogCaptureFixture) -> None:
+    """A line in the log, a gauge, and a text at the host."""
+    reader = InMemoryMetricReader()
+    meter = MeterProvider(metric_readers=[reader]).get_meter("test")
+    memory = Aversions(lambda: 3, meter)
+    with caplog.at_level(logging.WARNING):
+        memory.take([*SICK, failed(THIRD)], aversions.time.monotonic())
+
+    assert [f"host h1 is {WHY}; for 60 s"] == [record.getMessage() for record in caplog.records]
+    data = reader.get_metrics_data()
+    assert data is not None
+    (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
+    assert ("peloton.hosts.avoided", 1) == (metric.name, next(iter(metric.data.data_points)).value)
+
+    pool = three_hosts()
+    pool.aversions.take(SICK, aversions.time.monotonic())
+    shown = {host.hostname: host.avoided for host in pool.hosts()}
+    assert shown[H1].startswith("after 3 pods of 2 jobs failed there within 1 s, until ")
+    assert ["", ""] == [shown[H2], shown[H3]]
