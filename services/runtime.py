@@ -183,6 +183,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         settings.agents_period_s,
         mesos_access(settings),
         settings.agent_reregister_timeout_s,
+        settings.offer_hold_s,
     )
     loop = asyncio.get_running_loop()
     async with _waker(shared) as jobs, _maintenance_waker(shared) as hosts:

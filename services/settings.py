@@ -84,6 +84,9 @@ class Settings:
         default=600.0,
         metadata={"help": "seconds in which an admitted pod that stands alone finds a host, or is queued again"},
     )
+    offer_hold_s: float = field(
+        default=10.0, metadata={"help": "seconds after which offers that no launch has used go back to Mesos"}
+    )
     gang_placement_timeout_s: float = field(
         default=600.0,
         metadata={"help": "seconds in which an admitted gang finds hosts for all, or is queued again"},

@@ -27,19 +27,18 @@ from services.hostmgr.holds import ComingBackOf, Holds
 from services.hostmgr.judged import JudgedShapes
 from services.hostmgr.launches import Launches
 from services.hostmgr.listed import listed
-from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedReader
+from services.hostmgr.mesos.resources import ANY_ROLE, Json
+from services.hostmgr.offered_hosts import OfferedHosts
 from services.hostmgr.offers import (
     Agent,
     Claim,
     HostOffers,
-    labels_of,
     leased_host,
 )
 from services.hostmgr.pod_labels import PodLabelIndex
-from services.hostmgr.ready import ReadyHosts
 from services.hostmgr.registered import RegisteredAgents
+from services.hostmgr.waiting import Holder, WaitingJobs
 
-WAITING_JOBS_MAX = 10_000
 AGENTS_UNKNOWN = "the hosts of the cluster are not known yet"
 INVERSE_OFFERS_MAX = 1_000
 """Kept until they are answered; Mesos repeats those that are not."""
@@ -47,26 +46,26 @@ INVERSE_OFFERS_MAX = 1_000
 
 class HostPool:
     def __init__(
-        self, lease_s: float, wall_ns: Callable[[], int] = time.time_ns, cluster: str = "", role: str = ANY_ROLE
+        self,
+        lease_s: float,
+        wall_ns: Callable[[], int] = time.time_ns,
+        cluster: str = "",
+        role: str = ANY_ROLE,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._lease_s = lease_s
         self._wall_ns = wall_ns
-        self._cluster = cluster
         self._lock = threading.RLock()
-        self._hosts: dict[Hostname, HostOffers] = {}
-        self._ready = ReadyHosts()
-        self._offered = OfferedReader(role)
-        self._came_count = 0
-        self._host_of_offer: dict[str, Hostname] = {}
+        self._offered = OfferedHosts(cluster, role)
+        self._hosts, self._ready = self._offered.hosts, self._offered.ready
         self._registered = RegisteredAgents()
         self._withdrawn: dict[Hostname, Agent] = {}  # by operators of Mesos: they count for nothing
         self._are_agents_known = False
         self._judged = JudgedShapes()
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
-        # A job's gang is placed apart from its other pods: placements are known by the job and whether it is its gang.
-        self._lease_of_job: dict[tuple[JobId, bool], str] = {}
-        self._waiting: set[tuple[JobId, bool]] = set()
-        self._waiting_for_leases: set[tuple[JobId, bool]] = set()  # those that found hosts leased
+        self._lease_of_job: dict[Holder, str] = {}
+        self._waiting = WaitingJobs()
         self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
         self._maintained: dict[Hostname, HostMaintenance] = {}
         self._refused: dict[Hostname, str] = {}  # host -> the other cluster that has its name
@@ -114,36 +113,13 @@ class HostPool:
             self._refused.update((Hostname(name), cluster) for name, cluster in refused.items())
             self._registered.replace(now)
             self._are_agents_known = True
-            known = self._registered.by_name
-            gone = [n for n, h in self._hosts.items() if not h.offers and not h.lease_id and n not in known]
-            for hostname in gone:
-                self._ready.drop(hostname)
-                del self._hosts[hostname]
+            self._offered.keep(self._registered.by_name.keys())
 
     def add_offers(self, offers: Sequence[Json]) -> set[JobId]:
         """Take new offers in; returns the jobs that waited for hosts."""
         with self._lock:
-            for offer in offers:
-                hostname = Hostname(offer["hostname"])
-                host = self._hosts.get(hostname)
-                agent_id = offer["agent_id"]["value"]
-                if host is None or host.agent_id != agent_id:
-                    for stale_id in host.offers if host else ():
-                        self._host_of_offer.pop(stale_id, None)
-                    order = host.order if host else self._came_count
-                    self._came_count += 1
-                    labels = labels_of(hostname, offer.get("attributes", ()), self._cluster)
-                    host = HostOffers(hostname, agent_id, labels, order)
-                    self._hosts[hostname] = host
-                host.add(offer["id"]["value"], self._offered.read(offer["resources"]), offer.get("unavailability"))
-                self._host_of_offer[offer["id"]["value"]] = hostname
-                self._ready.put(host)
-            return self._all_who_wait()
-
-    def _all_who_wait(self) -> set[JobId]:
-        waiting, self._waiting = self._waiting, set()
-        self._waiting_for_leases.clear()
-        return {job for job, _ in waiting}
+            self._offered.add(offers, self._clock())
+            return self._waiting.take_all()
 
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
         """``(instance, run, host, labels)``: as a launch committed them; what was held for them is no longer."""
@@ -156,7 +132,7 @@ class HostPool:
         if not self.pod_labels.remove(pod_ids):
             return set()
         with self._lock:
-            return self._all_who_wait()
+            return self._waiting.take_all()
 
     def hold(self, pods: Sequence[ComingBack], now_s: float) -> None:
         """Keep room for pods before they are told to leave their hosts."""
@@ -173,22 +149,30 @@ class HostPool:
             gone += [(job_id, instance) for instance in instances if instance not in still]
         with self._lock:
             dropped = self._holds.drop(gone) | self._holds.expire(now_s)
-            return self._all_who_wait() if dropped else set()
+            return self._waiting.take_all() if dropped else set()
 
     def remove_offer(self, offer_id: str) -> None:
         with self._lock:
-            hostname = self._host_of_offer.pop(offer_id, None)
-            if hostname is not None and (host := self._hosts.get(hostname)):
-                host.offers.pop(offer_id, None)
-                host.recount()
-                self._ready.put(host)
+            self._offered.remove(offer_id)
+
+    def take_idle(self, until_s: float, now_s: float, kept: int, limit: int) -> list[str]:
+        """Offers that came until then and are idle: they are given back to Mesos. ``kept``: so many are not."""
+        with self._lock:
+            return self._offered.take_idle(until_s, now_s, kept, limit, set(self._holds.hostnames()))
+
+    def may_fit(self, shapes: Iterable[PodShape]) -> bool:
+        """Whether one of these has room on some host as Mesos last told of it, on offer or not."""
+        with self._lock:
+            return any(self._registered.has_room(shape) for shape in shapes)
+
+    def is_waiting(self, job_id: JobId, for_gang: bool) -> bool:
+        """Its last lease found too little, and no hosts have come since."""
+        return (job_id, for_gang) in self._waiting
 
     def forget_offers(self) -> None:
         """The subscription is gone, and every offer and lease with it; who waits is told with the next offers."""
         with self._lock:
-            self._hosts.clear()
-            self._ready.clear()
-            self._host_of_offer.clear()
+            self._offered.clear()
             self._leases.clear()
             self._lease_of_job.clear()
 
@@ -249,10 +233,25 @@ class HostPool:
             return self._judged.learn(shapes, found, version)
 
     def free(self) -> Resources:
-        """What is on offer on hosts that take pods and are leased to nobody."""
+        """What is free on hosts that take pods and are leased to nobody: on offer, or given back to Mesos."""
         with self._lock:
-            away = [name for name in self._maintained if self._chooser.is_away(name)]
-            return self._ready.free_without({*away, *self._refused})
+            away = {name for name in self._maintained if self._chooser.is_away(name)} | self._refused.keys()
+            return sum(self._not_on_offer(away).values(), self._ready.free_without(away))
+
+    def _not_on_offer(self, apart: Collection[Hostname] = ()) -> dict[Hostname, Resources]:
+        """Of hosts that were not offered since they were given back, or ever, what Mesos last told to be free."""
+        agents = self._registered.by_name
+        names = (self._offered.declined | (agents.keys() - self._hosts.keys())) - set(apart)
+        return {name: agents[name].free for name in names if name in agents}
+
+    @property
+    def offer_count(self) -> int:
+        return self._offered.offer_count
+
+    @property
+    def claimed_count(self) -> int:
+        """Hosts whose offers launches have used."""
+        return self._offered.claimed_count
 
     def slack(self) -> tuple[int, int]:
         """Revocable cpu of all registered agents, and what is held of it, in thousandths."""
@@ -273,14 +272,14 @@ class HostPool:
             has_opened = bool(self._closed.keys() - hosts.keys())
             self._closed.clear()
             self._closed.update(hosts)
-            return self._all_who_wait() if has_opened else set()
+            return self._waiting.take_all() if has_opened else set()
 
     def hosts(self) -> list[Host]:
         """All that are known, whether they take pods or not; by host name."""
         avoided = self.aversions.avoided_by_all(time.monotonic())
         with self._lock:  # only for what may change meanwhile
             agents, withdrawn, maintained = self._registered.by_name, self._withdrawn, dict(self._maintained)
-            free = {name: host.free for name, host in self._hosts.items()}
+            free = {name: host.free for name, host in self._hosts.items()} | self._not_on_offer()
         return listed(agents, withdrawn, maintained, free, avoided, self._wall_ns())
 
     # Leases.
@@ -331,19 +330,13 @@ class HostPool:
             )
             lease = HostLease(str(uuid.uuid4()), leased, dict(rejected), awaited)
             for hostname in picked:
-                self._lease(self._hosts[hostname], lease.lease_id)
+                self._offered.lease(self._hosts[hostname], lease.lease_id)
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
                 self._lease_of_job[job_id, for_gang] = lease.lease_id
-            if (short or awaited) and len(self._waiting) < WAITING_JOBS_MAX:
-                self._waiting.add((job_id, for_gang))
-                if rejected[LEASED]:
-                    self._waiting_for_leases.add((job_id, for_gang))
+            if short or awaited:
+                self._waiting.add((job_id, for_gang), for_leases=bool(rejected[LEASED]))
             return lease, short
-
-    def _lease(self, host: HostOffers, lease_id: str) -> None:
-        host.lease_id = lease_id
-        self._ready.put(host)
 
     def claim(self, lease_id: str, hostnames: Iterable[Hostname]) -> dict[Hostname, Claim]:
         """Take the offers of the hosts that are still under this lease, without those that have gone into
@@ -358,12 +351,7 @@ class HostPool:
                 if host is None or host.lease_id != lease_id:
                     continue
                 if hostname in wanted and host.offers and not self._chooser.is_away(hostname):
-                    claims[hostname] = Claim(hostname, host.agent_id, tuple(host.offers), host.pot())
-                    for offer_id in host.offers:
-                        self._host_of_offer.pop(offer_id, None)
-                    host.offers = {}
-                    host.recount()
-                    self._lease(host, "")
+                    claims[hostname] = self._offered.claim(host)
                 else:
                     left.append(hostname)
             if left:
@@ -376,17 +364,14 @@ class HostPool:
             holders = {holder for holder, lease in self._lease_of_job.items() if lease == lease_id}
             if not self._free(lease_id):
                 return set()
-            told = self._waiting_for_leases - holders
-            self._waiting -= told
-            self._waiting_for_leases -= told
-            return {job for job, _ in told}
+            return self._waiting.take_for_leases(holders)
 
     def _free(self, lease_id: str) -> bool:
         """End a lease; returns whether that made hosts READY."""
         _, leased = self._leases.pop(lease_id, (0.0, []))
         for hostname in leased:
             if (host := self._hosts.get(hostname)) and host.lease_id == lease_id:
-                self._lease(host, "")
+                self._offered.lease(host, "")
         return bool(leased)
 
     def _expire(self, now_s: float) -> None:

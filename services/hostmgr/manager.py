@@ -34,7 +34,7 @@ from services.hostmgr.mesos.driver import REMOVED, SUPERSEDED, Callbacks, Discon
 from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.wire import MesosRefusal
-from services.hostmgr.offer_returns import OfferReturns
+from services.hostmgr.offer_keeper import OfferKeeper
 from services.hostmgr.offers import Claim
 from services.hostmgr.reconcile import AGENT_BACK, AGENT_BACK_REST_S, InFlight, Look, Reconciler, ReconcileSchedule
 from services.hostmgr.reports import Reports
@@ -101,7 +101,7 @@ class HostManagerCore(Callbacks):
         self._look_now = threading.Event()
         self._reconciling = ReconcileSchedule(settings.agent_reregister_timeout_s)
         self._unsaved_framework_id = ""
-        self._returns = OfferReturns()
+        self._keeper = OfferKeeper(self.pool, lambda calls: self.driver.send_all(calls), settings.offer_hold_s)
         self._chores = threading.Thread(target=self._run_chores, name="host chores", daemon=True)
 
     # Life.
@@ -143,21 +143,24 @@ class HostManagerCore(Callbacks):
         log.info("subscribed to Mesos at %(hostname)s:%(port)s as %(id)s", {**master, "id": framework_id["value"]})
         self._unsaved_framework_id = framework_id["value"]
         self._term.begin(driver.leader_id)
+        self._keeper.subscribed()
         self._look_anew()
 
     def reregistered(self, driver: Driver, master: Json) -> None:
         log.info("subscribed again to Mesos at %(hostname)s:%(port)s", master)
         self._term.begin(driver.leader_id)
+        self._keeper.subscribed()
         self._look_anew()
 
     def disconnected(self, driver: Driver) -> None:
         self._term.lost()
         self._agents.connection_lost()
         self.pool.forget_offers()
-        self._returns.clear()
+        self._keeper.returns.clear()
 
     def resourceOffers(self, driver: Driver, offers: list[Json]) -> None:
         self._lifecycles.jobs_changed(self.pool.add_offers(offers))
+        self._keeper.offers_came()
         if any(self.pool.agent(offer["hostname"]) is None for offer in offers):
             self._agents.want()
 
@@ -206,7 +209,7 @@ class HostManagerCore(Callbacks):
         for_gang: bool = False,
         desired: Sequence[Desired] = (),
     ) -> HostLease:
-        return self.pool.acquire(job_id, gangs, time.monotonic(), for_gang, desired)
+        return self._keeper.lease(job_id, gangs, time.monotonic, for_gang, desired)
 
     def release(self, lease_id: str) -> None:
         self._lifecycles.jobs_changed(self.pool.release(lease_id))
@@ -299,7 +302,7 @@ class HostManagerCore(Callbacks):
         # LOST here, one that runs, and has said so already, would run on beside its next run.
 
     def _give_back(self, offer_ids: Sequence[str]) -> None:
-        self._returns.add(offer_ids)
+        self._keeper.returns.add(offer_ids)
         self._look_now.set()
 
     # Kills.
@@ -361,13 +364,13 @@ class HostManagerCore(Callbacks):
             self._look_now.clear()
             if self.driver.connected:
                 self._attempt("framework id", self._save_framework_id)
-                self._attempt("offers", partial(self._returns.send, self.driver.send_all))
+                self._attempt("offers", self._keeper.tend)
                 self._attempt("held room", self._review_holds)
                 look = self._reconciling.take(time.monotonic())
                 if look and not self._attempt("reconciliation", partial(self._reconcile, look)):
                     self._reconciling.want(look)
-            is_behind = self._reconciling.is_wanted or self._unsaved_framework_id or self._returns.are_due
-            self._look_now.wait(BEHIND_PERIOD_S if is_behind else self._settings.agents_period_s)
+            is_behind = self._reconciling.is_wanted or self._unsaved_framework_id or self._keeper.returns.are_due
+            self._look_now.wait(BEHIND_PERIOD_S if is_behind else self._keeper.period_s)
             self._stopping.wait(0.2)  # what comes together is done together
 
     def _attempt(self, what: str, chore: Callable[[], None]) -> bool:

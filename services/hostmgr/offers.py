@@ -37,6 +37,11 @@ class Agent:
     revocable_held: Resources = NOTHING
     state: HostState = HostState.UP
     withdrawn: str = ""  # why it offers nothing: what an operator of Mesos did
+    held: Resources = NOTHING  # by pods of whichever framework
+
+    @property
+    def free(self) -> Resources:
+        return Resources(*(max(have - held, 0) for have, held in zip(self.capacity, self.held, strict=True)))
 
     @property
     def ip(self) -> str:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.ids import Hostname
+from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.feasibility import HostKind
+from services.hostmgr.mesos.resources import needed
 from services.hostmgr.offers import NOTHING, Agent
 
 _Kind = tuple[Resources, tuple[tuple[str, str], ...]]
@@ -26,6 +29,7 @@ class RegisteredAgents:
         self.kinds_version = 0  # another one whenever agents of other kinds are there
         self._capacity = [0, 0, 0, 0]  # [R]
         self._kinds: Counter[_Kind] = Counter()
+        self._free: Counter[tuple[Resources, int]] = Counter()  # what is free, and revocable cpu_milli -> agents
 
     @property
     def total(self) -> Resources:
@@ -50,6 +54,10 @@ class RegisteredAgents:
 
     def _count(self, agent: Agent, sign: int) -> None:
         self.revocable_cpu_milli += agent.revocable.cpu_milli * sign
+        free = agent.free, agent.revocable.cpu_milli - agent.revocable_held.cpu_milli
+        self._free[free] += sign
+        if not self._free[free]:
+            del self._free[free]
         for kind, amount in enumerate(agent.capacity):
             self._capacity[kind] += amount * sign
         if agent.revocable_held.cpu_milli:
@@ -71,6 +79,14 @@ class RegisteredAgents:
         counts = self._kinds - Counter(_kind(agent) for agent in apart)
         found = [HostKind(capacity, dict(labels), count) for (capacity, labels), count in counts.items()]
         return found + [HostKind(agent.capacity, agent.labels) for agent in apart]
+
+    def has_room(self, shape: PodShape) -> bool:
+        """Some agent has, by the amounts alone."""
+        need = needed(shape.resources)
+        if not shape.revocable:
+            return any(need.fits_in(free) for free, _ in self._free)
+        rest = replace(need, cpu_milli=0)
+        return any(rest.fits_in(free) and need.cpu_milli <= slack for free, slack in self._free)
 
     def capacity(self, away: Collection[Hostname], closed: Mapping[Hostname, int]) -> tuple[Resources, Resources, int]:
         """Sums without agents that are away, and how many are left. Of revocable cpu those that are closed count

@@ -16,6 +16,7 @@ from tests.bench.drain import drain_50
 from tests.bench.faults import throughput_faults
 from tests.bench.figures import Missing
 from tests.bench.growth import updates
+from tests.bench.idle import first_launch
 from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.prefetch import roll_prefetch
@@ -37,6 +38,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "config-noise": config_noise,
     "updates": updates,
     "small-jobs": cluster.small_jobs,
+    "first-launch": first_launch,
     "churn": churn,
     "churn-paced": churn_paced,
     "churn-temporal-postgres": churn_temporal_postgres,

@@ -79,7 +79,7 @@ class SimulatedHostManager(HostManagerCore):
         self._kill_orphans(self._reports.commit(self.mesos.some_news(random, most)))
 
     def do_chores(self) -> None:
-        self._returns.send(self.driver.send_all)
+        self._keeper.returns.send(self.mesos.send_all)
         self.pool.set_agents(self.mesos.agents())
         self._review_holds()
         if look := self._reconciling.take(manager.time.monotonic()):

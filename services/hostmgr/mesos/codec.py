@@ -91,6 +91,7 @@ def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Age
         allocated.total(revocable=True),
         state,
         withdrawn,
+        allocated.total(revocable=False),
     )
 
 
@@ -236,6 +237,12 @@ def accept_call(offer_ids: Sequence[str], tasks: list[Json]) -> Json:
     offers = [{"value": offer_id} for offer_id in offer_ids]
     filters = {"refuse_seconds": 0}
     if not tasks:
-        return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": filters}}
+        return decline_call(offer_ids, 0)
     launch = {"type": "LAUNCH", "launch": {"task_infos": tasks}}
     return {"type": "ACCEPT", "accept": {"offer_ids": offers, "operations": [launch], "filters": filters}}
+
+
+def decline_call(offer_ids: Sequence[str], refuse_s: float) -> Json:
+    """Mesos hides for so long what was declined, until more than that is free."""
+    offers = [{"value": offer_id} for offer_id in offer_ids]
+    return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": {"refuse_seconds": refuse_s}}}

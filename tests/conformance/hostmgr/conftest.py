@@ -40,6 +40,7 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
         agents_period_s: float = 10.0,
         access: MesosAccess = OPEN,
         agent_reregister_timeout_s: float = 600.0,
+        offer_hold_s: float = 10.0,
         **settings: Any,
     ) -> World:
         shutil.copy(empty_database, tmp_path / "peloton.db")
@@ -51,6 +52,7 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
             "lease_s": lease_s,
             "agents_period_s": agents_period_s,
             "agent_reregister_timeout_s": agent_reregister_timeout_s,
+            "offer_hold_s": offer_hold_s,
             "access": access,
         }
         world = World(url, link, cluster, **ours)

@@ -27,6 +27,7 @@ from services.storage.gateway import Gateway, StatusOutcome
 from services.storage.hosts import KillRow
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
+from tests.unit.minicluster.scheduler import Scheduler, scalar, task_info
 
 PATIENCE_S = 60.0
 AGENTS_AWAY_S = 600.0
@@ -117,6 +118,10 @@ class Emulated:
 
         self._do(act())
 
+    def framework(self, **info: Any) -> Other:
+        """Another framework on the cluster."""
+        return Other(self.cluster.port, self._loop, info)
+
     def lose_registry(self) -> None:
         """Another master leads, and does not know of the agents; those that run are on their way to it for long."""
 
@@ -133,6 +138,52 @@ class Emulated:
 
     def _do(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+
+class Other:
+    """Another framework, which lives on the loop of the cluster."""
+
+    def __init__(self, port: int, loop: asyncio.AbstractEventLoop, info: dict[str, Any]) -> None:
+        self._loop = loop
+        self._scheduler = Scheduler(port)
+        self._do(self._scheduler.subscribe(**info))
+
+    def offered(self) -> dict[str, dict[str, float]]:
+        """Of each host what was offered last: scalars by name."""
+        events = [event for event in self._scheduler.events if event["type"] == "OFFERS"]
+        offers = [offer for event in events for offer in event["offers"]["offers"]]
+        return {
+            offer["hostname"]: {r["name"]: r["scalar"]["value"] for r in offer["resources"] if "scalar" in r}
+            for offer in offers
+        }
+
+    def launch(self, host: str, task_id: str, cpus: float) -> None:
+        """On the host's next offer; the rest of it stays with this framework."""
+
+        async def act() -> None:
+            offer = await self._scheduler.offer(host)
+            resources = [scalar("cpus", cpus), scalar("mem", 32)]
+            info = {**task_info(task_id, offer["agent_id"]["value"], LONG), "resources": resources}
+            await self._scheduler.accept(offer, info)
+            await self._scheduler.status(task_id, "TASK_RUNNING")
+
+        self._do(act())
+
+    def decline_all(self, refuse_s: float) -> None:
+        async def act() -> None:
+            events = [event for event in self._scheduler.events if event["type"] == "OFFERS"]
+            ids = [offer["id"] for event in events for offer in event["offers"]["offers"]]
+            await self._scheduler.call("DECLINE", {"offer_ids": ids, "filters": {"refuse_seconds": refuse_s}})
+            self._scheduler.events.clear()
+
+        self._do(act())
+
+    def close(self) -> None:
+        self._do(self._scheduler.call("TEARDOWN"))
+        self._do(self._scheduler.close())
+
+    def _do(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
 
 class Outage(Exception):

@@ -1,0 +1,158 @@
+"""How long offers are kept: what nobody uses goes back to Mesos, for other frameworks, and is asked for when pods wait.
+
+    offers come -> used by launches, or idle for the hold time -> declined; Mesos hides them until they grow
+    nobody asks for hosts -> SUPPRESS: no offers come
+    a lease finds too little of what there is -> REVIVE: all free resources are offered within milliseconds
+
+The number of idle offers that are kept nevertheless follows the number that launches have used of late, so that a large
+job does not ask for the whole cluster again and again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from peloton.model.host import Desired, HostLease
+from peloton.model.ids import JobId
+from peloton.model.pod import PodShape, Strategy
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.mesos.codec import decline_call
+from services.hostmgr.mesos.driver import Disconnected
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.offer_returns import OfferReturns
+
+log = logging.getLogger(__name__)
+
+REFUSED_S = 3_600.0
+"""How long Mesos hides what was declined, unless more than that becomes free there, or it is asked."""
+WAITING_AGE_S = 60.0
+"""Who found too little waits: a placement in vain is tried again within half of this."""
+OFFERS_WAIT_S = 0.5
+"""A lease waits so long for the offers that it asked for; those that come later wake its job."""
+KEPT_PER_CLAIM = 10
+"""Idle offers that are kept for each that launches have used within two hold times."""
+PERIOD_MAX_S = 10.0
+DECLINE_BATCH = 1_000
+DECLINED_MAX = 20_000
+"""In one round; the others follow in the next."""
+
+SendAll = Callable[[Sequence[Json]], Sequence[object]]
+
+
+class OfferKeeper:
+    """The lock is held while Mesos is told, so that it hears things in the order in which they are decided."""
+
+    def __init__(
+        self, pool: HostPool, send_all: SendAll, hold_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.returns = OfferReturns()  # what goes back without being hidden
+        self._pool = pool
+        self._send_all = send_all
+        self._hold_s = hold_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        # What Mesos may believe: set before it is told, unset when it has been told otherwise.
+        self._is_suppressed = False
+        self._are_some_declined = False
+        self._asked_s = self._short_s = clock()
+        self._revived_s = 0.0
+        self._came = threading.Event()
+        self._came.set()
+        self._claims: deque[tuple[float, int]] = deque()  # when, claims until then
+
+    @property
+    def period_s(self) -> float:
+        """How often to look."""
+        return min(self._hold_s / 4, PERIOD_MAX_S)
+
+    def subscribed(self) -> None:
+        """A new subscription is neither suppressed nor has it refused anything."""
+        with self._lock:
+            self._is_suppressed = self._are_some_declined = False
+            self._asked_s = self._clock()
+
+    def offers_came(self) -> None:
+        self._came.set()
+
+    def lease(
+        self,
+        job_id: JobId,
+        wanted: Sequence[tuple[PodShape, int]],
+        clock: Callable[[], float],
+        for_gang: bool,
+        desired: Sequence[Desired],
+    ) -> HostLease:
+        """Of offers that are here, or else of those that come when Mesos is asked."""
+        lease = self._pool.acquire(job_id, wanted, clock(), for_gang, desired)
+        if self.want(wanted, self._pool.is_waiting(job_id, for_gang)):
+            return self._pool.acquire(job_id, wanted, clock(), for_gang, desired)  # instead of the first, which ends
+        return lease
+
+    def want(self, wanted: Sequence[tuple[PodShape, int]], is_short: bool) -> bool:
+        """After a lease for these pods; ``is_short``: it found too little. Asks Mesos if that may help; returns whether
+        offers have come meanwhile. Pods that do not fill hosts one by one are to see all hosts."""
+        now_s = self._clock()
+        wants_all = any(shape.strategy is not Strategy.PACK_HOST for shape, _ in wanted)
+        with self._lock:
+            self._asked_s = now_s
+            if is_short:
+                self._short_s = now_s
+            if not (is_short or wants_all):
+                return False
+            may_help = self._is_suppressed or (
+                self._are_some_declined and (wants_all or self._pool.may_fit([shape for shape, _ in wanted]))
+            )
+            has_asked = may_help and self._revive(now_s)
+            left_s = self._revived_s + OFFERS_WAIT_S - now_s
+        is_open = has_asked or not self._came.is_set()  # by another lease, a moment ago
+        return is_open and left_s > 0 and self._came.wait(left_s)
+
+    def _revive(self, now_s: float) -> bool:
+        self._came.clear()
+        try:
+            refusals = self._send_all([{"type": "REVIVE"}])
+        except (Disconnected, OSError) as error:
+            self._came.set()
+            log.info("Mesos not asked for offers: %s", error)  # who waits asks again, or is told after a subscription
+            return False
+        if any(refusals):
+            self._came.set()
+            log.warning("Mesos refuses to make offers: %s", refusals[0])
+            return False
+        self._is_suppressed = self._are_some_declined = False
+        self._revived_s = now_s
+        return True
+
+    def tend(self) -> None:
+        """Give back what launches left over, and what is idle. Raises what sending does: then Mesos may or may not
+        know, and is asked when in doubt."""
+        self.returns.send(self._send_all)
+        now_s = self._clock()
+        with self._lock:
+            calls: list[Json] = []
+            is_idle = now_s - self._asked_s >= self._hold_s and now_s - self._short_s >= WAITING_AGE_S
+            if is_idle and not self._is_suppressed:
+                log.info("no pod waits for hosts: Mesos makes no offers until one does")
+                calls.append({"type": "SUPPRESS"})
+                self._is_suppressed = True
+            idle = self._pool.take_idle(now_s - self._hold_s, now_s, self._kept(now_s), DECLINED_MAX)
+            batches = (idle[start : start + DECLINE_BATCH] for start in range(0, len(idle), DECLINE_BATCH))
+            calls += [decline_call(batch, REFUSED_S) for batch in batches]
+            self._are_some_declined |= bool(idle)
+            try:
+                if calls:
+                    self._send_all(calls)
+            except BaseException:
+                self.returns.add(idle)
+                raise
+
+    def _kept(self, now_s: float) -> int:
+        total = self._pool.claimed_count
+        self._claims.append((now_s, total))
+        while self._claims[0][0] < now_s - 2 * self._hold_s:
+            self._claims.popleft()
+        return KEPT_PER_CLAIM * (total - self._claims[0][1])

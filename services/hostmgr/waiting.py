@@ -1,0 +1,41 @@
+"""Who found too few hosts, and is told once there are more.
+
+Under the lock of ``HostPool``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from peloton.model.ids import JobId
+
+WAITING_JOBS_MAX = 10_000
+"""More than these look again by themselves."""
+Holder = tuple[JobId, bool]
+"""A job, and whether for its gang: a job's gang is placed apart from its other pods."""
+
+
+class WaitingJobs:
+    def __init__(self) -> None:
+        self._all: set[Holder] = set()
+        self._for_leases: set[Holder] = set()  # those that found hosts leased
+
+    def __contains__(self, holder: Holder) -> bool:
+        return holder in self._all
+
+    def add(self, holder: Holder, for_leases: bool) -> None:
+        if len(self._all) < WAITING_JOBS_MAX:
+            self._all.add(holder)
+            if for_leases:
+                self._for_leases.add(holder)
+
+    def take_all(self) -> set[JobId]:
+        waiting, self._all = self._all, set()
+        self._for_leases.clear()
+        return {job for job, _ in waiting}
+
+    def take_for_leases(self, apart: Collection[Holder]) -> set[JobId]:
+        told = self._for_leases.difference(apart)
+        self._all -= told
+        self._for_leases -= told
+        return {job for job, _ in told}

@@ -1,0 +1,127 @@
+"""Offers that nobody uses: another framework gets them, and our pods get hosts at once when some wait."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.model.pod import PodShape, Strategy
+from peloton.model.resources import Resources
+from services.hostmgr import offer_keeper
+from services.minicluster.hosts import HostSpec
+from tests.conformance.hostmgr.conftest import Make
+from tests.conformance.hostmgr.world import Other, World, wait
+
+HOLD_S = 0.4
+HOSTS = [HostSpec(f"h{index}", revocable_cpus=2) for index in range(3)]
+ALL = {"h0", "h1", "h2"}
+
+
+@pytest.fixture
+def world(make: Make, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Whoever found too little is forgotten soon."""
+    monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 2 * HOLD_S)
+    return make(hosts=HOSTS, offer_hold_s=HOLD_S, agents_period_s=0.1)
+
+
+@pytest.fixture
+def other(world: World) -> Iterator[Other]:
+    made = world.cluster.framework(roles=["other"])
+    yield made
+    made.close()
+
+
+def idle(world: World) -> None:
+    """Mesos keeps all offers."""
+    calls = len(world.link.calls)
+    wait(lambda: "SUPPRESS" in world.link.calls[calls:], "the suppression")
+    wait(lambda: not world.core.pool.offer_count, "the end of all offers")
+
+
+def test_another_framework_gets_what_is_idle(world: World, other: Other) -> None:
+    """All of an idle cluster; what our pods hold stays theirs."""
+    job = world.running(1)
+    host = world.pod(job).host
+
+    wait(lambda: other.offered().keys() == ALL, "offers of all hosts")
+    assert 3.0 == other.offered()[host]["cpus"]
+    assert {"RUNNING": 1} == world.states(job)
+
+
+def test_an_idle_cluster_has_its_capacity(world: World) -> None:
+    """Its hosts, what is free there and its slack are told by the agents, whoever holds offers."""
+    world.running(2)
+    idle(world)
+
+    total = Resources.of(12, 3 * 2048, 60_000)
+    wait(lambda: world.core.pool.free().cpu_milli == 10_000, "what is free")
+    assert (total, Resources(cpu_milli=6_000), 3) == world.core.pool.capacity()
+    assert 10_000 == sum(host.free.cpu_milli for host in world.core.pool.hosts())
+
+
+def test_the_first_launch_after_idleness_is_quick(world: World) -> None:
+    """The first lease finds all hosts, though Mesos offered none before; how long a launch took is printed."""
+    seconds = []
+    for _ in range(3):
+        idle(world)
+        job = world.job(12)
+        began_s = time.monotonic()
+        gangs = world.gateway.ready_gangs(job, 100)
+        lease = world.core.acquire_hosts(job, [(gangs[0].shape, 12)])
+
+        assert ALL == {host.hostname for host in lease.hosts}
+        world.core.release(lease.lease_id)
+        assert 12 == world.launch(world.place(job)).launched_count
+        world.wait_states(job, {"RUNNING": 12})
+        seconds.append(round(time.monotonic() - began_s, 3))
+        world.kill(job)
+        world.wait_states(job, {"KILLED": 12})
+    print(json.dumps({"case": "first-launch-after-idleness", "pods": 12, "seconds": seconds}))
+
+
+def test_a_pod_that_spreads_sees_all_hosts(world: World) -> None:
+    """Those that are kept on offer are not enough for the emptiest host, though the pod fits there."""
+    job = world.running(1, command="sleep 300")
+    idle(world)
+    shape = PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST)
+
+    lease = world.core.acquire_hosts(job, [(shape, 1)])
+
+    assert lease.hosts[0].hostname != world.pod(job).host
+    world.core.release(lease.lease_id)
+
+
+def test_revocable_pods_get_slack_that_was_given_back(world: World) -> None:
+    """Revocable offers go and come like others."""
+    idle(world)
+
+    def revocable(config: object) -> None:
+        config.revocable = True  # type: ignore[attr-defined]
+
+    job = world.running(2, changes=[revocable])
+    assert {"RUNNING": 2} == world.states(job)
+
+
+def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that no host has room for does not take offers from others again and again."""
+    wait(lambda: other.offered().keys() == ALL, "offers of all hosts")
+    for host in sorted(ALL):
+        other.launch(host, f"t-{host}", cpus=3.5)
+    other.decline_all(600.0)
+    wait(lambda: sum(h.free.cpu_milli for h in world.core.pool.hosts()) == 1_500, "the agents' word")
+    wait(lambda: "SUPPRESS" in world.link.calls, "the suppression")
+    monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # from here on the job waits
+    job = world.job(1)
+    shape = world.gateway.ready_gangs(job, 1)[0].shape
+    world.core.acquire_hosts(job, [(shape, 1)])  # the first since nothing waited asks
+    wait(lambda: "REVIVE" in world.link.calls, "the question")
+    wait(lambda: not world.core.pool.offer_count, "the end of all offers")
+    revived = world.link.calls.count("REVIVE")
+
+    for _ in range(3):
+        assert () == world.core.acquire_hosts(job, [(shape, 1)]).hosts
+
+    assert revived == world.link.calls.count("REVIVE")

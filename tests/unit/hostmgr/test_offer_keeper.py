@@ -1,0 +1,245 @@
+"""Which offers are kept, and when Mesos is asked for more or told to make none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from peloton.errors import InvalidArgument
+from peloton.model.host import ComingBack
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import PodShape, Strategy
+from peloton.model.resources import Resources
+from services.hostmgr.framework import HostManagerSettings
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.mesos.driver import Disconnected
+from services.hostmgr.offer_keeper import KEPT_PER_CLAIM, OFFERS_WAIT_S, REFUSED_S, WAITING_AGE_S, OfferKeeper
+from services.hostmgr.offers import Agent
+
+Json = dict[str, Any]
+JOB = JobId("00000000-0000-4000-8000-000000000001")
+HOLD_S = 10.0
+SMALL, LARGE = PodShape(Resources.of(1)), PodShape(Resources.of(100))
+
+
+class Mesos:
+    """Hears calls, and makes offers when it is asked to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self.calls: list[Json] = []
+        self.fails: Exception | None = None
+        self.answers = True
+        self.pool = HostPool(30.0, clock=lambda: self.now_s)
+        self.keeper = OfferKeeper(self.pool, self.send_all, HOLD_S, clock=lambda: self.now_s)
+        self._count = 0
+        self.pool.set_agents(
+            Agent(f"{name}-S", Hostname(name), "ip:1", Resources.of(4), Resources(), {}) for name in ("a", "b")
+        )
+
+    def send_all(self, calls: Sequence[Json]) -> list[None]:
+        if self.fails:
+            raise self.fails
+        self.calls += calls
+        if self.answers and any(call["type"] == "REVIVE" for call in calls):
+            threading.Thread(target=self.offer).start()
+        return [None] * len(calls)
+
+    def offer(self, *names: str) -> None:
+        for name in names or ("a", "b"):
+            self._count += 1
+            cpus = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}}
+            ids = {"id": {"value": f"O{self._count}"}, "agent_id": {"value": f"{name}-S"}}
+            self.pool.add_offers([{**ids, "hostname": name, "resources": [cpus]}])
+        self.keeper.offers_came()
+
+    def want(self, shape: PodShape = SMALL, count: int = 1) -> int:
+        """Hosts that a lease gets in the end; it is given back."""
+        lease = self.keeper.lease(JOB, [(shape, count)], lambda: self.now_s, False, ())
+        self.pool.release(lease.lease_id)
+        return len(lease.hosts)
+
+    def tend(self, after_s: float = 0.0) -> list[str]:
+        """Types of the calls that it makes."""
+        self.now_s += after_s
+        before = len(self.calls)
+        self.keeper.tend()
+        return [call["type"] for call in self.calls[before:]]
+
+
+@pytest.fixture
+def mesos() -> Mesos:
+    """Two hosts, both on offer."""
+    made = Mesos()
+    made.offer()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"offer_hold_s": 0.0}, "PELOTON_OFFER_HOLD_S=0: want more than 0 seconds"),
+        ({"agent_reregister_timeout_s": -1.0}, "PELOTON_AGENT_REREGISTER_TIMEOUT_S=-1: want at least 0 seconds"),
+        ({"agent_reregister_timeout_s": float("nan")}, "PELOTON_AGENT_REREGISTER_TIMEOUT_S=nan: want at least 0"),
+    ],
+)
+def test_times_that_make_no_sense(settings: dict[str, float], text: str) -> None:
+    """The variable is named."""
+    with pytest.raises(InvalidArgument, match=text):
+        HostManagerSettings("m:1", **settings)  # type: ignore[arg-type]
+
+
+def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
+    """They go back when it is over, and stay hidden."""
+    assert [] == mesos.tend(HOLD_S - 1)
+    assert ["DECLINE"] == mesos.tend(1)
+
+    assert 0 == mesos.pool.offer_count
+    decline = mesos.calls[-1]["decline"]
+    assert {"refuse_seconds": REFUSED_S} == decline["filters"]
+    assert [{"value": "O1"}, {"value": "O2"}] == decline["offer_ids"]
+
+
+def test_mesos_makes_none_when_nothing_waits(mesos: Mesos) -> None:
+    """It is told once, however long that lasts."""
+    mesos.tend(HOLD_S)
+
+    assert ["SUPPRESS"] == mesos.tend(WAITING_AGE_S)
+    assert [] == mesos.tend(3_600)
+
+
+def test_who_waits_keeps_offers_coming(mesos: Mesos) -> None:
+    """As long as a lease in vain is not older than that of a job which tries again."""
+    mesos.tend(HOLD_S)
+    mesos.now_s += 3_600
+    mesos.want(LARGE)
+
+    assert [] == mesos.tend(WAITING_AGE_S - 1)
+    assert "SUPPRESS" in mesos.tend(1)
+
+
+def test_a_lease_asks_for_what_was_given_back(mesos: Mesos) -> None:
+    """And gets it, in one go."""
+    mesos.tend(HOLD_S)
+    mesos.tend(3_600)
+    assert "SUPPRESS" == mesos.calls[-1]["type"]
+
+    assert 1 == mesos.want()
+    assert "REVIVE" == mesos.calls[-1]["type"]
+
+
+def test_offers_that_suffice_are_not_asked_for(mesos: Mesos) -> None:
+    """Also while others are hidden."""
+    mesos.now_s += HOLD_S / 2
+    mesos.offer("b")
+    assert ["DECLINE"] == mesos.tend(HOLD_S / 2)
+
+    assert 1 == mesos.want()
+    assert "REVIVE" not in [call["type"] for call in mesos.calls]
+
+
+def test_pods_that_spread_see_all_hosts(mesos: Mesos) -> None:
+    """One that fits where offers are left would go there otherwise."""
+    mesos.now_s += HOLD_S / 2
+    mesos.offer("b")
+    mesos.tend(HOLD_S / 2)
+
+    mesos.want(PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST))
+    assert "REVIVE" == mesos.calls[-1]["type"]
+
+
+def test_what_fits_nowhere_asks_for_nothing(mesos: Mesos) -> None:
+    """By what the agents say is free: other frameworks keep their offers."""
+    mesos.want(LARGE)
+    mesos.tend(HOLD_S)
+
+    assert 0 == mesos.want(LARGE)
+    assert ["DECLINE"] == [call["type"] for call in mesos.calls]
+
+
+def test_a_lease_does_not_wait_long_for_mesos(mesos: Mesos) -> None:
+    """A second one does not wait again for the same offers."""
+    mesos.answers = False
+    mesos.tend(HOLD_S)
+    mesos.tend(3_600)
+
+    assert 0 == mesos.want()
+    mesos.now_s += OFFERS_WAIT_S
+    assert 0 == mesos.want()
+    assert 1 == [call["type"] for call in mesos.calls].count("REVIVE")
+
+
+def test_a_question_that_was_lost_is_asked_again(mesos: Mesos) -> None:
+    """By the next lease."""
+    mesos.tend(HOLD_S)
+    mesos.tend(3_600)
+    mesos.fails = Disconnected("away")
+    assert 0 == mesos.want()
+
+    mesos.fails = None
+    assert 1 == mesos.want()
+
+
+def test_offers_whose_refusal_was_lost_go_back_once_more(mesos: Mesos) -> None:
+    """Mesos may still think that we hold them."""
+    mesos.fails = OSError("broken pipe")
+    with pytest.raises(OSError, match="broken pipe"):
+        mesos.tend(HOLD_S)
+
+    mesos.fails = None
+    mesos.tend()
+    assert [{"value": "O1"}, {"value": "O2"}] == mesos.calls[-1]["decline"]["offer_ids"]
+    assert {"refuse_seconds": 0} == mesos.calls[-1]["decline"]["filters"]
+    mesos.want(count=9)
+    assert "REVIVE" == mesos.calls[-1]["type"]
+
+
+def test_a_new_subscription_hides_nothing(mesos: Mesos) -> None:
+    """Mesos begins anew, and so do we."""
+    mesos.tend(HOLD_S)
+    mesos.tend(3_600)
+    mesos.keeper.subscribed()
+    mesos.pool.forget_offers()
+
+    assert 0 == mesos.want()
+    assert "REVIVE" not in [call["type"] for call in mesos.calls]
+
+
+def test_leased_hosts_and_held_room_are_not_given_back(mesos: Mesos) -> None:
+    """Somebody is about to use them."""
+    mesos.now_s += HOLD_S
+    (leased,) = mesos.pool.acquire(JOB, [(SMALL, 1)], mesos.now_s).hosts
+    other = "b" if leased.hostname == "a" else "a"
+    mesos.pool.hold([ComingBack(JOB, 1, Hostname(other), Resources.of(1), 30)], mesos.now_s)
+
+    assert [] == mesos.tend()
+    assert 2 == mesos.pool.offer_count
+
+
+def test_a_large_job_keeps_its_offers(mesos: Mesos) -> None:
+    """What launches use says how many idle offers are kept for the next ones."""
+    mesos.tend()
+    lease = mesos.pool.acquire(JOB, [(SMALL, 1)], mesos.now_s)
+    (claimed,) = mesos.pool.claim(lease.lease_id, [lease.hosts[0].hostname])
+    assert KEPT_PER_CLAIM > 1
+
+    assert [] == mesos.tend(HOLD_S)
+    assert 1 == mesos.pool.offer_count
+    assert ["DECLINE"] == mesos.tend(2 * HOLD_S)
+    assert claimed not in mesos.pool.hosts()
+
+
+def test_what_is_given_back_is_free(mesos: Mesos) -> None:
+    """By what the agents say; what is only used up is not."""
+    lease = mesos.pool.acquire(JOB, [(SMALL, 1)], mesos.now_s)
+    mesos.pool.claim(lease.lease_id, [lease.hosts[0].hostname])
+    assert Resources.of(4) == mesos.pool.free()
+    mesos.tend()
+    mesos.tend(3 * HOLD_S)
+
+    assert 0 == mesos.pool.offer_count
+    assert Resources.of(4) == mesos.pool.free()
+    assert [0, 4_000] == sorted(host.free.cpu_milli for host in mesos.pool.hosts())
