@@ -53,9 +53,10 @@ class LeaderElection:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._renewed_s = 0.0  # on the monotonic clock: when the last successful attempt began
         self._turn = asyncio.Lock()  # a renewal with the old address must not overtake an announcement
-        # Of its own: other work of the process must not keep a renewal waiting, nor must a renewal that hangs keep the
-        # next one and the question after it.
-        self._threads = ThreadPoolExecutor(3, thread_name_prefix=f"{role} lease")
+        # Of its own: other work of the process must not keep a renewal waiting, nor must renewals that hang, each in
+        # its thread, keep the question who leads.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix=f"{role} lease")
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"{role} lease question")
 
     async def win(self) -> None:
         """Return when this process leads."""
@@ -106,7 +107,8 @@ class LeaderElection:
     async def _leads_still(self) -> bool:
         """Whether nobody has taken the place. Storage may answer that while it has no room for a renewal; and when it
         does not answer at all, somebody else may hear from it."""
-        asked = asyncio.create_task(self._run(self._leases.holds_lease, self._role, self._owner))
+        loop = asyncio.get_running_loop()
+        asked = loop.run_in_executor(self._asking, self._leases.holds_lease, self._role, self._owner)
         if await self._is_answered(asked, self._ttl_s * LATE_TRY_TTLS) and not asked.exception():
             if asked.result():
                 log.warning("%s: lease not renewed yet; nobody else leads", self._role)
@@ -115,7 +117,7 @@ class LeaderElection:
         log.warning("%s: storage does not say who leads", self._role)
         return False
 
-    async def _is_answered(self, question: asyncio.Task[bool], patience_s: float) -> bool:
+    async def _is_answered(self, question: asyncio.Future[bool], patience_s: float) -> bool:
         """In time, of which those moments do not count in which this process stood still, and its threads with it."""
         patience_s = max(patience_s, 0.0)
         while True:
@@ -134,6 +136,7 @@ class LeaderElection:
         except Exception as error:
             log.warning("%s: lease not released: %s", self._role, str(error) or type(error).__name__)
         self._threads.shutdown(wait=False)
+        self._asking.shutdown(wait=False)
 
     def _safe_s(self) -> float:
         """Seconds for which nobody else can lead, with a margin."""

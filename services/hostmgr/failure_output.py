@@ -73,10 +73,12 @@ class FailureOutput:
     def run_round(self) -> None:
         texts = []
         for _ in range(min(BATCH_MAX, self._failures.qsize())):
+            if self._stopping.is_set():
+                return
             pod_id, agent_id = self._failures.get_nowait()
             try:
                 text = last_lines(self._read(pod_id, agent_id))
-            except OSError as error:
+            except (OSError, ValueError, KeyError) as error:
                 log.debug("stderr of %s not read: %s", pod_id, error)
                 continue
             if text:

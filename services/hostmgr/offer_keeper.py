@@ -58,8 +58,7 @@ class OfferKeeper:
         # What Mesos may believe: set before it is told, unset when it has been told otherwise.
         self._is_suppressed = False
         self._are_some_declined = False
-        self._asked_s = self._short_s = clock()
-        self._revived_s = 0.0
+        self._asked_s = self._short_s = self._revived_s = clock()
         self._came = threading.Event()
         self._came.set()
         self._claims: deque[tuple[float, int]] = deque()  # when, claims until then
@@ -73,7 +72,7 @@ class OfferKeeper:
         """A new subscription is neither suppressed nor has it refused anything."""
         with self._lock:
             self._is_suppressed = self._are_some_declined = False
-            self._asked_s = self._clock()
+            self._asked_s = self._revived_s = self._clock()
 
     def offers_came(self) -> None:
         self._came.set()
@@ -88,23 +87,27 @@ class OfferKeeper:
     ) -> HostLease:
         """Of offers that are here, or else of those that come when Mesos is asked."""
         lease = self._pool.acquire(job_id, wanted, clock(), for_gang, desired)
-        if self.want(wanted, self._pool.is_waiting(job_id, for_gang)):
+        is_poor = any(host.is_shunned for host in lease.hosts)
+        if self.want(wanted, self._pool.is_waiting(job_id, for_gang), is_poor):
             return self._pool.acquire(job_id, wanted, clock(), for_gang, desired)  # instead of the first, which ends
         return lease
 
-    def want(self, wanted: Sequence[tuple[PodShape, int]], is_short: bool) -> bool:
-        """After a lease for these pods; ``is_short``: it found too little. Asks Mesos if that may help; returns whether
-        offers have come meanwhile. Pods that do not fill hosts one by one are to see all hosts."""
+    def want(self, wanted: Sequence[tuple[PodShape, int]], is_short: bool, is_poor: bool = False) -> bool:
+        """After a lease for these pods; ``is_short``: it found too little; ``is_poor``: it has hosts on which pods of
+        the job failed. Asks Mesos if that may help; returns whether offers have come meanwhile. Pods that do not fill
+        hosts one by one are to see all hosts."""
         now_s = self._clock()
-        wants_all = any(shape.strategy is not Strategy.PACK_HOST for shape, _ in wanted)
+        wants_all = is_poor or any(shape.strategy is not Strategy.PACK_HOST for shape, _ in wanted)
         with self._lock:
             self._asked_s = now_s
             if is_short:
                 self._short_s = now_s
             if not (is_short or wants_all):
                 return False
+            # Once a minute whatever we believe: a SUPPRESS may have overtaken a subscription.
+            in_doubt = self._are_some_declined or (is_short and now_s - self._revived_s >= WAITING_AGE_S)
             may_help = self._is_suppressed or (
-                self._are_some_declined and (wants_all or self._pool.may_fit([shape for shape, _ in wanted]))
+                in_doubt and (wants_all or self._pool.may_fit([shape for shape, _ in wanted]))
             )
             has_asked = may_help and self._revive(now_s)
             left_s = self._revived_s + OFFERS_WAIT_S - now_s
@@ -144,8 +147,8 @@ class OfferKeeper:
             calls += [decline_call(batch, REFUSED_S) for batch in batches]
             self._are_some_declined |= bool(idle)
             try:
-                if calls:
-                    self._send_all(calls)
+                if refused := [refusal for refusal in (self._send_all(calls) if calls else ()) if refusal]:
+                    raise OSError(f"Mesos refuses to take offers back: {refused[0]}")
             except BaseException:
                 self.returns.add(idle)
                 raise

@@ -111,8 +111,8 @@ class ControlServer:
         if action != "start" and self._away.get(name) != pid:
             await self._wait_for_master(address, True)
             part.send(signal.SIGUSR1)
-            await self._wait_for_master(address, False)
             self._away[name] = pid
+            await self._wait_for_master(address, False)
         if action != "stop" and self._away.pop(name, None) == pid:
             part.send(signal.SIGUSR2)
             await self._wait_for_master(address, True)

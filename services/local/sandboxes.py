@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import uuid
 from collections.abc import Sequence
 
 from peloton.errors import PelotonError
 from services.local.emulated import ask
 from services.storage.gateway import Gateway
+
+log = logging.getLogger(__name__)
 
 PERIOD_S = 10.0
 PATH = "/minicluster/sandboxes"
@@ -19,14 +23,24 @@ async def keep_tidy(database: str, masters: Sequence[str], token: str) -> None:
         for master in masters:
             try:
                 await asyncio.to_thread(tidy, database, master, token)
-            except PelotonError:
-                continue
+            except PelotonError as error:
+                log.info("sandboxes of %s not looked at: %s", master, error)
         await asyncio.sleep(PERIOD_S)
+
+
+def is_job(name: str) -> bool:
+    try:
+        uuid.UUID(name)
+    except ValueError:
+        return False
+    return True
 
 
 def tidy(database: str, master: str, token: str) -> list[str]:
     """Remove the sandboxes of jobs that were deleted; returns these jobs. Raises PelotonError."""
-    jobs = ask(master, token, "GET", PATH)["jobs"]  # how many sandboxes of each
+    jobs = [
+        job for job in ask(master, token, "GET", PATH)["jobs"] if is_job(job)
+    ]  # executors of others have other names
     if not jobs:
         return []
     gateway = Gateway(database, pool_size=1)

@@ -277,5 +277,6 @@ def _terminal_pair(info: Json) -> tuple[tuple[int, int, int], tuple[int, int, in
 
 
 def _set_window_size(descriptor: int, size: Json) -> None:
-    packed = struct.pack("HHHH", size.get("rows", 0), size.get("columns", 0), 0, 0)
+    rows, columns = (n if isinstance(n := size.get(key), int) and 0 <= n < 2**16 else 0 for key in ("rows", "columns"))
+    packed = struct.pack("HHHH", rows, columns, 0, 0)
     fcntl.ioctl(descriptor, termios.TIOCSWINSZ, packed)

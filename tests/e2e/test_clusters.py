@@ -210,7 +210,8 @@ def test_a_master_is_away(cluster: Cluster, start: Callable[..., str]) -> None:
     wait_running(cluster, there, HOSTS)
 
     cluster.stop_part("minicluster-b", now=True)
-    cluster.wait(lambda: not free_cpus(cluster).get(B), "its host manager without offers")
+    noticed = lambda: any("hostmgr-b" in line and "event stream lost" in line for line in cluster.log)  # noqa: E731
+    cluster.wait(noticed, "its host manager without offers")
     small = start(2, cpu=0.5)
     wait_running(cluster, small, 2)
 
