@@ -162,10 +162,10 @@ def unfit(host: HostOffers, shape: PodShape, pods: PodCounts = ()) -> str:
 
 
 def lack_of_room(host: HostOffers, shape: PodShape) -> str:
+    if not needed(shape.resources).fits_in(_offered(host, shape)):
+        return _lack(_offered(host, shape), shape)  # also without offers: had it more free, they had been asked for
     if not host.offers:
         return "nothing on offer"
-    if not needed(shape.resources).fits_in(_offered(host, shape)):
-        return _lack(_offered(host, shape), shape)
     if shape.port_count and host.port_count < shape.port_count:
         return "not enough ports"
     return ""
