@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -20,7 +18,7 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
-from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
+from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
@@ -48,7 +46,6 @@ from services.resmgr.state import ResmgrState
 from services.storage.gateway import HeldRange
 
 Context = grpc.aio.ServicerContext[object, object]
-T = TypeVar("T")
 
 WAITING_MAX = 20
 """Waiting runs of one job that are told."""
@@ -66,20 +63,6 @@ HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 Found = tuple[Wait, tuple[Holder, ...]]
 
 
-def _refusing(call: Callable[[Any, Any, Context], Coroutine[Any, Any, T]]) -> Callable[[Any, Any, Context], Any]:
-    """Expected errors become the call's status."""
-
-    @wraps(call)
-    async def refusing(self: Any, request: Any, context: Context) -> T:
-        try:
-            return await call(self, request, context)
-        except PelotonError as error:
-            await context.abort(grpc.StatusCode[error.code], error.message)
-        raise AssertionError("abort raises")
-
-    return refusing
-
-
 class ExplainService:
     """One asynchronous method per RPC, under the RPC's name."""
 
@@ -88,7 +71,6 @@ class ExplainService:
         self._records = records
         self._hosts = hosts
 
-    @_refusing
     async def JobWhy(self, request: pb.JobWhyRequest, context: Context) -> pb.JobWhyResponse:
         try:
             job_id = parse_job_id(request.jobId.value)
@@ -161,7 +143,6 @@ class ExplainService:
         asked = self._records.disruptions(job.job_id, DISRUPTIONS_MAX)
         return [*update_lines(update), *disruption_lines(job, asked)]
 
-    @_refusing
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:
         state = await self._state()
         path = pools.check_path(request.path.value if request.HasField("path") else None)
@@ -183,13 +164,11 @@ class ExplainService:
         answer.text = "\n".join(pool_lines(answer, [list(wait_lines(*wait)) for _, wait in found], self._loop.settings))
         return answer
 
-    @_refusing
     async def PoolTree(self, request: pb.PoolTreeRequest, context: Context) -> pb.PoolTreeResponse:
         state = await self._state()
         nodes = wire.PoolNodes(*self._look(state))  # copies: the rest needs no event loop
         return pb.PoolTreeResponse(pools=await asyncio.to_thread(nodes.in_order))
 
-    @_refusing
     async def PoolPlan(self, request: pb.PoolPlanRequest, context: Context) -> pb.PoolPlanResponse:
         state = await self._state()
         if not request.HasField("config"):
@@ -210,7 +189,6 @@ class ExplainService:
 
         return await self._loop.look_at_held(lambda state: questioned(with_pool(state, spec), now_ns), plan)
 
-    @_refusing
     async def JobPlan(self, request: pb.JobPlanRequest, context: Context) -> pb.JobPlanResponse:
         if not request.HasField("config"):
             raise InvalidArgument("job config cannot be <nil>")
