@@ -20,7 +20,7 @@ from peloton.model.pod import Constraint, HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources, free_share
 from services.hostmgr.holds import Holds, PodKey
 from services.hostmgr.mesos.resources import needed
-from services.hostmgr.offers import Agent, HostOffers, room_for, unfit
+from services.hostmgr.offers import Agent, HostOffers, by_key, room_for, unfit
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.ready import HostClass, ReadyHosts, first_come
 from services.hostmgr.registered import RegisteredAgents
@@ -136,13 +136,14 @@ class HostChooser:
                 each.restore()
 
     def _fits_elsewhere(self, shape: PodShape, avoided: Collection[Hostname]) -> bool:
-        """Were they empty, hosts that are not avoided could take the pod: it is to wait for them. Else it would wait
-        for ever."""
+        """Hosts that are not avoided could take the pod, had they room: it is to wait for that. Else it would wait for
+        ever. Pods that its constraint counts are taken to stay: those of a service do."""
+        named = pod_labels_named(shape.constraint)
         return any(
             name not in avoided
-            and not self.is_away(name)
             and needed(shape.resources).fits_in(_whole(agent, shape))
-            and accepts(agent.labels, shape.constraint, {})
+            and accepts(agent.labels, shape.constraint, by_key(self.pod_labels.on_host(name, named)))
+            and not self._kept_back(name, shape)
             for name, agent in self.registered.by_name.items()
         )
 
@@ -194,22 +195,23 @@ class HostChooser:
 
     def _misfit(self, host: HostOffers, shape: PodShape, mine: frozenset[PodKey]) -> str:
         """Why the host does not take the pod, leases aside."""
-        if shape.revocable and host.hostname in self.closed:
-            return "closed to revocable pods after it was hot"
-        pods = self.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint))
-        if reason := self._kept_back(host):
+        if reason := self._kept_back(host.hostname, shape):
             return reason
+        pods = self.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint))
         seen = self._as_seen(host, mine)
         if (reason := unfit(seen, shape, pods)) and seen is not host and not unfit(host, shape, pods):
             return "room held for pods that come back"
         return reason
 
-    def _kept_back(self, host: HostOffers) -> str:
-        if self.is_away(host.hostname):
+    def _kept_back(self, hostname: Hostname, shape: PodShape) -> str:
+        """What keeps pods of this kind off the host, whatever it has."""
+        if shape.revocable and hostname in self.closed:
+            return "closed to revocable pods after it was hot"
+        if self.is_away(hostname):
             return "in maintenance"
-        if host.hostname in self.refused:
-            return f"a host of cluster {self.refused[host.hostname]} has the same name"
-        return self._goes_soon(host)
+        if hostname in self.refused:
+            return f"a host of cluster {self.refused[hostname]} has the same name"
+        return self._goes_soon(self.hosts[hostname]) if hostname in self.hosts else ""
 
     def _goes_soon(self, host: HostOffers) -> str:
         start_ns = host.unavailable_from_ns

@@ -141,6 +141,11 @@ PodCounts = tuple[tuple[Label, int], ...]
 """Labels of pods on a host -> how many pods carry them."""
 
 
+def by_key(pods: PodCounts) -> dict[str, dict[str, int]]:
+    """In the form that rules of constraints want."""
+    return {key: {v: n for (k, v), n in pods if k == key} for (key, _), _ in pods}
+
+
 def leased_host(
     host: HostOffers, is_closed: bool, pods: PodCounts, capacity: Resources, is_shunned: bool = False
 ) -> LeasedHost:
@@ -172,7 +177,7 @@ def lack_of_room(host: HostOffers, shape: PodShape) -> str:
 
 
 def broken_rule(host: HostOffers, shape: PodShape, pods: PodCounts = ()) -> str:
-    counts = {key: {v: n for (k, v), n in pods if k == key} for (key, _), _ in pods}
+    counts = by_key(pods)
     if not accepts(host.labels, shape.constraint, counts):
         broken = [rule for rule in conjuncts(shape.constraint) if not matches(rule, host.labels, counts)]
         return f"{describe(broken[0])} not met" if broken else f"kept for pods that ask for {EXCLUSIVE_LABEL}"

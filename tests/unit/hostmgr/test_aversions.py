@@ -12,7 +12,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from peloton.lifecycle.avoidance import NO_AVERSION, SHUNNED_S, RunEnd
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.pod import HostLabel, Strategy
+from peloton.model.pod import HostLabel, PodLabel, Strategy
+from peloton.model.resources import Resources
 from services.hostmgr import aversions
 from services.hostmgr.aversions import Aversions
 from services.hostmgr.hosts import HostPool
@@ -67,6 +68,42 @@ def test_who_can_run_nowhere_else_runs_there() -> None:
     alone.aversions.take(SICK, 0.0)
     alone.set_agents([there("h1")])
     assert ["h1"] == leased(alone, shape(), 1, now_s=1.0, job=THIRD)
+
+
+def test_a_pod_that_keeps_apart_from_those_on_the_other_hosts_runs_there() -> None:
+    """It would wait for as long as they run, and those of a service do not end."""
+    pool = three_hosts(SICK)
+    apart = shape(constraint=PodLabel("app", "web", "<", 1))
+    pool.pods_launched(THIRD, [(0, 1, "h2", (("app", "web"),))])
+    assert ["h3"] == leased(pool, apart, 2, now_s=1.0, job=THIRD)
+
+    pool.pods_launched(THIRD, [(1, 1, "h3", (("app", "web"),))])
+    assert ["h1"] == leased(pool, apart, 1, now_s=2.0, job=THIRD)
+
+
+def test_a_pod_that_wants_company_waits_for_it_elsewhere() -> None:
+    """The pods that it has to join are on a full host that is not avoided: that one could take it."""
+    pool = three_hosts(SICK)
+    pool.pods_launched(OTHER, [(0, 1, "h1", (("app", "web"),)), (1, 1, "h2", (("app", "web"),))])
+    pool.acquire(OTHER, [(shape(constraint=HostLabel("hostname", "h2")), 1)], 1.0)
+
+    assert [] == leased(pool, shape(constraint=PodLabel("app", "web", ">", 0)), 1, now_s=1.0, job=THIRD)
+
+
+def test_hosts_that_take_no_such_pods_are_not_waited_for() -> None:
+    """Hosts closed to revocable pods do not take them, nor do those that Mesos will take away soon take any."""
+    revocable = shape(revocable=True)
+    closed = pool_with(offer("h1", revocable=4), offer("h2", revocable=4))
+    closed.set_agents([replace(there(name), revocable=Resources(4_000)) for name in ("h1", "h2")])
+    closed.aversions.take(SICK, 0.0)
+    assert ["h2"] == leased(closed, revocable, 5, now_s=1.0, job=THIRD)
+    closed.close_to_revocable({H2: 0})
+    assert ["h1"] == leased(closed, revocable, 5, now_s=2.0, job=THIRD)
+
+    going = pool_with(offer("h1"), offer("h2") | {"unavailability": {"start": {"nanoseconds": 1}}})
+    going.set_agents([there("h1"), there("h2")])
+    going.aversions.take(SICK, 0.0)
+    assert ["h1"] == leased(going, shape(), 1, now_s=1.0, job=THIRD)
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
