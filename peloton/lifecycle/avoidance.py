@@ -13,7 +13,7 @@ A job that fails wherever it goes (``is_own_fault``) speaks against no host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from peloton.lifecycle.endings import RULES
@@ -91,6 +91,14 @@ class Record:
     def is_avoided(self, now_s: float) -> bool:
         return now_s < self.until_s
 
+    def is_shunned(self, now_s: float) -> bool:
+        """A pod of the job whose record this is failed there lately."""
+        return now_s - self.failed_s < SHUNNED_S
+
+    def is_over(self, rule: Rule, now_s: float) -> bool:
+        """A new record would say as much: the failures are old, and so is the last time that it was avoided."""
+        return not self.is_shunned(now_s) and (not self.times or now_s - self.until_s > rule.longest_s)
+
 
 def after_failure(record: Record, end: RunEnd, rule: Rule, now_s: float, may_avoid: bool = True) -> Record:
     """The record with a failure more. ``may_avoid``: else it is only remembered."""
@@ -120,8 +128,14 @@ def after_success(record: Record, now_s: float) -> Record:
     return replace(record, failures=record.failures[1:], times=max(record.times - 1, 0))
 
 
+def failed_lately(records: Iterable[Record], now_s: float) -> int:
+    """Of the hosts on which pods of a job failed those from which it would keep away for that now."""
+    return sum(record.is_shunned(now_s) or record.is_avoided(now_s) for record in records)
+
+
 def is_own_fault(failed_host_count: int, host_count: int) -> bool:
-    """A job fails on so many of all hosts, or on each of few, that they are not to blame."""
+    """A job fails on so many of all hosts, or on each of few, that they are not to blame. ``failed_host_count``: those
+    on which it failed lately."""
     return failed_host_count >= host_count or failed_host_count > min(max(2, host_count // 4), FAILED_HOSTS_MAX)
 
 

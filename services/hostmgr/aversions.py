@@ -1,6 +1,6 @@
 """Which hosts are avoided by whom: what the host manager remembers of runs that failed there.
 
-Only in memory: a new leader learns it anew. All of it is bounded.
+Only in memory: a new leader learns it anew. All of it is bounded, and what is old is dropped.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from peloton.lifecycle.avoidance import (
     FOR_ALL,
     FOR_ONE,
     NO_AVERSION,
-    SHUNNED_S,
     Aversion,
     Record,
     RunEnd,
     after_failure,
     after_success,
     avoided_max,
+    failed_lately,
     is_own_fault,
 )
 from peloton.model.ids import Hostname, JobId
@@ -68,15 +68,17 @@ class Aversions:
 
     def _failed(self, end: RunEnd, now_s: float, host_count: int) -> None:
         job_id, host = end.pod_id.job_id, end.host
-        own = self._jobs.setdefault(job_id, {})
+        self._forget_old(now_s)
+        own = self._jobs[job_id] = _still_told(self._jobs.get(job_id, {}), now_s)
         self._jobs.move_to_end(job_id)
         if len(self._jobs) > JOBS_MAX:
             self._jobs.popitem(last=False)
-        is_new = host not in own
-        if len(own) <= FAILED_HOSTS_MAX or not is_new:
+        count_before = failed_lately(own.values(), now_s)
+        if len(own) <= FAILED_HOSTS_MAX or host in own:
             own[host] = after_failure(own.get(host, NEW), end, FOR_ONE, now_s, may_avoid=end.is_batch)
-        if is_own_fault(len(own), host_count):
-            if is_new:
+        count = failed_lately(own.values(), now_s)
+        if is_own_fault(count, host_count):
+            if count > count_before:
                 self._exonerate(job_id)
             return
         self._drop_expired(now_s)
@@ -103,6 +105,13 @@ class Aversions:
         if own and end.host in own and not own[end.host].is_avoided(now_s):
             del own[end.host]
 
+    def _forget_old(self, now_s: float) -> None:
+        """Those that failed longest ago come first."""
+        while self._hosts and next(iter(self._hosts.values())).is_over(FOR_ALL, now_s):
+            self._avoided.pop(self._hosts.popitem(last=False)[0], None)
+        while self._jobs and not _still_told(next(iter(self._jobs.values())), now_s):
+            self._jobs.popitem(last=False)
+
     def _drop_expired(self, now_s: float) -> None:
         for host in [host for host, record in self._avoided.items() if not record.is_avoided(now_s)]:
             del self._avoided[host]
@@ -114,10 +123,10 @@ class Aversions:
             avoided = {host: record.why for host, record in self._avoided.items()}
             if len(avoided) > WORDED_MAX:
                 avoided = dict.fromkeys(avoided, "avoided after pods of several jobs failed there")
-            if is_own_fault(len(own), self._host_count()):
+            if is_own_fault(failed_lately(own.values(), now_s), self._host_count()):
                 own = {}
             avoided |= {host: record.why for host, record in own.items() if record.is_avoided(now_s)}
-            shunned = frozenset(host for host, record in own.items() if now_s - record.failed_s < SHUNNED_S)
+            shunned = frozenset(host for host, record in own.items() if record.is_shunned(now_s))
             return Aversion(avoided, shunned) if avoided or shunned else NO_AVERSION
 
     def avoided_by_all(self, now_s: float) -> dict[Hostname, tuple[str, float]]:
@@ -128,3 +137,7 @@ class Aversions:
 
     def _read_avoided(self, _: CallbackOptions) -> list[Observation]:
         return [Observation(len(self.avoided_by_all(time.monotonic())))]
+
+
+def _still_told(own: dict[Hostname, Record], now_s: float) -> dict[Hostname, Record]:
+    return {host: record for host, record in own.items() if not record.is_over(FOR_ONE, now_s)}

@@ -149,6 +149,53 @@ def test_a_job_that_fails_on_all_hosts_goes_anywhere() -> None:
     assert {} == memory.avoided_by_all(1.0)
 
 
+def test_failures_of_long_ago_make_no_job_broken() -> None:
+    """A job that runs for weeks fails on every host at some time; it still keeps away from one that is sick."""
+    memory = Aversions(lambda: 4)
+    for number, host in enumerate((H1, H2, H3)):
+        memory.take([failed(JOB, number, host)], number * SHUNNED_S)
+    now_s = 3 * SHUNNED_S
+
+    memory.take([failed(JOB, 0), failed(JOB, 1), failed(OTHER)], now_s)
+
+    assert {H1: WHY} == memory.of_job(JOB, now_s).avoided
+    assert {H1} == memory.of_job(JOB, now_s).shunned
+
+
+def test_a_job_that_was_broken_is_no_longer_once_its_failures_are_old() -> None:
+    """Once it is mended, one bad host is shunned again."""
+    memory = Aversions(lambda: 3)
+    memory.take([failed(JOB, 0, host) for host in (H1, H2, H3)], 0.0)
+    assert NO_AVERSION == memory.of_job(JOB, 1.0)
+
+    memory.take([failed(JOB)], SHUNNED_S)
+
+    assert {H1} == memory.of_job(JOB, SHUNNED_S).shunned
+
+
+def test_what_is_old_takes_no_room() -> None:
+    """Neither records of hosts, nor of jobs, nor those of hosts in the record of a job that goes on to fail."""
+    memory = Aversions(lambda: 100)
+    memory.take([failed(JOB, number, Hostname(f"h{number}")) for number in range(5)], 0.0)
+    memory.take([failed(OTHER, 0, Hostname("h7"))], 1.0)
+
+    memory.take([failed(JOB, 0, Hostname("h9"))], SHUNNED_S + 1.0)
+
+    assert {"h9"} == memory._hosts.keys()
+    assert {JOB: {"h9"}} == {job: own.keys() for job, own in memory._jobs.items()}
+
+
+def test_how_often_a_host_was_avoided_is_remembered_beyond_that() -> None:
+    """Else the next time would not be longer than the last one."""
+    memory = Aversions(lambda: 100)
+    thrice = [failed(JOB, instance) for instance in range(3)]
+    memory.take(thrice, 0.0)
+
+    memory.take(thrice, SHUNNED_S + 1.0)
+
+    assert {H1} == memory.of_job(JOB, 3 * SHUNNED_S).avoided.keys()
+
+
 def test_success_is_forgiveness() -> None:
     """A job that succeeds on a host no longer shuns it; what is old is forgotten too."""
     memory = Aversions(lambda: 3)
