@@ -97,5 +97,10 @@ def default_goal(job_type: JobType) -> JobState:
     return JobState.SUCCEEDED if job_type is JobType.BATCH else JobState.RUNNING
 
 
+def goal_after_eviction(job_type: JobType) -> PodState:
+    """Of a pod with killOnPreempt, whoever sent it away: it is not to run again."""
+    return PodState.PREEMPTING if job_type is JobType.BATCH else PodState.KILLED
+
+
 def default_pod_goal(job_type: JobType) -> PodState:
     return PodState.SUCCEEDED if job_type is JobType.BATCH else PodState.RUNNING

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, replace
 
 from peloton.lifecycle.endings import RULES, sent_away
+from peloton.lifecycle.goal import goal_after_eviction
 from peloton.model.job import JobType
 from peloton.model.pod import (
     ENDING_GOALS,
@@ -75,7 +76,9 @@ class Orphan:
 Outcome = Applied | Ignored | Orphan
 
 
-def apply_status(pod: PodRecord | None, status: PodStatus, job_type: JobType, cluster: str = "") -> Outcome:
+def apply_status(
+    pod: PodRecord | None, status: PodStatus, job_type: JobType, cluster: str = "", kill_on_preempt: bool = False
+) -> Outcome:
     """The outcome of one report of a cluster for the stored ``pod`` (None when there is no such instance)."""
     stranger = _stranger(pod, status, cluster)
     if stranger is not None:
@@ -90,7 +93,8 @@ def apply_status(pod: PodRecord | None, status: PodStatus, job_type: JobType, cl
     if status.state not in LEGAL[pod.state]:
         return Ignored(f"{pod.state} does not become {status.state}")
     if status.state in TERMINAL:
-        return _ended(pod, status, job_type)
+        is_last = kill_on_preempt and is_eviction(status) and not _wants_newer(pod) and pod.goal not in ENDING_GOALS
+        return _ended(replace(pod, goal=goal_after_eviction(job_type)) if is_last else pod, status, job_type)
     return Applied(_alive(pod, status))
 
 
@@ -202,6 +206,11 @@ def _ending(pod: PodRecord, status: PodStatus) -> tuple[PodState, str, str]:
             return state, status.message, ""
 
 
+def is_eviction(status: PodStatus) -> bool:
+    """The run has ended because others wanted its host, or what it had there."""
+    return _sent_away_as(status) is not None
+
+
 def _sent_away_as(status: PodStatus) -> Termination | None:
     why = None if status.state is PodState.SUCCEEDED else RULES[status.cause].termination
     return Termination(why) if why else None
@@ -215,12 +224,16 @@ def parse_termination(message: str) -> Termination:
     return Termination(TerminationReason.FAILED, exit_code, signal)
 
 
+def _wants_newer(pod: PodRecord) -> bool:
+    return pod.desired_config_version != pod.config_version or pod.desired_run_id > pod.run_id
+
+
 def counts_as_failure(pod: PodRecord, state: PodState, cause: Cause = Cause.PROGRAM) -> bool:
     """Whether this ending uses up one of the instance's attempts.
 
     A run that ends because a newer one is wanted does not: it was asked to end. Nor does one that others ended.
     """
-    if pod.desired_config_version != pod.config_version or pod.desired_run_id > pod.run_id:
+    if _wants_newer(pod):
         return False
     if state is not PodState.SUCCEEDED and not RULES[cause].counts:
         return False

@@ -11,8 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.lifecycle.goal import goal_after_eviction
 from peloton.model.ids import JobId, PodId
-from peloton.model.job import JOB_TERMINAL, JobRecord, JobType
+from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import ALLOCATED, ON_HOST, PodState, TerminationReason
 from services.storage.codec import job_record, stored_text
 from services.storage.configs import read_facts
@@ -23,7 +24,6 @@ from services.storage.store import (
     ENDING_NUMBERS,
     ENDS,
     INITIALIZED,
-    KILLED,
     KILLING,
     ON_HOST_NUMBERS,
     PENDING,
@@ -218,7 +218,7 @@ def _send_away(
     if is_gang and ending[True]:
         ending = {True: [instance for instance, _ in on_hosts]}
     values = {"state": PREEMPTING, **words, **terminated(why)}
-    end = PREEMPTING if job.type is JobType.BATCH else KILLED
+    end = POD_STATE_NUMBERS[goal_after_eviction(job.type)]
     fate: dict[bool, dict[str, Any]] = {True: {"goal": end}, False: {"desired_run_id": POD.c.run_id + 1}}
     for is_final, instances in ending.items():
         if instances:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
 from peloton.lifecycle.avoidance import RunEnd, run_end
 from peloton.lifecycle.backoff import Backoff
-from peloton.lifecycle.pod import Applied, Orphan, apply_status
+from peloton.lifecycle.pod import Applied, Orphan, apply_status, is_eviction
 from peloton.lifecycle.retry import REST, Ending, after_end
 from peloton.model.host import ComingBack
 from peloton.model.ids import Hostname, JobId, PodId
@@ -147,12 +147,14 @@ def _apply_status(
 ) -> StatusOutcome:
     jobs = {row.job_id: job_record(row) for row in lock_jobs(conn, [s.pod_id.job_id for s in statuses])}
     pods = _read_pods(conn, statuses)
+    final = _not_to_run_again(conn, jobs, pods, statuses)
     outcome = StatusOutcome()
     rounds: list[dict[tuple[str, int], _Change]] = []
     depth: dict[tuple[str, int], int] = {}
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
-        change = _decide(jobs.get(status.pod_id.job_id), pods.get(key), status, cluster, outcome, batch_backoff)
+        job, is_final = jobs.get(status.pod_id.job_id), key in final
+        change = _decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final)
         if change is None:
             continue
         pods[key] = change.pod
@@ -177,6 +179,30 @@ def _read_pods(conn: sa.Connection, statuses: Iterable[PodStatus]) -> dict[tuple
     return {(row.job_id, row.instance_id): pod_record(row) for row in conn.execute(query)}
 
 
+def _not_to_run_again(
+    conn: sa.Connection,
+    jobs: Mapping[str, JobRecord],
+    pods: Mapping[tuple[str, int], PodRecord],
+    statuses: Iterable[PodStatus],
+) -> set[tuple[str, int]]:
+    """Of the pods that others sent away those with killOnPreempt; what one member of a gang asks for is for all."""
+    evicted = {(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses if is_eviction(s)}
+    by_config: dict[tuple[str, int], list[int]] = {}
+    for job_id, instance in sorted(evicted & pods.keys()):
+        if job_id in jobs:
+            by_config.setdefault((job_id, pods[job_id, instance].config_version), []).append(instance)
+    found: set[tuple[str, int]] = set()
+    for (job_id, version), instances in by_config.items():
+        gang = range(jobs[job_id].gang_size)
+        default, own = read_facts(conn, job_id, version, (0, max(instances[-1], len(gang) - 1)))
+        assert default is not None, f"job {job_id} has no configuration {version}"
+        kills = {instance for instance in {*instances, *gang} if own.get(instance, default).kill_on_preempt}
+        if not kills.isdisjoint(gang):
+            kills |= {*gang}
+        found |= {(job_id, instance) for instance in kills.intersection(instances)}
+    return found
+
+
 def _decide(
     job: JobRecord | None,
     pod: PodRecord | None,
@@ -184,9 +210,10 @@ def _decide(
     cluster: str,
     outcome: StatusOutcome,
     batch_backoff: Backoff,
+    is_final: bool,
 ) -> _Change | None:
     job_type = job.type if job else JobType.BATCH
-    decision = apply_status(pod if job else None, status, job_type, cluster)
+    decision = apply_status(pod if job else None, status, job_type, cluster, kill_on_preempt=is_final)
     if isinstance(decision, Orphan):
         outcome.orphans.append(status.pod_id)
     if not isinstance(decision, Applied):
@@ -207,6 +234,7 @@ def _decide(
 
 _STATUS_COLUMNS = (
     "state",
+    "goal",
     "host",
     "desired_host",
     "agent_id",
@@ -245,6 +273,7 @@ def _status_values(change: _Change) -> dict[str, Any]:
         "key_job": pod.job_id,
         "key_instance": pod.instance_id,
         "new_state": POD_STATE_NUMBERS[pod.state],
+        "new_goal": POD_STATE_NUMBERS[pod.goal],
         "new_host": pod.host,
         "new_desired_host": pod.desired_host,
         "new_agent_id": pod.agent_id,

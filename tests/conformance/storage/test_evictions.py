@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from peloton.model.ids import JobId, PodId
-from peloton.model.pod import PodState, TerminationReason
+from peloton.model.pod import Cause, PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
 from services.storage.gateway import (
     AllocatedRange,
@@ -20,6 +22,7 @@ from tests.conformance.storage.builders import (
     READY,
     I,
     K,
+    L,
     P,
     R,
     S,
@@ -204,6 +207,44 @@ def test_kill_on_preempt_of_one_member_ends_the_gang(gateway: Gateway) -> None:
     gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY), EvictionOrder(job_id, 3, 1, False, WHY)])
     gateway.mark_killing(job_id, 10)
     report(gateway, job_id, range(4), K)
+    settle_all(gateway, job_id)
+
+    assert states(gateway, job_id) == [K, K, K, I]
+
+
+@pytest.mark.parametrize("state", [K, L])
+def test_kill_on_preempt_holds_when_an_operator_empties_the_host(gateway: Gateway, state: PodState) -> None:
+    """As after an eviction of ours: an override of one instance counts, and its goal says that it was the end."""
+    config = a_config(3)
+    config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    run(gateway, job_id)
+
+    cause = Cause.HOST_DRAINED if state is K else Cause.HOST_GONE
+    report(gateway, job_id, range(2), state, cause=cause)
+    report(gateway, job_id, [2], state, cause=Cause.NOT_STARTED)
+    settle_all(gateway, job_id)
+
+    assert states(gateway, job_id) == [I, K, I]
+    ended = pod(gateway, job_id, 1)
+    assert (ended.goal, ended.failure_count) == (PREEMPTING, 0)
+    assert ended.termination == Termination(TerminationReason.KILLED_HOST_MAINTENANCE)
+    assert {S, PREEMPTING} == {event.goal for event in gateway.pod_events(job_id, 1)}
+
+
+def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(gateway: Gateway) -> None:
+    """The member on the host does not ask for it, one elsewhere does; pods that stand alone come back."""
+    config = a_config(4, minimumRunningInstances=3)
+    config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
+    job_id = create(gateway, config)
+    gateway.create_pods(job_id, lambda _: None)
+    run(gateway, job_id)
+
+    report(gateway, job_id, [0, 3], K, cause=Cause.HOST_DRAINED)
+    settle_all(gateway, job_id)
+    gateway.mark_killing(job_id, 10)
+    report(gateway, job_id, [1, 2], K)
     settle_all(gateway, job_id)
 
     assert states(gateway, job_id) == [K, K, K, I]

@@ -69,8 +69,10 @@ def a_status(state: PodState, **changes: object) -> PodStatus:
     return replace(status, **changes)  # type: ignore[arg-type]
 
 
-def applied(pod: PodRecord, status: PodStatus, job_type: JobType = JobType.BATCH) -> Applied:
-    outcome = apply_status(pod, status, job_type)
+def applied(
+    pod: PodRecord, status: PodStatus, job_type: JobType = JobType.BATCH, kill_on_preempt: bool = False
+) -> Applied:
+    outcome = apply_status(pod, status, job_type, kill_on_preempt=kill_on_preempt)
     assert isinstance(outcome, Applied), outcome
     return outcome
 
@@ -173,6 +175,35 @@ def test_a_pod_of_a_drained_host_is_sent_away(job_type: JobType) -> None:
     assert ("Sent away, as its host is drained: terminated", "REASON_X") == (pod.message, pod.reason)
     assert Termination(TerminationReason.KILLED_HOST_MAINTENANCE) == pod.termination
     assert (PodState.KILLED, 0, "") == (pod.state, pod.failure_count, pod.desired_host)
+
+
+EVICTIONS = [cause for cause in Cause if RULES[cause].termination]
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_kill_on_preempt_makes_every_eviction_the_end(cause: Cause) -> None:
+    """Also that by an operator of the cluster, or by others whom it prefers; it goes on after all other endings."""
+    pod = applied(a_pod(), a_status(PodState.KILLED, cause=cause), kill_on_preempt=True).pod
+
+    assert (PodState.PREEMPTING if cause in EVICTIONS else PodState.SUCCEEDED) == pod.goal
+    assert PodState.KILLED == pod.state
+    assert PodState.SUCCEEDED == applied(a_pod(), a_status(PodState.KILLED, cause=cause)).pod.goal
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "expected"),
+    [
+        ({"goal": PodState.KILLED}, PodState.KILLED, PodState.KILLED),
+        ({"desired_run_id": 3}, PodState.KILLED, PodState.SUCCEEDED),
+        ({}, PodState.SUCCEEDED, PodState.SUCCEEDED),
+    ],
+    ids=["stopped", "restarted", "done"],
+)
+def test_what_leaves_anyway_is_not_evicted(changes: dict[str, object], state: PodState, expected: PodState) -> None:
+    """What somebody asked for before its host was drained stays as it is, and so does what has succeeded."""
+    pod = applied(a_pod(**changes), a_status(state, cause=Cause.HOST_DRAINED), kill_on_preempt=True).pod
+
+    assert (state, expected) == (pod.state, pod.goal)
 
 
 def test_what_we_asked_for_is_not_blamed_on_the_drain() -> None:
