@@ -162,10 +162,10 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.drain_watch import DrainWatch
-    from services.hostmgr.framework import HostManagerSettings
     from services.hostmgr.images import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore
+    from services.hostmgr.mesos.framework import HostManagerSettings
     from services.hostmgr.qos import QosController
     from services.hostmgr.servicer import serve
     from services.resmgr.client import ResourceManagerClient

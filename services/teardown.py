@@ -13,8 +13,8 @@ from typing import Any
 
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.ids import hostmgr_role
-from services.hostmgr.framework import HostManagerSettings, framework_info
-from services.hostmgr.mesos.driver import Callbacks, Driver
+from services.hostmgr.mesos.framework import HostManagerSettings, framework_info
+from services.hostmgr.mesos.subscription import Callbacks, Subscription
 from services.runtime import mesos_access
 from services.settings import Settings, load
 from services.storage.gateway import Gateway
@@ -35,11 +35,11 @@ class _Subscriber(Callbacks):
 
     reregistered = registered
 
-    def denied(self, driver: Driver, why: str) -> None:
+    def denied(self, driver: Subscription, why: str) -> None:
         self.fault = why
         self.done.set()
 
-    def error(self, driver: Driver, message: str) -> None:
+    def error(self, driver: Subscription, message: str) -> None:
         self.denied(driver, message)
 
     def __getattr__(self, name: str) -> Any:
@@ -62,7 +62,7 @@ def tear_down(settings: Settings) -> str:
     role, user = settings.mesos_role, settings.mesos_user
     ours = HostManagerSettings(settings.mesos, settings.cluster, role, user, access=access)
     subscriber = _Subscriber()
-    driver = Driver(subscriber, framework_info(ours, framework_id), settings.mesos, access)
+    driver = Subscription(subscriber, framework_info(ours, framework_id), settings.mesos, access)
     driver.start()
     try:
         if not subscriber.done.wait(PATIENCE_S):

@@ -20,10 +20,10 @@ from peloton.model.pod import Constraint, HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources, free_share
 from services.hostmgr.holds import Holds, PodKey
 from services.hostmgr.mesos.resources import needed
-from services.hostmgr.offers import Agent, HostOffers, by_key, room_for, unfit
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.ready import HostClass, ReadyHosts, first_come
-from services.hostmgr.registered import RegisteredAgents
+from services.hostmgr.registered import RegisteredHosts
+from services.hostmgr.room import HostRoom, RegisteredHost, by_key, room_for, unfit
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = "leased to another placement"
@@ -34,9 +34,9 @@ UNAVAILABILITY_NOTICE_NS = 3 * 3_600 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class HostChooser:
-    hosts: Mapping[Hostname, HostOffers]
+    hosts: Mapping[Hostname, HostRoom]
     ready: ReadyHosts
-    registered: RegisteredAgents
+    registered: RegisteredHosts
     holds: Holds
     pod_labels: PodLabelIndex
     closed: Mapping[Hostname, int]
@@ -56,7 +56,7 @@ class HostChooser:
         job_id: JobId,
         desired: Sequence[Desired],
         mine: frozenset[PodKey],
-        picked: dict[Hostname, HostOffers],
+        picked: dict[Hostname, HostRoom],
         rejected: Counter[str],
     ) -> tuple[Counter[PodShape], tuple[tuple[int, Hostname], ...]]:
         """Add the hosts to which pods come back. Pods that need no other host, and those that wait for room on theirs:
@@ -84,7 +84,7 @@ class HostChooser:
         shape: PodShape,
         count: int,
         mine: frozenset[PodKey],
-        picked: dict[Hostname, HostOffers],
+        picked: dict[Hostname, HostRoom],
         rejected: Counter[str],
         aversion: Aversion = NO_AVERSION,
     ) -> bool:
@@ -102,7 +102,7 @@ class HostChooser:
 
     def _fitting(
         self, shape: PodShape, mine: frozenset[PodKey], refused: Counter[str], aversion: Aversion
-    ) -> Generator[HostOffers, None, None]:
+    ) -> Generator[HostRoom, None, None]:
         """Hosts that take the pod. Last come those on which pods of its job failed, and then those that will go soon:
         what they get has to leave them again. Hosts of one kind are judged together, unless something is known of one
         that its kind does not tell."""
@@ -171,7 +171,7 @@ class HostChooser:
         self,
         shape: PodShape,
         classes: Sequence[HostClass],
-        ready: Sequence[HostOffers],
+        ready: Sequence[HostRoom],
         apart: Collection[Hostname],
         aversion: Aversion,
     ) -> Iterator[Hostname]:
@@ -189,11 +189,11 @@ class HostChooser:
                 groups.setdefault((0, -share), []).extend(names)
         return (name for group in sorted(groups) for name in sorted(groups[group]))
 
-    def _as_seen(self, host: HostOffers, mine: frozenset[PodKey]) -> HostOffers:
+    def _as_seen(self, host: HostRoom, mine: frozenset[PodKey]) -> HostRoom:
         """The host without the room that is held for others."""
         return host.without(self.holds.held(host.hostname, mine))
 
-    def _misfit(self, host: HostOffers, shape: PodShape, mine: frozenset[PodKey]) -> str:
+    def _misfit(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> str:
         """Why the host does not take the pod, leases aside."""
         if reason := self._kept_back(host.hostname, shape):
             return reason
@@ -213,7 +213,7 @@ class HostChooser:
             return f"a host of cluster {self.refused[hostname]} has the same name"
         return self._goes_soon(self.hosts[hostname]) if hostname in self.hosts else ""
 
-    def _goes_soon(self, host: HostOffers) -> str:
+    def _goes_soon(self, host: HostRoom) -> str:
         start_ns = host.unavailable_from_ns
         if start_ns and start_ns - UNAVAILABILITY_NOTICE_NS <= self.wall_ns():
             return "scheduled for maintenance in Mesos"
@@ -228,7 +228,7 @@ def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
     )
 
 
-def _whole(agent: Agent, shape: PodShape) -> Resources:
+def _whole(agent: RegisteredHost, shape: PodShape) -> Resources:
     """All that the host has for pods of this kind."""
     if not shape.revocable:
         return agent.capacity

@@ -24,19 +24,19 @@ from peloton.scheduling.feasibility import why_unfit
 from services.hostmgr.aversions import Aversions
 from services.hostmgr.choosing import LEASED, HostChooser, hosts_named
 from services.hostmgr.holds import ComingBackOf, Holds
+from services.hostmgr.host_rooms import HostRooms
 from services.hostmgr.judged import JudgedShapes
 from services.hostmgr.launches import Launches
 from services.hostmgr.listed import listed
 from services.hostmgr.mesos.resources import ANY_ROLE, Json
-from services.hostmgr.offered_hosts import OfferedHosts
-from services.hostmgr.offers import (
-    Agent,
+from services.hostmgr.pod_labels import PodLabelIndex
+from services.hostmgr.registered import RegisteredHosts
+from services.hostmgr.room import (
     Claim,
-    HostOffers,
+    HostRoom,
+    RegisteredHost,
     leased_host,
 )
-from services.hostmgr.pod_labels import PodLabelIndex
-from services.hostmgr.registered import RegisteredAgents
 from services.hostmgr.waiting import Holder, WaitingJobs
 
 AGENTS_UNKNOWN = "the hosts of the cluster are not known yet"
@@ -57,10 +57,10 @@ class HostPool:
         self._lease_s = lease_s
         self._wall_ns = wall_ns
         self._lock = threading.RLock()
-        self._offered = OfferedHosts(cluster, role)
+        self._offered = HostRooms(cluster, role)
         self._hosts, self._ready = self._offered.hosts, self._offered.ready
-        self._registered = RegisteredAgents()
-        self._withdrawn: dict[Hostname, Agent] = {}  # by operators of Mesos: they count for nothing
+        self._registered = RegisteredHosts()
+        self._withdrawn: dict[Hostname, RegisteredHost] = {}  # by operators of Mesos: they count for nothing
         self._are_agents_known = False
         self._judged = JudgedShapes()
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
@@ -101,7 +101,7 @@ class HostPool:
 
     # What Mesos says.
 
-    def set_agents(self, agents: Iterable[Agent], refused: Mapping[str, str] | None = None) -> None:
+    def set_agents(self, agents: Iterable[RegisteredHost], refused: Mapping[str, str] | None = None) -> None:
         """``refused``: of them those whose names are of hosts of other clusters, and of which."""
         refused = refused or {}
         ours = [agent for agent in agents if agent.hostname not in refused]  # takes a while, and leases go on
@@ -178,11 +178,11 @@ class HostPool:
 
     # What the cluster holds.
 
-    def agent(self, hostname: str) -> Agent | None:
+    def agent(self, hostname: str) -> RegisteredHost | None:
         with self._lock:
             return self._registered.by_name.get(Hostname(hostname)) or self._withdrawn.get(Hostname(hostname))
 
-    def agents(self) -> list[Agent]:
+    def agents(self) -> list[RegisteredHost]:
         """Those that are registered."""
         with self._lock:
             return list(self._registered.by_name.values())
@@ -259,7 +259,7 @@ class HostPool:
             held = sum(agent.revocable_held.cpu_milli for agent in self._registered.holders.values())
             return self._registered.revocable_cpu_milli, held
 
-    def revocable_holders(self) -> list[Agent]:
+    def revocable_holders(self) -> list[RegisteredHost]:
         """Agents on which revocable pods run, by host name."""
         with self._lock:
             holders = self._registered.holders
@@ -311,7 +311,7 @@ class HostPool:
             self._expire(now_s)
             # A job, and its gang, has one placement at a time: an older lease is one whose answer got lost.
             self._free(self._lease_of_job.pop((job_id, for_gang), ""))
-            picked: dict[Hostname, HostOffers] = {}
+            picked: dict[Hostname, HostRoom] = {}
             rejected: Counter[str] = Counter()
             self._holds.expire(now_s)
             aversion = self.aversions.of_job(job_id, now_s)

@@ -10,12 +10,12 @@ from peloton.model.host import Host, HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.resources import Resources
-from services.hostmgr.offers import NOTHING, Agent
+from services.hostmgr.room import NOTHING, RegisteredHost
 
 
 def listed(
-    agents: Mapping[Hostname, Agent],
-    withdrawn: Mapping[Hostname, Agent],
+    agents: Mapping[Hostname, RegisteredHost],
+    withdrawn: Mapping[Hostname, RegisteredHost],
     maintained: Mapping[Hostname, HostMaintenance],
     free: Mapping[Hostname, Resources],
     avoided: Mapping[Hostname, tuple[str, float]],
@@ -34,14 +34,14 @@ def listed(
     return sorted(found, key=lambda host: host.hostname)
 
 
-def _registered(agent: Agent, maintained: HostMaintenance | None, free: Resources) -> Host:
+def _registered(agent: RegisteredHost, maintained: HostMaintenance | None, free: Resources) -> Host:
     state, goal = (maintained.state, maintained.goal) if maintained else (HostState.UP, HostState.UP)
     labels = tuple(sorted(agent.labels.items()))
     amounts = (agent.capacity, agent.revocable, free)
     return Host(agent.hostname, state, *amounts, labels, agent.ip, goal, agent.revocable_held)
 
 
-def _withdrawn(agent: Agent) -> Host:
+def _withdrawn(agent: RegisteredHost) -> Host:
     labels = tuple(sorted(agent.labels.items()))
     amounts = (NOTHING, NOTHING, NOTHING)
     goal = HostState.UP if agent.state is HostState.UP else HostState.DRAINED

@@ -28,9 +28,9 @@ from peloton.model.pod import TerminationReason
 from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.mesos.driver import Disconnected
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.schedule import MaintenanceSchedule
+from services.hostmgr.mesos.subscription import Disconnected
 from services.hostmgr.residents import Residents
 from services.storage.gateway import Gateway
 

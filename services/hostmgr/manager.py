@@ -15,12 +15,10 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodStatus
 from peloton.ports import PodLifecycles
-from services.hostmgr.agent_watch import AgentWatch
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.failure_output import FailureOutput, StderrReader
-from services.hostmgr.framework import HostManagerSettings, framework_info, framework_refusal
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.master_term import MasterTerm
+from services.hostmgr.mesos.agent_watch import AgentWatch
 from services.hostmgr.mesos.agents import AgentLooks
 from services.hostmgr.mesos.codec import (
     TaskTemplate,
@@ -30,14 +28,16 @@ from services.hostmgr.mesos.codec import (
     launch_refused,
     pod_status,
 )
-from services.hostmgr.mesos.driver import REMOVED, SUPERSEDED, Callbacks, Disconnected, Driver
+from services.hostmgr.mesos.framework import HostManagerSettings, framework_info, framework_refusal
+from services.hostmgr.mesos.master_term import MasterTerm
+from services.hostmgr.mesos.offer_keeper import OfferKeeper
 from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.subscription import REMOVED, SUPERSEDED, Callbacks, Disconnected, Subscription
 from services.hostmgr.mesos.wire import MesosRefusal
-from services.hostmgr.offer_keeper import OfferKeeper
-from services.hostmgr.offers import Claim
 from services.hostmgr.reconcile import AGENT_BACK, AGENT_BACK_REST_S, InFlight, Look, Reconciler, ReconcileSchedule
 from services.hostmgr.reports import Reports
+from services.hostmgr.room import Claim
 from services.hostmgr.statuses import StatusCommitter
 from services.hostmgr.templates import TemplateCache
 from services.storage.gateway import Gateway
@@ -96,7 +96,7 @@ class HostManagerCore(Callbacks):
             missed=self._look_anew,
             done=self._reconciler.answers.take,
         )
-        self._driver: Driver | None = None
+        self._driver: Subscription | None = None
         self._stopping = threading.Event()
         self._look_now = threading.Event()
         self._reconciling = ReconcileSchedule(settings.agent_reregister_timeout_s)
@@ -111,7 +111,7 @@ class HostManagerCore(Callbacks):
         framework = framework_info(settings, self._gateway.framework_id(settings.cluster))
         for pods in self._gateway.labelled_pods(settings.cluster):
             self.pool.pod_labels.add(pods)
-        self._driver = Driver(self, framework, settings.master, settings.access)
+        self._driver = Subscription(self, framework, settings.master, settings.access)
         self._statuses.start()
         self._failure_output.start()
         self._driver.start()
@@ -130,7 +130,7 @@ class HostManagerCore(Callbacks):
         self._chores.join()
 
     @property
-    def driver(self) -> Driver:
+    def driver(self) -> Subscription:
         assert self._driver is not None, "the host manager has not been started"
         return self._driver
 
@@ -139,35 +139,35 @@ class HostManagerCore(Callbacks):
 
     # Callbacks of the driver, on its thread: none of them waits for storage or for Mesos.
 
-    def registered(self, driver: Driver, framework_id: Json, master: Json) -> None:
+    def registered(self, driver: Subscription, framework_id: Json, master: Json) -> None:
         log.info("subscribed to Mesos at %(hostname)s:%(port)s as %(id)s", {**master, "id": framework_id["value"]})
         self._unsaved_framework_id = framework_id["value"]
         self._term.begin(driver.leader_id)
         self._keeper.subscribed()
         self._look_anew()
 
-    def reregistered(self, driver: Driver, master: Json) -> None:
+    def reregistered(self, driver: Subscription, master: Json) -> None:
         log.info("subscribed again to Mesos at %(hostname)s:%(port)s", master)
         self._term.begin(driver.leader_id)
         self._keeper.subscribed()
         self._look_anew()
 
-    def disconnected(self, driver: Driver) -> None:
+    def disconnected(self, driver: Subscription) -> None:
         self._term.lost()
         self._agents.connection_lost()
         self.pool.forget_offers()
         self._keeper.returns.clear()
 
-    def resourceOffers(self, driver: Driver, offers: list[Json]) -> None:
+    def resourceOffers(self, driver: Subscription, offers: list[Json]) -> None:
         self._lifecycles.jobs_changed(self.pool.add_offers(offers))
         self._keeper.offers_came()
         if any(self.pool.agent(offer["hostname"]) is None for offer in offers):
             self._agents.want()
 
-    def offerRescinded(self, driver: Driver, offer_id: Json) -> None:
+    def offerRescinded(self, driver: Subscription, offer_id: Json) -> None:
         self.pool.remove_offer(offer_id["value"])
 
-    def statusUpdate(self, driver: Driver, status: Json) -> None:
+    def statusUpdate(self, driver: Subscription, status: Json) -> None:
         if self._term.is_premature(status):
             return  # as if there were no answer: it is asked again
         if status.get("reason") == AGENT_BACK:
@@ -175,14 +175,14 @@ class HostManagerCore(Callbacks):
         if self._reconciler.answers.is_news(status):
             self._statuses.add(status)
 
-    def slaveLost(self, driver: Driver, agent_id: Json) -> None:
+    def slaveLost(self, driver: Subscription, agent_id: Json) -> None:
         log.warning("agent %s is lost", agent_id["value"])
         self._agents.want()
 
-    def inverseOffers(self, driver: Driver, offers: list[Json]) -> None:
+    def inverseOffers(self, driver: Subscription, offers: list[Json]) -> None:
         self.pool.inverse_offers.extend(offers)  # whoever keeps the hosts in maintenance answers
 
-    def error(self, driver: Driver, message: str) -> None:
+    def error(self, driver: Subscription, message: str) -> None:
         log.error("Mesos refuses the framework: %s", message)
         if message == REMOVED:
             # Its pods are gone with it: a new framework, and reconciliation finds out what is lost.
@@ -190,7 +190,7 @@ class HostManagerCore(Callbacks):
         elif message != SUPERSEDED:
             self._give_up(framework_refusal(self._settings, driver.master, message))
 
-    def denied(self, driver: Driver, why: str) -> None:
+    def denied(self, driver: Subscription, why: str) -> None:
         self._denied(why)
 
     def _denied(self, why: str) -> None:

@@ -35,8 +35,8 @@ from peloton.scheduling.qos import (
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos.resources import needed
-from services.hostmgr.offers import Agent
-from services.hostmgr.usage import HostUse, look
+from services.hostmgr.mesos.usage import HostUse, look
+from services.hostmgr.room import RegisteredHost
 from services.storage.gateway import Gateway
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class QosSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    agent: Agent
+    agent: RegisteredHost
     use: HostUse
 
     @property
@@ -150,7 +150,7 @@ class QosController:
         closed = {name: held for name, held in self._stays.items() if self._watches[name].is_closed(now_s)}
         self._lifecycles.jobs_changed(self._pool.close_to_revocable(closed))
 
-    def _next_hosts(self) -> list[Agent]:
+    def _next_hosts(self) -> list[RegisteredHost]:
         """Hosts on which revocable pods run, a bounded number of them, each in its turn."""
         agents = self._pool.revocable_holders()
         names = {agent.hostname for agent in agents}
@@ -160,10 +160,10 @@ class QosController:
             self._last = chosen[-1].hostname
         return chosen
 
-    def _look(self, agents: Sequence[Agent]) -> list[_Look]:
+    def _look(self, agents: Sequence[RegisteredHost]) -> list[_Look]:
         """Hosts that do not answer are left out."""
 
-        def ask(agent: Agent) -> _Look | None:
+        def ask(agent: RegisteredHost) -> _Look | None:
             try:
                 rows = self._core.operator.statistics(agent.address, agent.process)
                 return _Look(agent, look(self._uses.get(agent.hostname, HostUse()), rows))
@@ -206,7 +206,7 @@ class QosController:
         return made
 
 
-def in_turn(agents: Sequence[Agent], last: Hostname, limit: int) -> list[Agent]:
+def in_turn(agents: Sequence[RegisteredHost], last: Hostname, limit: int) -> list[RegisteredHost]:
     """Of agents by host name the next after ``last``, and round."""
     begin = bisect_right(agents, last, key=lambda agent: agent.hostname)
     return [*agents[begin:], *agents[:begin]][:limit]

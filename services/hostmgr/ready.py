@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
-from services.hostmgr.offers import NOTHING, HostOffers, Kind
+from services.hostmgr.room import NOTHING, HostRoom, Kind
 
 STALE_MAX = 100
 """Entries of a heap, beside one for each member, before it is made anew."""
@@ -25,17 +25,17 @@ class HostClass:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.members: dict[Hostname, HostOffers] = {}
+        self.members: dict[Hostname, HostRoom] = {}
         # Of all members; of former ones too, until they come up: also of those that are back, in a later place.
         self._heap: list[tuple[int, Hostname]] = []
         self._out: list[tuple[int, Hostname]] = []
 
     @property
-    def like(self) -> HostOffers:
+    def like(self) -> HostRoom:
         """One of them."""
         return next(iter(self.members.values()))
 
-    def add(self, host: HostOffers) -> None:
+    def add(self, host: HostRoom) -> None:
         self.members[host.hostname] = host
         if len(self._heap) > 2 * len(self.members) + STALE_MAX:
             self._heap = sorted((each.order, name) for name, each in self.members.items())
@@ -73,7 +73,7 @@ class ReadyHosts:
     def classes(self) -> list[HostClass]:
         return list(self._classes.values())
 
-    def put(self, host: HostOffers) -> None:
+    def put(self, host: HostRoom) -> None:
         """After each change of a host, of its lease too: those that are leased are not here."""
         kind = None if host.lease_id else host.kind
         known = self._class_of.get(host.hostname)
@@ -112,7 +112,7 @@ class ReadyHosts:
 
 
 def first_come(
-    classes: Iterable[HostClass], others: Iterable[HostOffers], apart: Collection[Hostname]
+    classes: Iterable[HostClass], others: Iterable[HostRoom], apart: Collection[Hostname]
 ) -> Iterator[Hostname]:
     """Members of these classes that are not ``apart``, and others, in the order in which they came. The classes have to
     be restored afterwards."""

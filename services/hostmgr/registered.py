@@ -15,16 +15,16 @@ from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.feasibility import HostKind
 from services.hostmgr.mesos.resources import needed
-from services.hostmgr.offers import NOTHING, Agent
+from services.hostmgr.room import NOTHING, RegisteredHost
 
 _Kind = tuple[Resources, tuple[tuple[str, str], ...]]
 """What agents alike have: totals, and labels without the host's name."""
 
 
-class RegisteredAgents:
+class RegisteredHosts:
     def __init__(self) -> None:
-        self.by_name: dict[Hostname, Agent] = {}
-        self.holders: dict[Hostname, Agent] = {}  # of revocable cpu
+        self.by_name: dict[Hostname, RegisteredHost] = {}
+        self.holders: dict[Hostname, RegisteredHost] = {}  # of revocable cpu
         self.revocable_cpu_milli = 0
         self.kinds_version = 0  # another one whenever agents of other kinds are there
         self._capacity = [0, 0, 0, 0]  # [R]
@@ -35,7 +35,7 @@ class RegisteredAgents:
     def total(self) -> Resources:
         return Resources(*self._capacity)
 
-    def replace(self, agents: Iterable[Agent]) -> None:
+    def replace(self, agents: Iterable[RegisteredHost]) -> None:
         """These and no others are registered now. What is the same object as before costs next to nothing."""
         before, now = self.by_name, {agent.hostname: agent for agent in agents}
         for name in before.keys() - now.keys():
@@ -52,7 +52,7 @@ class RegisteredAgents:
                     self._count_kind(agent, 1)
         self.by_name = now
 
-    def _count(self, agent: Agent, sign: int) -> None:
+    def _count(self, agent: RegisteredHost, sign: int) -> None:
         self.revocable_cpu_milli += agent.revocable.cpu_milli * sign
         free = agent.free, agent.revocable.cpu_milli - agent.revocable_held.cpu_milli
         self._free[free] += sign
@@ -66,7 +66,7 @@ class RegisteredAgents:
             else:
                 del self.holders[agent.hostname]
 
-    def _count_kind(self, agent: Agent, sign: int) -> None:
+    def _count_kind(self, agent: RegisteredHost, sign: int) -> None:
         kind = _kind(agent)
         self._kinds[kind] += sign
         if not self._kinds[kind]:
@@ -100,5 +100,5 @@ class RegisteredAgents:
         return total, Resources(cpu_milli=slack), len(self.by_name) - len(gone)
 
 
-def _kind(agent: Agent) -> _Kind:
+def _kind(agent: RegisteredHost) -> _Kind:
     return agent.capacity, tuple(sorted(label for label in agent.labels.items() if label[0] != HOSTNAME_LABEL))

@@ -11,9 +11,9 @@ from peloton.model.host import ClusterChoice, HostLease, LaunchResult
 from peloton.model.ids import JobId
 from services.hostmgr import manager
 from services.hostmgr.drain_watch import DrainWatch
-from services.hostmgr.framework import HostManagerSettings
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
+from services.hostmgr.mesos.framework import HostManagerSettings
 from services.hostmgr.residents import Residents
 from services.storage.gateway import Gateway
 from tests.simulation.mesos import Clock, SimulatedMesos

@@ -14,7 +14,7 @@ from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from services.hostmgr.mesos.resources import OfferedResources
 from services.hostmgr.mesos.wire import MesosRefusal
-from services.hostmgr.offers import Agent
+from services.hostmgr.room import RegisteredHost
 
 Json = dict[str, Any]
 CAPACITY = Resources.of(4, 8_192, 20_000)
@@ -58,7 +58,7 @@ class Machine:
 
 
 class SimulatedMesos:
-    """The part of ``Driver`` that the host manager calls, and what happens to hosts and tasks."""
+    """The part of ``Subscription`` that the host manager calls, and what happens to hosts and tasks."""
 
     connected = True
     master = "simulated"
@@ -198,6 +198,6 @@ class SimulatedMesos:
                 del self.news[pod_id]
         return found
 
-    def agents(self) -> list[Agent]:
+    def agents(self) -> list[RegisteredHost]:
         up = [machine for machine in self.machines.values() if machine.is_up]
-        return [Agent(m.agent_id, Hostname(m.name), "10.0.0.1:5051", CAPACITY, Resources(), {}) for m in up]
+        return [RegisteredHost(m.agent_id, Hostname(m.name), "10.0.0.1:5051", CAPACITY, Resources(), {}) for m in up]

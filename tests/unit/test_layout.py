@@ -43,7 +43,7 @@ def test_the_driver_leaves_ctrl_c_alone() -> None:
     code = """if True:
         import logging, signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        import services.hostmgr.mesos.driver
+        import services.hostmgr.mesos.subscription
         kept = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         print("pymesos" in sys.modules, kept, logging.getLogger("pymesos").handlers)
     """
@@ -66,7 +66,8 @@ def test_pymesos_takes_ctrl_c_when_it_is_imported_alone() -> None:
 @pytest.mark.skipif(not hasattr(os, "kill"), reason="signals are sent by os.kill")
 def test_ctrl_c_ends_a_process_that_uses_the_driver() -> None:
     """A process that imported our driver ends at SIGINT as Python's own default ends it."""
-    code = "import services.hostmgr.mesos.driver, os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"
+    act = "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"
+    code = f"import services.hostmgr.mesos.subscription, os, signal, time; {act}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
 
     assert done.returncode == -signal.SIGINT

@@ -78,7 +78,10 @@ MAY: dict[str, May] = {
         ),
         ("google", "grpc", "opentelemetry"),
     ),
-    "services.hostmgr.mesos": May((*_INSIDE, "services.hostmgr"), ("google", "httptools", "orjson", "pymesos")),
+    "services.hostmgr.mesos": May(
+        (*_INSIDE, "peloton.scheduling.qos", "services.hostmgr"),
+        ("google", "httptools", "orjson", "pymesos"),
+    ),
     "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
     "services.minicluster": May((), ("httptools", "orjson", "yaml")),
     "services.local": May(

@@ -11,7 +11,7 @@ import orjson
 from peloton.model.ids import Hostname
 from services.hostmgr.mesos.codec import agent_of
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, roles_above
-from services.hostmgr.offers import Agent
+from services.hostmgr.room import RegisteredHost
 
 Ask = Callable[[str, Json], Iterable[bytes]]
 REST_PER_LOOK = 20
@@ -55,17 +55,17 @@ class AgentReader:
     def __init__(self, cluster: str = "", role: str = ANY_ROLE) -> None:
         self._cluster = cluster
         self._roles = roles_above(role)
-        self._known: dict[bytes, Agent | None] = {}
+        self._known: dict[bytes, RegisteredHost | None] = {}
 
-    def read(self, pieces: Iterable[bytes]) -> list[Agent]:
+    def read(self, pieces: Iterable[bytes]) -> list[RegisteredHost]:
         """Active agents, one for each host: those that are there stand before those that are waited for."""
-        known: dict[bytes, Agent | None] = {}
+        known: dict[bytes, RegisteredHost | None] = {}
         for entry in entries(pieces):
             key = hashlib.blake2b(entry, digest_size=16).digest()
             is_known = key in self._known
             known[key] = self._known[key] if is_known else agent_of(orjson.loads(entry), self._cluster, self._roles)
         self._known = known
-        found: dict[Hostname, Agent] = {}
+        found: dict[Hostname, RegisteredHost] = {}
         for agent in known.values():
             if agent is not None:
                 found.setdefault(agent.hostname, agent)
@@ -102,7 +102,7 @@ class AgentLooks:
     def due_in_s(self) -> float:
         return max((self._wanted_from_s if self._is_wanted else self._due_s) - self._clock(), 0.0)
 
-    def look(self, master: str) -> list[Agent]:
+    def look(self, master: str) -> list[RegisteredHost]:
         """Active agents. Raises OSError, ValueError; then it is wanted again."""
         self._is_wanted, began_s = False, self._clock()
         is_done = False

@@ -16,7 +16,7 @@ from peloton.model.pod import Cause, PodState, PodStatus
 from peloton.model.resources import Resources
 from services.hostmgr.mesos.reasons import cause_of
 from services.hostmgr.mesos.resources import OfferedResources
-from services.hostmgr.offers import Agent, labels_of
+from services.hostmgr.room import RegisteredHost, labels_of
 
 Json = dict[str, Any]
 
@@ -67,7 +67,7 @@ def launch_refused(pod_id: PodId, why: str, now_ns: int) -> PodStatus:
     return PodStatus(pod_id, PodState.LOST, now_ns, message=why, reason=reason, cause=Cause.OFFER)
 
 
-def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Agent | None:
+def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> RegisteredHost | None:
     """An entry of a GET_AGENTS answer, with what frameworks of these roles may use; None of one that is away, and that
     nobody has withdrawn."""
     state, withdrawn = _withdrawn(entry)
@@ -80,7 +80,7 @@ def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Age
     allocated.add(entry.get("allocated_resources", ()))
     process, _, address = entry.get("pid", "").rpartition("@")
     hostname = info["hostname"]
-    return Agent(
+    return RegisteredHost(
         info["id"]["value"],
         hostname,
         address,

@@ -10,7 +10,7 @@ import pytest
 
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
-from services.hostmgr import offer_keeper
+from services.hostmgr.mesos import offer_keeper
 from services.minicluster.hosts import HostSpec
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.world import Other, World, wait

@@ -17,8 +17,8 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobProgress, JobState
 from peloton.model.pod import PodRecord, PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
-from services.hostmgr.framework import HostManagerSettings
 from services.hostmgr.manager import HostManagerCore
+from services.hostmgr.mesos.framework import HostManagerSettings
 from services.minicluster.failover import MasterFailover
 from services.minicluster.hosts import HostSpec
 from services.minicluster.server import Minicluster

@@ -17,14 +17,14 @@ from peloton.model.resources import Resources
 from services.hostmgr import aversions
 from services.hostmgr.aversions import Aversions
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.offers import Agent
+from services.hostmgr.room import RegisteredHost
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, offer, pool_with, shape
 
 H1, H2, H3 = Hostname("h1"), Hostname("h2"), Hostname("h3")
 WHY = "avoided after 3 pods of 2 jobs failed there within 1 s"
 
 
-def there(name: str) -> Agent:
+def there(name: str) -> RegisteredHost:
     return replace(agent(name, 0, 0), labels={"hostname": name})
 
 

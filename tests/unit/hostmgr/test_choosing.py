@@ -16,7 +16,7 @@ from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.resources import Resources, free_share
 from services.hostmgr.choosing import LEASED
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.offers import room_for
+from services.hostmgr.room import room_for
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, offer, pool_with, shape
 
 NAMES = [f"h{number}" for number in range(8)]

@@ -11,7 +11,7 @@ from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.offers import Agent
+from services.hostmgr.room import RegisteredHost
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 SHAPE = PodShape(Resources(1_000))
@@ -67,7 +67,7 @@ def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.Lo
 def test_a_refused_host_takes_no_pods() -> None:
     """It is no part of the capacity, is not told of, and says why."""
     pool = HostPool(30.0, cluster="b")
-    agent = Agent("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
+    agent = RegisteredHost("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
     offer = {"id": {"value": "o1"}, "agent_id": {"value": "agent1"}, "hostname": "h1", "resources": CPUS}
 
     pool.add_offers([offer])

@@ -12,7 +12,7 @@ from services.hostmgr import holds as holds_module
 from services.hostmgr.holds import HOLD_S
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
-from services.hostmgr.offers import Agent
+from services.hostmgr.room import RegisteredHost
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, offer, pool_with, shape
 
 H1 = Hostname("h1")
@@ -29,7 +29,7 @@ def held(*hosts: str) -> HostPool:
     """h1 has room for the pod that comes back to it, and one cpu more."""
     pool = pool_with(*map(offer, hosts))
     pool.set_agents(
-        [Agent(f"{name}-S", Hostname(name), "127.0.0.1:5051", Resources(), Resources(), {}) for name in hosts]
+        [RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1:5051", Resources(), Resources(), {}) for name in hosts]
     )
     pool.hold([back()], 0.0)
     return pool
@@ -123,7 +123,7 @@ def test_emptiest_hosts_are_leased_first() -> None:
     pool = pool_with(offer("h2", cpus=2), offer("h1", cpus=4), offer("h0", cpus=4))
     pool.set_agents(
         [
-            Agent(f"{name}-S", Hostname(name), "127.0.0.1:5051", Resources.of(cpus, 2048), Resources(), {})
+            RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1:5051", Resources.of(cpus, 2048), Resources(), {})
             for name, cpus in (("h0", 8), ("h1", 8), ("h2", 2))
         ]
     )

@@ -11,7 +11,7 @@ from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.choosing import HOSTS_PER_LEASE_MAX
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.offers import Agent
+from services.hostmgr.room import RegisteredHost
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 OTHER = JobId("00000000-0000-4000-8000-000000000002")
@@ -262,8 +262,8 @@ def test_a_lease_is_bounded() -> None:
     assert HOSTS_PER_LEASE_MAX == len(leased(pool, shape(4.0), 5_000))
 
 
-def agent(name: str, slack: int, held: int) -> Agent:
-    return Agent(
+def agent(name: str, slack: int, held: int) -> RegisteredHost:
+    return RegisteredHost(
         f"{name}-S",
         Hostname(name),
         "",

@@ -15,8 +15,8 @@ from peloton.model.resources import Resources
 from services.hostmgr.choosing import UNAVAILABILITY_NOTICE_NS
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.offers import Agent
 from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
+from services.hostmgr.room import RegisteredHost
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, offer, pool_with, shape
 
 UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN
@@ -26,8 +26,8 @@ def maintained(name: str, state: HostState, goal: HostState = DOWN) -> HostMaint
     return HostMaintenance("c", Hostname(name), state, goal, "10.0.0.9")
 
 
-def agent(name: str) -> Agent:
-    return Agent(f"{name}-S", Hostname(name), "10.0.0.1:5051", Resources.of(4, 2048), Resources.of(1, 0), {})
+def agent(name: str) -> RegisteredHost:
+    return RegisteredHost(f"{name}-S", Hostname(name), "10.0.0.1:5051", Resources.of(4, 2048), Resources.of(1, 0), {})
 
 
 def test_a_host_that_goes_is_not_leased() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.hostmgr.master_term import MasterTerm
+from services.hostmgr.mesos.master_term import MasterTerm
 from tests.conformance.minicluster.recording import load
 
 WAIT_S = 600.0

@@ -13,11 +13,11 @@ from peloton.model.host import ComingBack
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
-from services.hostmgr.framework import HostManagerSettings
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.mesos.driver import Disconnected
-from services.hostmgr.offer_keeper import KEPT_PER_CLAIM, OFFERS_WAIT_S, REFUSED_S, WAITING_AGE_S, OfferKeeper
-from services.hostmgr.offers import Agent
+from services.hostmgr.mesos.framework import HostManagerSettings
+from services.hostmgr.mesos.offer_keeper import KEPT_PER_CLAIM, OFFERS_WAIT_S, REFUSED_S, WAITING_AGE_S, OfferKeeper
+from services.hostmgr.mesos.subscription import Disconnected
+from services.hostmgr.room import RegisteredHost
 
 Json = dict[str, Any]
 JOB = JobId("00000000-0000-4000-8000-000000000001")
@@ -37,7 +37,7 @@ class Mesos:
         self.keeper = OfferKeeper(self.pool, self.send_all, HOLD_S, clock=lambda: self.now_s)
         self._count = 0
         self.pool.set_agents(
-            Agent(f"{name}-S", Hostname(name), "ip:1", Resources.of(4), Resources(), {}) for name in ("a", "b")
+            RegisteredHost(f"{name}-S", Hostname(name), "ip:1", Resources.of(4), Resources(), {}) for name in ("a", "b")
         )
 
     def send_all(self, calls: Sequence[Json]) -> list[None]:

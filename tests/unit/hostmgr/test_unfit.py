@@ -15,20 +15,20 @@ from peloton.model.resources import Resources
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.judged import LOOKS_MAX
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
-from services.hostmgr.offers import Agent
-from services.hostmgr.registered import RegisteredAgents
+from services.hostmgr.registered import RegisteredHosts
+from services.hostmgr.room import RegisteredHost
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, offer, pool_with, shape
 
 TOO_LARGE = "no host has cpu 7: the largest of 2 hosts has 4"
 
 
-def agent(name: str, cpu: float = 4, rack: str = "a") -> Agent:
-    return Agent(
+def agent(name: str, cpu: float = 4, rack: str = "a") -> RegisteredHost:
+    return RegisteredHost(
         f"{name}-S", Hostname(name), "", Resources.of(cpu, 2_048), Resources(), {"hostname": name, "rack": rack}
     )
 
 
-def registered(*agents: Agent) -> HostPool:
+def registered(*agents: RegisteredHost) -> HostPool:
     pool = HostPool(LEASE_S)
     pool.set_agents(agents)
     return pool
@@ -101,7 +101,7 @@ AGENTS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(1, 2),
 @given(steps=st.lists(AGENTS, min_size=1, max_size=5))
 def test_hosts_are_counted_by_kind_as_they_come_and_go(steps: list[dict[str, tuple[int, str]]]) -> None:
     """As if they were counted anew; a host that is named stands apart from its kind."""
-    agents = RegisteredAgents()
+    agents = RegisteredHosts()
     for step in steps:
         agents.replace([agent(name, cpu, rack) for name, (cpu, rack) in step.items()])
     found = Counter({(k.capacity.cpu_milli, k.labels["rack"], "hostname" in k.labels): k.count

@@ -12,8 +12,8 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import Hostname, PodId
 from peloton.scheduling.qos import Cause, Correction, HostWatch, QosPolicy, Use
 from services.hostmgr.hosts import HostPool
+from services.hostmgr.mesos.usage import HostUse, look
 from services.hostmgr.qos import QosMeter, QosSettings, in_turn
-from services.hostmgr.usage import HostUse, look
 from tests.unit.hostmgr.test_hosts import agent
 
 POD = "00000000-0000-4000-8000-000000000001-0-1"

@@ -10,17 +10,17 @@ from itertools import takewhile
 
 from peloton.model.ids import Hostname
 from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedReader
-from services.hostmgr.offers import Claim, HostOffers, labels_of
 from services.hostmgr.ready import ReadyHosts
+from services.hostmgr.room import Claim, HostRoom, labels_of
 
 
-class OfferedHosts:
+class HostRooms:
     def __init__(self, cluster: str = "", role: str = ANY_ROLE) -> None:
         self._cluster = cluster
         self._reader = OfferedReader(role)
         self._came_count = 0
         self._offers: dict[str, tuple[Hostname, float]] = {}  # offer -> host, since when; the oldest first
-        self.hosts: dict[Hostname, HostOffers] = {}
+        self.hosts: dict[Hostname, HostRoom] = {}
         self.ready = ReadyHosts()
         self.declined: set[Hostname] = set()  # idle, and all of their offers given back to Mesos
         self.claimed_count = 0
@@ -40,7 +40,7 @@ class OfferedHosts:
                 order = host.order if host else self._came_count
                 self._came_count += 1
                 labels = labels_of(hostname, offer.get("attributes", ()), self._cluster)
-                host = HostOffers(hostname, agent_id, labels, order)
+                host = HostRoom(hostname, agent_id, labels, order)
                 self.hosts[hostname] = host
             host.add(offer_id, self._reader.read(offer["resources"]), offer.get("unavailability"))
             self._hold(offer_id, hostname, now_s)
@@ -75,12 +75,12 @@ class OfferedHosts:
                 self.declined.add(hostname)
         return taken
 
-    def lease(self, host: HostOffers, lease_id: str) -> None:
+    def lease(self, host: HostRoom, lease_id: str) -> None:
         """Empty: it is READY again."""
         host.lease_id = lease_id
         self.ready.put(host)
 
-    def claim(self, host: HostOffers) -> Claim:
+    def claim(self, host: HostRoom) -> Claim:
         """All of its offers; it is no longer leased."""
         claim = Claim(host.hostname, host.agent_id, tuple(host.offers), host.pot())
         for offer_id in host.offers:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from peloton.errors import Unavailable
-from services.hostmgr.mesos import driver as module
+from services.hostmgr.mesos import subscription as module
 from services.hostmgr.mesos import wire
-from services.hostmgr.mesos.driver import BACKOFF_MAX_S, Disconnected, Driver, _backoff_s, local_address
+from services.hostmgr.mesos.subscription import BACKOFF_MAX_S, Disconnected, Subscription, _backoff_s, local_address
 from tests.unit.hostmgr.sockets import ACCEPTED, PATIENCE_S, Requests, Server, chunk, record, stream_head
 
 
@@ -97,12 +97,12 @@ def masters() -> Iterator[list[Master]]:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[str], tuple[Driver, Scheduler]]]:
-    drivers: list[Driver] = []
+def start() -> Iterator[Callable[[str], tuple[Subscription, Scheduler]]]:
+    drivers: list[Subscription] = []
 
-    def one(address: str) -> tuple[Driver, Scheduler]:
+    def one(address: str) -> tuple[Subscription, Scheduler]:
         scheduler = Scheduler()
-        drivers.append(Driver(scheduler, {"user": "root", "name": "test"}, address))
+        drivers.append(Subscription(scheduler, {"user": "root", "name": "test"}, address))
         drivers[-1].start()
         return drivers[-1], scheduler
 
@@ -112,7 +112,7 @@ def start() -> Iterator[Callable[[str], tuple[Driver, Scheduler]]]:
         driver.join()
 
 
-Start = Callable[[str], tuple[Driver, Scheduler]]
+Start = Callable[[str], tuple[Subscription, Scheduler]]
 
 
 def test_the_wait_for_a_master_is_bounded_however_long_it_is_away() -> None:
@@ -242,7 +242,7 @@ def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         raise TimeoutError("Connection time-out")
 
     monkeypatch.setattr("pymesos.detector.MasterDetector.start", away)
-    driver = Driver(Scheduler(), {}, "zk://127.0.0.1:1/mesos")
+    driver = Subscription(Scheduler(), {}, "zk://127.0.0.1:1/mesos")
 
     with pytest.raises(Unavailable, match=r"ZooKeeper of zk://127\.0\.0\.1:1/mesos not reached: Connection time-out"):
         driver.start()

@@ -54,21 +54,21 @@ class Disconnected(Exception):
 class Callbacks:
     """What the driver tells that our host manager has no use for."""
 
-    def processHeartBeat(self, driver: Driver) -> None:
+    def processHeartBeat(self, driver: Subscription) -> None:
         """The driver watches the stream itself."""
 
-    def executorLost(self, driver: Driver, executor_id: Json, agent_id: Json, status: int) -> None:
+    def executorLost(self, driver: Subscription, executor_id: Json, agent_id: Json, status: int) -> None:
         """Its pods tell of themselves."""
         log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
 
-    def inverseOfferRescinded(self, driver: Driver, offer_id: Json) -> None:
+    def inverseOfferRescinded(self, driver: Subscription, offer_id: Json) -> None:
         """Nobody waits for an answer any more."""
 
-    def frameworkMessage(self, driver: Driver, executor_id: Json, agent_id: Json, message: str) -> None:
+    def frameworkMessage(self, driver: Subscription, executor_id: Json, agent_id: Json, message: str) -> None:
         """No executor of ours sends any."""
 
 
-class Driver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
+class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
     """One subscription to a Mesos master. Callbacks run on the driver's own thread."""
 
     # Kept by the base class, which has no annotations.

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from peloton.model.ids import Hostname
 from services.hostmgr.claims import HostClaims
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.master_term import MasterTerm
 from services.hostmgr.mesos.agents import AgentLooks
+from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.operator import Denied
-from services.hostmgr.offers import Agent
+from services.hostmgr.room import RegisteredHost
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class AgentWatch:
         ``term``: of the leading master."""
         self._term = term
         self._awaiting = threading.Lock()
-        self._awaited: dict[Hostname, Agent] = {}
+        self._awaited: dict[Hostname, RegisteredHost] = {}
         self._looks = looks
         self._claims = claims
         self._pool = pool
@@ -65,7 +65,7 @@ class AgentWatch:
             self._awaited = {agent.hostname: agent for agent in self._pool.agents()}
         self.want()
 
-    def _with_awaited(self, agents: list[Agent]) -> list[Agent]:
+    def _with_awaited(self, agents: list[RegisteredHost]) -> list[RegisteredHost]:
         with self._awaiting:
             if not self._term.is_settling:
                 self._awaited.clear()

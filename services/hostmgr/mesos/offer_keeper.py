@@ -21,9 +21,9 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodShape, Strategy
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.codec import decline_call
-from services.hostmgr.mesos.driver import Disconnected
+from services.hostmgr.mesos.offer_returns import OfferReturns
 from services.hostmgr.mesos.resources import Json
-from services.hostmgr.offer_returns import OfferReturns
+from services.hostmgr.mesos.subscription import Disconnected
 
 log = logging.getLogger(__name__)
 

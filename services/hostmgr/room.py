@@ -24,7 +24,7 @@ NOTHING = Resources()
 
 
 @dataclass(slots=True)
-class Agent:
+class RegisteredHost:
     """A registered Mesos agent: totals and address, whatever is on offer."""
 
     agent_id: str
@@ -49,11 +49,11 @@ class Agent:
 
 
 Kind = tuple[bool, Resources, int, int, int, tuple[tuple[str, str], ...]]
-"""All that decides whether a pod fits, whatever host it is: see ``HostOffers.kind``."""
+"""All that decides whether a pod fits, whatever host it is: see ``HostRoom.kind``."""
 
 
 @dataclass(slots=True)
-class HostOffers:
+class HostRoom:
     hostname: Hostname
     agent_id: str
     labels: dict[str, str]
@@ -88,7 +88,7 @@ class HostOffers:
         amounts = self.free, self.revocable.cpu_milli, self.port_count
         return bool(self.offers), *amounts, self.unavailable_from_ns, self.kind_labels
 
-    def nameless(self) -> HostOffers:
+    def nameless(self) -> HostRoom:
         """As those hosts of its kind look whose name nobody asks for."""
         return replace(self, labels=dict(self.kind_labels))
 
@@ -96,7 +96,7 @@ class HostOffers:
     def port_count(self) -> int:
         return sum(end - begin + 1 for begin, end in self.ports)
 
-    def without(self, held: Resources) -> HostOffers:
+    def without(self, held: Resources) -> HostRoom:
         """As it looks when this much of it is not to be had."""
         if not any(held):
             return self
@@ -147,26 +147,26 @@ def by_key(pods: PodCounts) -> dict[str, dict[str, int]]:
 
 
 def leased_host(
-    host: HostOffers, is_closed: bool, pods: PodCounts, capacity: Resources, is_shunned: bool = False
+    host: HostRoom, is_closed: bool, pods: PodCounts, capacity: Resources, is_shunned: bool = False
 ) -> LeasedHost:
     revocable = Resources() if is_closed else host.revocable
     labels = tuple(sorted(host.labels.items()))
     return LeasedHost(host.hostname, host.free, revocable, host.ports, labels, pods, capacity, is_shunned)
 
 
-def _offered(host: HostOffers, shape: PodShape) -> Resources:
+def _offered(host: HostRoom, shape: PodShape) -> Resources:
     """What this kind of pod may use: revocable pods take revocable cpu and ordinary memory, disk and gpu."""
     if not shape.revocable:
         return host.free
     return Resources(host.revocable.cpu_milli, host.free.memory_mib, host.free.disk_mib, host.free.gpu_milli)
 
 
-def unfit(host: HostOffers, shape: PodShape, pods: PodCounts = ()) -> str:
+def unfit(host: HostRoom, shape: PodShape, pods: PodCounts = ()) -> str:
     """The first rule that keeps the pod off the host; empty: it fits. ``pods``: of the labels that it names."""
     return lack_of_room(host, shape) or broken_rule(host, shape, pods)
 
 
-def lack_of_room(host: HostOffers, shape: PodShape) -> str:
+def lack_of_room(host: HostRoom, shape: PodShape) -> str:
     if not needed(shape.resources).fits_in(_offered(host, shape)):
         return _lack(_offered(host, shape), shape)  # also without offers: had it more free, they had been asked for
     if not host.offers:
@@ -176,7 +176,7 @@ def lack_of_room(host: HostOffers, shape: PodShape) -> str:
     return ""
 
 
-def broken_rule(host: HostOffers, shape: PodShape, pods: PodCounts = ()) -> str:
+def broken_rule(host: HostRoom, shape: PodShape, pods: PodCounts = ()) -> str:
     counts = by_key(pods)
     if not accepts(host.labels, shape.constraint, counts):
         broken = [rule for rule in conjuncts(shape.constraint) if not matches(rule, host.labels, counts)]
@@ -192,7 +192,7 @@ def _lack(offered: Resources, shape: PodShape) -> str:
     return f"less than {amount} {'revocable ' if shape.revocable and kind == 'cpu' else ''}{kind} free"
 
 
-def room_for(host: HostOffers, shape: PodShape) -> int:
+def room_for(host: HostRoom, shape: PodShape) -> int:
     """How many pods of the shape fit; at least one, as it has been found fit."""
     offered = _offered(host, shape)
     rooms = [have // need for have, need in zip(offered, needed(shape.resources), strict=True) if need > 0]

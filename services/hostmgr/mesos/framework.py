@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.errors import InvalidArgument
-from services.hostmgr.mesos.driver import local_address
 from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.subscription import local_address
 
 FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
 
