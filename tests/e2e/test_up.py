@@ -18,9 +18,9 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
-from services.local.cluster import is_temporal, temporal_binary
 from services.local.control import control_file
 from services.local.ports import free_ports
+from services.local.temporal_server import is_temporal, temporal_binary
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
 

@@ -57,7 +57,8 @@ MAY: dict[str, May] = {
     "services.log_lines": May(),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
     "services.payloads": May((), ("temporalio",)),
-    "services.temporal": May(("peloton.model", "workflows", "services.payloads"), ("temporalio",)),
+    "services.temporal": May(("peloton.model", "workflows"), ("temporalio",)),
+    "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),
     "services.api": May(
         (*_INSIDE, *_STORED, *_SERVES),
@@ -89,6 +90,7 @@ MAY: dict[str, May] = {
             "peloton.api",
             "peloton.errors",
             "services.log_lines",
+            "services.temporal_connection",
             "services.minicluster.hosts",
             "services.minicluster.simulation_file",
             "services.storage.gateway",  # which jobs there are, whose files may stay

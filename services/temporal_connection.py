@@ -1,0 +1,45 @@
+"""How every process reaches Temporal: address, namespace, TLS, API key.
+
+All of it is Temporal's own client configuration, from the variables ``TEMPORAL_*`` and its configuration file, so that
+a secured cluster or Temporal Cloud needs nothing that is ours. Our settings may name address and namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
+
+from peloton.errors import InvalidArgument
+from services.payloads import CONVERTER
+
+DEFAULT_ADDRESS, DEFAULT_NAMESPACE = "localhost:7233", "default"
+VARIABLES, CONFIG_FILE = "TEMPORAL_", "TEMPORAL_CONFIG_FILE"
+
+
+def connect_config(
+    address: str = "", namespace: str = "", environment: Mapping[str, str] = os.environ
+) -> ClientConnectConfig:
+    """Raises InvalidArgument for a profile, a file or a value that cannot be used."""
+    file = environment.get(CONFIG_FILE, "")
+    if file and not Path(file).exists():
+        raise InvalidArgument(f"{CONFIG_FILE}={file}: no such file")
+    ours = {name: value for name, value in environment.items() if value or not name.startswith(VARIABLES)}
+    try:
+        config = ClientConfigProfile.load(override_env_vars=ours).to_client_connect_config()
+    except (RuntimeError, OSError, ValueError) as error:
+        raise InvalidArgument(f"Temporal's client configuration ({VARIABLES}*): {error}") from None
+    config["target_host"] = address or config.get("target_host", DEFAULT_ADDRESS)
+    config["namespace"] = namespace or config.get("namespace", DEFAULT_NAMESPACE)
+    return config
+
+
+async def connect(config: ClientConnectConfig, role: str = "", *, is_lazy: bool = True) -> Client:
+    """A lazy client connects with its first call, so a process may start before Temporal does. ``role`` is what
+    histories show as the sender of a signal, with the host and the process."""
+    identity = f"{role or 'peloton'}@{socket.gethostname()}/{os.getpid()}"
+    return await Client.connect(**config, lazy=is_lazy, identity=identity, data_converter=CONVERTER)

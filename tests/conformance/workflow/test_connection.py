@@ -1,0 +1,135 @@
+"""A secured Temporal: a real server behind a proxy that ends TLS, and one that asks for a key."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoResponse
+
+from services.local.temporal_server import is_reachable
+from services.minicluster.authentication import tls_context
+from services.temporal_connection import connect, connect_config
+from tests.workflow.server import server_story
+
+CERTIFICATES = Path(__file__).parents[2] / "certificates"
+SECURED = {
+    "TEMPORAL_CONFIG_FILE": os.devnull,
+    "TEMPORAL_TLS_SERVER_CA_CERT_PATH": str(CERTIFICATES / "ca.pem"),
+    "TEMPORAL_TLS_CLIENT_CERT_PATH": str(CERTIFICATES / "client.pem"),
+    "TEMPORAL_TLS_CLIENT_KEY_PATH": str(CERTIFICATES / "client.pem"),
+}
+KEY = {**SECURED, "TEMPORAL_API_KEY": "a key"}
+
+
+@asynccontextmanager
+async def behind_tls(address: str) -> AsyncIterator[str]:
+    """A proxy that wants a certificate of the tests' authority, and passes bytes on in the clear."""
+    context = tls_context(CERTIFICATES / "server.pem", CERTIFICATES / "ca.pem")
+    context.set_alpn_protocols(["h2"])
+    host, _, port = address.rpartition(":")
+    connections: set[asyncio.Task[None]] = set()
+
+    async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(1 << 16):
+                target.write(data)
+                await target.drain()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        there, back = await asyncio.open_connection(host, int(port))
+        pumps = [asyncio.create_task(pump(reader, back)), asyncio.create_task(pump(there, writer))]
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for one in pumps:
+            one.cancel()
+        for end in (writer, back):
+            end.transport.abort()
+            with suppress(OSError):
+                await end.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+
+async def test_a_job_runs_over_mutual_tls(temporal_address: str) -> None:
+    """Waker, worker and story reach the server through the proxy alone."""
+    async with behind_tls(temporal_address) as address:
+        client = await connect(connect_config(address, environment=SECURED), "worker", is_lazy=False)
+        async with server_story(client) as story:
+            job = await story.submit(3)
+            assert ("SUCCEEDED", {"SUCCEEDED": 3}) == await story.result(job)
+        history = await story.handle(job).fetch_history()
+
+    started = [e.workflow_task_started_event_attributes for e in history.events if e.event_type == 6]
+    assert all(one.identity.startswith("worker@") for one in started)
+
+
+async def test_a_server_that_is_secured_is_found_with_its_certificates_only(temporal_address: str) -> None:
+    """`peloton up --temporal` asks before it starts anything."""
+    insecure = {"TEMPORAL_CONFIG_FILE": os.devnull}
+    nobody = {name: value for name, value in SECURED.items() if "CLIENT" not in name}
+    async with behind_tls(temporal_address) as address:
+        found = [await is_reachable(address, environment) for environment in (SECURED, nobody, insecure)]
+
+    assert [True, False, False] == found
+
+
+@contextmanager
+def asking_for_a_key(seen: list[dict[str, Any]]) -> Iterator[str]:
+    """What Temporal Cloud sees of a client, on one method."""
+
+    def system_info(request: bytes, context: grpc.ServicerContext) -> bytes:
+        seen.append(dict(context.invocation_metadata()))
+        if seen[-1].get("authorization") != "Bearer a key":
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
+        return GetSystemInfoResponse(server_version="1").SerializeToString()
+
+    methods = {"GetSystemInfo": grpc.unary_unary_rpc_method_handler(system_info)}
+    pem = (CERTIFICATES / "server.pem").read_bytes()
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("temporal.api.workflowservice.v1.WorkflowService", methods),)
+    )
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(pem, pem)]))
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None)
+
+
+async def test_a_key_is_sent_over_tls() -> None:
+    """In the header that Temporal Cloud reads, over TLS; a wrong key is refused."""
+    seen: list[dict[str, Any]] = []
+    with asking_for_a_key(seen) as address:
+        await connect(connect_config(address, "ours.a1b2c", KEY), is_lazy=False)
+        with pytest.raises(RuntimeError, match="who are you"):
+            await connect(connect_config(address, environment={**KEY, "TEMPORAL_API_KEY": "b"}), is_lazy=False)
+
+    assert "Bearer a key" == seen[0]["authorization"]
+
+
+async def test_a_lazy_client_takes_the_same_way(temporal_address: str) -> None:
+    """Roles connect with their first call."""
+    async with behind_tls(temporal_address) as address:
+        client = await connect(connect_config(address, environment=SECURED))
+        found = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+
+    assert "default" == found.namespace_info.name
