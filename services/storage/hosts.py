@@ -187,7 +187,7 @@ def _not_to_run_again(
 ) -> set[tuple[str, int]]:
     """Of the pods that others sent away those with killOnPreempt; what one member of a gang asks for is for all."""
     evicted = {(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses if is_eviction(s)}
-    by_config: dict[tuple[str, int], list[int]] = {}
+    by_config: dict[tuple[JobId, int], list[int]] = {}
     for job_id, instance in sorted(evicted & pods.keys()):
         if job_id in jobs:
             by_config.setdefault((job_id, pods[job_id, instance].config_version), []).append(instance)
