@@ -44,7 +44,8 @@ SendAll = Callable[[Sequence[Json]], Sequence[object]]
 
 
 class OfferKeeper:
-    """The lock is held while Mesos is told, so that it hears things in the order in which they are decided."""
+    """``_telling`` is held while Mesos is told, so that it hears things in the order in which they are decided: as long
+    as a call hangs. The driver's thread never takes it."""
 
     def __init__(
         self, pool: HostPool, send_all: SendAll, hold_s: float, clock: Callable[[], float] = time.monotonic
@@ -54,14 +55,15 @@ class OfferKeeper:
         self._send_all = send_all
         self._hold_s = hold_s
         self._clock = clock
-        self._lock = threading.Lock()
+        self._came = threading.Event()
+        self._came.set()
+        self._claims: deque[tuple[float, int]] = deque()  # when, claims until then
+        self._telling = threading.Lock()
+        self._lock = threading.Lock()  # of what follows; taken last, and for moments
         # What Mesos may believe: set before it is told, unset when it has been told otherwise.
         self._is_suppressed = False
         self._are_some_declined = False
         self._asked_s = self._short_s = self._revived_s = clock()
-        self._came = threading.Event()
-        self._came.set()
-        self._claims: deque[tuple[float, int]] = deque()  # when, claims until then
 
     @property
     def period_s(self) -> float:
@@ -102,17 +104,21 @@ class OfferKeeper:
             self._asked_s = now_s
             if is_short:
                 self._short_s = now_s
-            if not (is_short or wants_all):
-                return False
-            # Once a minute whatever we believe: a SUPPRESS may have overtaken a subscription.
-            in_doubt = self._are_some_declined or (is_short and now_s - self._revived_s >= WAITING_AGE_S)
-            may_help = self._is_suppressed or (
-                in_doubt and (wants_all or self._pool.may_fit([shape for shape, _ in wanted]))
-            )
-            has_asked = may_help and self._revive(now_s)
+        if not (is_short or wants_all):
+            return False
+        may_fit = wants_all or self._pool.may_fit([shape for shape, _ in wanted])
+        with self._telling:  # others may have asked meanwhile
+            now_s = self._clock()
+            has_asked = self._may_help(may_fit, is_short, now_s) and self._revive(now_s)
             left_s = self._revived_s + OFFERS_WAIT_S - now_s
         is_open = has_asked or not self._came.is_set()  # by another lease, a moment ago
         return is_open and left_s > 0 and self._came.wait(left_s)
+
+    def _may_help(self, may_fit: bool, is_short: bool, now_s: float) -> bool:
+        with self._lock:
+            # Once a minute whatever we believe: a SUPPRESS may have overtaken a subscription.
+            in_doubt = self._are_some_declined or (is_short and now_s - self._revived_s >= WAITING_AGE_S)
+            return self._is_suppressed or (in_doubt and may_fit)
 
     def _revive(self, now_s: float) -> bool:
         self._came.clear()
@@ -126,32 +132,44 @@ class OfferKeeper:
             self._came.set()
             log.warning("Mesos refuses to make offers: %s", refusals[0])
             return False
-        self._is_suppressed = self._are_some_declined = False
-        self._revived_s = now_s
+        with self._lock:
+            self._is_suppressed = self._are_some_declined = False
+            self._revived_s = now_s
         return True
 
     def tend(self) -> None:
         """Give back what launches left over, and what is idle. Raises what sending does: then Mesos may or may not
         know, and is asked when in doubt."""
         self.returns.send(self._send_all)
-        now_s = self._clock()
-        with self._lock:
-            calls: list[Json] = []
-            is_idle = now_s - self._asked_s >= self._hold_s and now_s - self._short_s >= WAITING_AGE_S
-            if is_idle and not self._is_suppressed:
-                log.info("no pod waits for hosts: Mesos makes no offers until one does")
-                calls.append({"type": "SUPPRESS"})
-                self._is_suppressed = True
+        with self._telling:
+            now_s = self._clock()
+            suppresses = self._suppresses(now_s)
+            calls: list[Json] = [{"type": "SUPPRESS"}] if suppresses else []
             idle = self._pool.take_idle(now_s - self._hold_s, now_s, self._kept(now_s), DECLINED_MAX)
             batches = (idle[start : start + DECLINE_BATCH] for start in range(0, len(idle), DECLINE_BATCH))
             calls += [decline_call(batch, REFUSED_S) for batch in batches]
-            self._are_some_declined |= bool(idle)
+            self._believe(suppresses, bool(idle))
             try:
                 if refused := [refusal for refusal in (self._send_all(calls) if calls else ()) if refusal]:
                     raise OSError(f"Mesos refuses to take offers back: {refused[0]}")
             except BaseException:
                 self.returns.add(idle)
                 raise
+            finally:
+                self._believe(suppresses, bool(idle))  # it may be a subscription of meanwhile that has heard it
+
+    def _suppresses(self, now_s: float) -> bool:
+        with self._lock:
+            is_idle = now_s - self._asked_s >= self._hold_s and now_s - self._short_s >= WAITING_AGE_S
+            if not is_idle or self._is_suppressed:
+                return False
+        log.info("no pod waits for hosts: Mesos makes no offers until one does")
+        return True
+
+    def _believe(self, is_suppressed: bool, are_some_declined: bool) -> None:
+        with self._lock:
+            self._is_suppressed |= is_suppressed
+            self._are_some_declined |= are_some_declined
 
     def _kept(self, now_s: float) -> int:
         total = self._pool.claimed_count

@@ -22,6 +22,7 @@ from services.hostmgr.room import RegisteredHost
 Json = dict[str, Any]
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 HOLD_S = 10.0
+HANG_S = 5.0
 SMALL, LARGE = PodShape(Resources.of(1)), PodShape(Resources.of(100))
 
 
@@ -33,6 +34,7 @@ class Mesos:
         self.calls: list[Json] = []
         self.fails: Exception | None = None
         self.answers = True
+        self.subscribes = False  # while it is told something
         self.pool = HostPool(30.0, clock=lambda: self.now_s)
         self.keeper = OfferKeeper(self.pool, self.send_all, HOLD_S, clock=lambda: self.now_s)
         self._count = 0
@@ -44,6 +46,11 @@ class Mesos:
         if self.fails:
             raise self.fails
         self.calls += calls
+        if self.subscribes:
+            driver = threading.Thread(target=self.keeper.subscribed, daemon=True)
+            driver.start()
+            driver.join(HANG_S)
+            assert not driver.is_alive(), "the driver waits for who tells Mesos something"
         if self.answers and any(call["type"] == "REVIVE" for call in calls):
             threading.Thread(target=self.offer).start()
         return [None] * len(calls)
@@ -206,6 +213,27 @@ def test_a_new_subscription_hides_nothing(mesos: Mesos) -> None:
 
     assert 0 == mesos.want()
     assert "REVIVE" not in [call["type"] for call in mesos.calls]
+
+
+def test_a_subscription_waits_for_nobody(mesos: Mesos) -> None:
+    """Its thread is the one that hears of Mesos: it goes on while a master that hangs is told something."""
+    mesos.subscribes = True
+
+    mesos.tend(HOLD_S)
+    mesos.tend(WAITING_AGE_S)
+    mesos.want()
+
+    assert ["DECLINE", "SUPPRESS", "REVIVE"] == [call["type"] for call in mesos.calls]
+
+
+def test_a_new_subscription_may_have_heard_what_the_old_one_was_told(mesos: Mesos) -> None:
+    """Who comes next asks for offers, rather than wait for them in vain."""
+    mesos.tend(HOLD_S)
+    mesos.subscribes = True
+    assert ["SUPPRESS"] == mesos.tend(WAITING_AGE_S)
+    mesos.subscribes = False
+
+    assert 1 == mesos.want()
 
 
 def test_leased_hosts_and_held_room_are_not_given_back(mesos: Mesos) -> None:
