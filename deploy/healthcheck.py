@@ -1,7 +1,7 @@
 """Says whether a role works, for containers: ``python healthcheck.py ROLE``; exit code 0 or 1, the reason on stderr.
 
 api: its gRPC health service says SERVING. resmgr, hostmgr: a leader holds the lease and its port answers; that may be
-another container, for a standby is healthy too. worker: somebody polls the task queue.
+another container, for a standby is healthy too. worker: somebody polls each task queue.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ async def check_worker(settings: Settings) -> None:
 
     config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
     client = await temporal_connection.connect(config, "healthcheck")
-    queue = TaskQueue(name=temporal.TASK_QUEUE)
-    request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=queue)
-    if not (await client.workflow_service.describe_task_queue(request)).pollers:
-        raise RuntimeError(f"nobody polls {temporal.TASK_QUEUE}")
+    for name in temporal.TASK_QUEUES:
+        request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=name))
+        if not (await client.workflow_service.describe_task_queue(request)).pollers:
+            raise RuntimeError(f"nobody polls {name}")
 
 
 def main(role: str) -> int:

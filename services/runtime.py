@@ -118,7 +118,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
 async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     from peloton.scheduling.placement import FirstFitPlacer
     from services.resmgr.client import ResourceManagerClient
-    from services.worker.worker import WorkerPorts, build_worker
+    from services.worker.worker import WorkerPorts, build_workers
 
     client = await _connected(shared, stop)
     if client is None:
@@ -133,8 +133,10 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         shared.gateway,
         hosts,
     )
-    async with build_worker(client, ports):
-        log.info("worker polls %s at %s", temporal.TASK_QUEUE, shared.temporal_config["target_host"])
+    async with AsyncExitStack() as stack:
+        for worker in build_workers(client, ports):
+            await stack.enter_async_context(worker)
+        log.info("worker polls %s at %s", ", ".join(temporal.TASK_QUEUES), shared.temporal_config["target_host"])
         await stop.wait()
 
 

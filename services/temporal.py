@@ -21,6 +21,7 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.common import (
+    Priority,
     SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
@@ -31,14 +32,17 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
-from peloton.model.job import JobRecord, RolledUp
+from peloton.model.job import JobRecord, JobType, RolledUp
 from workflows.job import JOB_STATE, JobInput, JobLife, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
 
 log = logging.getLogger(__name__)
 
-TASK_QUEUE = "peloton-batch"
+BATCH_QUEUE, SERVICE_QUEUE, MAINTENANCE_QUEUE = "peloton-batch", "peloton-services", "peloton-maintenance"
+"""Each has slots of its own in a worker. Earlier versions start everything on the first: workers serve workflows of
+every kind on each of them."""
+TASK_QUEUES = (BATCH_QUEUE, SERVICE_QUEUE, MAINTENANCE_QUEUE)
 JOB_ID = SearchAttributeKey.for_keyword("PelotonJob")
 JOB_POOL = SearchAttributeKey.for_keyword("PelotonPool")
 JOB_TYPE = SearchAttributeKey.for_keyword("PelotonType")
@@ -68,16 +72,25 @@ async def register_search_attributes(client: Client) -> None:
         )
 
 
-async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = TASK_QUEUE) -> None:
+def queue_of(job_type: JobType) -> str:
+    """Of the job's workflow, and of those that it starts."""
+    return SERVICE_QUEUE if job_type is JobType.SERVICE else BATCH_QUEUE
+
+
+async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = "") -> None:
     """Make sure that the workflow of a job exists. Repeating it is harmless: the id is the mutex. One that runs already
-    is told to look: it may be about to end, with a job that had the id before."""
+    is told to look: it may be about to end, with a job that had the id before.
+
+    The pool is the key by which Temporal deals out tasks that wait for a worker, so that no pool waits behind another's
+    crowd. Jobs have no priority there: it would come before fairness, and one pool could put all its jobs in front."""
     name = (job.name or job.job_id)[:SUMMARY_NAME_MAX]
     start = partial(
         client.start_workflow,
         JobWorkflow.run,
         JobInput(job.job_id, policies, JobLife(shown_state=job.state.value)),
         id=job_workflow_id(job.job_id),
-        task_queue=task_queue,
+        task_queue=task_queue or queue_of(job.type),
+        priority=Priority(fairness_key=job.respool_id),
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         task_timeout=WORKFLOW_TASK_TIMEOUT,
         rpc_timeout=RPC_TIMEOUT,
@@ -98,7 +111,7 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
 
 
 async def wake_maintenance(
-    client: Client, cluster: str, hostname: Hostname, policies: Policies, task_queue: str = TASK_QUEUE
+    client: Client, cluster: str, hostname: Hostname, policies: Policies, task_queue: str = MAINTENANCE_QUEUE
 ) -> None:
     """Start the workflow of a host's maintenance, and tell it to look. A running one is only told; one that is about to
     end sees the signal and looks again first."""
@@ -107,6 +120,7 @@ async def wake_maintenance(
         MaintenanceInput(cluster, hostname, policies),
         id=maintenance_workflow_id(cluster, hostname),
         task_queue=task_queue,
+        priority=Priority(fairness_key=cluster),
         start_signal="changed",
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

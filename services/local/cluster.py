@@ -72,6 +72,7 @@ class LocalSettings:
     database: str = ""  # empty: SQLite in data_dir
     mesos: str = ""  # host:port of a Mesos master to use instead of the emulated one
     temporal: str = ""  # host:port of a Temporal server to use instead of one of its own
+    temporal_config: tuple[str, ...] = ()  # dynamic configuration of its own one, KEY=VALUE
     slack_interval_s: float = 5.0  # between estimates of the emulated hosts' slack; 0: none
     image_download_s: float = 0.0  # until an image is on an emulated host
     enforce_disk_quota: bool = False  # on emulated hosts
@@ -235,7 +236,9 @@ class LocalCluster:
         python = [sys.executable, "-m"]
         commands = {}
         if not self.settings.temporal:
-            commands["temporal"] = server_command(self.temporal, self.ui_port, self.data_dir / "temporal.db")
+            commands["temporal"] = server_command(
+                self.temporal, self.ui_port, self.data_dir / "temporal.db", self.settings.temporal_config
+            )
         if not self.settings.mesos:
             commands["minicluster"] = [*python, "services.minicluster", *self.minicluster_arguments()]
         counts = {"api": self.settings.apis, "worker": self.settings.workers}

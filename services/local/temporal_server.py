@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ TEMPORAL_PATIENCE_S = 5.0
 TEMPORAL_GREETING = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"  # each client calls it first
 
 DYNAMIC_CONFIG = (
+    "matching.enableFairness=true",
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
     "frontend.namespaceRPS=10000",
@@ -29,7 +30,7 @@ DYNAMIC_CONFIG = (
 )
 
 
-def server_command(address: str, ui_port: int, store: Path) -> list[str]:
+def server_command(address: str, ui_port: int, store: Path, more_config: Sequence[str] = ()) -> list[str]:
     command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
     command += ["--port", address.rpartition(":")[2], "--ui-port", str(ui_port)]
     command += ["--db-filename", str(store)]
@@ -37,7 +38,7 @@ def server_command(address: str, ui_port: int, store: Path) -> list[str]:
         command += ["--sqlite-pragma", pragma]
     for name in ("PelotonJob", "PelotonPool", "PelotonType", "PelotonState"):
         command += ["--search-attribute", f"{name}=Keyword"]
-    for value in DYNAMIC_CONFIG:
+    for value in (*DYNAMIC_CONFIG, *more_config):
         command += ["--dynamic-config-value", value]
     return command
 

@@ -27,7 +27,7 @@ from peloton.ports import (
     Placer,
     ResourceManager,
 )
-from services.temporal import TASK_QUEUE
+from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
 from workflows.gang import GangWorkflow
 from workflows.job import JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow
@@ -36,14 +36,14 @@ from workflows.update import UpdateWorkflow
 STICKY_TIMEOUT = timedelta(seconds=10)
 """How long the jobs of a worker that died wait before another one takes them. A worker that only has much to do must be
 quicker: a workflow that is taken from it is replayed from its first event, which makes more to do."""
-WORKFLOW_TASKS_MAX = 16
-"""Taken from the server at a time. What waits there costs nothing; what waits here is taken away after 5 s, too."""
 NEW_SHARE = 0.6
 """Of the polls, those for jobs that no worker has begun: when many wait, new ones start before old ones are counted."""
 BUILD_ID = "peloton"
 """Workers are not versioned. Without a name the SDK reads and hashes every module of the process at its start."""
-ACTIVITY_THREADS_MAX = 16
-"""Activities wait for storage and RPCs; more threads only queue there."""
+SLOTS = {BATCH_QUEUE: 16, SERVICE_QUEUE: 10, MAINTENANCE_QUEUE: 4}
+"""Of each queue: workflow tasks, activities and local activities at a time. Workflow tasks that wait in the server cost
+nothing; what waits here is taken away after 5 s, too. Activities wait for storage and RPCs; more threads only queue
+there."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,13 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     ]
 
 
+def build_workers(client: Client, ports: WorkerPorts) -> list[Worker]:
+    """One for each task queue, so that a crowd in one takes no slot of another."""
+    return [build_worker(client, ports, queue, slots) for queue, slots in SLOTS.items()]
+
+
 def build_worker(
-    client: Client, ports: WorkerPorts, task_queue: str = TASK_QUEUE, runner: WorkflowRunner | None = None
+    client: Client, ports: WorkerPorts, task_queue: str, slots: int = 16, runner: WorkflowRunner | None = None
 ) -> Worker:
     """Workflows run as they are: that they are deterministic is shown by tests, which run them in its sandbox."""
     return Worker(
@@ -98,10 +103,10 @@ def build_worker(
         workflows=[JobWorkflow, GangWorkflow, UpdateWorkflow, HostMaintenanceWorkflow],
         activities=activities_on(ports),
         workflow_runner=runner or UnsandboxedWorkflowRunner(),
-        activity_executor=ThreadPoolExecutor(ACTIVITY_THREADS_MAX, thread_name_prefix="activity"),
-        max_concurrent_workflow_tasks=WORKFLOW_TASKS_MAX,
-        max_concurrent_activities=ACTIVITY_THREADS_MAX,
-        max_concurrent_local_activities=ACTIVITY_THREADS_MAX,
+        activity_executor=ThreadPoolExecutor(slots, thread_name_prefix="activity"),
+        max_concurrent_workflow_tasks=slots,
+        max_concurrent_activities=slots,
+        max_concurrent_local_activities=slots,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         nonsticky_to_sticky_poll_ratio=NEW_SHARE,
         build_id=BUILD_ID,

@@ -72,12 +72,12 @@ def churned(settings: LocalSettings, jobs: int, pods: int, clients: int, per_sec
                 [started_s + number * period_s for number in range(first, jobs, clients)] for first in range(clients)
             ]
             address = cluster.local.addresses
-            made = [one for some in threads.map(lambda due: _submit(address, config, due), due_s) for one in some]
+            made = [one for some in threads.map(lambda due: submit(address, config, due), due_s) for one in some]
         submitted_s = time.monotonic() - started_s
-        states = _ended(cluster, [one.job_id for one in made])
+        states = ended(cluster, [one.job_id for one in made])
         seconds = time.monotonic() - started_s
         used_cpu = {name: round(used - used_cpu[name], 1) for name, used in cpu_seconds(cluster).items()}
-        waits_s = sorted(_first_running_s(cluster, made))
+        waits_s = sorted(first_running_s(cluster, made))
         answers_s = sorted(one.answered_s for one in made)
         sample = [one.job_id for one in made[:: max(1, len(made) // HISTORIES)]]
         return {
@@ -107,7 +107,7 @@ def share(rising: Sequence[float], part: float) -> float:
     return rising[min(int(len(rising) * part), len(rising) - 1)]
 
 
-def _submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]:
+def submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]:
     """By one client, one after the other, none before it is due."""
     made = []
     with Client(address, timeout_s=PATIENCE_S) as client:
@@ -120,7 +120,7 @@ def _submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted
     return made
 
 
-def _ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
+def ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
     """Waits until no job is active. Storage is asked, not the API: who asks for each job is a load of its own."""
     gateway = Gateway(cluster.local.database)
     try:
@@ -133,7 +133,7 @@ def _ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
         gateway.close()
 
 
-def _first_running_s(cluster: Cluster, made: Sequence[Submitted]) -> list[float]:
+def first_running_s(cluster: Cluster, made: Sequence[Submitted]) -> list[float]:
     """From the submit of each job to the commit of its first RUNNING pod."""
     event, db = POD_EVENT.c, Database(cluster.local.database)
     query = sa.select(event.job_id, sa.func.min(event.time_ns)).where(event.state == RUNNING).group_by(event.job_id)

@@ -23,6 +23,7 @@ from tests.bench.prefetch import roll_prefetch
 from tests.bench.pressure import pressure
 from tests.bench.reads import reads
 from tests.bench.rollout import roll_100x90, roll_9000
+from tests.bench.storm import storm
 from tests.bench.temporal_postgres import churn_temporal_postgres
 from tests.bench.weight import config_noise, config_weight
 from tests.bench.wide import hosts, wide
@@ -43,6 +44,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "churn-paced": churn_paced,
     "churn-temporal-postgres": churn_temporal_postgres,
     "scale-out": scale_out,
+    "storm": storm,
     "entitlement": scheduling.entitlement,
     "admission-pass": scheduling.admission_pass,
     "queued-million": resmgr.queued_million,

@@ -21,8 +21,9 @@ import psycopg
 import yaml
 
 from peloton.errors import Unavailable
-from services.local.cluster import LocalSettings, temporal_binary
+from services.local.cluster import LocalSettings
 from services.local.ports import free_ports
+from services.local.temporal_server import temporal_binary
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.bench.churn import churned
 from tests.bench.figures import Missing, cpu_s

@@ -73,7 +73,7 @@ async def maintenance_story(
     host.tell = lambda: waker.hosts_changed([host.name])
     host.request()
     try:
-        async with build_worker(client, ports_on(Cluster(clock), host), queue, workflow_runner()):
+        async with build_worker(client, ports_on(Cluster(clock), host), queue, runner=workflow_runner()):
             story = ServerStory(client, host)
             yield story
         for history in await histories_of(client, story.workflow_id):

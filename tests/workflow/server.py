@@ -108,7 +108,7 @@ class ServerStory:
         self.started: list[str] = []
 
     async def start_worker(self) -> None:
-        self.worker = build_worker(self.client, ports_on(self.cluster), self.task_queue, workflow_runner())
+        self.worker = build_worker(self.client, ports_on(self.cluster), self.task_queue, runner=workflow_runner())
         self._running = asyncio.create_task(self.worker.run())
 
     async def stop_worker(self) -> None:

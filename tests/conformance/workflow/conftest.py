@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
+from services.local.temporal_server import DYNAMIC_CONFIG
 from services.temporal import SEARCH_ATTRIBUTES
 from tests.workflow.server import TEMPORAL
 
@@ -17,7 +18,10 @@ from tests.workflow.server import TEMPORAL
 def temporal_address() -> Iterator[str]:
     environment = asyncio.run(
         WorkflowEnvironment.start_local(
-            dev_server_existing_path=str(TEMPORAL), search_attributes=SEARCH_ATTRIBUTES, dev_server_log_level="error"
+            dev_server_existing_path=str(TEMPORAL),
+            search_attributes=SEARCH_ATTRIBUTES,
+            dev_server_log_level="error",
+            dev_server_extra_args=[word for value in DYNAMIC_CONFIG for word in ("--dynamic-config-value", value)],
         )
     )
     yield environment.client.service_client.config.target_host

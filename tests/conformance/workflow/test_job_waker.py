@@ -18,7 +18,7 @@ from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
 from services import temporal
 from services.local.ports import free_ports
-from services.temporal import SEARCH_ATTRIBUTES, TASK_QUEUE, JobWaker, register_search_attributes
+from services.temporal import BATCH_QUEUE, SEARCH_ATTRIBUTES, JobWaker, register_search_attributes
 from services.temporal_connection import connect, connect_config
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until
@@ -68,7 +68,7 @@ async def test_changes_are_coalesced(client: Client) -> None:
 
 async def test_stored_job_without_workflow_is_started(client: Client) -> None:
     """A job that was stored while Temporal was away gets its workflow with the first wake-up."""
-    async with server_story(client, task_queue=TASK_QUEUE) as story:
+    async with server_story(client, task_queue=BATCH_QUEUE) as story:
         record = story.add_job(3)
         story.started.append(job_workflow_id(record.job_id))
         story.cluster.tell(record.job_id)
@@ -155,7 +155,7 @@ async def test_jobs_that_cannot_be_counted_are_told(client: Client) -> None:
 @pytest.mark.parametrize("error", [Unavailable("database away"), OSError("connection reset"), ValueError("unforeseen")])
 async def test_storage_error_does_not_end_the_waker(client: Client, error: Exception) -> None:
     """When the job cannot be looked up, the wake-up is tried again, and so are later ones."""
-    async with server_story(client, task_queue=TASK_QUEUE) as story:
+    async with server_story(client, task_queue=BATCH_QUEUE) as story:
         record = story.add_job(1)
         story.started.append(job_workflow_id(record.job_id))
         errors = [error]
@@ -185,7 +185,7 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
         await WorkflowEnvironment.start_local(
             port=port, dev_server_existing_path=str(TEMPORAL), dev_server_log_level="error"
         ) as environment,
-        server_story(environment.client, task_queue=TASK_QUEUE) as story,
+        server_story(environment.client, task_queue=BATCH_QUEUE) as story,
     ):
         await register_search_attributes(client)
         await register_search_attributes(client)
