@@ -165,10 +165,6 @@ class HostPool:
         with self._lock:
             return any(self._registered.has_room(shape) for shape in shapes)
 
-    def is_waiting(self, job_id: JobId, for_gang: bool) -> bool:
-        """Its last lease found too little, and no hosts have come since."""
-        return (job_id, for_gang) in self._waiting
-
     def forget_offers(self) -> None:
         """The subscription is gone, and every offer and lease with it; who waits is told with the next offers."""
         with self._lock:
@@ -328,13 +324,15 @@ class HostPool:
                 leased_host(host, name in self._closed, pods_on(name, named), capacity_of(name), aversion.is_last(name))
                 for name, host in picked.items()
             )
-            lease = HostLease(str(uuid.uuid4()), leased, dict(rejected), awaited)
+            waiting = {instance for instance, _ in awaited}
+            all_short = frozenset(short) | {pod.shape for pod in desired if pod.instance_id in waiting}
+            lease = HostLease(str(uuid.uuid4()), leased, dict(rejected), awaited, short=all_short)
             for hostname in picked:
                 self._offered.lease(self._hosts[hostname], lease.lease_id)
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
                 self._lease_of_job[job_id, for_gang] = lease.lease_id
-            if short or awaited:
+            if all_short:
                 self._waiting.add((job_id, for_gang), for_leases=bool(rejected[LEASED]))
             return lease, short
 

@@ -20,10 +20,6 @@ class WaitingJobs:
         self._all: set[Holder] = set()
         self._for_leases: set[Holder] = set()  # those that found hosts leased
 
-    def __contains__(self, holder: Holder) -> bool:
-        """Also while there is no room for it: then it counts as one that found too few hosts."""
-        return holder in self._all or len(self._all) >= WAITING_JOBS_MAX
-
     def add(self, holder: Holder, for_leases: bool) -> None:
         if len(self._all) < WAITING_JOBS_MAX:
             self._all.add(holder)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
 
 from peloton.model.host import Desired, HostLease
 from peloton.model.ids import JobId
@@ -24,6 +24,7 @@ from services.hostmgr.mesos.codec import decline_call
 from services.hostmgr.mesos.offer_returns import OfferReturns
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.subscription import Disconnected
+from services.hostmgr.waiting import Holder
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,11 @@ REFUSED_S = 3_600.0
 """How long Mesos hides what was declined, unless more than that becomes free there, or it is asked."""
 WAITING_AGE_S = 60.0
 """Who found too little waits: a placement in vain is tried again within half of this."""
+ASK_AGAIN_S, ASK_AGAIN_MAX_S = 60.0, 600.0
+"""Pods for which all that Mesos offers was not enough have it asked again after so long, and twice as long each time.
+What they need is elsewhere, and other frameworks would do without offers for as long as they wait."""
+IN_VAIN_MAX = 10_000
+"""Shapes of holders of which that is remembered; those that asked longest ago are forgotten."""
 OFFERS_WAIT_S = 0.5
 """A lease waits so long for the offers that it asked for; those that come later wake its job."""
 KEPT_PER_CLAIM = 10
@@ -64,6 +70,8 @@ class OfferKeeper:
         self._is_suppressed = False
         self._are_some_declined = False
         self._asked_s = self._short_s = self._revived_s = clock()
+        # -> when to ask again, and how long after that
+        self._in_vain: OrderedDict[tuple[Holder, PodShape], tuple[float, float]] = OrderedDict()
 
     @property
     def period_s(self) -> float:
@@ -88,28 +96,37 @@ class OfferKeeper:
         desired: Sequence[Desired],
     ) -> HostLease:
         """Of offers that are here, or else of those that come when Mesos is asked."""
-        lease = self._pool.acquire(job_id, wanted, clock(), for_gang, desired)
+        lease, holder = self._pool.acquire(job_id, wanted, clock(), for_gang, desired), (job_id, for_gang)
         is_poor = any(host.is_shunned for host in lease.hosts)
-        if self.want(wanted, self._pool.is_waiting(job_id, for_gang), is_poor):
-            return self._pool.acquire(job_id, wanted, clock(), for_gang, desired)  # instead of the first, which ends
+        shapes = [shape for shape, _ in wanted]
+        if self._want(holder, shapes, lease.short, is_poor):
+            lease = self._pool.acquire(job_id, wanted, clock(), for_gang, desired)  # instead of the first, which ends
+        with self._lock:
+            for shape in shapes:
+                if shape not in lease.short:
+                    self._in_vain.pop((holder, shape), None)
         return lease
 
-    def want(self, wanted: Sequence[tuple[PodShape, int]], is_short: bool, is_poor: bool = False) -> bool:
-        """After a lease for these pods; ``is_short``: it found too little; ``is_poor``: it has hosts on which pods of
-        the job failed. Asks Mesos if that may help; returns whether offers have come meanwhile. Pods that do not fill
-        hosts one by one are to see all hosts."""
+    def _want(self, holder: Holder, shapes: Sequence[PodShape], short: frozenset[PodShape], is_poor: bool) -> bool:
+        """After a lease for pods of these shapes; ``short``: of which it found too little; ``is_poor``: it has hosts on
+        which pods of the job failed. Asks Mesos if that may help; returns whether offers have come meanwhile. Pods that
+        do not fill hosts one by one are to see all hosts."""
         now_s = self._clock()
-        wants_all = is_poor or any(shape.strategy is not Strategy.PACK_HOST for shape, _ in wanted)
         with self._lock:
             self._asked_s = now_s
-            if is_short:
+            if short:
                 self._short_s = now_s
-        if not (is_short or wants_all):
+            not_yet = {shape for shape in short if self._in_vain.get((holder, shape), (now_s, 0.0))[0] > now_s}
+        asking = [shape for shape in shapes if shape not in not_yet]
+        wants_all = any(is_poor or shape.strategy is not Strategy.PACK_HOST for shape in asking)
+        if not (short or wants_all):
             return False
-        may_fit = wants_all or self._pool.may_fit([shape for shape, _ in wanted])
+        may_fit = wants_all or self._pool.may_fit(asking)
         with self._telling:  # others may have asked meanwhile
             now_s = self._clock()
-            has_asked = self._may_help(may_fit, is_short, now_s) and self._revive(now_s)
+            has_asked = self._may_help(may_fit, not not_yet.issuperset(short), now_s) and self._revive(now_s)
+            if has_asked:
+                self._wait_longer(holder, short - not_yet, now_s)
             left_s = self._revived_s + OFFERS_WAIT_S - now_s
         is_open = has_asked or not self._came.is_set()  # by another lease, a moment ago
         return is_open and left_s > 0 and self._came.wait(left_s)
@@ -119,6 +136,15 @@ class OfferKeeper:
             # Once a minute whatever we believe: a SUPPRESS may have overtaken a subscription.
             in_doubt = self._are_some_declined or (is_short and now_s - self._revived_s >= WAITING_AGE_S)
             return self._is_suppressed or (in_doubt and may_fit)
+
+    def _wait_longer(self, holder: Holder, shapes: Iterable[PodShape], now_s: float) -> None:
+        """Until a lease finds enough of them."""
+        with self._lock:
+            for shape in shapes:
+                _, wait_s = self._in_vain.pop((holder, shape), (0.0, ASK_AGAIN_S))
+                self._in_vain[holder, shape] = now_s + wait_s, min(2 * wait_s, ASK_AGAIN_MAX_S)
+            while len(self._in_vain) > IN_VAIN_MAX:
+                self._in_vain.popitem(last=False)
 
     def _revive(self, now_s: float) -> bool:
         self._came.clear()

@@ -11,9 +11,10 @@ import pytest
 from peloton.errors import InvalidArgument
 from peloton.model.host import ComingBack
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import PodShape, Strategy
+from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.hosts import HostPool
+from services.hostmgr.mesos import offer_keeper
 from services.hostmgr.mesos.framework import HostManagerSettings
 from services.hostmgr.mesos.offer_keeper import KEPT_PER_CLAIM, OFFERS_WAIT_S, REFUSED_S, WAITING_AGE_S, OfferKeeper
 from services.hostmgr.mesos.subscription import Disconnected
@@ -21,9 +22,11 @@ from services.hostmgr.room import RegisteredHost
 
 Json = dict[str, Any]
 JOB = JobId("00000000-0000-4000-8000-000000000001")
+OTHER = JobId("00000000-0000-4000-8000-000000000002")
 HOLD_S = 10.0
 HANG_S = 5.0
 SMALL, LARGE = PodShape(Resources.of(1)), PodShape(Resources.of(100))
+ON_GPU = PodShape(Resources.of(1), constraint=HostLabel("gpu", "yes"))
 
 
 class Mesos:
@@ -55,17 +58,17 @@ class Mesos:
             threading.Thread(target=self.offer).start()
         return [None] * len(calls)
 
-    def offer(self, *names: str) -> None:
+    def offer(self, *names: str, attributes: Sequence[Json] = ()) -> None:
         for name in names or ("a", "b"):
             self._count += 1
             cpus = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}}
             ids = {"id": {"value": f"O{self._count}"}, "agent_id": {"value": f"{name}-S"}}
-            self.pool.add_offers([{**ids, "hostname": name, "resources": [cpus]}])
+            self.pool.add_offers([{**ids, "hostname": name, "resources": [cpus], "attributes": list(attributes)}])
         self.keeper.offers_came()
 
-    def want(self, shape: PodShape = SMALL, count: int = 1) -> int:
+    def want(self, shape: PodShape = SMALL, count: int = 1, job: JobId = JOB) -> int:
         """Hosts that a lease gets in the end; it is given back."""
-        lease = self.keeper.lease(JOB, [(shape, count)], lambda: self.now_s, False, ())
+        lease = self.keeper.lease(job, [(shape, count)], lambda: self.now_s, False, ())
         self.pool.release(lease.lease_id)
         return len(lease.hosts)
 
@@ -165,6 +168,62 @@ def test_what_fits_nowhere_asks_for_nothing(mesos: Mesos) -> None:
 
     assert 0 == mesos.want(LARGE)
     assert ["DECLINE"] == [call["type"] for call in mesos.calls]
+
+
+def revives_while_waiting(mesos: Mesos, shape: PodShape, for_s: float, job: JobId = JOB) -> list[float]:
+    """When Mesos was asked, of a job that looks for hosts every 30 s and finds too few."""
+    asked: list[float] = []
+    begin_s = mesos.now_s
+    while mesos.now_s < begin_s + for_s:
+        before = len(mesos.calls)
+        assert 0 == mesos.want(shape, job=job)
+        asked += [mesos.now_s - begin_s for call in mesos.calls[before:] if call["type"] == "REVIVE"]
+        mesos.tend(HOLD_S)
+        mesos.tend(30 - HOLD_S)
+    return asked
+
+
+def test_who_is_not_helped_by_offers_asks_ever_more_rarely(mesos: Mesos) -> None:
+    """There is room, but its label is on no host: other frameworks have the offers meanwhile. Other jobs ask at once,
+    and so do other pods of this job."""
+    mesos.tend(HOLD_S)
+
+    asked = revives_while_waiting(mesos, ON_GPU, 2_400)
+
+    assert [0, 60, 180, 420, 900, 1_500, 2_100] == asked
+    assert [0] == revives_while_waiting(mesos, ON_GPU, 30, OTHER)
+    both = mesos.keeper.lease(JOB, [(ON_GPU, 1), (SMALL, 1)], lambda: mesos.now_s, False, ())
+    assert (1, {ON_GPU}) == (len(both.hosts), both.short)
+
+
+def test_who_found_enough_begins_anew(mesos: Mesos) -> None:
+    """The next time that a job is short it asks at once."""
+    mesos.tend(HOLD_S)
+    assert [0, 60] == revives_while_waiting(mesos, ON_GPU, 90)
+    gpu = {"name": "gpu", "type": "TEXT", "text": {"value": "yes"}}
+    mesos.offer("c", attributes=[gpu])
+    assert 1 == mesos.want(ON_GPU)
+    mesos.tend(HOLD_S)
+
+    assert [0] == revives_while_waiting(mesos, ON_GPU, 30)
+
+
+def test_who_found_nothing_asks_when_mesos_makes_no_offers(mesos: Mesos) -> None:
+    """Else it would hear of no new host."""
+    mesos.tend(HOLD_S)
+    assert [0, 60, 180] == revives_while_waiting(mesos, ON_GPU, 210)
+    mesos.tend(WAITING_AGE_S)
+    assert "SUPPRESS" == mesos.calls[-1]["type"]
+
+    assert [0] == revives_while_waiting(mesos, ON_GPU, 30)
+
+
+def test_of_many_who_ask_in_vain_the_last_ones_are_remembered(mesos: Mesos, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is forgotten asks once more."""
+    monkeypatch.setattr(offer_keeper, "IN_VAIN_MAX", 1)
+    mesos.tend(HOLD_S)
+
+    assert [[0], [0], [0]] == [revives_while_waiting(mesos, ON_GPU, 30, job) for job in (JOB, OTHER, JOB)]
 
 
 def test_a_lease_does_not_wait_long_for_mesos(mesos: Mesos) -> None:
