@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 
@@ -21,3 +23,19 @@ settings.load_profile("peloton")
 # A runner that was started in the background ignores Ctrl-C, and so would all processes that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A connection that is open when its event loop ends fails the test that opened it. Otherwise the garbage collector
+# finds it at some later time, and its warning fails the test that runs then.
+_close_loop = asyncio.SelectorEventLoop.close
+
+
+def _close_loop_without_connections(loop: Any) -> None:
+    left = [] if loop.is_closed() else [t for t in loop._transports.values() if t._sock is not None]
+    for transport in left:
+        transport.abort()
+        loop.run_until_complete(asyncio.sleep(0))
+    _close_loop(loop)
+    assert not left, f"connections left open: {left}"
+
+
+asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignore[method-assign]

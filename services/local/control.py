@@ -62,17 +62,21 @@ class ControlServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            writer.write(json.dumps(await self._answer_to(reader)).encode() + b"\n")
+            await writer.drain()
+        finally:
+            writer.close()  # also when the caller has gone, or the server goes
+
+    async def _answer_to(self, reader: asyncio.StreamReader) -> dict[str, list[str]]:
+        try:
             request = json.loads(await reader.readline())  # a line too long for the reader is a ValueError
             if not isinstance(request, dict) or not self._knows_token(request.get("token")):
                 raise InvalidArgument("wrong token")
-            answer = {"lines": await self._act(request["action"], request.get("name", ""), bool(request.get("now")))}
+            return {"lines": await self._act(request["action"], request.get("name", ""), bool(request.get("now")))}
         except PelotonError as error:
-            answer = {"error": [error.message]}
+            return {"error": [error.message]}
         except (ValueError, KeyError) as error:
-            answer = {"error": [f"bad request: {error}"]}
-        writer.write(json.dumps(answer).encode() + b"\n")
-        await writer.drain()
-        writer.close()
+            return {"error": [f"bad request: {error}"]}
 
     def _knows_token(self, token: object) -> bool:
         return isinstance(token, str) and secrets.compare_digest(token.encode(), self._cluster.token.encode())

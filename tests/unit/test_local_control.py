@@ -134,9 +134,11 @@ async def test_who_does_not_know_the_token_does_nothing(
     async with ControlServer(local_cluster(masters, tmp_path)):
         known = json.loads(control_file(API_PORTS[0]).read_text())
         reader, writer = await asyncio.open_connection("127.0.0.1", known["port"])
-        writer.write(line)
-        answer = json.loads(await reader.readline())
-        writer.close()
+        try:
+            writer.write(line)
+            answer = json.loads(await reader.readline())
+        finally:
+            writer.close()
 
     assert ["error"] == list(answer)
     assert [] == masters["local"].done

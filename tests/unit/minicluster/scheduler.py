@@ -63,9 +63,11 @@ async def request(
     lines = [f"{method} {path} HTTP/1.1", "Connection: close", f"Content-Length: {len(data)}"]
     usual = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json"}
     lines += [f"{key}: {value}" for key, value in {**usual, **(headers or {})}.items()]
-    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + data)
-    head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
-    writer.close()
+    try:
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + data)
+        head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+    finally:
+        writer.close()  # also when the caller is cancelled: a scheduler that closes may be acknowledging
     status = int(head.split(b" ", 2)[1])
     is_json = b"application/json" in head
     return status, orjson.loads(rest) if is_json and rest else rest.decode("utf-8", "replace")
@@ -98,6 +100,7 @@ class Scheduler:
         if self.framework_id:
             body["id"] = call["framework_id"] = {"value": self.framework_id}
         data = orjson.dumps(call)
+        await self.close()  # the stream before this one
         reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 26)
         head = "POST /api/v1/scheduler HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self._writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
@@ -120,10 +123,9 @@ class Scheduler:
     async def lost(self) -> None:
         """The master has dropped the stream."""
         assert self._job is not None
-        assert self._writer is not None
         async with asyncio.timeout(WAIT_S):
             await asyncio.gather(self._job, return_exceptions=True)
-        self._writer.close()
+        await self.close()
 
     async def close(self) -> None:
         if self._job is not None:
