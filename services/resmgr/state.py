@@ -280,7 +280,9 @@ class ResmgrState:
         """Recovery: what storage does not hold and no event repeats."""
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self.registered = old.registered
-        self._hosts_came, self._release_due_ns = old._hosts_came, old._release_due_ns
+        self._release_due_ns = old._release_due_ns
+        # Releases are in no row: what storage calls held back may have been released, and is once more.
+        self._hosts_came = old._hosts_came or old._release_due_ns > 0
         self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Which jobs have nothing to be told, and gangs that are passed by."""
+"""Which jobs have nothing to be told, gangs that are passed by, and what is held back no longer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given
 
 from peloton.model.ids import JobId
+from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import HeldGang
@@ -14,8 +15,11 @@ from peloton.scheduling.reason import Reason, Rule
 from services.resmgr.held import passed_by
 from services.resmgr.queues import PoolQueues
 from services.resmgr.recovery import rebuild
+from services.resmgr.state import HOSTS_CAME_PERIOD_NS
+from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.world import World, fast
 
+READY = PodState.READY
 RUNS = st.tuples(st.integers(1, 3), st.integers(1, 4), st.booleans(), st.booleans())
 """Size of a gang, how many, whether they are held back, and whether they are revocable."""
 QUEUES = st.lists(st.lists(RUNS, max_size=6), min_size=1, max_size=3)
@@ -76,3 +80,27 @@ async def test_wholly_queued_jobs(world: World) -> None:
     assert loop.state.wholly_queued() == fresh.wholly_queued() == {queued}
     assert {admitted, part} <= fresh.jobs.keys()
     assert unknown not in fresh.jobs
+
+
+async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebuild(world: World) -> None:
+    """Storage does not know of the release; memory that was read anew repeats it at the next time for that."""
+    pool = world.pool("p", 3, 3)
+    stuck, other = world.job(pool, 3), world.job(pool, 3)
+
+    async with running(world) as loop:
+        await loop.enqueue(stuck, 3)
+        await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
+        await loop.requeue_pods(stuck, [(0, 3)], "no host")
+        await loop.enqueue(other, 3)
+        await until(lambda: world.states(other) == {READY: [0, 1, 2]})
+        world.hosts.answer = (Resources.of_capacity(101, 100_000, 100_000), Resources())
+        await loop.learn_capacity()
+        await loop.run_cycle()
+        now_ns = loop.clock_ns()
+        assert () == tuple(loop.state.snapshot(100, now_ns).held)
+
+        fresh = rebuild(world.gateway)
+        fresh.take_over(loop.state)
+        fresh.release_held(now_ns + HOSTS_CAME_PERIOD_NS)
+
+        assert () == tuple(fresh.snapshot(100, now_ns).held)
