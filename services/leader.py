@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import threading
@@ -26,8 +27,8 @@ log = logging.getLogger(__name__)
 
 RENEWALS_PER_TTL = 4
 LATE_TRY_TTLS = 0.125
-"""Of its ttl a leader that is late waits for the answer whether it leads still, before it gives up, and then until it
-asks again: the first time, that is still before its lease runs out."""
+"""A leader that is late asks once in this part of its ttl whether it leads still, and gives up when it hears nothing
+for as long: the first time before its lease runs out, and at no time is there another one for more than twice this."""
 LOOKUP_CACHE_S = 1.0
 CHANNELS_MAX = 64
 """Every new leader may have a new address; the oldest ones are long gone."""
@@ -45,13 +46,23 @@ class Leases(Protocol):
 
 
 class LeaderElection:
-    def __init__(self, leases: Leases, role: str, ttl_s: float) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        role: str,
+        ttl_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``clock``: that of the event loop. ``wall``: of the lease rows."""
         self._leases = leases
         self._role = role
         self._ttl_s = ttl_s
+        self._clock = clock
+        self._wall = wall
         self._address = ""  # a leader that does not serve yet cannot be found
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._renewed_s = 0.0  # on the monotonic clock: when the last successful attempt began
+        self._renewed_s = 0.0  # when the last successful attempt began
         self._turn = asyncio.Lock()  # a renewal with the old address must not overtake an announcement
         # Of its own: other work of the process must not keep a renewal waiting, nor must renewals that hang, each in
         # its thread, keep the question who leads.
@@ -77,21 +88,24 @@ class LeaderElection:
     async def hold(self) -> None:
         """Renew until leadership is lost; then raise Unavailable. The process must stop acting as leader at once."""
         renewal: asyncio.Task[bool] | None = None
-        began_s = 0.0
+        began_s, asked_s = 0.0, -math.inf
         try:
             while True:
                 if renewal is None:
-                    await asyncio.sleep(self._pause_s())
-                    renewal, began_s = asyncio.create_task(self._try(self._leases.renew_lease)), time.monotonic()
-                if await self._is_answered(renewal, self._pause_s() if self._is_late else self._safe_s()):
+                    await asyncio.sleep(self._pause_s(asked_s))
+                    renewal, began_s = asyncio.create_task(self._try(self._leases.renew_lease)), self._clock()
+                await asyncio.wait({renewal}, timeout=self._question_due_s(asked_s))
+                if renewal.done():
                     if self._outcome(renewal) is False:
                         break
                     renewal = None
-                elif time.monotonic() - began_s > self._ttl_s:
+                elif self._clock() - began_s > self._ttl_s:
                     renewal.cancel()  # its connection may be dead
                     renewal = None
-                if self._is_late and not await self._leads_still():
-                    break
+                if not self._question_due_s(asked_s):
+                    asked_s = self._clock()
+                    if not await self._leads_still():
+                        break
         finally:
             if renewal is not None:
                 renewal.cancel()
@@ -109,7 +123,7 @@ class LeaderElection:
         does not answer at all, somebody else may hear from it."""
         loop = asyncio.get_running_loop()
         asked = loop.run_in_executor(self._asking, self._leases.holds_lease, self._role, self._owner)
-        if await self._is_answered(asked, self._ttl_s * LATE_TRY_TTLS) and not asked.exception():
+        if await self._is_answered(asked) and not asked.exception():
             if asked.result():
                 log.warning("%s: lease not renewed yet; nobody else leads", self._role)
             return asked.result()
@@ -117,14 +131,14 @@ class LeaderElection:
         log.warning("%s: storage does not say who leads", self._role)
         return False
 
-    async def _is_answered(self, question: asyncio.Future[bool], patience_s: float) -> bool:
+    async def _is_answered(self, question: asyncio.Future[bool]) -> bool:
         """In time, of which those moments do not count in which this process stood still, and its threads with it."""
-        patience_s = max(patience_s, 0.0)
+        patience_s = self._ttl_s * LATE_TRY_TTLS
         while True:
-            began_s = time.monotonic()
+            began_s = self._clock()
             await asyncio.wait({question}, timeout=patience_s)
-            stood_still_s = time.monotonic() - began_s - patience_s
-            if question.done() or stood_still_s < self._ttl_s * LATE_TRY_TTLS:
+            stood_still_s = self._clock() - began_s - patience_s
+            if question.done() or stood_still_s < patience_s:
                 return question.done()
 
     async def resign(self) -> None:
@@ -140,27 +154,24 @@ class LeaderElection:
 
     def _safe_s(self) -> float:
         """Seconds for which nobody else can lead, with a margin."""
-        return self._renewed_s + self._ttl_s * (1 - 1 / RENEWALS_PER_TTL) - time.monotonic()
+        return self._renewed_s + self._ttl_s * (1 - 1 / RENEWALS_PER_TTL) - self._clock()
 
-    @property
-    def _is_late(self) -> bool:
-        return self._safe_s() <= 0
+    def _question_due_s(self, asked_s: float) -> float:
+        """In so many seconds it is to be asked who leads: what an answer says is as old as its question."""
+        return max(self._safe_s(), asked_s + self._ttl_s * LATE_TRY_TTLS - self._clock(), 0.0)
 
-    def _pause_s(self) -> float:
-        """Until the next renewal; of one that is late, until it is asked what became of it."""
-        return self._ttl_s * LATE_TRY_TTLS if self._is_late else min(self._ttl_s / RENEWALS_PER_TTL, self._safe_s())
+    def _pause_s(self, asked_s: float) -> float:
+        """Until the next renewal."""
+        return min(self._ttl_s / RENEWALS_PER_TTL, self._question_due_s(asked_s))
 
     async def _try(self, attempt: Callable[[str, str, str, float, float], bool]) -> bool:
+        """The lease begins with the attempt."""
         async with self._turn:
-            return await self._run(self._attempt, attempt, self._address)
-
-    def _attempt(self, attempt: Callable[[str, str, str, float, float], bool], address: str) -> bool:
-        """In a thread: the lease begins with the attempt."""
-        started_s = time.monotonic()
-        won = attempt(self._role, self._owner, address, self._ttl_s, time.time())
-        if won:
-            self._renewed_s = max(self._renewed_s, started_s)
-        return won
+            started_s = self._clock()
+            won = await self._run(attempt, self._role, self._owner, self._address, self._ttl_s, self._wall())
+            if won:
+                self._renewed_s = max(self._renewed_s, started_s)
+            return won
 
     async def _run(self, call: Callable[..., bool], *args: object) -> bool:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)

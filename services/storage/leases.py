@@ -22,9 +22,12 @@ class Leases(Store):
         return self.db.write(lambda conn: conn.execute(counted).rowcount) == 1
 
     def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
-        """Hold the role on; also with a lease that has run out, as long as nobody has taken it. False: somebody has."""
+        """Hold the role on; also with a lease that has run out, as long as nobody has taken it. False: somebody has. A
+        renewal that was held up, and comes after a later one, does not shorten the lease."""
         mine = sa.update(LEASE).where(LEASE.c.role == role, LEASE.c.owner == owner)
-        statement = mine.values(address=address, expires_s=now_s + ttl_s)
+        expires_s = now_s + ttl_s
+        longer_s = sa.case((LEASE.c.expires_s > expires_s, LEASE.c.expires_s), else_=expires_s)
+        statement = mine.values(address=address, expires_s=longer_s)
         return self.db.write(lambda conn: conn.execute(statement).rowcount) == 1
 
     def holds_lease(self, role: str, owner: str) -> bool:

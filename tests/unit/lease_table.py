@@ -32,10 +32,10 @@ class Table:
     def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
         self.renewals_hang.wait()
         with self._reached():
-            is_mine = self.rows.get(role, ("",))[0] == owner
-            if is_mine:
-                self.rows[role] = (owner, address, now_s + ttl_s)
-            return is_mine
+            held_by, _, expires_s = self.rows.get(role, ("", "", 0.0))
+            if held_by == owner:
+                self.rows[role] = (owner, address, max(expires_s, now_s + ttl_s))
+            return held_by == owner
 
     def holds_lease(self, role: str, owner: str) -> bool:
         self.asked += 1

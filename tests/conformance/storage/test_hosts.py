@@ -271,3 +271,15 @@ def test_a_lease_that_ran_out_is_held_on_until_somebody_takes_it(gateway: Gatewa
     assert gateway.release_lease("resmgr", "b")
     assert not gateway.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 201)
     assert not gateway.holds_lease("resmgr", "a")
+
+
+def test_a_renewal_that_comes_late_does_not_shorten_the_lease(gateway: Gateway, clock: Clock) -> None:
+    """It began before the one that counts, whose leader thinks itself safe."""
+    now_s = clock.now_ns / SECOND
+    assert gateway.acquire_lease("hostmgr", "one", "", 10, now_s)
+    assert gateway.renew_lease("hostmgr", "one", "one:80", 10, now_s + 9)
+
+    assert gateway.renew_lease("hostmgr", "one", "one:80", 10, now_s + 3)
+
+    assert not gateway.acquire_lease("hostmgr", "two", "", 10, now_s + 18)
+    assert gateway.acquire_lease("hostmgr", "two", "", 10, now_s + 19)
