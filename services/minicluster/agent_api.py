@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 from binascii import Error as Base64Error
-from typing import TYPE_CHECKING
 
 import orjson
 
 from services.minicluster import sandbox
+from services.minicluster.calls import JSON_TYPE, content_fault
+from services.minicluster.containers import Container, ProcessRuntime
 from services.minicluster.http import EventStream, Request, Response, json_response, not_found, plain
 from services.minicluster.recordio import RecordError, Records
 from services.minicluster.resources import Json
-from services.minicluster.scheduler_api import JSON_TYPE, content_fault
 from services.minicluster.sessions import Refused, Sessions
-
-if TYPE_CHECKING:
-    from services.minicluster.executor import Container, RealRuntime
 
 PATH = "/api/v1"
 RECORDIO_TYPE = "application/recordio"
@@ -27,9 +24,9 @@ RECORD_BYTES_MAX = 1024 * 1024
 
 
 class AgentApi:
-    def __init__(self, runtime: RealRuntime, sessions: Sessions) -> None:
+    def __init__(self, runtime: ProcessRuntime) -> None:
         self._runtime = runtime
-        self._sessions = sessions
+        self._sessions = runtime.sessions
 
     def handle(self, request: Request) -> Response | bytes | None:
         fault = content_fault(request)

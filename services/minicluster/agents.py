@@ -2,94 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from services.minicluster import events
+from services.minicluster import scheduler_events
+from services.minicluster.clock import Clock, in_nanoseconds
+from services.minicluster.frameworks import Frameworks
+from services.minicluster.hooks import Hook
+from services.minicluster.host_resources import total_of
 from services.minicluster.hosts import HostSpec
-from services.minicluster.model import TERMINAL, Agent, Task
-from services.minicluster.resources import (
-    CPUS,
-    DISK,
-    GPUS,
-    MEM,
-    PORTS,
-    REVOCABLE_CPUS,
-    THOUSAND,
-    Json,
-    Kind,
-    Resources,
-    kind_of,
-)
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
+from services.minicluster.model import TERMINAL, Agent, Runtime, Task
+from services.minicluster.offers import Offers
+from services.minicluster.registry import Registry
+from services.minicluster.resources import Json
+from services.minicluster.settings import MiniclusterSettings
+from services.minicluster.status_updates import StatusUpdates
+from services.minicluster.tasks import Tasks
 
 REMOVED = "REASON_AGENT_REMOVED"
-_TOTALS: dict[tuple[object, ...], Resources] = {}
-
-
-def total_of(spec: HostSpec) -> Resources:
-    """What an agent reports; equal hosts share one dict."""
-    key = (spec.cpus, spec.mem, spec.disk, spec.gpus, spec.ports, spec.revocable_cpus, spec.role, spec.mounts)
-    total = _TOTALS.get(key)
-    if total is None:
-        total = {}
-        mounts = ((mount_disk(index), size) for index, size in enumerate(spec.mounts))
-        rows = ((CPUS, spec.cpus), (GPUS, spec.gpus), (MEM, spec.mem), (DISK, spec.disk), *mounts)
-        if spec.ports:
-            total[_reserved(PORTS, spec.role)] = spec.ports
-        for kind, value in rows:
-            if value:
-                total[_reserved(kind, spec.role)] = round(value * THOUSAND)
-        if spec.revocable_cpus:
-            total[REVOCABLE_CPUS] = round(spec.revocable_cpus * THOUSAND)
-        _TOTALS[key] = total
-    return total
-
-
-def mount_disk(index: int) -> Kind:
-    return kind_of("disk", disk={"source": {"type": "MOUNT", "mount": {"root": f"/mnt/{index}"}}})
-
-
-def _reserved(kind: Kind, role: str) -> Kind:
-    """By the agent's own flags."""
-    if not role:
-        return kind
-    return kind_of(kind.name, kind.type, [{"type": "STATIC", "role": role}], kind.disk)
 
 
 class Agents:
-    """`known` holds every agent ever registered by id, `by_name` the ones of the hosts file."""
-
-    def __init__(self, master: Master) -> None:
-        self._master = master
-        self._settings = master.settings
-        self._clock = master.clock
-        self._offers = master.offers
-        self._updates = master.updates
-        self.known: dict[str, Agent] = {}
-        self.by_name: dict[str, Agent] = {}
-        self.recovered_count = 0
+    def __init__(
+        self,
+        settings: MiniclusterSettings,
+        clock: Clock,
+        registry: Registry,
+        offers: Offers,
+        updates: StatusUpdates,
+        tasks: Tasks,
+        frameworks: Frameworks,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+        self._updates = updates
+        self._tasks = tasks
+        self._frameworks = frameworks
         self._count = 0
         self._kill_later: dict[str, list[Task]] = {}
-        self.on_change: Callable[[str, Agent], None] | None = None
+        # As the operator event of this type names it; unreachable and gone agents are no such event.
+        self.changed: Hook[str, Agent] = Hook()
+        # It is not registered any more, for whatever reason.
+        self.left: Hook[Agent] = Hook()
 
-    def create(self, spec: HostSpec, port: int, number: int = 1) -> Agent:
+    def create(self, spec: HostSpec, port: int, runtime: Runtime, number: int = 1) -> Agent:
         """Agents that share a port are told apart by their number, as in `slave(2)@127.0.0.1:5050`."""
-        agent = Agent(f"{self._master.id}-S{self._count}", spec, total_of(spec))
+        agent = Agent(f"{self._registry.id}-S{self._count}", spec, total_of(spec), runtime)
         self._count += 1
         agent.port = port
         agent.pid = f"slave({number})@{self._settings.host}:{port}"
-        self.known[agent.id] = agent
-        self.by_name[spec.name] = agent
+        self._registry.agents[agent.id] = agent
+        self._registry.by_host[spec.name] = agent
         return agent
 
     def register(self, agent: Agent) -> None:
-        """The agent process (re)connects; what it kept while away is told to the master."""
+        """The agent process (re)connects, and the master learns what it kept while it was away."""
         if agent.online or agent.gone:
             return
-        if self._master.is_away:
+        if self._registry.is_away:
             agent.returns = True
             return
         if agent.timer is not None:
@@ -98,8 +67,8 @@ class Agents:
         was_unreachable = agent.unreachable_at is not None
         first = agent.registered_at == 0.0
         was_registered, was_recovered = agent.registered, agent.recovered
-        is_unknown = agent.id not in self.known
-        self.known[agent.id] = agent
+        is_unknown = agent.id not in self._registry.agents
+        self._registry.agents[agent.id] = agent
         agent.online = agent.registered = True
         agent.recovered = agent.returns = False
         agent.unreachable_at = None
@@ -110,28 +79,28 @@ class Agents:
         if was_unreachable:
             self._welcome_back(agent)
         elif was_recovered:
-            self.recovered_count -= 1
+            self._registry.recovered_count -= 1
             self._bring_back(agent)
         elif is_unknown:
             self._bring_back(agent)
             self._tell_tasks(agent, "Unknown agent reregistered")
         if not was_registered:
             self._offers.add_agent(agent)
-            self._notify("AGENT_ADDED", agent)
+            self.changed("AGENT_ADDED", agent)
         else:
             agent.sleep_epoch = -1
             self._offers.trigger(agent)
         for task in list((agent.tasks or {}).values()):
             self._updates.resend(task)
         for task in self._kill_later.pop(agent.id, ()):
-            self._master.kill_task(task)
+            self._tasks.kill(task)
 
     def _welcome_back(self, agent: Agent) -> None:
         """An unreachable agent returned with its tasks: they are as they were."""
         for task in list((agent.tasks or {}).values()):
             framework = task.framework
-            if not self._master.frameworks.recover(framework):
-                self._master.abandon(task)
+            if not self._frameworks.recover(framework):
+                self._tasks.abandon(task)
                 continue
             # The list of unreachable tasks is bounded, the agent's own is not.
             framework.unreachable.pop(task.id, None)
@@ -143,8 +112,7 @@ class Agents:
             task.released = False
             self._offers.charge(agent, framework.id, task.role, task.resources)
             self._tell_task(task, "Unreachable agent re-reregistered")
-            if self._master.on_task_added is not None:
-                self._master.on_task_added(task)
+            self._tasks.added(task)
         for executor in (agent.executors or {}).values():
             self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
 
@@ -170,38 +138,38 @@ class Agents:
 
     def forget(self, agent: Agent) -> None:
         """A new master knows of the agent, and not yet what runs there."""
-        self.recovered_count += not agent.recovered
+        self._registry.recovered_count += not agent.recovered
         agent.online = agent.registered = False
         agent.recovered = True
         agent.free, agent.owed = agent.total, 0
         self._kill_later.pop(agent.id, None)
 
-    def unknow(self, agent: Agent) -> None:
+    def unlist(self, agent: Agent) -> None:
         """A new master without a registry does not know of the agent, nor of what operators did to it."""
-        self.recovered_count -= agent.recovered
+        self._registry.recovered_count -= agent.recovered
         agent.recovered, agent.unreachable_at = False, None
         agent.deactivated, agent.drain, agent.unavailability = False, None, None
-        del self.known[agent.id]
+        del self._registry.agents[agent.id]
 
     def give_up(self, agent: Agent) -> None:
         """It has not come back to the new master."""
         agent.timer = None
         agent.recovered = False
-        self.recovered_count -= 1
+        self._registry.recovered_count -= 1
         agent.unreachable_at = self._clock.wall()
 
     def _bring_back(self, agent: Agent) -> None:
-        """To a new master the agent tells what runs there; nobody is told."""
+        """A new master learns from the agent what runs there, and sends no update."""
         for task in list((agent.tasks or {}).values()):
             framework = task.framework
-            if not self._master.frameworks.recover(framework):
-                self._master.abandon(task)
+            if not self._frameworks.recover(framework):
+                self._tasks.abandon(task)
                 continue
             framework.tasks[task.id] = task
             if not task.released:
                 self._offers.charge(agent, framework.id, task.role, task.resources)
         for executor in (agent.executors or {}).values():
-            if self._master.frameworks.recover(executor.framework):
+            if self._frameworks.recover(executor.framework):
                 executor.framework.executors[agent.id, executor.id] = executor
                 self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
 
@@ -216,34 +184,14 @@ class Agents:
             self._offers.rescind_agent(agent)
         for task in list((agent.tasks or {}).values()):
             if not task.framework.info.get("checkpoint", False):
-                self._lose(task, "REASON_AGENT_DISCONNECTED", f"Agent {agent.spec.name} disconnected", "TASK_LOST")
+                message = f"Agent {agent.spec.name} disconnected"
+                self._tasks.lose(task, "REASON_AGENT_DISCONNECTED", message, "TASK_LOST")
         agent.timer = self._clock.call_later(self._settings.agent_timeout_s, self._unreachable, agent)
-
-    def _lose(self, task: Task, reason: str, message: str, state: str) -> None:
-        """The task is over for the master: it will not come back."""
-        framework = task.framework
-        if framework.tasks.get(task.id) is not task:
-            return
-        status = self._updates.from_master(
-            framework, task.id, state, message=message, reason=reason, agent_id=task.agent.id
-        )
-        self._updates.forget(task)
-        if not task.released:
-            task.released = True
-            self._offers.recover(task.agent, framework.id, task.role, task.resources)
-        task.state = state
-        task.statuses.append(status)
-        runner = task.runner
-        framework.completed.append(task)
-        self._master.forget(task)
-        if runner is not None:
-            runner.kill(0.0)
-        self._changed(task, status)
 
     def _unreachable(self, agent: Agent) -> None:
         agent.timer = None
         agent.unreachable_at = self._clock.wall()
-        extra = {"unreachable_time": {"nanoseconds": int(agent.unreachable_at * 1e9)}}
+        extra = {"unreachable_time": in_nanoseconds(agent.unreachable_at)}
         for task in list((agent.tasks or {}).values()):
             framework = task.framework
             if framework.tasks.pop(task.id, None) is None:
@@ -267,7 +215,7 @@ class Agents:
             framework.unreachable[task.id] = task
             while len(framework.unreachable) > self._settings.max_unreachable_tasks_per_framework:
                 del framework.unreachable[next(iter(framework.unreachable))]
-            self._changed(task, status)
+            self._updates.changed(task, status)
         self._leave(agent)
 
     def _leave(self, agent: Agent) -> None:
@@ -275,46 +223,53 @@ class Agents:
         for executor in (agent.executors or {}).values():
             self._offers.recover(agent, executor.framework.id, executor.role, executor.resources)
         self._offers.rescind_agent(agent)
-        self._master.maintenance.rescind_inverse(agent)
+        self.left(agent)
         agent.registered = False
         self._offers.remove_agent(agent)
         agent.free = agent.total
         agent.owed = 0
-        for framework in self._master.live.values():
-            framework.send(events.failure(agent.id))
+        for framework in self._registry.frameworks.values():
+            framework.send(scheduler_events.failure(agent.id))
 
-    def remove(self, agent: Agent, state: str, reason: str, message: str) -> None:
-        """Machine down, marked gone or unregistered: tasks end with `state`, the agent process stops."""
+    def _remove(self, agent: Agent, state: str, reason: str, message: str) -> None:
+        """Tasks end with `state`, the agent process stops."""
         if agent.timer is not None:
             agent.timer.cancel()
             agent.timer = None
         for task in list((agent.tasks or {}).values()):
             fitting = state if task.framework.partition_aware else "TASK_LOST"
-            self._lose(task, reason, message, fitting)
+            self._tasks.lose(task, reason, message, fitting)
         if agent.registered:
             self._leave(agent)
         if agent.recovered:
             agent.recovered = agent.returns = False
-            self.recovered_count -= 1
+            self._registry.recovered_count -= 1
         agent.online = False
         for executor in (agent.executors or {}).values():
             executor.framework.executors.pop((agent.id, executor.id), None)
         agent.executors = None
-        if agent.runtime is not None:
-            agent.runtime.kill_all()
+        agent.runtime.kill_all()
         self._kill_later.pop(agent.id, None)
 
     def unregister(self, agent: Agent) -> None:
         """The agent says goodbye (SIGUSR1): unlike a crash its tasks are lost at once."""
-        message = f"Agent {agent.spec.name} removed: the agent unregistered"
-        self.remove(agent, "TASK_LOST", "REASON_AGENT_REMOVED", message)
-        self.removed(agent)
+        self.remove(agent, "the agent unregistered")
 
-    def removed(self, agent: Agent) -> None:
-        """Only these ways of leaving show on the operator stream; unreachable and gone agents do not."""
-        self._notify("AGENT_REMOVED", agent)
+    def remove(self, agent: Agent, cause: str) -> None:
+        """Its tasks are lost at once; it may register again."""
+        self._remove(agent, "TASK_LOST", REMOVED, f"Agent {agent.spec.name} removed: {cause}")
+        self.changed("AGENT_REMOVED", agent)
 
-    # small things
+    def crash(self, agent: Agent) -> None:
+        """The agent and all that runs there die together, as with a power cut."""
+        self.lost(agent)
+        agent.runtime.crash(list((agent.tasks or {}).values()))
+
+    def restart(self, agent: Agent) -> None:
+        """The agent process starts again, as by a supervisor."""
+        self._clock.call_later(self._settings.agent_recovery_s, self.register, agent)
+
+    # what operators and frameworks want
 
     def kill_later(self, task: Task) -> None:
         waiting = self._kill_later.setdefault(task.agent.id, [])
@@ -323,27 +278,36 @@ class Agents:
 
     def drain(self, agent: Agent, config: Json) -> None:
         """No more offers; every task is killed and the agent counts as drained when the last one is acknowledged."""
-        agent.deactivated = True
+        self.deactivate(agent)
         agent.drain = {"state": "DRAINING", "config": config, "started": self._clock.wall()}
-        self._offers.rescind_agent(agent)
         for task in list((agent.tasks or {}).values()):
-            self._master.kill_task(task)
-        self.drained(agent)
+            self._tasks.kill(task)
+        self._end_drain(agent)
 
-    def drained(self, agent: Agent) -> None:
+    def task_completed(self, task: Task) -> None:
+        self._end_drain(task.agent)
+
+    def _end_drain(self, agent: Agent) -> None:
         if agent.drain is None or agent.drain["state"] != "DRAINING" or agent.tasks:
             return
         agent.drain["state"] = "DRAINED"
         if agent.drain["config"].get("mark_gone"):
+            self.mark_gone(agent)
+
+    def deactivate(self, agent: Agent) -> None:
+        """It is offered no more; its tasks run on."""
+        agent.deactivated = True
+        self._offers.rescind_agent(agent)
+
+    def reactivate(self, agent: Agent) -> None:
+        agent.deactivated = False
+        agent.drain = None
+        agent.sleep_epoch = -1
+        self._offers.trigger(agent)
+
+    def mark_gone(self, agent: Agent) -> None:
+        """For good: it may not register again."""
+        if not agent.gone:
             agent.gone = True
-            self.remove(
-                agent, "TASK_GONE_BY_OPERATOR", "REASON_AGENT_REMOVED_BY_OPERATOR", "Agent has been marked gone"
-            )
-
-    def _notify(self, type_: str, agent: Agent) -> None:
-        if self.on_change is not None:
-            self.on_change(type_, agent)
-
-    def _changed(self, task: Task, status: Json) -> None:
-        if self._updates.on_change is not None:
-            self._updates.on_change(task, status)
+            reason = "REASON_AGENT_REMOVED_BY_OPERATOR"
+            self._remove(agent, "TASK_GONE_BY_OPERATOR", reason, "Agent has been marked gone")

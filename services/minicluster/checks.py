@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
-from services.minicluster.processes import kill_group
+from services.minicluster.clock import Clock
+from services.minicluster.model import Task
+from services.minicluster.processes import Processes, kill_group
 from services.minicluster.resources import Json
-
-if TYPE_CHECKING:
-    from services.minicluster.executor import Container
 
 _DELAY_S = 15.0
 _INTERVAL_S = 10.0
@@ -26,11 +26,30 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+class Checked(Protocol):
+    """A container as its checks see it."""
+
+    task: Task
+    directory: Path | None
+    killing: bool
+    ended: bool
+
+    def report_running(self, reason: str, healthy: bool | None = None) -> None:
+        """Another update of the running task."""
+        ...
+
+    def unhealthy(self) -> None:
+        """The health check failed too often."""
+        ...
+
+
 class Checks:
     """The asyncio tasks of one container; only tasks that ask for checks pay for them."""
 
-    def __init__(self, container: Container, environment: dict[str, str]) -> None:
+    def __init__(self, container: Checked, environment: dict[str, str], clock: Clock, processes: Processes) -> None:
         self._container = container
+        self._clock = clock
+        self._processes = processes
         self._environment = environment
         info = container.task.info
         self._jobs: list[asyncio.Task[None]] = []
@@ -47,13 +66,12 @@ class Checks:
     def _sleep(self, seconds: float) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._container.runtime.clock.call_later(seconds, _wake, future)
+        self._clock.call_later(seconds, _wake, future)
         return future
 
     async def _health(self, check: Json) -> None:
         """The first result is reported even when bad; at the limit the task is killed."""
-        container = self._container
-        clock = container.runtime.clock
+        container, clock = self._container, self._clock
         limit = check.get("consecutive_failures", _FAILURES)
         grace_end = clock.now() + check.get("grace_period_seconds", _GRACE_S)
         healthy: bool | None = None
@@ -81,9 +99,7 @@ class Checks:
             await self._sleep(check.get("interval_seconds", _INTERVAL_S))
 
     def _report(self, healthy: bool) -> None:
-        self._container.runtime.updates.report(
-            self._container.task, "TASK_RUNNING", reason="REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", healthy=healthy
-        )
+        self._container.report_running("REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", healthy)
 
     async def _general(self, check: Json) -> None:
         """Each change of the result is an update; nothing is ever killed."""
@@ -103,9 +119,7 @@ class Checks:
             if status != last and not container.ended:
                 last = status
                 container.task.check_status = status
-                container.runtime.updates.report(
-                    container.task, "TASK_RUNNING", reason="REASON_TASK_CHECK_STATUS_UPDATED"
-                )
+                container.report_running("REASON_TASK_CHECK_STATUS_UPDATED")
             await self._sleep(check.get("interval_seconds", _INTERVAL_S))
 
     async def _once(self, check: Json, type_: str) -> int | None:
@@ -130,7 +144,7 @@ class Checks:
         environment = dict(self._environment)
         for entry in command.get("environment", {}).get("variables", ()):
             environment[entry["name"]] = entry.get("value", "")
-        pid = container.runtime.processes.spawn(
+        pid = self._processes.spawn(
             argv,
             cwd=container.directory,
             environment=environment,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import orjson
 
+from services.minicluster.agents import Agents
 from services.minicluster.cross_site import body_fault
-from services.minicluster.failover import AGENTS_BACK_S, MasterFailover
+from services.minicluster.failover import AGENTS_BACK_S, Failover
 from services.minicluster.http import Connection, Request, Response, json_response, plain
+from services.minicluster.maintenance import Maintenance
 from services.minicluster.model import Agent
+from services.minicluster.registry import Registry
 from services.minicluster.resources import Json
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
 
 PATHS = (
     "/minicluster/agents",
@@ -32,10 +31,19 @@ AGENTS_BACK_MAX_S = 600.0
 
 class Drills:
     def __init__(
-        self, master: Master, failover: MasterFailover, drop_connections: Callable[[Connection], None]
+        self,
+        token: str,
+        registry: Registry,
+        agents: Agents,
+        maintenance: Maintenance,
+        failover: Failover,
+        drop_connections: Callable[[Connection], None],
     ) -> None:
-        """``drop_connections``: all but this one."""
-        self._master = master
+        """``token``: what callers show, empty for none; ``drop_connections``: all but this one."""
+        self._token = token
+        self._registry = registry
+        self._agents = agents
+        self._maintenance = maintenance
         self._failover = failover
         self._drop_connections = drop_connections
 
@@ -48,15 +56,15 @@ class Drills:
         if parts == ["agents"]:
             if request.method != "GET":
                 return plain(405, f"GET /minicluster/agents lists the agents; {request.method} is not possible")
-            rows = [self._row(agent) for agent in self._master.agents.by_name.values()]
+            rows = [self._row(agent) for agent in self._registry.by_host.values()]
             return json_response(orjson.dumps({"agents": rows}))
         if len(parts) != 3 or parts[0] != "agents" or parts[2] not in ("stop", "start", "sicken", "heal"):
             return plain(404, f"Expected {', '.join(PATHS)}")
         if request.method != "POST":
             return plain(405, f"Agents are stopped, started, sickened and healed with POST, not {request.method}")
-        agent = self._master.agents.by_name.get(parts[1])
+        agent = self._registry.by_host.get(parts[1])
         if agent is None:
-            names = list(self._master.agents.by_name)
+            names = list(self._registry.by_host)
             known = ", ".join(names[:_NAMES_SHOWN]) + (f", ... ({len(names)} in all)" if names[_NAMES_SHOWN:] else "")
             return plain(404, f"Unknown agent '{parts[1]}'; the agents are {known}")
         if agent.gone:
@@ -64,7 +72,7 @@ class Drills:
         if parts[2] in ("sicken", "heal"):
             agent.sick = parts[2] == "sicken"
             return json_response(orjson.dumps(self._row(agent)))
-        if parts[2] == "start" and self._master.maintenance.is_down(agent):
+        if parts[2] == "start" and self._maintenance.is_down(agent):
             return plain(409, f"The machine of agent '{parts[1]}' is DOWN for maintenance")
         if parts[2] == "start":
             return self._start(agent)
@@ -80,9 +88,8 @@ class Drills:
         """Who would change something without the token, or with a form."""
         if request.method == "GET":
             return None
-        token = self._master.settings.token
         given = request.headers.get("authorization", "")
-        if token and not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        if self._token and not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
             return plain(
                 401, "Drills ask for the token of `peloton up`: Authorization: Bearer TOKEN; see `peloton local`"
             )
@@ -104,7 +111,7 @@ class Drills:
             return plain(400, f'Expected {{}} or {{"agents_back_s": N}} with 0 <= N <= {AGENTS_BACK_MAX_S:.0f}')
         count = self._failover.run(seconds, empty_registry)
         self._drop_connections(request.connection)
-        return json_response(orjson.dumps({"master": self._master.id, "agents": count}))
+        return json_response(orjson.dumps({"master": self._registry.id, "agents": count}))
 
     def _row(self, agent: Agent) -> Json:
         tasks = [item.id for item in (agent.tasks or {}).values() if not item.released or not agent.registered]
@@ -120,15 +127,16 @@ class Drills:
         """`now` is kill -9 with all executors; otherwise the agent ends alone and its tasks run on."""
         if not agent.online:
             return plain(409, f"Agent '{agent.spec.name}' is already {state(agent)}")
-        self._master.agents.lost(agent)
         if now:
-            agent.runtime.crash(list((agent.tasks or {}).values()))
+            self._agents.crash(agent)
+        else:
+            self._agents.lost(agent)
         return json_response(orjson.dumps(self._row(agent)))
 
     def _start(self, agent: Agent) -> Response:
         if agent.online:
             return plain(409, f"Agent '{agent.spec.name}' is already {state(agent)}")
-        self._master.clock.call_later(self._master.settings.agent_recovery_s, self._master.agents.register, agent)
+        self._agents.restart(agent)
         return json_response(orjson.dumps(self._row(agent)))
 
 

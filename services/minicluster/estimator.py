@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from services.minicluster.clock import Clock
 from services.minicluster.model import TERMINAL, Agent, Task
+from services.minicluster.offers import Offers
+from services.minicluster.registry import Registry
 from services.minicluster.resources import CPUS, REVOCABLE_CPUS, THOUSAND
 from services.minicluster.slack import estimate, smoothed
 from services.minicluster.usage import Usage
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
 
 
 class Estimator:
     """Serves all agents of the minicluster whose hosts file names no fixed amount."""
 
-    def __init__(self, master: Master) -> None:
-        self._master = master
-        self._interval_s = master.settings.slack_interval_s
+    def __init__(self, interval_s: float, clock: Clock, registry: Registry, offers: Offers) -> None:
+        self._interval_s = interval_s
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
         self._used: dict[str, int] = {}  # agent id -> smoothed use of its ordinary tasks, in thousandths of a cpu
         self._looks: dict[str, dict[tuple[str, str], tuple[Usage, int | None]]] = {}  # agent id -> task -> (look, use)
 
     def start(self) -> None:
-        if self._interval_s is not None:
-            self._master.clock.call_later(self._interval_s, self._round)
+        self._clock.call_later(self._interval_s, self._round)
 
     def _round(self) -> None:
-        assert self._interval_s is not None
-        for agent in self._master.agents.by_name.values():
+        for agent in self._registry.by_host.values():
             if agent.spec.revocable_cpus is None and agent.online and agent.registered:
                 self._tell(agent)
-        self._master.clock.call_later(self._interval_s, self._round)
+        self._clock.call_later(self._interval_s, self._round)
 
     def _tell(self, agent: Agent) -> None:
         told = agent.total.get(REVOCABLE_CPUS, 0)
@@ -40,7 +38,7 @@ class Estimator:
             return  # most of many simulated agents
         allocated, measured = self._look(agent)
         used = self._used[agent.id] = smoothed(self._used.get(agent.id, 0), measured)
-        self._master.offers.set_revocable(agent, estimate(told, allocated, used))
+        self._offers.set_revocable(agent, estimate(told, allocated, used))
 
     def _look(self, agent: Agent) -> tuple[int, int]:
         """What ordinary tasks hold, and what they have used since the last look. A task that has not been measured

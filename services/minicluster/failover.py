@@ -11,13 +11,14 @@ each agent that comes back as one that it does not know, and tells frameworks of
 from __future__ import annotations
 
 import random
-import uuid
-from typing import TYPE_CHECKING
 
+from services.minicluster.agents import Agents
+from services.minicluster.clock import Clock
+from services.minicluster.frameworks import Frameworks
+from services.minicluster.maintenance import Maintenance
 from services.minicluster.model import Agent
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
+from services.minicluster.offers import Offers
+from services.minicluster.registry import Registry
 
 AGENTS_BACK_S = 1.0
 """Within which agents register with a new master (Mesos: --registration_backoff_factor)."""
@@ -25,10 +26,24 @@ AGENT_REREGISTER_TIMEOUT_S = 600.0
 """How long a new master waits for the agents that it knows of (Mesos: --agent_reregister_timeout)."""
 
 
-class MasterFailover:
-    def __init__(self, master: Master) -> None:
-        self._master = master
-        self._random = random.Random(master.settings.seed)
+class Failover:
+    def __init__(
+        self,
+        seed: int,
+        clock: Clock,
+        registry: Registry,
+        offers: Offers,
+        frameworks: Frameworks,
+        agents: Agents,
+        maintenance: Maintenance,
+    ) -> None:
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+        self._frameworks = frameworks
+        self._agents = agents
+        self._maintenance = maintenance
+        self._random = random.Random(seed)
 
     def run(self, agents_back_s: float, empty_registry: bool = False) -> int:
         """One follows at once. Returns how many agents come back, within so many seconds. The caller has the
@@ -38,37 +53,35 @@ class MasterFailover:
 
     def leave(self) -> None:
         """The master is gone, and until one leads agents and tasks are by themselves."""
-        master = self._master
-        master.is_away = True
-        master.offers.begin_anew(master.id)
-        master.frameworks.begin_anew()
-        for agent in master.agents.known.values():
+        registry = self._registry
+        registry.is_away = True
+        self._offers.begin_anew(registry.id)
+        self._frameworks.begin_anew()
+        for agent in registry.agents.values():
             if not agent.gone and (agent.registered or agent.recovered):
                 returns = agent.online or agent.returns
                 if agent.timer is not None:
                     agent.timer.cancel()
                     agent.timer = None
-                master.agents.forget(agent)
+                self._agents.forget(agent)
                 agent.returns = returns
 
     def lead(self, agents_back_s: float, empty_registry: bool = False) -> int:
         """A new master reads the registry. Returns how many agents come back, within so many seconds."""
-        master = self._master
-        master.is_away = False
-        master.id = str(uuid.uuid4())
-        master.started_at = master.clock.wall()
-        master.offers.begin_anew(master.id)
-        agents = list(master.agents.known.values())
+        registry = self._registry
+        registry.lead_anew(self._clock.wall())
+        self._offers.begin_anew(registry.id)
+        agents = list(registry.agents.values())
         if empty_registry:
-            master.maintenance.begin_anew()
+            self._maintenance.begin_anew()
             for agent in agents:
-                master.agents.unknow(agent)
+                self._agents.unlist(agent)
         return sum(self._await(agent, agents_back_s) for agent in agents)
 
     def _await(self, agent: Agent, agents_back_s: float) -> bool:
-        agents, clock = self._master.agents, self._master.clock
         if agent.returns:
-            agent.timer = clock.call_later(self._random.uniform(0.0, agents_back_s), agents.register, agent)
+            delay_s = self._random.uniform(0.0, agents_back_s)
+            agent.timer = self._clock.call_later(delay_s, self._agents.register, agent)
         elif agent.recovered:
-            agent.timer = clock.call_later(AGENT_REREGISTER_TIMEOUT_S, agents.give_up, agent)
+            agent.timer = self._clock.call_later(AGENT_REREGISTER_TIMEOUT_S, self._agents.give_up, agent)
         return agent.returns

@@ -4,33 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from services.minicluster.identifiers import id_fault, role_fault
 from services.minicluster.resources import Json
-from services.minicluster.tasks import id_fault
 
-_BLANKS = frozenset("\x08\t\n\x0b\x0c\r ")
 # Mesos durations are 64-bit nanoseconds.
 _DURATION_MAX_S = 9223372036.854775807
-
-
-def role_fault(role: str) -> str | None:
-    if not role:
-        return "Role names cannot be the empty string"
-    if role == "*":
-        return None
-    if role.startswith("/"):
-        return f"Role '{role}' cannot start with a slash"
-    if role.endswith("/"):
-        return f"Role '{role}' cannot end with a slash"
-    if "//" in role:
-        return f"Role '{role}' cannot contain two adjacent slashes"
-    for part in role.split("/"):
-        if part in (".", "..", "*"):
-            return f"Role '{role}' cannot include '{part}' as a component"
-        if part.startswith("-"):
-            return f"Role component '{part}' is invalid because it starts with a dash"
-        if _BLANKS.intersection(part):
-            return f"Role component '{part}' is invalid because it contains backspace or whitespace"
-    return None
 
 
 def info_fault(info: Json) -> str | None:

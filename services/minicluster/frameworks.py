@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from services.minicluster import events
+from services.minicluster import scheduler_events
+from services.minicluster.clock import Clock
 from services.minicluster.framework_rules import change_fault, info_fault, suppressed_fault
+from services.minicluster.hooks import Hook
 from services.minicluster.http import EventStream
 from services.minicluster.model import Framework
+from services.minicluster.offers import Offers
+from services.minicluster.registry import Registry
 from services.minicluster.resources import Json
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
+from services.minicluster.settings import MiniclusterSettings
 
 
 class Frameworks:
-    def __init__(self, master: Master) -> None:
-        self._master = master
-        self._clock = master.clock
-        self._settings = master.settings
-        self._offers = master.offers
-        self.live = master.live
-        # Removed frameworks, oldest first; their ids may not subscribe again.
-        self.completed: dict[str, Framework] = {}
+    def __init__(self, settings: MiniclusterSettings, clock: Clock, registry: Registry, offers: Offers) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+        self._live = registry.frameworks
+        # Their ids may not subscribe again.
+        self._removed = registry.removed_frameworks
         # What agents know of frameworks that a new master has not heard of.
         self._forgotten: dict[str, Framework] = {}
         self._count = 0
-        self.on_change: Callable[[str, Framework], None] | None = None
+        # As the operator event of this type names it.
+        self.changed: Hook[str, Framework] = Hook()
+        # It subscribed again to the same master.
+        self.returned: Hook[Framework] = Hook()
+        # It is disconnected.
+        self.left: Hook[Framework] = Hook()
+        self.removed: Hook[Framework] = Hook()
 
     # SUBSCRIBE
 
@@ -38,13 +43,13 @@ class Frameworks:
             info.pop("id", None)
         id_ = info.get("id", {}).get("value")
         fault = info_fault(info) or suppressed_fault(info, suppressed)
-        known = self.live.get(id_) if id_ else None
-        if fault is None and id_ in self.completed:
+        known = self._live.get(id_) if id_ else None
+        if fault is None and id_ in self._removed:
             fault = "Framework has been removed"
         if fault is None and known is not None and known.info.get("principal", "") != info.get("principal", ""):
             fault = "Changing framework's principal is not allowed."
         if fault is not None:
-            stream.send(events.error(fault))
+            stream.send(scheduler_events.error(fault))
             stream.finish()
             return
         if known is None:
@@ -54,7 +59,7 @@ class Frameworks:
 
     def _add(self, info: Json, id_: str | None, call: Json, stream: EventStream, stream_id: str) -> None:
         if id_ is None:
-            id_ = f"{self._master.id}-{self._count:04d}"
+            id_ = f"{self._registry.id}-{self._count:04d}"
             self._count += 1
         info["id"] = {"value": id_}
         framework = self._forgotten.pop(id_, None)
@@ -62,15 +67,15 @@ class Frameworks:
             framework = Framework(id_, _canonical(info), self._settings.max_completed_tasks_per_framework)
         framework.set_info(_canonical(info))
         framework.registered_at = framework.reregistered_at = self._clock.wall()
-        self.live[id_] = framework
+        self._live[id_] = framework
         self._connect(framework, call, stream, stream_id)
         self._offers.trigger()
-        self._notify("FRAMEWORK_ADDED", framework)
+        self.changed("FRAMEWORK_ADDED", framework)
 
     def _return(self, framework: Framework, info: Json, call: Json, stream: EventStream, stream_id: str) -> None:
         was_connected = framework.connected
         if framework.stream is not None:
-            framework.stream.send(events.error("Framework failed over"))
+            framework.stream.send(scheduler_events.error("Framework failed over"))
             framework.stream.finish()
         if framework.failover is not None:
             framework.failover.cancel()
@@ -87,13 +92,10 @@ class Frameworks:
         framework.reregistered_at = self._clock.wall()
         self._offers.changed()
         self._connect(framework, call, stream, stream_id)
-        for task in list(framework.tasks.values()):
-            self._master.updates.resend(task)
-        for operation in list(framework.operations.values()):
-            self._master.operations.resend(operation)
+        self.returned(framework)
         if not was_connected:
             self._offers.trigger()
-        self._notify("FRAMEWORK_UPDATED", framework)
+        self.changed("FRAMEWORK_UPDATED", framework)
 
     def _connect(self, framework: Framework, call: Json, stream: EventStream, stream_id: str) -> None:
         framework.stream = stream
@@ -103,7 +105,7 @@ class Frameworks:
         framework.constraints = call.get("offer_constraints")
         stream.on_close = lambda: self.disconnected(framework, stream)
         interval = self._settings.heartbeat_interval_s
-        framework.send(events.subscribed(framework.id, interval, self._master.info()))
+        framework.send(scheduler_events.subscribed(framework.id, interval, self._registry.master_info()))
         if framework.heartbeat is not None:
             framework.heartbeat.cancel()
         self._heartbeat(framework, stream, self._clock.now())
@@ -112,7 +114,7 @@ class Frameworks:
         """A fixed schedule from the SUBSCRIBED on, whatever else was sent."""
         if framework.stream is not stream:
             return
-        stream.send(events.HEARTBEAT)
+        stream.send(scheduler_events.HEARTBEAT)
         due += self._settings.heartbeat_interval_s
         framework.heartbeat = self._clock.call_at(due, self._heartbeat, framework, stream, due)
 
@@ -128,36 +130,36 @@ class Frameworks:
             self._offers.discard(offer)
         framework.filters.clear()
         self._offers.changed()
-        self._master.maintenance.drop_inverse(framework)
+        self.left(framework)
         self._await(framework)
 
     def remove(self, framework: Framework) -> None:
         """TEARDOWN or failover timeout: executors are shut down, tasks end as TASK_KILLED, no event is sent."""
-        if self.live.pop(framework.id, None) is None:
+        if self._live.pop(framework.id, None) is None:
             return
         for timer in (framework.failover, framework.heartbeat):
             if timer is not None:
                 timer.cancel()
         self._offers.forget_framework(framework)
-        self._master.maintenance.drop_inverse(framework)
-        self._master.drop_tasks(framework)
+        self.left(framework)
+        self.removed(framework)
         stream, framework.stream = framework.stream, None
         framework.connected = framework.active = False
         framework.filters.clear()
         framework.unregistered_at = self._clock.wall()
         if stream is not None:
             stream.finish()
-        self.completed[framework.id] = framework
-        while len(self.completed) > self._settings.max_completed_frameworks:
-            del self.completed[next(iter(self.completed))]
+        self._removed[framework.id] = framework
+        while len(self._removed) > self._settings.max_completed_frameworks:
+            del self._removed[next(iter(self._removed))]
         self._offers.changed()
-        self._notify("FRAMEWORK_REMOVED", framework)
+        self.changed("FRAMEWORK_REMOVED", framework)
 
     # Another master
 
     def begin_anew(self) -> None:
         """For another master, which knows of no framework. Their agents do."""
-        for framework in self.live.values():
+        for framework in self._live.values():
             for timer in (framework.failover, framework.heartbeat):
                 if timer is not None:
                     timer.cancel()
@@ -168,22 +170,22 @@ class Frameworks:
             framework.tasks.clear()
             framework.executors.clear()
             framework.filters.clear()
-            self._master.maintenance.drop_inverse(framework)
+            self.left(framework)
             self._forgotten[framework.id] = framework
-        self.live.clear()
-        self.completed.clear()
+        self._live.clear()
+        self._removed.clear()
         self._count = 0
 
     def recover(self, framework: Framework) -> bool:
         """An agent has told of the framework; it has as long to subscribe as after a disconnection. False: it has been
         removed."""
-        if framework.id in self.live:
+        if framework.id in self._live:
             return True
         if self._forgotten.pop(framework.id, None) is None:
             return False
         framework.recovered = True
         framework.registered_at = framework.reregistered_at = self._clock.wall()
-        self.live[framework.id] = framework
+        self._live[framework.id] = framework
         self._await(framework)
         return True
 
@@ -212,7 +214,7 @@ class Frameworks:
             if offer.role not in framework.roles:
                 self._offers.rescind(offer)
         self._offers.changed()
-        self._notify("FRAMEWORK_UPDATED", framework)
+        self.changed("FRAMEWORK_UPDATED", framework)
         return None
 
     def revive(self, framework: Framework, call: Json) -> None:
@@ -226,10 +228,6 @@ class Frameworks:
 
     def suppress(self, framework: Framework, call: Json) -> None:
         framework.suppressed.update(_roles(framework, call))
-
-    def _notify(self, type_: str, framework: Framework) -> None:
-        if self.on_change is not None:
-            self.on_change(type_, framework)
 
 
 def _roles(framework: Framework, call: Json) -> set[str]:

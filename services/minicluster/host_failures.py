@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from services.minicluster.agents import Agents
+from services.minicluster.clock import Clock
+from services.minicluster.maintenance import Maintenance
 from services.minicluster.model import Agent
-from services.minicluster.simulation import HostFailures
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
+from services.minicluster.registry import Registry
+from services.minicluster.simulation import HostFailures, Simulation
 
 log = logging.getLogger(__name__)
 
 
 class FailingHosts:
-    def __init__(self, master: Master) -> None:
-        self._master = master
-        self._clock = master.clock
-        self._simulation = master.settings.simulation
+    def __init__(
+        self, simulation: Simulation, clock: Clock, registry: Registry, agents: Agents, maintenance: Maintenance
+    ) -> None:
+        self._simulation = simulation
+        self._clock = clock
+        self._registry = registry
+        self._agents = agents
+        self._maintenance = maintenance
 
     def start(self) -> None:
-        for agent in self._master.agents.by_name.values():
+        for agent in self._registry.by_host.values():
             failures = self._simulation.host_failures(agent.spec)
             if failures is not None:
                 self._wait(agent, failures, 0)
@@ -39,12 +43,13 @@ class FailingHosts:
             return
         repair_s = self._simulation.repair_s(agent.spec, failures, number)
         log.info("host %s fails for %.1f s", agent.spec.name, repair_s)
-        self._master.agents.lost(agent)
-        if not failures.keeps_pods:
-            agent.runtime.crash(list((agent.tasks or {}).values()))
+        if failures.keeps_pods:
+            self._agents.lost(agent)
+        else:
+            self._agents.crash(agent)
         self._clock.call_later(repair_s, self._repair, agent, failures, number)
 
     def _repair(self, agent: Agent, failures: HostFailures, number: int) -> None:
-        if not self._master.maintenance.is_down(agent):
-            self._master.agents.register(agent)
+        if not self._maintenance.is_down(agent):
+            self._agents.register(agent)
         self._wait(agent, failures, number + 1)

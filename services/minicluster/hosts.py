@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from services.minicluster.framework_rules import role_fault
+from services.minicluster.identifiers import role_fault
 
 DEFAULT_PORTS = range(31000, 32001)
 """Dealt among the hosts that name none: their pods are processes of one machine, and no two may get the same port."""

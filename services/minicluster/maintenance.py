@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
 
 import orjson
 
-from services.minicluster import events
-from services.minicluster.allocator import refuse_seconds
+from services.minicluster import scheduler_events
+from services.minicluster.agents import Agents
+from services.minicluster.allocation import refuse_seconds
+from services.minicluster.clock import Clock, in_nanoseconds
 from services.minicluster.model import Agent, Framework
+from services.minicluster.offers import Offers
 from services.minicluster.recordio import encode
+from services.minicluster.registry import Registry
 from services.minicluster.resources import Json
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
 
 UP, DRAINING, DOWN = "UP", "DRAINING", "DOWN"
 
@@ -31,8 +31,14 @@ class Machine:
 
 
 class Maintenance:
-    def __init__(self, master: Master) -> None:
-        self._master = master
+    def __init__(
+        self, allocation_interval_s: float, clock: Clock, registry: Registry, offers: Offers, agents: Agents
+    ) -> None:
+        self._allocation_interval_s = allocation_interval_s
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+        self._agents = agents
         self._windows: list[Json] = []
         self._machines: dict[tuple[str, str], Machine] = {}
         # (framework id, agent id) -> protocol time before which no inverse offer is made
@@ -84,13 +90,13 @@ class Maintenance:
         self._machines = machines
         self._windows = windows
         self._quiet.clear()
-        for agent in self._master.offers.agents.values():
+        for agent in self._offers.agents.values():
             found = machines.get(self._key_of(agent))
             agent.unavailability = None if found is None else found.unavailability
-            self._master.offers.rescind_agent(agent)
+            self._offers.rescind_agent(agent)
             self.rescind_inverse(agent)
             agent.sleep_epoch = -1
-            self._master.offers.trigger(agent)
+            self._offers.trigger(agent)
         return None
 
     def begin(self, ids: list[Json]) -> str | None:
@@ -104,9 +110,7 @@ class Maintenance:
         for id_ in ids:
             self._machines[_key(id_)].mode = DOWN
             for agent in self._agents_of(id_):
-                message = f"Agent {agent.spec.name} removed: Operator initiated 'Machine DOWN'"
-                self._master.agents.remove(agent, "TASK_LOST", "REASON_AGENT_REMOVED", message)
-                self._master.agents.removed(agent)
+                self._agents.remove(agent, "Operator initiated 'Machine DOWN'")
         return None
 
     def end(self, ids: list[Json]) -> str | None:
@@ -130,8 +134,7 @@ class Maintenance:
         for id_ in ids:
             for agent in self._agents_of(id_):
                 agent.unavailability = None
-                delay = self._master.settings.agent_recovery_s
-                self._master.clock.call_later(delay, self._master.agents.register, agent)
+                self._agents.restart(agent)
         return None
 
     def is_down(self, agent: Agent) -> bool:
@@ -139,11 +142,11 @@ class Maintenance:
         return machine is not None and machine.mode == DOWN
 
     def _key_of(self, agent: Agent) -> tuple[str, str]:
-        return (agent.spec.name.lower(), self._master.settings.host)
+        return (agent.spec.name.lower(), self._registry.host)
 
     def _agents_of(self, id_: Json) -> list[Agent]:
         key = _key(id_)
-        return [agent for agent in self._master.agents.known.values() if self._key_of(agent) == key]
+        return [agent for agent in self._registry.agents.values() if self._key_of(agent) == key]
 
     # inverse offers
 
@@ -151,8 +154,8 @@ class Maintenance:
         """After each allocation: ask every framework that holds something on a scheduled agent to leave it."""
         if not self._machines:
             return
-        now = self._master.clock.now()
-        for agent in self._master.offers.agents.values():
+        now = self._clock.now()
+        for agent in self._offers.agents.values():
             if agent.unavailability is None:
                 continue
             holders = {offer.framework.id: offer.framework for offer in (agent.offers or {}).values()}
@@ -167,11 +170,11 @@ class Maintenance:
                 self._send(framework, agent)
 
     def _send(self, framework: Framework, agent: Agent) -> None:
-        id_ = self._master.offers.next_id()
+        id_ = self._offers.next_id()
         framework.inverse[id_] = agent
         row = {
             "id": {"value": id_},
-            "url": events.url(agent, self._master.settings.host),
+            "url": scheduler_events.url(agent, self._registry.host),
             "framework_id": {"value": framework.id},
             "agent_id": {"value": agent.id},
             "unavailability": agent.unavailability,
@@ -179,23 +182,22 @@ class Maintenance:
         framework.send(encode({"type": "INVERSE_OFFERS", "inverse_offers": {"inverse_offers": [row]}}))
 
     def answer(self, framework: Framework, body: Json, accept: bool) -> None:
-        interval = self._master.settings.allocation_interval_s
-        seconds = refuse_seconds(body.get("filters"), interval)
+        seconds = refuse_seconds(body.get("filters"), self._allocation_interval_s)
         for item in body.get("inverse_offer_ids", ()):
             agent = framework.inverse.pop(item["value"], None)
             if agent is None:
                 continue
-            self._quiet[(framework.id, agent.id)] = self._master.clock.now() + seconds
+            self._quiet[(framework.id, agent.id)] = self._clock.now() + seconds
             machine = self._machines.get(self._key_of(agent))
             if machine is not None:
                 machine.statuses[framework.id] = {
                     "status": "ACCEPT" if accept else "DECLINE",
                     "framework_id": {"value": framework.id},
-                    "timestamp": {"nanoseconds": int(self._master.clock.wall() * 1e9)},
+                    "timestamp": in_nanoseconds(self._clock.wall()),
                 }
 
     def rescind_inverse(self, agent: Agent) -> None:
-        for framework in self._master.live.values():
+        for framework in self._registry.frameworks.values():
             for id_ in [id_ for id_, item in framework.inverse.items() if item is agent]:
                 del framework.inverse[id_]
                 body = {"inverse_offer_id": {"value": id_}}

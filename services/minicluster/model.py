@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
@@ -58,6 +58,24 @@ class Runner(Protocol):
 
     def usage(self) -> Usage | None:
         """None while nothing has been measured."""
+        ...
+
+
+class Runtime(Protocol):
+    """What runs the tasks of an agent: as processes, or simulated."""
+
+    def launch(self, task: Task) -> None: ...
+
+    def launch_group(self, tasks: list[Task]) -> None: ...
+
+    def kill_all(self) -> None: ...
+
+    def crash(self, tasks: list[Task]) -> None:
+        """The agent died with its tasks; the updates wait until it registers again."""
+        ...
+
+    async def close(self) -> None:
+        """The minicluster stops."""
         ...
 
 
@@ -131,7 +149,7 @@ class Task:
 class Executor:
     """A default executor with its own resources; command tasks have none in the master's eyes."""
 
-    __slots__ = ("agent", "container_id", "framework", "id", "info", "resources", "role", "runner", "tasks")
+    __slots__ = ("agent", "container_id", "framework", "id", "info", "resources", "role", "tasks")
 
     def __init__(self, framework: Framework, agent: Agent, info: Json, resources: Resources, role: str) -> None:
         self.id: str = info["executor_id"]["value"]
@@ -142,7 +160,6 @@ class Executor:
         self.role = role
         self.tasks: dict[str, Task] = {}
         self.container_id = ""
-        self.runner: Any = None
 
 
 class Offer:
@@ -176,14 +193,15 @@ class Agent:
     """One agent; `free` is what is neither used nor on offer, and shares `total`'s dict while everything is free."""
 
     __slots__ = (
-        "containers", "deactivated", "drain", "executors", "fragment", "free", "gone", "id", "offers", "online", "owed",
+        "deactivated", "drain", "executors", "fragment", "free", "gone", "id", "offers", "online", "owed",
         "pid", "port", "recovered", "registered", "registered_at", "reregistered_at", "returns", "runtime",
         "sick", "sleep_epoch", "sleep_until", "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
     )  # fmt: skip
 
-    def __init__(self, id_: str, spec: HostSpec, total: Resources) -> None:
+    def __init__(self, id_: str, spec: HostSpec, total: Resources, runtime: Runtime) -> None:
         self.id = id_
         self.spec = spec
+        self.runtime = runtime
         self.total = total
         self.free = total
         # Revocable cpu (thousandths) that is allocated beyond the total: slack has shrunk since.
@@ -206,8 +224,6 @@ class Agent:
         self.offers: dict[str, Offer] | None = None
         self.tasks: dict[tuple[str, str], Task] | None = None
         self.executors: dict[tuple[str, str], Executor] | None = None
-        self.runtime: Any = None
-        self.containers: Any = None
         self.timer: Timer | None = None
         # While nothing changed since `sleep_epoch`, no framework can want this agent before `sleep_until`.
         self.sleep_until = 0.0
@@ -242,7 +258,8 @@ class Framework:
         self.completed: deque[Task] = deque(maxlen=max_completed)
         self.offers: dict[str, Offer] = {}
         self.operations: dict[str, Operation] = {}
-        self.inverse: dict[str, Any] = {}
+        # By the id of the inverse offer.
+        self.inverse: dict[str, Agent] = {}
         self.constraints: Json | None = None
         self.failover: Timer | None = None
         self.heartbeat: Timer | None = None

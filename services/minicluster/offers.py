@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from services.minicluster import constraints, events
-from services.minicluster.allocator import Sorter, allocatable, blocked_until, offerable
+from services.minicluster import offer_constraints, scheduler_events
+from services.minicluster.allocation import Sorter, allocatable, blocked_until, offerable
 from services.minicluster.clock import Clock
+from services.minicluster.hooks import Hook
 from services.minicluster.model import Agent, Filter, Framework, Offer
 from services.minicluster.resources import CPUS, REVOCABLE_CPUS, Resources, added, scalars, taken
 from services.minicluster.settings import MiniclusterSettings
@@ -36,7 +37,8 @@ class Offers:
         self._dirty: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.Handle | None = None
-        self.after_run: Callable[[], None] = lambda: None
+        # Every agent that has room was looked at, or those that changed.
+        self.allocated: Hook[()] = Hook()
 
     def start(self, loop: asyncio.AbstractEventLoop, master_id: str) -> None:
         self._loop = loop
@@ -166,7 +168,7 @@ class Offers:
             for agent in candidates:
                 self._allocate(agent, wanted, now, batches)
             self._send(batches)
-        self.after_run()
+        self.allocated()
 
     def _allocate(
         self, agent: Agent, wanted: dict[str, dict[str, Framework]], now: float, batches: dict[str, list[Offer]]
@@ -180,7 +182,8 @@ class Offers:
                 framework = members[framework_id]
                 if gpus and "GPU_RESOURCES" not in framework.capabilities:
                     continue
-                if framework.constraints is not None and not constraints.match(framework.constraints, role, agent.spec):
+                constraints = framework.constraints
+                if constraints is not None and not offer_constraints.match(constraints, role, agent.spec):
                     continue
                 resources = offerable(agent.free, role, framework)
                 if not allocatable(resources):
@@ -218,7 +221,7 @@ class Offers:
         for framework_id, batch in batches.items():
             framework = self._frameworks[framework_id]
             for start in range(0, len(batch), limit):
-                framework.send(events.offers(framework, batch[start : start + limit], self._settings.host))
+                framework.send(scheduler_events.offers(framework, batch[start : start + limit], self._settings.host))
 
     def _sorter(self, role: str) -> Sorter:
         sorter = self._sorters.get(role)
@@ -246,7 +249,7 @@ class Offers:
         if offer.id not in self.outstanding:
             return
         self.discard(offer)
-        offer.framework.send(events.rescind(offer.id))
+        offer.framework.send(scheduler_events.rescind(offer.id))
 
     def rescind_agent(self, agent: Agent) -> None:
         for offer in list((agent.offers or {}).values()):

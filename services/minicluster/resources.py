@@ -293,6 +293,12 @@ def to_json(resources: Resources, role: str | None = None, refined: bool = False
     return result
 
 
+def in_listing_order(resources: Resources) -> Resources:
+    """Unreserved first, ports last of them, then what is reserved: the order of the master's own lists."""
+    order = sorted(resources, key=lambda kind: 2 if kind.reservations else 1 if kind is PORTS else 0)
+    return {kind: resources[kind] for kind in order}
+
+
 def to_summary(resources: Resources) -> Json:
     """The v0 form of /state and /slaves: {"disk": 0.0, "mem": 32.0, "gpus": 0.0, "cpus": 0.1, "ports": "[..]"}."""
     result: Json = {"disk": 0.0, "mem": 0.0, "gpus": 0.0, "cpus": 0.0}

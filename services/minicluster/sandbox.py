@@ -14,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 from services.minicluster.model import Agent, Task
 from services.minicluster.resources import Json
 
+# A sandbox with more entries than this is too dear to measure at every poll.
+_MAX_ENTRIES = 20_000
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
 
 
@@ -135,3 +137,23 @@ def extract(archive: Path, directory: Path) -> None:
         return
     with tarfile.open(archive) as tar:
         tar.extractall(directory, filter="data")
+
+
+def disk_bytes(directory: Path | None) -> int:
+    """0 for one with too many entries."""
+    total = entries = 0
+    stack = [directory] if directory is not None else []
+    while stack:
+        try:
+            with os.scandir(stack.pop()) as rows:
+                for row in rows:
+                    entries += 1
+                    if entries > _MAX_ENTRIES:
+                        return 0
+                    if row.is_dir(follow_symlinks=False):
+                        stack.append(Path(row.path))
+                    else:
+                        total += row.stat(follow_symlinks=False).st_blocks * 512
+        except OSError:
+            continue
+    return total

@@ -5,20 +5,15 @@ from __future__ import annotations
 import uuid
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from typing import TYPE_CHECKING
 
 import orjson
 
-from services.minicluster.http import TEXT, EventStream, Request, Response, accepted, plain
+from services.minicluster.calls import JSON_TYPE, PROTOBUF_TYPE, accepts_json, content_fault, parse_json
+from services.minicluster.http import EventStream, Request, Response, accepted, plain
+from services.minicluster.master import Master
 from services.minicluster.model import Framework
 from services.minicluster.resources import Json
-from services.minicluster.schema import ConversionError, convert
 
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
-
-JSON_TYPE = "application/json"
-PROTOBUF_TYPE = "application/x-protobuf"
 _PREFIX = "Failed to validate scheduler::Call: "
 _BODIES = {
     "SUBSCRIBE": "subscribe",
@@ -38,54 +33,12 @@ _BODIES = {
 }
 
 
-def parse_json(body: bytes, message: str, noun: str) -> Json | str:
-    """The call as a dict, or the text of the 400."""
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        # picojson reads on to the end of the line; what it names is the rest after the offending place.
-        tail = body.decode("utf-8", "replace")[error.pos :] if error.pos < len(body) else ""
-        return f"Failed to parse body into JSON: syntax error at line {error.lineno} near: {tail}"
-    try:
-        return convert(value, message)
-    except ConversionError as error:
-        return f"Failed to convert JSON into {noun} protobuf: {error}"
-
-
-def method_fault(request: Request) -> Response:
-    text = f"405 Method Not Allowed. Expecting one of {{ 'POST' }}, but received '{request.method}'."
-    return Response(405, text.encode(), (("Allow", "POST"), ("Content-Type", TEXT)))
-
-
-def content_fault(request: Request) -> Response | None:
-    """Method and Content-Type, shared with the operator API."""
-    if request.method != "POST":
-        return method_fault(request)
-    content_type = request.headers.get("content-type")
-    if content_type is None:
-        return plain(400, "Expecting 'Content-Type' to be present")
-    if content_type == PROTOBUF_TYPE:
-        # Protobuf bodies are not spoken here: any of them counts as unreadable.
-        return plain(400, "Failed to parse body into Call protobuf")
-    if content_type != JSON_TYPE:
-        return plain(415, f"Expecting 'Content-Type' of {JSON_TYPE} or {PROTOBUF_TYPE}")
-    return None
-
-
-def accepts_json(request: Request) -> bool:
-    accept = request.headers.get("accept")
-    if not accept:
-        return True
-    kinds = [item.partition(";")[0].strip() for item in accept.split(",")]
-    return any(kind in (JSON_TYPE, "application/*", "*/*") for kind in kinds)
-
-
 class SchedulerApi:
-    def __init__(self, master: Master) -> None:
+    def __init__(self, master: Master, stream_buffer_bytes: int) -> None:
         self._master = master
-        self._live = master.live
+        self._frameworks = master.registry.frameworks
         self._updates = master.updates
-        self._limit = master.settings.stream_buffer_bytes
+        self._stream_buffer_bytes = stream_buffer_bytes
 
     def handle(self, request: Request) -> Response | bytes | None:
         headers = request.headers
@@ -101,7 +54,7 @@ class SchedulerApi:
 
     def _acknowledge_fast(self, call: Json, headers: dict[str, str], principal: str) -> bool:
         """The one call that comes once per status update: no schema walk when everything is as it should be."""
-        framework = self._live[call["framework_id"]["value"]]
+        framework = self._frameworks[call["framework_id"]["value"]]
         if not framework.connected or headers["mesos-stream-id"] != framework.stream_id:
             return False
         if _principal_fault(principal, framework.info):
@@ -128,7 +81,7 @@ class SchedulerApi:
         stream_id = request.headers.get("mesos-stream-id")
         if type_ == "SUBSCRIBE":
             return self._subscribe(request, call, stream_id)
-        framework = self._live.get(call["framework_id"]["value"])
+        framework = self._frameworks.get(call["framework_id"]["value"])
         if framework is None:
             return plain(400, "Framework cannot be found")
         if fault_of_principal := _principal_fault(request.principal, framework.info):
@@ -154,9 +107,8 @@ class SchedulerApi:
         if text := _principal_fault(request.principal, info):
             return plain(400, _PREFIX + text)
         stream_id = str(uuid.uuid4())
-        stream = EventStream(
-            request.connection, self._limit, (("Mesos-Stream-Id", stream_id), ("Content-Type", JSON_TYPE))
-        )
+        headers = (("Mesos-Stream-Id", stream_id), ("Content-Type", JSON_TYPE))
+        stream = EventStream(request.connection, self._stream_buffer_bytes, headers)
         self._master.frameworks.subscribe(call["subscribe"], stream, stream_id)
         return None
 
@@ -165,9 +117,9 @@ class SchedulerApi:
         body: Json = call.get(_BODIES.get(type_, type_.lower()), {})
         match type_:
             case "ACCEPT":
-                master.accepts.accept(framework, body)
+                master.answers.accept(framework, body)
             case "DECLINE":
-                master.accepts.decline(framework, body)
+                master.answers.decline(framework, body)
             case "ACKNOWLEDGE":
                 self._acknowledge(framework, body)
             case "REVIVE":
@@ -175,11 +127,11 @@ class SchedulerApi:
             case "SUPPRESS":
                 master.frameworks.suppress(framework, body)
             case "KILL":
-                master.kill(framework, body)
+                master.kills.kill(framework, body)
             case "SHUTDOWN":
-                master.shutdown(body)
+                master.kills.shutdown(body)
             case "RECONCILE":
-                self._reconcile(framework, body)
+                master.reconciliation.reconcile(framework, body)
             case "TEARDOWN":
                 master.frameworks.remove(framework)
             case "MESSAGE" | "REQUEST":
@@ -203,15 +155,6 @@ class SchedulerApi:
         task = framework.tasks.get(body["task_id"]["value"])
         if task is not None and task.agent.online and task.agent.id == body["agent_id"]["value"]:
             self._updates.acknowledge(task, body["uuid"])
-
-    def _reconcile(self, framework: Framework, body: Json) -> None:
-        tasks = body.get("tasks")
-        if not tasks:
-            self._master.reconciler.implicit(framework)
-            return
-        for item in tasks:
-            agent_id = item.get("agent_id", {}).get("value")
-            self._master.reconciler.explicit(framework, item["task_id"]["value"], agent_id)
 
 
 def _principal_fault(principal: str, info: Json) -> str:

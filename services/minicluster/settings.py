@@ -40,7 +40,6 @@ class MiniclusterSettings:
     # A task whose image is not on its host waits so long for it. A host keeps so many images.
     image_download_s: float = 0.0
     images_max: int = 100
-    executor_shutdown_grace_s: float = 5.0
     # A returning agent waits this long for its executors before it registers and is offered again.
     agent_recovery_s: float = 0.2
     # True: a docker image is ignored and the command runs as a plain process.
@@ -58,7 +57,6 @@ class MiniclusterSettings:
     # Between estimates of slack (Mesos: --oversubscribed_resources_interval=15secs); None: no estimator, as in Mesos
     # without one. Hosts with a fixed amount of revocable cpus keep it.
     slack_interval_s: float | None = None
-    agent_ports: tuple[int, ...] = ()
     # Principal -> secret; none: everybody may call. Mesos: --credentials with --authenticate_http_*.
     credentials: Mapping[str, str] = field(default_factory=dict)
     # Of master and agents; None: plain text.

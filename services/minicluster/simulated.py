@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 import signal
 import uuid
-from typing import TYPE_CHECKING
 
-from services.minicluster.clock import Timer
+from services.minicluster.clock import Clock, Timer
 from services.minicluster.hosts import HostSpec
-from services.minicluster.images import image_of
+from services.minicluster.images import Images, image_of
 from services.minicluster.model import Task
 from services.minicluster.resources import THOUSAND, Json, scalars
 from services.minicluster.simulation import Simulation
+from services.minicluster.status_updates import StatusUpdates
 from services.minicluster.usage import Usage
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
 
 SECONDS_VARIABLE = "PELOTON_SIMULATE_SECONDS"
 SHARE_VARIABLE = "PELOTON_SIMULATE_SHARE"
@@ -153,11 +150,11 @@ class SimulatedRuntime:
 
     __slots__ = ("clock", "images", "report", "simulation")
 
-    def __init__(self, master: Master) -> None:
-        self.clock = master.clock
-        self.images = master.images
-        self.simulation = master.settings.simulation
-        self.report = master.updates.report
+    def __init__(self, clock: Clock, images: Images, simulation: Simulation, updates: StatusUpdates) -> None:
+        self.clock = clock
+        self.images = images
+        self.simulation = simulation
+        self.report = updates.report
 
     def launch(self, task: Task) -> None:
         task.runner = runner = SimulatedTask(self, task)

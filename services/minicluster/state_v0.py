@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from services.minicluster.model import Agent, Framework, Task
-from services.minicluster.resources import Json, Resources, add_to, to_json, to_summary
+from services.minicluster.registry import VERSION, Registry
+from services.minicluster.resources import Json, Resources, add_to, in_listing_order, to_json, to_summary
+from services.minicluster.sandbox import executor_dir
+from services.minicluster.settings import MiniclusterSettings
 from services.minicluster.views import (
     AGENT_CAPABILITIES,
     container_with_defaults,
     health_check_with_defaults,
     offered,
-    total,
     used,
 )
 
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
-
 TASKS_LIMIT = 100
+_ABOUT = {key: VERSION[key] for key in ("version", "git_sha", "git_tag", "build_date", "build_time", "build_user")}
 
 _DEFAULT_FLAGS = {
     "agent_reregister_timeout": "10mins",
@@ -64,9 +64,8 @@ def _sum(parts: dict[str, Resources]) -> Resources:
     return result
 
 
-def flags(master: Master) -> Json:
+def flags(registry: Registry, settings: MiniclusterSettings) -> Json:
     """What a real master with default flags says, with our values where they mean something here."""
-    settings = master.settings
     return {
         **_DEFAULT_FLAGS,
         "agent_ping_timeout": f"{settings.agent_timeout_s / 5:g}secs",
@@ -77,14 +76,14 @@ def flags(master: Master) -> Json:
         "authenticate_http_frameworks": "false",
         "filter_gpu_resources": "true",
         "framework_sorter": "drf",
-        "hostname": master.info()["hostname"],
+        "hostname": registry.hostname,
         "ip": settings.host,
         "max_agent_ping_timeouts": "5",
         "max_completed_frameworks": str(settings.max_completed_frameworks),
         "max_completed_tasks_per_framework": str(settings.max_completed_tasks_per_framework),
         "max_unreachable_tasks_per_framework": str(settings.max_unreachable_tasks_per_framework),
         "min_allocatable_resources": "cpus:0.01|mem:32",
-        "port": str(master.port),
+        "port": str(registry.port),
         "role_sorter": "drf",
         "version": "false",
         "work_dir": str(settings.data_dir),
@@ -215,22 +214,21 @@ def framework(item: Framework) -> Json:
     return result
 
 
-def slaves(master: Master, full: bool = False) -> Json:
+def slaves(registry: Registry, full: bool = False) -> Json:
     """/slaves also lists every resource in full, /state does not."""
     rows = []
-    for agent in master.agents.known.values():
-        if agent.registered:
-            row = slave(agent)
-            if full:
-                row.update(_in_full(agent))
-            rows.append(row)
+    for agent in registry.registered():
+        row = slave(agent)
+        if full:
+            row.update(_in_full(agent))
+        rows.append(row)
     return {"slaves": rows, "recovered_slaves": []}
 
 
 def _in_full(agent: Agent) -> Json:
     reserved: dict[str, list[Json]] = {}
     unreserved: list[Json] = []
-    for kind, value in total(agent).items():
+    for kind, value in in_listing_order(agent.total).items():
         row = to_json({kind: value}, both=True)
         if kind.role is None:
             unreserved += row
@@ -246,49 +244,49 @@ def _in_full(agent: Agent) -> Json:
     }
 
 
-def tasks(master: Master, limit: int, offset: int) -> Json:
+def tasks(registry: Registry, limit: int, offset: int) -> Json:
     """Newest first, as Mesos orders by default."""
     everything = [
         item
-        for one in (*master.live.values(), *master.frameworks.completed.values())
+        for one in (*registry.frameworks.values(), *registry.removed_frameworks.values())
         for item in (*one.tasks.values(), *one.unreachable.values(), *one.completed)
     ]
     everything.sort(key=lambda item: item.statuses[0]["timestamp"] if item.statuses else 0.0, reverse=True)
     return {"tasks": [task(item) for item in everything[offset : offset + limit]]}
 
 
-def state(master: Master, version: Json) -> Json:
-    info = master.info()
-    known = [agent for agent in master.agents.known.values() if agent.registered]
+def state(registry: Registry, settings: MiniclusterSettings) -> Json:
+    info = registry.master_info()
+    known = list(registry.registered())
     return {
-        **{key: version[key] for key in ("version", "git_sha", "git_tag", "build_date", "build_time", "build_user")},
-        "start_time": master.started_at,
-        "elected_time": master.started_at,
-        "id": master.id,
+        **_ABOUT,
+        "start_time": registry.started_at,
+        "elected_time": registry.started_at,
+        "id": registry.id,
         "pid": info["pid"],
         "hostname": info["hostname"],
         "capabilities": ["AGENT_UPDATE", "AGENT_DRAINING", "QUOTA_V2"],
         "activated_slaves": float(sum(agent.active for agent in known)),
         "deactivated_slaves": float(sum(not agent.active for agent in known)),
-        "unreachable_slaves": float(sum(agent.unreachable_at is not None for agent in master.agents.known.values())),
+        "unreachable_slaves": float(sum(agent.unreachable_at is not None for agent in registry.agents.values())),
         "leader": info["pid"],
         "leader_info": {key: info[key] for key in ("id", "pid", "port", "hostname")},
-        "flags": flags(master),
-        **slaves(master),
-        "frameworks": [framework(item) for item in master.live.values()],
-        "completed_frameworks": [framework(item) for item in master.frameworks.completed.values()],
+        "flags": flags(registry, settings),
+        **slaves(registry),
+        "frameworks": [framework(item) for item in registry.frameworks.values()],
+        "completed_frameworks": [framework(item) for item in registry.removed_frameworks.values()],
         "orphan_tasks": [],
         "unregistered_frameworks": [],
     }
 
 
-def agent_state(master: Master, agent: Agent, version: Json) -> Json:
+def agent_state(registry: Registry, agent: Agent, data_dir: Path) -> Json:
     """/state of one agent: its executors are its tasks, with the sandbox directory the log readers look for."""
     running: dict[str, list[Task]] = {}
     for item in (agent.tasks or {}).values():
         running.setdefault(item.framework.id, []).append(item)
     finished: dict[str, list[Task]] = {}
-    for one in (*master.live.values(), *master.frameworks.completed.values()):
+    for one in (*registry.frameworks.values(), *registry.removed_frameworks.values()):
         mine = [item for item in one.completed if item.agent is agent]
         if mine:
             finished[one.id] = mine
@@ -296,14 +294,14 @@ def agent_state(master: Master, agent: Agent, version: Json) -> Json:
     frameworks = [
         {
             **_of_an_agent((running.get(id_) or finished[id_])[0].framework),
-            "executors": [_executor(master, item) for item in running.get(id_, ())],
-            "completed_executors": [_executor(master, item) for item in finished.get(id_, ())],
+            "executors": [_executor(item, data_dir) for item in running.get(id_, ())],
+            "completed_executors": [_executor(item, data_dir) for item in finished.get(id_, ())],
         }
         for id_ in sorted(running.keys() | finished.keys())
     ]
-    everything = total(agent)
+    everything = in_listing_order(agent.total)
     return {
-        **{key: version[key] for key in ("version", "git_sha", "git_tag", "build_date", "build_time", "build_user")},
+        **_ABOUT,
         "start_time": agent.registered_at,
         "id": agent.id,
         "pid": agent.pid,
@@ -318,8 +316,8 @@ def agent_state(master: Master, agent: Agent, version: Json) -> Json:
         "reserved_resources_allocated": {},
         "resource_providers": [],
         "attributes": dict(agent.spec.attributes),
-        "master_hostname": master.info()["hostname"],
-        "flags": {"work_dir": str(master.settings.data_dir)},
+        "master_hostname": registry.hostname,
+        "flags": {"work_dir": str(data_dir)},
         "frameworks": frameworks,
         "completed_frameworks": [],
     }
@@ -337,25 +335,15 @@ def _of_an_agent(found: Framework) -> Json:
     }
 
 
-def _executor(master: Master, item: Task) -> Json:
+def _executor(item: Task, data_dir: Path) -> Json:
     container = item.container["container_id"]["value"] if item.container else ""
-    directory = (
-        master.settings.data_dir
-        / "slaves"
-        / item.agent.id
-        / "frameworks"
-        / item.framework.id
-        / "executors"
-        / (item.executor_id or item.id)
-        / "runs"
-        / (container or "latest")
-    )
+    runs = executor_dir(data_dir, item.agent.id, item.framework.id, item.executor_id or item.id) / "runs"
     return {
         "id": item.executor_id or item.id,
         "name": f"Command Executor (Task: {item.id})",
         "source": item.id,
         "container": container,
-        "directory": str(directory),
+        "directory": str(runs / (container or "latest")),
         "resources": to_summary(item.resources),
         "role": item.role,
         "queued_tasks": [],
@@ -364,9 +352,9 @@ def _executor(master: Master, item: Task) -> Json:
     }
 
 
-def metrics(master: Master) -> Json:
+def metrics(registry: Registry, uptime_s: float) -> Json:
     """The gauges of /metrics/snapshot that mean something here, all doubles."""
-    agents = [agent for agent in master.agents.known.values() if agent.registered]
+    agents = list(registry.registered())
     every: Resources = {}
     busy: Resources = {}
     for agent in agents:
@@ -375,15 +363,15 @@ def metrics(master: Master) -> Json:
             add_to(busy, part)
     result = {
         "master/elected": 1.0,
-        "master/uptime_secs": master.clock.now(),
+        "master/uptime_secs": uptime_s,
         "master/slaves_active": float(sum(agent.active for agent in agents)),
         "master/slaves_inactive": float(sum(not agent.active for agent in agents)),
-        "master/frameworks_active": float(sum(item.active for item in master.live.values())),
-        "master/frameworks_connected": float(sum(item.connected for item in master.live.values())),
-        "master/outstanding_offers": float(len(master.offers.outstanding)),
+        "master/frameworks_active": float(sum(item.active for item in registry.frameworks.values())),
+        "master/frameworks_connected": float(sum(item.connected for item in registry.frameworks.values())),
+        "master/outstanding_offers": float(sum(len(item.offers) for item in registry.frameworks.values())),
     }
     states = {"TASK_STAGING": 0, "TASK_STARTING": 0, "TASK_RUNNING": 0, "TASK_KILLING": 0}
-    for item in master.live.values():
+    for item in registry.frameworks.values():
         for one in item.tasks.values():
             if one.state in states:
                 states[one.state] += 1

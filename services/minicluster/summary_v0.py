@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from services.minicluster import state_v0
 from services.minicluster.model import Framework, Task
+from services.minicluster.registry import Registry
 from services.minicluster.resources import PORTS, THOUSAND, Json, Resources, add_to, scalars
 from services.minicluster.views import offered, used
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
 
 _STATES = (
     "TASK_STAGING",
@@ -35,12 +32,12 @@ def _counts(counted: Counter[str]) -> Json:
     return {state: counted[state] for state in _STATES}
 
 
-def state_summary(master: Master) -> Json:
+def state_summary(registry: Registry) -> Json:
     """Agents and frameworks with how many tasks they have in each state; tasks that have ended are counted too."""
     by_agent: dict[str, Counter[str]] = {}
     frameworks_of: dict[str, set[str]] = {}
     rows = []
-    for framework in master.live.values():
+    for framework in registry.frameworks.values():
         mine: Counter[str] = Counter()
         agents: set[str] = set()
         for task in _all_tasks(framework):
@@ -56,16 +53,15 @@ def state_summary(master: Master) -> Json:
             **_counts(by_agent.get(agent.id, Counter())),
             "framework_ids": sorted(frameworks_of.get(agent.id, ())),
         }
-        for agent in master.agents.known.values()
-        if agent.registered
+        for agent in registry.registered()
     ]
-    return {"hostname": master.info()["hostname"], "slaves": slaves, "frameworks": rows}
+    return {"hostname": registry.hostname, "slaves": slaves, "frameworks": rows}
 
 
-def frameworks(master: Master) -> Json:
+def frameworks(registry: Registry) -> Json:
     return {
-        "frameworks": [state_v0.framework(item) for item in master.live.values()],
-        "completed_frameworks": [state_v0.framework(item) for item in master.frameworks.completed.values()],
+        "frameworks": [state_v0.framework(item) for item in registry.frameworks.values()],
+        "completed_frameworks": [state_v0.framework(item) for item in registry.removed_frameworks.values()],
         "unregistered_frameworks": [],
     }
 
@@ -79,24 +75,23 @@ def _quantities(resources: Resources) -> Json:
     return {name: result[name] for name in sorted(result)}
 
 
-def roles(master: Master) -> Json:
+def roles(registry: Registry) -> Json:
     """Those that frameworks have or that hold something, and all above them, which hold the same. There are no quotas
     and no weights here."""
     members: dict[str, list[str]] = {}
-    for framework in master.live.values():
+    for framework in registry.frameworks.values():
         for name in framework.roles:
             members.setdefault(name, []).append(framework.id)
     allocated: dict[str, Resources] = {}
     on_offer: dict[str, Resources] = {}
     reserved: dict[str, Resources] = {}
-    for agent in master.agents.known.values():
-        if agent.registered:
-            for sums, parts in ((allocated, used(agent)), (on_offer, offered(agent))):
-                for role, part in parts.items():
-                    _add_upwards(sums, role, part)
-            for kind, value in agent.total.items():
-                if kind.role is not None:
-                    _add_upwards(reserved, kind.role, {kind: value})
+    for agent in registry.registered():
+        for sums, parts in ((allocated, used(agent)), (on_offer, offered(agent))):
+            for role, part in parts.items():
+                _add_upwards(sums, role, part)
+        for kind, value in agent.total.items():
+            if kind.role is not None:
+                _add_upwards(reserved, kind.role, {kind: value})
     names = {above for name in members for above in _with_all_above(name)}
     return {
         "roles": [

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import orjson
 
-from services.minicluster import events
-from services.minicluster.agents import total_of
+from services.minicluster import scheduler_events
+from services.minicluster.clock import NANOS_PER_SECOND, in_nanoseconds
+from services.minicluster.host_resources import total_of
 from services.minicluster.model import Agent, Executor, Framework, Task
-from services.minicluster.resources import AMOUNTS_KEPT_MAX, PORTS, Amounts, Json, Resources, add_to, to_json
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
+from services.minicluster.registry import Registry
+from services.minicluster.resources import (
+    AMOUNTS_KEPT_MAX,
+    PORTS,
+    THOUSAND,
+    Amounts,
+    Json,
+    Resources,
+    add_to,
+    in_listing_order,
+    scalars,
+    to_json,
+)
 
 AGENT_CAPABILITIES = (
     "MULTI_ROLE",
@@ -27,10 +35,6 @@ AGENT_CAPABILITIES = (
     "TASK_RESOURCE_LIMITS",
 )
 _CAPABILITIES = orjson.Fragment(orjson.dumps([{"type": name} for name in AGENT_CAPABILITIES]))
-
-
-def nanos(seconds: float) -> Json:
-    return {"nanoseconds": int(seconds * 1e9)}
 
 
 def _task_resource(resource: Json, role: str) -> Json:
@@ -94,24 +98,23 @@ def task(item: Task) -> Json:
     return result
 
 
-def tasks(frameworks: Iterable[Framework], completed: Iterable[Framework]) -> Json:
-    live = list(frameworks)
+def tasks(registry: Registry) -> Json:
+    live, removed = registry.frameworks.values(), registry.removed_frameworks.values()
     return {
         "tasks": [task(item) for framework in live for item in framework.tasks.values()],
         "unreachable_tasks": [task(item) for framework in live for item in framework.unreachable.values()],
-        "completed_tasks": [task(item) for framework in (*live, *completed) for item in framework.completed],
+        "completed_tasks": [task(item) for framework in (*live, *removed) for item in framework.completed],
     }
 
 
-def used(agent: Agent, framework: Framework | None = None) -> dict[str, Resources]:
+def used(agent: Agent) -> dict[str, Resources]:
     """Resources of unfinished tasks and executors on the agent, by role."""
     result: dict[str, Resources] = {}
     for item in (agent.tasks or {}).values():
-        if not item.released and (framework is None or item.framework is framework):
+        if not item.released:
             add_to(result.setdefault(item.role, {}), item.resources)
     for executor in (agent.executors or {}).values():
-        if framework is None or executor.framework is framework:
-            add_to(result.setdefault(executor.role, {}), executor.resources)
+        add_to(result.setdefault(executor.role, {}), executor.resources)
     return result
 
 
@@ -120,12 +123,6 @@ def offered(agent: Agent) -> dict[str, Resources]:
     for offer in (agent.offers or {}).values():
         add_to(result.setdefault(offer.role, {}), offer.resources)
     return result
-
-
-def total(agent: Agent) -> Resources:
-    """Unreserved first, ports last of them, then what is reserved: the order of the master's own list."""
-    order = sorted(agent.total, key=lambda kind: 2 if kind.reservations else 1 if kind is PORTS else 0)
-    return {kind: agent.total[kind] for kind in order}
 
 
 def _by_role(resources: dict[str, Resources]) -> list[Json]:
@@ -143,9 +140,7 @@ def _fragment_by_role(resources: dict[str, Resources]) -> orjson.Fragment:
 
 @lru_cache(AMOUNTS_KEPT_MAX)
 def _known_total(amounts: Amounts) -> orjson.Fragment:
-    """Unreserved first, ports last of them, then what is reserved: the order of the master's own list."""
-    order = sorted(amounts, key=lambda item: 2 if item[0].reservations else 1 if item[0] is PORTS else 0)
-    return orjson.Fragment(orjson.dumps(to_json(dict(order), both=True)))
+    return orjson.Fragment(orjson.dumps(to_json(in_listing_order(dict(amounts)), both=True)))
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
@@ -164,7 +159,7 @@ def agent_info(agent: Agent, as_event: bool = False) -> Json:
         "resources": _known_started(tuple(total_of(agent.spec).items())),
     }
     if agent.spec.attributes:
-        result["attributes"] = events.attributes(agent)
+        result["attributes"] = scheduler_events.attributes(agent)
     result["id"] = {"value": agent.id}
     if not as_event:
         result["checkpoint"] = True
@@ -178,10 +173,10 @@ def agent(item: Agent, as_event: bool = False) -> Json:
         "deactivated": item.deactivated,
         "version": "1.11.0",
         "pid": item.pid,
-        "registered_time": nanos(item.registered_at),
+        "registered_time": in_nanoseconds(item.registered_at),
     }
     if item.reregistered_at is not None:
-        result["reregistered_time"] = nanos(item.reregistered_at)
+        result["reregistered_time"] = in_nanoseconds(item.reregistered_at)
     result["total_resources"] = _known_total(tuple(item.total.items()))
     allocated = used(item)
     if any(allocated.values()):
@@ -195,11 +190,11 @@ def agent(item: Agent, as_event: bool = False) -> Json:
         if "max_grace_period" in item.drain["config"]:
             period = item.drain["config"]["max_grace_period"]
             config["max_grace_period"] = {
-                "nanoseconds": int(period.get("seconds", 0)) * 10**9 + int(period.get("nanos", 0))
+                "nanoseconds": int(period.get("seconds", 0)) * NANOS_PER_SECOND + int(period.get("nanos", 0))
             }
         config["mark_gone"] = bool(item.drain["config"].get("mark_gone"))
         result["drain_info"] = {"state": item.drain["state"], "config": config}
-        result["estimated_drain_start_time"] = nanos(item.drain["started"])
+        result["estimated_drain_start_time"] = in_nanoseconds(item.drain["started"])
     return result
 
 
@@ -209,13 +204,13 @@ def framework(item: Framework, ip: str, as_event: bool = False) -> Json:
         "active": item.active,
         "connected": item.connected,
         "recovered": item.recovered,
-        "registered_time": nanos(item.registered_at),
-        "reregistered_time": nanos(item.reregistered_at),
+        "registered_time": in_nanoseconds(item.registered_at),
+        "reregistered_time": in_nanoseconds(item.reregistered_at),
     }
     if not as_event:
         result["offer_constraints"] = item.constraints or {}
     if item.unregistered_at is not None or as_event:
-        result["unregistered_time"] = nanos(item.unregistered_at or 0.0)
+        result["unregistered_time"] = in_nanoseconds(item.unregistered_at or 0.0)
     if as_event:
         return result
     if item.offers:
@@ -252,11 +247,11 @@ def _offer(item: Framework, offer_id: str, ip: str) -> Json:
         "framework_id": {"value": item.id},
         "agent_id": {"value": offer.agent.id},
         "hostname": offer.agent.spec.name,
-        "url": events.url(offer.agent, ip),
+        "url": scheduler_events.url(offer.agent, ip),
         "resources": _plain({offer.role: offer.resources}),
     }
     if offer.agent.spec.attributes:
-        result["attributes"] = events.attributes(offer.agent)
+        result["attributes"] = scheduler_events.attributes(offer.agent)
     result["allocation_info"] = {"role": offer.role}
     return result
 
@@ -267,30 +262,72 @@ def executor(item: Executor) -> Json:
     return {"executor_info": info, "agent_id": {"value": item.agent.id}}
 
 
-def agents(master: Master) -> Json:
+def agents(registry: Registry) -> Json:
     return {
-        "agents": [agent(item) for item in master.agents.known.values() if item.registered],
-        "recovered_agents": [agent_info(item) for item in master.agents.known.values() if item.recovered],
+        "agents": [agent(item) for item in registry.registered()],
+        "recovered_agents": [agent_info(item) for item in registry.agents.values() if item.recovered],
     }
 
 
-def frameworks(master: Master) -> Json:
-    ip = master.settings.host
+def frameworks(registry: Registry) -> Json:
+    ip = registry.host
     return {
-        "frameworks": [framework(item, ip) for item in master.live.values()],
-        "completed_frameworks": [framework(item, ip) for item in master.frameworks.completed.values()],
+        "frameworks": [framework(item, ip) for item in registry.frameworks.values()],
+        "completed_frameworks": [framework(item, ip) for item in registry.removed_frameworks.values()],
     }
 
 
-def executors(master: Master) -> Json:
-    rows = [executor(item) for one in master.live.values() for item in one.executors.values()]
+def executors(registry: Registry) -> Json:
+    rows = [executor(item) for one in registry.frameworks.values() for item in one.executors.values()]
     return {"executors": rows}
 
 
-def state(master: Master) -> Json:
+def roles(registry: Registry) -> Json:
+    members: dict[str, list[Framework]] = {}
+    for item in registry.frameworks.values():
+        for role in item.roles:
+            members.setdefault(role, []).append(item)
+    return {"roles": [_role(role, members[role]) for role in sorted(members)]}
+
+
+def _role(role: str, members: list[Framework]) -> Json:
+    held: Resources = {}
+    for item in members:
+        for offer in item.offers.values():
+            if offer.role == role:
+                add_to(held, offer.resources)
+        for running in item.tasks.values():
+            if running.role == role and not running.released:
+                add_to(held, running.resources)
+    amounts = scalars(held)
+    row: Json = {"name": role, "weight": 1.0, "frameworks": [{"value": item.id} for item in members]}
+    if amounts:
+        row["resources"] = [
+            {"name": name, "type": "SCALAR", "scalar": {"value": amounts[name] / THOUSAND}} for name in sorted(amounts)
+        ]
+    return row
+
+
+def operations(registry: Registry) -> Json:
+    rows = [
+        {
+            "framework_id": {"value": item.framework.id},
+            "agent_id": {"value": item.agent.id},
+            "info": item.info,
+            "latest_status": scheduler_events.status_of_operation(item),
+            "statuses": [scheduler_events.status_of_operation(item)],
+            "uuid": {"value": item.uuid},
+        }
+        for one in registry.frameworks.values()
+        for item in one.operations.values()
+    ]
+    return {"operations": rows} if rows else {}
+
+
+def state(registry: Registry) -> Json:
     return {
-        "get_tasks": tasks(master.live.values(), master.frameworks.completed.values()),
-        "get_executors": executors(master),
-        "get_frameworks": frameworks(master),
-        "get_agents": agents(master),
+        "get_tasks": tasks(registry),
+        "get_executors": executors(registry),
+        "get_frameworks": frameworks(registry),
+        "get_agents": agents(registry),
     }

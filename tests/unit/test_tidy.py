@@ -19,7 +19,9 @@ from tests.unit.tidy import (
     banned_call_faults,
     docstring_faults,
     files,
+    import_circles,
     import_faults,
+    import_graph,
     is_below,
     is_migration,
     name_faults,
@@ -45,6 +47,12 @@ def test_the_import_table_has_no_dead_rows() -> None:
     """Every row of the import table is about modules that exist."""
     modules = [name_of(path) for path in python_files(*PACKAGES) if path.name != "__init__.py"]
     assert [row for row in MAY if not any(is_below(module, row) for module in modules)] == []
+
+
+def test_minicluster_stands_alone() -> None:
+    """It imports nothing else of ours, and no module of it leads back to itself, not even for type checkers."""
+    assert MAY["services.minicluster"].ours == ()
+    assert import_circles(import_graph("services/minicluster")) == []
 
 
 @pytest.mark.parametrize("package", ["numpy", "sqlalchemy", "sqlmodel", "grpc", "google", "pymesos", "services"])
@@ -130,6 +138,19 @@ def test_the_import_rule_notices(path: str, source: str, fault: str) -> None:
     """An import against the table is found, inside functions and by relative name too."""
     found = [text.partition(": ")[2] for text in import_faults(Path(path), ast.parse(source))]
     assert found == [fault]
+
+
+@pytest.mark.parametrize(
+    ("graph", "circles"),
+    [
+        ({"a": "b", "b": "c", "c": ""}, []),
+        ({"a": "b", "b": "a", "c": "a"}, [["a", "b"]]),
+        ({"a": "b", "b": "c", "c": "a", "d": "e", "e": "d"}, [["a", "b", "c"], ["d", "e"]]),
+    ],
+)
+def test_the_circle_rule_notices(graph: dict[str, str], circles: list[list[str]]) -> None:
+    """Modules that lead back to themselves are found together, those that only lead there are not."""
+    assert import_circles(graph) == circles
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -243,6 +243,30 @@ def reachable(start: list[str]) -> dict[str, str]:
                 found[name] = module
                 waiting.append(name)
     return found
+
+
+def import_graph(*folders: str) -> dict[str, set[str]]:
+    """Which modules of these folders each of them imports, for type checkers alone too."""
+    paths = {name_of(path): path for path in python_files(*folders)}
+    return {
+        module: {name for _, name in imports(tree_of(path), module) if name in paths} for module, path in paths.items()
+    }
+
+
+def import_circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """The modules that lead back to themselves, as sets that lead to each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        found: set[str] = set()
+        waiting = list(graph[start])
+        while waiting:
+            module = waiting.pop()
+            if module not in found:
+                found.add(module)
+                waiting += graph[module]
+        reached[start] = found
+    circles = {frozenset(other for other in found if module in reached[other]) for module, found in reached.items()}
+    return sorted(sorted(circle) for circle in circles if circle)
 
 
 # Sizes, names, calls, texts.

@@ -205,7 +205,8 @@ def test_an_acknowledgement_that_is_lost_is_sent_again(world: World) -> None:
     job = world.start(command="true")
 
     world.wait_states(job, {"SUCCEEDED": 1})
-    wait(lambda: not world.cluster.cluster.master.live[world.core.driver.framework_id].tasks, "acknowledgements")
+    frameworks = world.cluster.cluster.master.registry.frameworks
+    wait(lambda: not frameworks[world.core.driver.framework_id].tasks, "acknowledgements")
     assert 1 == [state for _, state in world.history(job)].count(RUNNING)
 
 

@@ -19,7 +19,6 @@ from peloton.model.pod import PodRecord, PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.mesos.framework import HostManagerSettings
-from services.minicluster.failover import MasterFailover
 from services.minicluster.hosts import HostSpec
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import MiniclusterSettings
@@ -83,13 +82,13 @@ class Emulated:
 
         async def act() -> None:
             agents = self.cluster.master.agents
-            agent = agents.by_name[name]
+            agent = self.cluster.master.registry.by_host[name]
             if action == "start":
                 agents.register(agent)
-                return
-            agents.lost(agent)
-            if action == "stop":
-                agent.runtime.crash(list((agent.tasks or {}).values()))
+            elif action == "stop":
+                agents.crash(agent)
+            else:
+                agents.lost(agent)
 
         self._do(act())
 
@@ -98,7 +97,7 @@ class Emulated:
 
         async def act() -> None:
             master = self.cluster.master
-            master.offers.set_revocable(master.agents.by_name[name], milli)
+            master.offers.set_revocable(master.registry.by_host[name], milli)
 
         self._do(act())
 
@@ -107,13 +106,13 @@ class Emulated:
 
         async def act() -> None:
             master = self.cluster.master
-            assert master.operations.change(master.agents.by_name[name], type_, what) == (202, "")
+            assert master.operations.change(master.registry.by_host[name], type_, what) == (202, "")
 
         self._do(act())
 
     def remove_frameworks(self) -> None:
         async def act() -> None:
-            for framework in list(self.cluster.master.live.values()):
+            for framework in list(self.cluster.master.registry.frameworks.values()):
                 self.cluster.master.frameworks.remove(framework)
 
         self._do(act())
@@ -126,7 +125,7 @@ class Emulated:
         """Another master leads, and does not know of the agents; those that run are on their way to it for long."""
 
         async def act() -> None:
-            MasterFailover(self.cluster.master).run(AGENTS_AWAY_S, empty_registry=True)
+            self.cluster.master.failover.run(AGENTS_AWAY_S, empty_registry=True)
 
         self._do(act())
 

@@ -79,7 +79,7 @@ class Replay:
     # what hooks use
 
     def agent(self, host: str) -> Agent:
-        return self.cluster.master.agents.by_name[host]
+        return self.cluster.master.registry.by_host[host]
 
     def later(self, seconds: float, function: Callable[..., None], *args: Any) -> None:
         """After that many recorded seconds."""
@@ -87,7 +87,8 @@ class Replay:
 
     def crash(self, task_id: str) -> None:
         """kill -9 of the task's executor."""
-        tasks = [task for one in self.cluster.master.live.values() for task in one.tasks.values() if task.id == task_id]
+        frameworks = self.cluster.master.registry.frameworks.values()
+        tasks = [task for one in frameworks for task in one.tasks.values() if task.id == task_id]
         if tasks:
             tasks[0].runner.crash()
         else:
@@ -114,18 +115,18 @@ class Replay:
         master = self.cluster.master
         recording = self.recording
         for id_, host in recording.agents.items():
-            agent = master.agents.by_name.get(host)
+            agent = master.registry.by_host.get(host)
             if agent is not None:
                 self._bindings.names[id_] = agent.id
             self._theirs.strings[id_] = f"<{host}>"
         for id_ in recording.master_ids:
-            self._bindings.names[id_] = master.id
+            self._bindings.names[id_] = master.registry.id
             self._theirs.strings[id_] = "M"
         self._theirs.ports = recording.ports
-        self._ours.strings = {agent.id: f"<{name}>" for name, agent in master.agents.by_name.items()}
-        self._ours.strings[master.id] = "M"
+        self._ours.strings = {agent.id: f"<{name}>" for name, agent in master.registry.by_host.items()}
+        self._ours.strings[master.registry.id] = "M"
         self._ours.strings[str(self.cluster.settings.data_dir)] = "<work_dir>"
-        self._ours.ports = {agent.port: name for name, agent in master.agents.by_name.items()}
+        self._ours.ports = {agent.port: name for name, agent in master.registry.by_host.items()}
         self._ours.ports[self.cluster.port] = "master"
 
     def _skipped(self, seq: int) -> bool:
@@ -234,7 +235,7 @@ class Replay:
 
     def _port(self, line: dict[str, Any]) -> int:
         name = self.recording.ports.get(line["port"], "master")
-        return self.cluster.port if name == "master" else self.cluster.master.agents.by_name[name].port
+        return self.cluster.port if name == "master" else self.cluster.master.registry.by_host[name].port
 
     def _spent(self, offer_id: str) -> None:
         """An offer that was answered or rescinded holds nothing any more."""

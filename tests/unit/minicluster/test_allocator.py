@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.minicluster.allocator import Sorter, allocatable, blocked_until, offerable, refuse_seconds
+from services.minicluster.allocation import Sorter, allocatable, blocked_until, offerable, refuse_seconds
 from services.minicluster.model import Filter, Framework
 from services.minicluster.resources import CPUS, MEM, PORTS, REVOCABLE_CPUS, contains, cut, kind_of, merge, parse, text
 
@@ -75,8 +75,7 @@ def test_shares_decide_then_history_then_names() -> None:
     sorter.released("b", {CPUS: 1000})
     assert ["a", "b", "c"] == sorter.order("cba", totals)
 
-    sorter.weights["c"] = 100.0
-    sorter.allocated("b", {CPUS: 1000})
+    sorter.allocated("b", {CPUS: 6000})
     assert ["a", "c", "b"] == sorter.order("cba", totals)
 
 

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from services.minicluster.clock import Clock
-from services.minicluster.collector import PATH, Collector
+from services.minicluster.collector import Collector
+from services.minicluster.sandboxes_api import PATH
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, request, sandbox
 

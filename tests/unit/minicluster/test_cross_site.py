@@ -53,7 +53,7 @@ async def test_every_page_of_the_master_looks_at_the_host(start: Start, path: st
 async def test_an_agent_looks_at_the_host(start: Start) -> None:
     """Its files are what pods wrote."""
     cluster, _ = await start()
-    port = cluster.master.agents.by_name["a0"].port
+    port = cluster.master.registry.by_host["a0"].port
 
     assert 403 == (await request(port, "GET", "/files/browse?path=/", headers={"Host": "evil.test"}))[0]
     assert 200 == (await request(port, "GET", "/health"))[0]
@@ -67,7 +67,7 @@ async def test_a_page_of_another_origin_is_refused(start: Start, origin: str) ->
     status, text = await request(cluster.port, "POST", STOP, {}, {"Origin": origin})
 
     assert (403, f"Requests of pages from '{origin}' are refused") == (status, text)
-    assert cluster.master.agents.by_name["a0"].online
+    assert cluster.master.registry.by_host["a0"].online
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain", ""])
@@ -87,6 +87,6 @@ async def test_drills_ask_for_the_token(start: Start) -> None:
 
     for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer s\u00e9cret"}):
         assert 401 == (await request(cluster.port, "POST", STOP, {}, given))[0]
-    assert cluster.master.agents.by_name["a0"].online
+    assert cluster.master.registry.by_host["a0"].online
     assert 200 == (await request(cluster.port, "GET", "/minicluster/agents"))[0]
     assert 200 == (await request(cluster.port, "POST", STOP, {}, {"Authorization": "Bearer secret"}))[0]

@@ -17,7 +17,7 @@ PATH = "/minicluster/master/failover"
 
 async def fail_over(cluster: Minicluster, scheduler: Scheduler, agents_back_s: float = 0.0) -> None:
     status, answer = await request(cluster.port, "POST", PATH, {"agents_back_s": agents_back_s})
-    assert (200, cluster.master.id) == (status, answer["master"])
+    assert (200, cluster.master.registry.id) == (status, answer["master"])
     await scheduler.lost()
     scheduler.events.clear()
 
@@ -34,14 +34,14 @@ async def test_tasks_come_back_with_their_agents(start: Start) -> None:
     cluster, scheduler = await start(simulate=True)
     await scheduler.launch("t", "sleep 1000")
     await scheduler.status("t", "TASK_RUNNING")
-    before, agent = cluster.master.id, next(iter(cluster.master.agents.known))
+    before, agent = cluster.master.registry.id, next(iter(cluster.master.registry.agents))
 
     await fail_over(cluster, scheduler)
     await scheduler.subscribe()
     offer = await scheduler.offer()
 
-    assert before != cluster.master.id
-    assert offer["id"]["value"].startswith(f"{cluster.master.id}-O")
+    assert before != cluster.master.registry.id
+    assert offer["id"]["value"].startswith(f"{cluster.master.registry.id}-O")
     assert agent == offer["agent_id"]["value"]
     assert 3.9 == next(r["scalar"]["value"] for r in offer["resources"] if r["name"] == "cpus")
     assert [] == scheduler.states("t")
@@ -95,10 +95,10 @@ async def test_a_framework_that_stays_away_is_removed(start: Start) -> None:
 
     await fail_over(cluster, scheduler)
 
-    while not cluster.master.frameworks.completed:
+    while not cluster.master.registry.removed_frameworks:
         await agents(cluster)
-    assert {} == cluster.master.live
-    assert all(not agent.tasks for agent in cluster.master.agents.known.values())
+    assert {} == cluster.master.registry.frameworks
+    assert all(not agent.tasks for agent in cluster.master.registry.agents.values())
 
 
 async def test_an_agent_that_does_not_come_back_is_unreachable(start: Start) -> None:
@@ -121,11 +121,11 @@ async def test_an_agent_that_does_not_come_back_is_unreachable(start: Start) -> 
 async def test_bad_input_replaces_no_master(start: Start, body: Any) -> None:
     """Nothing happens, and the answer says what is wanted."""
     cluster, scheduler = await start(simulate=True)
-    before = cluster.master.id
+    before = cluster.master.registry.id
 
     status, _ = await request(cluster.port, "POST", PATH, body)
 
-    assert (400, before) == (status, cluster.master.id)
+    assert (400, before) == (status, cluster.master.registry.id)
     assert 405 == (await request(cluster.port, "GET", PATH))[0]
     await scheduler.launch("t", "true")
     await scheduler.status("t", "TASK_FINISHED")
@@ -138,7 +138,7 @@ async def test_tasks_run_on_while_the_master_is_away(start: Start) -> None:
     await scheduler.status("t", "TASK_RUNNING")
     folder = sandbox(cluster, scheduler, info)
     await written(folder / "here")
-    before, agent = cluster.master.id, cluster.master.agents.by_name["a0"]
+    before, agent = cluster.master.registry.id, cluster.master.registry.by_host["a0"]
 
     cluster.stop_master()
     cluster.stop_master()
@@ -161,7 +161,7 @@ async def test_tasks_run_on_while_the_master_is_away(start: Start) -> None:
     await scheduler.subscribe()
 
     assert "Command exited with status 3" == (await scheduler.status("t", "TASK_FAILED"))["message"]
-    assert before != cluster.master.id
+    assert before != cluster.master.registry.id
     assert 200 == (await request(cluster.port, "GET", "/health"))[0]
 
 
@@ -171,7 +171,7 @@ async def test_an_agent_that_starts_looks_for_a_master_until_there_is_one(start:
     for verb in ("stop", "start"):
         await request(cluster.port, "POST", f"/minicluster/agents/a1/{verb}")
     cluster.stop_master()
-    while not cluster.master.agents.by_name["a1"].returns:
+    while not cluster.master.registry.by_host["a1"].returns:
         await asyncio.sleep(0)
 
     await cluster.start_master()
@@ -185,7 +185,7 @@ async def test_task_info_is_as_it_was_sent(start: Start) -> None:
     cluster, scheduler = await start(simulate=True)
     await scheduler.launch("t", "sleep 1000")
     await scheduler.status("t", "TASK_RUNNING")
-    (task,) = next(iter(cluster.master.live.values())).tasks.values()
+    (task,) = next(iter(cluster.master.registry.frameworks.values())).tasks.values()
 
     assert task_info("t", task.agent.id, "sleep 1000").items() <= task.info.items()
 
@@ -196,7 +196,7 @@ async def test_a_master_with_an_empty_registry_knows_nobody(start: Start) -> Non
     cluster, scheduler = await start(simulate=True, hosts=2)
     await scheduler.launch("t", "sleep 1000")
     at = (await scheduler.status("t", "TASK_RUNNING"))["agent_id"]
-    agent = cluster.master.agents.known[at["value"]]
+    agent = cluster.master.registry.agents[at["value"]]
     body = {"empty_registry": True, "agents_back_s": 600.0}
     status, answer = await request(cluster.port, "POST", PATH, body)
     assert (200, 2) == (status, answer["agents"])

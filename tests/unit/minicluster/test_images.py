@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.minicluster.clock import Clock
-from services.minicluster.images import PREFETCH_MAX, ImageCache, ImageCounts, image_of
+from services.minicluster.images import ImageCache, ImageCounts, image_of
+from services.minicluster.images_api import PREFETCH_MAX
 from services.minicluster.server import Minicluster
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import request
@@ -185,7 +186,7 @@ async def test_a_task_waits_for_its_image(start: Start, simulate: bool) -> None:
     await scheduler.launch("first", "sleep 1000", **WEB)
     await scheduler.launch("other", "sleep 1000")
     await scheduler.status("other", "TASK_RUNNING")
-    framework = cluster.master.live[scheduler.framework_id]
+    framework = cluster.master.registry.frameworks[scheduler.framework_id]
     assert ([], "TASK_STAGING") == (scheduler.states("first"), framework.tasks["first"].state)
     assert {"present": [], "downloading": ["web:1"]} == (await page(cluster))["hosts"]["a0"]
 

@@ -74,7 +74,7 @@ async def test_a_disk_quota_is_not_enforced_unless_asked_for(start: Start) -> No
     info = await scheduler.launch("t", _WRITES_4_MB, resources=resources)
     await scheduler.status("t", "TASK_RUNNING")
     await written(sandbox(cluster, scheduler, info) / "written")
-    runner: Any = cluster.master.live[scheduler.framework_id].tasks["t"].runner
+    runner: Any = cluster.master.registry.frameworks[scheduler.framework_id].tasks["t"].runner
     async with asyncio.timeout(WAIT_S):
         for _ in range(2):
             before = runner.last_usage

@@ -78,7 +78,7 @@ async def test_agent_serves_its_files(start: Start) -> None:
     info = await scheduler.launch("t", "printf 0123456789")
     await scheduler.status("t", "TASK_FINISHED")
     directory = sandbox(cluster, scheduler, info).resolve()
-    port = next(iter(cluster.master.agents.by_name.values())).port
+    port = next(iter(cluster.master.registry.by_host.values())).port
 
     status, rows = await request(port, "GET", f"/files/browse?path={directory}")
     assert (200, {"stdout": 10, "stderr": 0}) == (status, {Path(row["path"]).name: row["size"] for row in rows})

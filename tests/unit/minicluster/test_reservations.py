@@ -71,7 +71,7 @@ async def test_operators_and_frameworks_see_them_as_recorded(start: Start) -> No
         assert of_agents(LINES[AGENTS_BEFORE]["response"], key) == of_agents(
             await ask(cluster, {"type": "GET_AGENTS"}), key
         )
-    agent_id = {"value": cluster.master.agents.by_name[HOSTS[2].name].id}
+    agent_id = {"value": cluster.master.registry.by_host[HOSTS[2].name].id}
     for seq, key in ((RESERVE, "reserve_resources"), (CREATE, "create_volumes")):
         call = LINES[seq]["request"]
         await ask(cluster, {**call, key: {**call[key], "agent_id": agent_id}}, 202)

@@ -12,7 +12,7 @@ import pytest
 
 from cli.errors import Failed
 from cli.exec import Session
-from services.minicluster.executor import RealRuntime
+from services.minicluster.containers import ProcessRuntime
 from services.minicluster.recordio import RecordError, Records
 from services.minicluster.server import Minicluster
 from services.minicluster.sessions import SESSIONS_MAX, STATUSES_MAX
@@ -39,14 +39,14 @@ async def running(start: Start, command: str = "exec sleep 600") -> tuple[Minicl
     cluster, scheduler = await start()
     await scheduler.launch("t", command)
     await scheduler.status("t", "TASK_RUNNING")
-    (agent,) = cluster.master.agents.by_name.values()
+    (agent,) = cluster.master.registry.by_host.values()
     (container_id,) = runtime_of(cluster).containers
     return cluster, scheduler, ("127.0.0.1", str(agent.port)), container_id
 
 
-def runtime_of(cluster: Minicluster) -> RealRuntime:
-    (agent,) = cluster.master.agents.by_name.values()
-    assert isinstance(agent.runtime, RealRuntime)
+def runtime_of(cluster: Minicluster) -> ProcessRuntime:
+    (agent,) = cluster.master.registry.by_host.values()
+    assert isinstance(agent.runtime, ProcessRuntime)
     return agent.runtime
 
 

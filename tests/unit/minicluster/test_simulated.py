@@ -102,10 +102,10 @@ async def test_a_thousand_tasks_end(start: Start) -> None:
     await scheduler.accept(offer, *infos)
     await scheduler.status("t999", "TASK_FINISHED")
 
-    framework = cluster.master.live[scheduler.framework_id]
+    framework = cluster.master.registry.frameworks[scheduler.framework_id]
     async with asyncio.timeout(WAIT_S):
         while framework.tasks:
             await asyncio.sleep(0.01)
-    agent = cluster.master.agents.by_name["a0"]
+    agent = cluster.master.registry.by_host["a0"]
     assert agent.tasks is None
     assert 1000 == len(framework.completed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,13 +184,13 @@ async def test_hosts_fail_and_come_back(start: Start, keeps_pods: bool) -> None:
     simulation = Simulation(hosts=(shaky, HostClass("steady", HostSpec("t", cpus=0.1, mem=64), 1)))
     hosts = simulation.make_hosts(2)
     cluster, scheduler = await start(simulate=True, hosts=hosts, agent_timeout_s=0.1)
-    shaky_agent, _ = cluster.master.agents.by_name.values()
+    shaky_agent, _ = cluster.master.registry.by_host.values()
     offer = await scheduler.offer(shaky_agent.spec.name)
     await scheduler.accept(offer, task_info("t", shaky_agent.id, "sleep 1000"))
     await scheduler.status("t", "TASK_RUNNING")
 
-    cluster.master.settings = replace(cluster.master.settings, simulation=simulation)
-    FailingHosts(cluster.master).start()
+    master = cluster.master
+    FailingHosts(simulation, cluster.clock, master.registry, master.agents, master.maintenance).start()
 
     await scheduler.status("t", "TASK_UNREACHABLE")
     after = "TASK_RUNNING" if keeps_pods else "TASK_FAILED"

@@ -89,7 +89,7 @@ def test_what_ended_processes_used_stays_counted() -> None:
 
 
 def revocable(cluster: Minicluster, host: str = "a0") -> int:
-    amount = cluster.master.agents.by_name[host].total.get(REVOCABLE_CPUS, 0)
+    amount = cluster.master.registry.by_host[host].total.get(REVOCABLE_CPUS, 0)
     assert isinstance(amount, int)
     return amount
 
@@ -127,7 +127,7 @@ async def test_an_idle_process_leaves_slack_and_a_busy_one_none(start: Start, tm
 
     await until(cluster, 0, 0)
     await scheduler.wait(lambda event: event["type"] == "RESCIND")
-    agent = cluster.master.agents.by_name["a0"]
+    agent = cluster.master.registry.by_host["a0"]
     _, rows = await request(agent.port, "GET", "/slave(1)/monitor/statistics")
     (row,) = rows
     assert (row["executor_id"], row["statistics"]["cpus_soft_limit"]) == ("t", 0.1)
@@ -153,7 +153,7 @@ async def test_statistics_look_like_those_of_a_real_agent(path: str, start: Star
     """The keys are those that a real agent answered with when it was recorded."""
     cluster, scheduler = await start(**FAST)
     await launch(scheduler, "t", "sleep 1000", cpus=0.1)
-    port, rows = cluster.master.agents.by_name["a0"].port, []
+    port, rows = cluster.master.registry.by_host["a0"].port, []
     async with asyncio.timeout(10):
         while not rows:
             _, rows = await request(port, "GET", path)
@@ -190,7 +190,7 @@ async def test_simulated_tasks_use_the_share_they_declare(start: Start) -> None:
 async def test_what_is_held_beyond_the_slack_stays(start: Start) -> None:
     """Slack that shrinks below what revocable tasks hold takes offers away, not tasks; what they free is owed."""
     cluster, scheduler = await start(simulate=True, slack_interval_s=None, capabilities=REVOCABLE)
-    offers, agent = cluster.master.offers, cluster.master.agents.by_name["a0"]
+    offers, agent = cluster.master.offers, cluster.master.registry.by_host["a0"]
     offers.set_revocable(agent, 2000)
     for task_id in ("x", "y"):
         await launch(scheduler, task_id, simulated(1), cpus=0.8, is_revocable=True)
@@ -214,7 +214,7 @@ async def test_what_is_held_beyond_the_slack_stays(start: Start) -> None:
 async def test_an_agent_returns_to_less_slack(start: Start) -> None:
     """Revocable tasks that outlive a partition in which the slack went still hold what they held."""
     cluster, scheduler = await start(simulate=True, slack_interval_s=None, capabilities=REVOCABLE, agent_timeout_s=0.1)
-    offers, agent = cluster.master.offers, cluster.master.agents.by_name["a0"]
+    offers, agent = cluster.master.offers, cluster.master.registry.by_host["a0"]
     offers.set_revocable(agent, 1000)
     await launch(scheduler, "x", simulated(1), cpus=0.8, is_revocable=True)
     await request(cluster.port, "POST", "/minicluster/agents/a0/stop", {})

@@ -44,7 +44,7 @@ async def test_files_of_pods_are_as_on_an_agent(start: Start) -> None:
 async def test_a_path_with_a_nul_byte_is_refused(start: Start, call: str) -> None:
     """With an answer."""
     cluster, _ = await start()
-    port = next(iter(cluster.master.agents.by_name.values())).port
+    port = next(iter(cluster.master.registry.by_host.values())).port
 
     status, text = await request(port, "GET", f"/files/{call}?path=%00")
 

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
-from services.minicluster import events
-from services.minicluster.accept import Acceptance
+from services.minicluster import scheduler_events
+from services.minicluster.acceptance import Acceptance
+from services.minicluster.clock import Clock
+from services.minicluster.identifiers import id_fault
 from services.minicluster.model import Agent, Executor, Framework, Task
+from services.minicluster.offers import Offers
 from services.minicluster.resources import Json, Resources, parse, take_from, text
-from services.minicluster.tasks import (
+from services.minicluster.status_updates import StatusUpdates
+from services.minicluster.task_rules import (
     EXECUTOR_MIN_CPUS,
     EXECUTOR_MIN_MEM,
     Wanted,
     custom_executor_fault,
-    id_fault,
     resource_fault,
     task_fault,
 )
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
+from services.minicluster.tasks import Tasks
 
 # How long a default executor stays after its last task.
 _LINGER_S = 0.1
 _REASON = "REASON_TASK_GROUP_INVALID"
 
 
-class Groups:
-    def __init__(self, master: Master) -> None:
-        self._master = master
+class TaskGroups:
+    def __init__(self, clock: Clock, offers: Offers, updates: StatusUpdates, tasks: Tasks) -> None:
+        self._clock = clock
+        self._offers = offers
+        self._updates = updates
+        self._tasks = tasks
 
     # LAUNCH_GROUP
 
@@ -42,7 +45,7 @@ class Groups:
         fault = self._fault(acceptance, info, infos, existing)
         if fault is not None:
             for task_info in infos:
-                self._master.updates.from_master(
+                self._updates.from_master(
                     framework,
                     task_info["task_id"]["value"],
                     "TASK_ERROR",
@@ -63,7 +66,7 @@ class Groups:
             task.group = executor
             executor.tasks[task.id] = task
             task.peers = tasks
-            self._master.add_task(task)
+            self._tasks.add(task)
             tasks.append(task)
         agent.runtime.launch_group(tasks)
 
@@ -104,7 +107,12 @@ class Groups:
 
     # ends
 
-    def task_ended(self, task: Task) -> None:
+    def task_released(self, task: Task) -> None:
+        if task.group is not None:
+            # After the update that is on its way.
+            self._clock.call_later(0.0, self._task_ended, task)
+
+    def _task_ended(self, task: Task) -> None:
         """A task that did not finish with 0 takes its group along; an executor without tasks terminates."""
         executor = task.group
         if executor is None or executor.tasks.pop(task.id, None) is None:
@@ -112,9 +120,9 @@ class Groups:
         if task.state != "TASK_FINISHED":
             for other in task.peers:
                 if other is not task:
-                    self._master.kill_task(other)
+                    self._tasks.kill(other)
         if not executor.tasks:
-            self._master.clock.call_later(_LINGER_S, self._idle, executor)
+            self._clock.call_later(_LINGER_S, self._idle, executor)
 
     def _idle(self, executor: Executor) -> None:
         if not executor.tasks:
@@ -128,8 +136,8 @@ class Groups:
             agent.executors.pop((framework.id, executor.id), None)
             agent.executors = agent.executors or None
         if agent.registered:
-            self._master.offers.recover(agent, framework.id, executor.role, executor.resources)
-        framework.send(events.failure(agent.id, executor.id, status))
+            self._offers.recover(agent, framework.id, executor.role, executor.resources)
+        framework.send(scheduler_events.failure(agent.id, executor.id, status))
 
     def shutdown(self, agent: Agent, executor_id: str) -> None:
         for executor in list((agent.executors or {}).values()):

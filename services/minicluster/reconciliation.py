@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from services.minicluster.agents import Agents
+from services.minicluster.clock import in_nanoseconds
 from services.minicluster.model import Framework, Task
+from services.minicluster.registry import Registry
 from services.minicluster.resources import Json
-from services.minicluster.updates import Updates
+from services.minicluster.status_updates import StatusUpdates
 
 REASON = "REASON_RECONCILIATION"
 
 
-class Reconciler:
-    def __init__(self, updates: Updates, agents: Agents) -> None:
+class Reconciliation:
+    def __init__(self, registry: Registry, updates: StatusUpdates) -> None:
+        self._registry = registry
         self._updates = updates
-        self._agents = agents
+
+    def reconcile(self, framework: Framework, call: Json) -> None:
+        tasks = call.get("tasks")
+        if not tasks:
+            self.implicit(framework)
+            return
+        for item in tasks:
+            self.explicit(framework, item["task_id"]["value"], item.get("agent_id", {}).get("value"))
 
     def implicit(self, framework: Framework) -> None:
         """One update per task the master has, newest first as Mesos happens to do."""
@@ -25,8 +34,8 @@ class Reconciler:
         if task is not None:
             self._known(framework, task)
             return
-        agent = self._agents.known.get(agent_id) if agent_id is not None else None
-        if agent.recovered if agent is not None else self._agents.recovered_count:
+        agent = self._registry.agents.get(agent_id) if agent_id is not None else None
+        if agent.recovered if agent is not None else self._registry.recovered_count:
             return  # a new master that still waits for agents does not know
         extra: Json | None = None
         if agent is None:
@@ -37,7 +46,7 @@ class Reconciler:
             state, text = "TASK_GONE", "Reconciliation: Task is unknown to the agent"
         elif agent.unreachable_at is not None:
             state, text = "TASK_UNREACHABLE", "Reconciliation: Task is unreachable"
-            extra = {"unreachable_time": {"nanoseconds": int(agent.unreachable_at * 1e9)}}
+            extra = {"unreachable_time": in_nanoseconds(agent.unreachable_at)}
         else:
             state, text = "TASK_UNKNOWN", "Reconciliation: Task is unknown"
         if not framework.partition_aware:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from services.minicluster.model import Agent, Framework, Offer
+from services.minicluster.model import Agent, Framework, Offer, Operation
 from services.minicluster.recordio import encode, frame
 from services.minicluster.resources import AMOUNTS_KEPT_MAX, Amounts, Json, to_json
 
@@ -44,9 +44,13 @@ def failure(agent_id: str, executor_id: str | None = None, status: int | None = 
     return encode({"type": "FAILURE", "failure": body})
 
 
-def message(agent_id: str, executor_id: str, data: str) -> bytes:
-    body = {"agent_id": {"value": agent_id}, "executor_id": {"value": executor_id}, "data": data}
-    return encode({"type": "MESSAGE", "message": body})
+def status_of_operation(item: Operation) -> Json:
+    return {
+        "operation_id": {"value": item.id},
+        "state": item.state,
+        "uuid": {"value": item.uuid},
+        "agent_id": {"value": item.agent.id},
+    }
 
 
 def operation_status(status: Json) -> bytes:

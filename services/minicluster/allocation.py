@@ -62,12 +62,11 @@ def blocked_until(filters: list[Filter], would_be: Resources, now: float) -> flo
 class Sorter:
     """Dominant-resource fairness among clients: least share first, then fewest allocations ever, then name."""
 
-    __slots__ = ("_allocated", "_counts", "weights")
+    __slots__ = ("_allocated", "_counts")
 
     def __init__(self) -> None:
         self._allocated: dict[str, dict[str, int]] = {}
         self._counts: dict[str, int] = {}
-        self.weights: dict[str, float] = {}
 
     def allocated(self, client: str, resources: Resources) -> None:
         mine = self._allocated.setdefault(client, {})
@@ -90,8 +89,7 @@ class Sorter:
         mine = self._allocated.get(client)
         if not mine:
             return 0.0
-        share = max((value / totals[name] for name, value in mine.items() if totals.get(name)), default=0.0)
-        return share / self.weights.get(client, 1.0)
+        return max((value / totals[name] for name, value in mine.items() if totals.get(name)), default=0.0)
 
     def order(self, clients: Iterable[str], totals: dict[str, int]) -> list[str]:
         return sorted(clients, key=lambda client: (self.share(client, totals), self._counts.get(client, 0), client))

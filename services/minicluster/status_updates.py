@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from binascii import b2a_base64
-from collections.abc import Callable
 
-from services.minicluster import events
+from services.minicluster import scheduler_events
 from services.minicluster.clock import Clock
+from services.minicluster.hooks import Hook
 from services.minicluster.model import TERMINAL, Framework, Task, Update
 from services.minicluster.resources import Json
 from services.minicluster.settings import MiniclusterSettings
@@ -21,16 +21,19 @@ def fresh_uuid() -> str:
 _KILLS = ("TASK_KILLING", "TASK_KILLED")
 
 
-class Updates:
-    """The agents' status update managers and the master's bookkeeping of what they say."""
+class StatusUpdates:
+    """The agents' status update managers, and what the master notes of what they say."""
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
         self._clock = clock
         self._first_s = settings.update_retry_s
         self._max_s = settings.update_retry_max_s
-        self.on_terminal: Callable[[Task], None] = lambda task: None
-        self.on_done: Callable[[Task], None] = lambda task: None
-        self.on_change: Callable[[Task, Json], None] | None = None
+        # The latest state is terminal, and the resources are not released yet.
+        self.ended: Hook[Task] = Hook()
+        # The terminal update is acknowledged.
+        self.acknowledged: Hook[Task] = Hook()
+        # The master has learnt of another state.
+        self.changed: Hook[Task, Json] = Hook()
 
     # from an executor or agent
 
@@ -42,7 +45,6 @@ class Updates:
         message: str | None = None,
         source: str = "SOURCE_EXECUTOR",
         reason: str | None = None,
-        data: str | None = None,
         healthy: bool | None = None,
     ) -> None:
         """A new state of the task, which the framework must acknowledge."""
@@ -63,8 +65,6 @@ class Updates:
         status["source"] = source
         if reason is not None:
             status["reason"] = reason
-        if data is not None:
-            status["data"] = data
         status["agent_id"] = {"value": task.agent.id}
         status["executor_id"] = {"value": task.executor_id or task.id}
         status["timestamp"] = self._clock.wall()
@@ -79,7 +79,7 @@ class Updates:
                 nested = task.group is not None and state in TERMINAL
                 status["container_status"] = _only_id(task.container) if nested else task.container
         task.reported = state
-        pending.append(Update(state, uuid, status, events.update(status)))
+        pending.append(Update(state, uuid, status, scheduler_events.update(status)))
         if task.agent.online:
             self._sync(task)
             if len(pending) == 1:
@@ -91,9 +91,9 @@ class Updates:
         changed = task.state != update.state
         task.state = update.state
         if update.state in TERMINAL and not task.released:
-            self.on_terminal(task)
-        if self.on_change is not None and changed:
-            self.on_change(task, update.status)
+            self.ended(task)
+        if changed:
+            self.changed(task, update.status)
 
     def _deliver(self, task: Task, wait_s: float) -> None:
         update = task.pending[0]
@@ -122,7 +122,7 @@ class Updates:
         if pending:
             self._deliver(task, self._first_s)
         elif update.state in TERMINAL:
-            self.on_done(task)
+            self.acknowledged(task)
         return True
 
     # connections
@@ -132,6 +132,10 @@ class Updates:
         if task.pending and task.agent.online:
             self._sync(task)
             self._deliver(task, self._first_s)
+
+    def resend_all(self, framework: Framework) -> None:
+        for task in list(framework.tasks.values()):
+            self.resend(task)
 
     def forget(self, task: Task) -> None:
         """The task is gone for the agent too."""
@@ -161,7 +165,7 @@ class Updates:
         status["timestamp"] = self._clock.wall()
         if extra:
             status.update(extra)
-        framework.send(events.update(status))
+        framework.send(scheduler_events.update(status))
         return status
 
 
@@ -171,14 +175,11 @@ def _only_id(container: Json) -> Json:
 
 
 def record_status(task: Task, update: Update) -> None:
-    """Keep the delivered status; one of the same state replaces the last, and `data` is not kept."""
+    """Keep the delivered status; one of the same state replaces the last."""
     task.status_state = update.state
     task.status_uuid = update.uuid
-    status = update.status
-    if "data" in status:
-        status = {key: value for key, value in status.items() if key != "data"}
     statuses = task.statuses
     if statuses and statuses[-1]["state"] == update.state:
-        statuses[-1] = status
+        statuses[-1] = update.status
     else:
-        statuses.append(status)
+        statuses.append(update.status)

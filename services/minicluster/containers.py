@@ -8,23 +8,20 @@ import pwd
 import signal
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from services.minicluster import sandbox
 from services.minicluster.checks import Checks
-from services.minicluster.clock import Timer
+from services.minicluster.clock import NANOS_PER_SECOND, Clock, Timer
 from services.minicluster.collector import Collector
-from services.minicluster.images import image_of
-from services.minicluster.model import Agent, Task
+from services.minicluster.images import Images, image_of
+from services.minicluster.model import Task
 from services.minicluster.processes import Processes, exit_message, kill_group
-from services.minicluster.resources import Json
+from services.minicluster.resources import Json, Resources
 from services.minicluster.sessions import Sessions
-from services.minicluster.usage import Usage, UsageMonitor
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
-
-_NANO = 1e9
+from services.minicluster.settings import MiniclusterSettings
+from services.minicluster.status_updates import StatusUpdates
+from services.minicluster.usage import Usage
+from services.minicluster.usage_monitor import UsageMonitor
 
 
 def network(host: str) -> list[Json]:
@@ -34,7 +31,7 @@ def network(host: str) -> list[Json]:
 class Container:
     """The runner of one task. Phases: waiting (no pid), running (pid), ended."""
 
-    def __init__(self, runtime: RealRuntime, task: Task) -> None:
+    def __init__(self, runtime: ProcessRuntime, task: Task) -> None:
         self.runtime = runtime
         self.task = task
         self.id = str(uuid.uuid4())
@@ -155,9 +152,9 @@ class Container:
         runtime.monitor.watch(self)
         limit = task.info.get("max_completion_time", {}).get("nanoseconds")
         if limit is not None:
-            self._later(limit / _NANO, self._too_long)
+            self._later(limit / NANOS_PER_SECOND, self._too_long)
         if "check" in task.info or "health_check" in task.info:
-            self._checks = Checks(self, environment)
+            self._checks = Checks(self, environment, runtime.clock, runtime.processes)
 
     def surroundings(self) -> tuple[Path, dict[str, str]]:
         """Folder and environment of what runs in it."""
@@ -170,6 +167,13 @@ class Container:
 
     def _later(self, seconds: float, function: object, *args: object) -> None:
         self._timers.append(self.runtime.clock.call_later(seconds, function, *args))  # type: ignore[arg-type]
+
+    def report_running(self, reason: str, healthy: bool | None = None) -> None:
+        self.runtime.updates.report(self.task, "TASK_RUNNING", reason=reason, healthy=healthy)
+
+    @property
+    def resources(self) -> Resources:
+        return self.task.resources
 
     def usage(self) -> Usage | None:
         return self.last_usage
@@ -199,7 +203,7 @@ class Container:
         assert self.pid is not None
         if grace_s is None:
             policy = self.task.info.get("kill_policy", {}).get("grace_period", {}).get("nanoseconds")
-            grace_s = self.runtime.settings.kill_grace_s if policy is None else policy / _NANO
+            grace_s = self.runtime.settings.kill_grace_s if policy is None else policy / NANOS_PER_SECOND
         kill_group(self.pid, signal.SIGTERM)
         self._later(grace_s, kill_group, self.pid, signal.SIGKILL)
 
@@ -280,20 +284,26 @@ class Container:
         self.runtime.updates.report(task, state, message=message, source=source, reason=reason, healthy=healthy)
 
 
-class RealRuntime:
+class ProcessRuntime:
     """One agent's containers."""
 
     def __init__(
-        self, master: Master, agent: Agent, processes: Processes, monitor: UsageMonitor, collector: Collector
+        self,
+        settings: MiniclusterSettings,
+        clock: Clock,
+        updates: StatusUpdates,
+        images: Images,
+        processes: Processes,
+        monitor: UsageMonitor,
+        collector: Collector,
     ) -> None:
-        self.settings = master.settings
-        self.clock = master.clock
-        self.updates = master.updates
-        self.images = master.images
+        self.settings = settings
+        self.clock = clock
+        self.updates = updates
+        self.images = images
         self.processes = processes
         self.monitor = monitor
         self.collector = collector
-        self.agent = agent
         self.containers: dict[str, Container] = {}
         self.sessions = Sessions(processes)
         self.closed = False

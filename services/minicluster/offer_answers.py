@@ -1,46 +1,47 @@
-"""ACCEPT: the offers are checked as a whole, then the operations run in order against what is left of them."""
+"""ACCEPT and DECLINE. The offers of an ACCEPT are checked as a whole, then its operations run in order against what is
+left of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from services.minicluster import events
-from services.minicluster.allocator import refuse_seconds
-from services.minicluster.model import Agent, Framework, Offer, Task
-from services.minicluster.resources import Json, Resources, added, take_from
-from services.minicluster.tasks import (
+from services.minicluster import scheduler_events
+from services.minicluster.acceptance import Acceptance
+from services.minicluster.allocation import refuse_seconds
+from services.minicluster.identifiers import id_fault
+from services.minicluster.model import Framework, Offer, Task
+from services.minicluster.offers import Offers
+from services.minicluster.operations import Operations
+from services.minicluster.resources import Json, added, take_from
+from services.minicluster.status_updates import StatusUpdates
+from services.minicluster.task_groups import TaskGroups
+from services.minicluster.task_rules import (
     Wanted,
     command_fault,
     custom_executor_fault,
-    id_fault,
     resource_fault,
     task_fault,
     too_much,
 )
-
-if TYPE_CHECKING:
-    from services.minicluster.master import Master
+from services.minicluster.tasks import Tasks
 
 _LAUNCHES = ("LAUNCH", "LAUNCH_GROUP")
 
 
-class Acceptance:
-    """One ACCEPT in progress: `left` shrinks (or changes kind) operation by operation."""
-
-    __slots__ = ("agent", "framework", "left", "role")
-
-    def __init__(self, framework: Framework, agent: Agent, role: str, left: Resources) -> None:
-        self.framework = framework
-        self.agent = agent
-        self.role = role
-        self.left = left
-
-
-class Accepts:
-    def __init__(self, master: Master) -> None:
-        self._master = master
-        self._offers = master.offers
-        self._updates = master.updates
+class OfferAnswers:
+    def __init__(
+        self,
+        allocation_interval_s: float,
+        offers: Offers,
+        updates: StatusUpdates,
+        tasks: Tasks,
+        groups: TaskGroups,
+        operations: Operations,
+    ) -> None:
+        self._allocation_interval_s = allocation_interval_s
+        self._offers = offers
+        self._updates = updates
+        self._tasks = tasks
+        self._groups = groups
+        self._operations = operations
 
     def accept(self, framework: Framework, call: Json) -> None:
         ids = [item["value"] for item in call.get("offer_ids", ())]
@@ -63,7 +64,7 @@ class Accepts:
         self._leave(acceptance, call.get("filters"))
 
     def decline(self, framework: Framework, call: Json) -> None:
-        seconds = refuse_seconds(call.get("filters"), self._master.settings.allocation_interval_s)
+        seconds = refuse_seconds(call.get("filters"), self._allocation_interval_s)
         for item in call.get("offer_ids", ()):
             offer = framework.offers.get(item["value"])
             if offer is not None:
@@ -71,7 +72,7 @@ class Accepts:
                 self._offers.refuse(framework, offer.agent, offer.role, offer.resources, seconds)
 
     def _leave(self, acceptance: Acceptance, filters: Json | None) -> None:
-        seconds = refuse_seconds(filters, self._master.settings.allocation_interval_s)
+        seconds = refuse_seconds(filters, self._allocation_interval_s)
         framework, agent, role = acceptance.framework, acceptance.agent, acceptance.role
         self._offers.recover(agent, framework.id, role, acceptance.left)
         self._offers.refuse(framework, agent, role, acceptance.left, seconds)
@@ -127,7 +128,7 @@ class Accepts:
                     "state": "OPERATION_ERROR",
                     "message": f"Operation attempted with invalid offers: {fault}",
                 }
-                framework.send(events.operation_status(status))
+                framework.send(scheduler_events.operation_status(status))
 
     def _run(self, acceptance: Acceptance, operation: Json) -> None:
         type_ = operation.get("type")
@@ -138,9 +139,9 @@ class Accepts:
             elif type_ == "LAUNCH":
                 self._launch(acceptance, infos)
             elif infos or "launch_group" in operation:
-                self._master.groups.launch(acceptance, operation["launch_group"])
+                self._groups.launch(acceptance, operation["launch_group"])
         elif type_ is not None:
-            self._master.operations.apply(acceptance, operation)
+            self._operations.apply(acceptance, operation)
 
     def _errors(self, acceptance: Acceptance, infos: list[Json], fault: str, reason: str = "TASK_INVALID") -> None:
         for info in infos:
@@ -177,7 +178,7 @@ class Accepts:
             return too_much(wanted, acceptance.left, role)
         take_from(acceptance.left, wanted.resources)
         task = Task(info["task_id"]["value"], framework, agent, info, wanted.resources, role)
-        self._master.add_task(task)
+        self._tasks.add(task)
         agent.runtime.launch(task)
         return None
 

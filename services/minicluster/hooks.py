@@ -1,0 +1,24 @@
+"""How a part of the master tells others what happens in it without knowing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVarTuple
+
+Values = TypeVarTuple("Values")
+
+
+class Hook(Generic[*Values]):
+    """Calls whoever is connected, at once and in the order of connecting."""
+
+    __slots__ = ("_functions",)
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[[*Values], None]] = []
+
+    def connect(self, function: Callable[[*Values], None]) -> None:
+        self._functions.append(function)
+
+    def __call__(self, *values: *Values) -> None:
+        for function in self._functions:
+            function(*values)

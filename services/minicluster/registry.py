@@ -1,0 +1,66 @@
+"""Who leads, and which frameworks and agents there are: what the parts of the master share. It decides nothing."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import uuid
+from collections.abc import Iterator
+
+from services.minicluster.model import Agent, Framework
+from services.minicluster.resources import Json
+
+VERSION = {
+    "build_date": "2020-11-24 15:38:37",
+    "build_time": 1606232317.0,
+    "build_user": "ubuntu",
+    "git_sha": "04bc7ee1984d86fbb0bd782ccc69ce44c13ae4b9",
+    "git_tag": "1.11.0",
+    "version": "1.11.0",
+}
+
+
+class Registry:
+    """`Frameworks` writes the frameworks, `Agents` the agents, `Failover` who leads; everybody reads."""
+
+    def __init__(self, host: str, started_at: float) -> None:
+        self.host = host
+        self.port = 0
+        self.id = str(uuid.uuid4())
+        self.started_at = started_at
+        # Between one master and the next: nobody leads.
+        self.is_away = False
+        # By id: the frameworks that subscribed, and those that were removed since, the oldest first.
+        self.frameworks: dict[str, Framework] = {}
+        self.removed_frameworks: dict[str, Framework] = {}
+        # Every agent that ever registered by its id, and those of the hosts file by their host.
+        self.agents: dict[str, Agent] = {}
+        self.by_host: dict[str, Agent] = {}
+        # So many agents are `recovered`: known from the registry and not back yet.
+        self.recovered_count = 0
+
+    def lead_anew(self, started_at: float) -> None:
+        """Another master leads."""
+        self.is_away = False
+        self.id = str(uuid.uuid4())
+        self.started_at = started_at
+
+    def registered(self) -> Iterator[Agent]:
+        return (agent for agent in self.agents.values() if agent.registered)
+
+    @property
+    def hostname(self) -> str:
+        return "localhost" if self.host.startswith("127.") else self.host
+
+    def master_info(self) -> Json:
+        return {
+            "id": self.id,
+            "ip": struct.unpack("<I", socket.inet_aton(self.host))[0],
+            "port": self.port,
+            "pid": f"master@{self.host}:{self.port}",
+            "hostname": self.hostname,
+            "version": VERSION["version"],
+            "address": {"hostname": self.hostname, "ip": self.host, "port": self.port},
+            # The empty entry is QUOTA_V2, which the v1 enum of this version cannot name.
+            "capabilities": [{"type": "AGENT_UPDATE"}, {"type": "AGENT_DRAINING"}, {}],
+        }
