@@ -46,6 +46,11 @@ QUICKER = {
 """Defaults of a cluster that somebody watches."""
 
 
+HOST_PREFIX = "peloton-mesos-"
+"""Of hosts that are neither simulated nor in a file."""
+SIMULATE_VARIABLES = "PELOTON_SIMULATE"
+"""PELOTON_SIMULATE_SECONDS and PELOTON_SIMULATE_SHARE of a pod's environment are for the emulated cluster."""
+
 ROLES = ("hostmgr", "resmgr", "api", "worker")
 
 
@@ -271,16 +276,17 @@ class LocalCluster:
         master = self.more_masters.get(cluster, self.mesos)
         folder = f"minicluster-{cluster}" if cluster else "minicluster"
         arguments = ["--port", master.rpartition(":")[2], "--data", str(self.data_dir / folder)]
-        arguments += ["--prefix", f"{cluster}-"] if cluster else []
+        prefix = f"{cluster}-" if cluster else ""
+        arguments += ["--prefix", prefix if self.settings.simulate else f"{prefix}{HOST_PREFIX}"]
         arguments += ["--share", f"{index}/{1 + len(self.more_masters)}"]
-        arguments += ["--pod-ports", f"{self._pod_ports.start}-{self._pod_ports.stop - 1}"]
+        arguments += ["--task-ports", f"{self._pod_ports.start}-{self._pod_ports.stop - 1}"]
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
         arguments += ["--sandbox-retention", str(self.settings.sandbox_retention_h)]
         arguments += [argument for name in self.settings.pass_env for argument in ("--pass-env", name)]
         arguments += ["--enforce-disk-quota"] if self.settings.enforce_disk_quota else []
         if self.settings.simulate:
-            arguments += ["--simulate", str(self.settings.simulate)]
+            arguments += ["--simulate", str(self.settings.simulate), "--task-variables", SIMULATE_VARIABLES]
             return [*arguments, "--simulation", str(file)] if (file := self.settings.simulation_file) else arguments
         return [*arguments, "--hosts", str(self.settings.hosts_file)] if self.settings.hosts_file else arguments
 

@@ -1,4 +1,4 @@
-"""A sandbox is removed with its job: agents know of no jobs, so they are told of those that are not stored any more."""
+"""A sandbox is removed with its job: agents know executors only, so this asks whose jobs are not stored any more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from services.storage.gateway import Gateway
 log = logging.getLogger(__name__)
 
 PERIOD_S = 10.0
-PATH = "/minicluster/sandboxes"
+PATH = "/minicluster/sandboxes?cut=2"
+"""The executor of a pod is called JOB-INSTANCE-RUN; without the last two parts that is its job."""
 
 
 async def keep_tidy(database: str, masters: Sequence[str], token: str) -> None:
@@ -39,7 +40,7 @@ def is_job(name: str) -> bool:
 def tidy(database: str, master: str, token: str) -> list[str]:
     """Remove the sandboxes of jobs that were deleted; returns these jobs. Raises PelotonError."""
     jobs = [
-        job for job in ask(master, token, "GET", PATH)["jobs"] if is_job(job)
+        job for job in ask(master, token, "GET", PATH)["executors"] if is_job(job)
     ]  # executors of others have other names
     if not jobs:
         return []
@@ -50,5 +51,5 @@ def tidy(database: str, master: str, token: str) -> list[str]:
         gateway.close()
     gone = sorted(set(jobs) - stored)
     if gone:
-        ask(master, token, "POST", PATH, {"jobs": gone})
+        ask(master, token, "POST", PATH, {"executors": gone})
     return gone

@@ -6,11 +6,9 @@ import binascii
 import hmac
 import json
 import ssl
-from argparse import ArgumentParser, Namespace
 from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from services.minicluster.http import TEXT, Request, Response
 
@@ -64,20 +62,6 @@ def _basic(header: str) -> tuple[str, str]:
     except (binascii.Error, UnicodeDecodeError):
         return "", ""
     return (principal, secret) if scheme.lower() == "basic" else ("", "")
-
-
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--credentials", type=Path, help="who may call, as JSON of Mesos's --credentials")
-    parser.add_argument("--tls-cert", type=Path, help="speak TLS with this certificate; its key is in the same file")
-    parser.add_argument("--tls-ca", type=Path, help="callers show certificates of this authority")
-
-
-def settings_of(options: Namespace) -> dict[str, Any]:
-    """Raises ValueError naming the file."""
-    if options.tls_ca and not options.tls_cert:
-        raise ValueError("--tls-ca needs --tls-cert")
-    tls = tls_context(options.tls_cert, options.tls_ca) if options.tls_cert else None
-    return {"credentials": load_credentials(options.credentials) if options.credentials else {}, "tls": tls}
 
 
 def tls_context(cert: Path, ca: Path | None = None) -> ssl.SSLContext:

@@ -65,14 +65,14 @@ class Collector:
         self._ended.append(directory)
         self._changed.set()
 
-    def jobs(self) -> Counter[str]:
-        """How many sandboxes are kept of each job."""
-        return Counter(job_of(directory) for _, directory, _ in self._kept)
+    def counts(self, cut: int) -> Counter[str]:
+        """How many sandboxes are kept, by the id of their executor without its last ``cut`` parts between dashes."""
+        return Counter(_executor_of(directory, cut) for _, directory, _ in self._kept)
 
-    def remove(self, jobs: Set[str]) -> int:
-        """Those of these jobs; returns how many."""
-        unwanted = [kept for kept in self._kept if job_of(kept[1]) in jobs]
-        self._kept = deque(kept for kept in self._kept if job_of(kept[1]) not in jobs)
+    def remove(self, executors: Set[str], cut: int) -> int:
+        """Those of executors whose ids, cut in this way, are among these; returns how many."""
+        unwanted = [kept for kept in self._kept if _executor_of(kept[1], cut) in executors]
+        self._kept = deque(kept for kept in self._kept if _executor_of(kept[1], cut) not in executors)
         self._bytes -= sum(size for _, _, size in unwanted)
         self._unwanted += [directory for _, directory, _ in unwanted]
         self._changed.set()
@@ -113,9 +113,8 @@ class Collector:
         return gone
 
 
-def job_of(directory: Path) -> str:
-    """The executor of a pod is called JOB-INSTANCE-RUN."""
-    return directory.parent.parent.name.rsplit("-", 2)[0]
+def _executor_of(directory: Path, cut: int) -> str:
+    return directory.parent.parent.name.rsplit("-", cut)[0]
 
 
 def _measured(directories: list[Path]) -> list[Sandbox]:

@@ -91,7 +91,7 @@ class Drills:
         given = request.headers.get("authorization", "")
         if self._token and not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
             return plain(
-                401, "Drills ask for the token of `peloton up`: Authorization: Bearer TOKEN; see `peloton local`"
+                401, "Drills need the token that this minicluster was started with: Authorization: Bearer TOKEN"
             )
         text = body_fault(request.headers) if request.body else None
         return plain(415, text) if text is not None else None

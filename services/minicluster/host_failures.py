@@ -43,7 +43,7 @@ class FailingHosts:
             return
         repair_s = self._simulation.repair_s(agent.spec, failures, number)
         log.info("host %s fails for %.1f s", agent.spec.name, repair_s)
-        if failures.keeps_pods:
+        if failures.keeps_tasks:
             self._agents.lost(agent)
         else:
             self._agents.crash(agent)

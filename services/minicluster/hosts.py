@@ -14,7 +14,7 @@ import yaml
 from services.minicluster.identifiers import role_fault
 
 DEFAULT_PORTS = range(31000, 32001)
-"""Dealt among the hosts that name none: their pods are processes of one machine, and no two may get the same port."""
+"""Dealt among the hosts that name none: their tasks are processes of one machine, and no two may get the same port."""
 MAX_HOSTS = 200_000
 PORT_MAX = 65535
 
@@ -51,11 +51,11 @@ class HostSpec:
 def default_hosts(
     prefix: str = "", share: tuple[int, int] = (1, 1), among: range = DEFAULT_PORTS
 ) -> tuple[HostSpec, ...]:
-    """The three hosts of the original minicluster. ``share``: which, of how many clusters on this machine, among which
+    """Three of them. ``share``: which, of how many clusters on this machine, among which
     its ports are dealt."""
     which, of = share
     ports = dealt_ports(3 * of, among=among)[3 * (which - 1) : 3 * which]
-    return tuple(HostSpec(name=f"{prefix}peloton-mesos-agent{index}", ports=ports[index]) for index in range(3))
+    return tuple(HostSpec(name=f"{prefix}agent{index}", ports=ports[index]) for index in range(3))
 
 
 def dealt_ports(

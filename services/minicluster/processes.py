@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 _CLOSE_S = 5.0
-POD_UMASK = 0o022
+TASK_UMASK = 0o022
 """Whatever ours is: that of an agent."""
 # Present in every child's environment, so that a sweep never hits a foreign process with a recycled pid.
 MARK = "MINICLUSTER_DATA"
@@ -131,7 +131,7 @@ class Processes:
             # Safe: the child makes system calls only before exec, and threads hold no lock it needs.
             preexec_fn=_take_terminal if has_terminal else _die_with_parent,
             user=user,
-            umask=POD_UMASK,
+            umask=TASK_UMASK,
         )
         return self._watch(process, on_exit)
 

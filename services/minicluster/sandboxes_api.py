@@ -1,6 +1,12 @@
-"""`/minicluster/sandboxes`: what is kept of runs that have ended. Mesos has no such endpoint."""
+"""`/minicluster/sandboxes`: what is kept of runs that have ended. Mesos has no such endpoint.
+
+A framework that begins the ids of tasks with what they belong to, such as JOB-3-1, sees them together with `cut=2`:
+the last two parts are cut off.
+"""
 
 from __future__ import annotations
+
+from urllib.parse import parse_qs
 
 import orjson
 
@@ -9,17 +15,21 @@ from services.minicluster.cross_site import body_fault
 from services.minicluster.http import Request, Response, json_response, plain
 
 PATH = "/minicluster/sandboxes"
+CUT_MAX = 10
 
 
 class SandboxesApi:
-    """GET tells of which jobs sandboxes are kept; POST removes those of some, which nobody knows any more."""
+    """GET counts sandboxes by executor; POST removes those of some executors."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
     def handle(self, request: Request) -> Response:
+        cut = parse_qs(request.query).get("cut", ["0"])[-1]
+        if not (cut.isdigit() and int(cut) <= CUT_MAX):
+            return plain(400, f"Expected cut=N with 0 <= N <= {CUT_MAX}, got {cut!r}")
         if request.method == "GET":
-            return json_response(orjson.dumps({"jobs": self._collector.jobs()}))
+            return json_response(orjson.dumps({"executors": self._collector.counts(int(cut))}))
         if request.method != "POST":
             return plain(405, f"Sandboxes are listed with GET and removed with POST, not {request.method}")
         if (fault := body_fault(request.headers)) is not None:
@@ -28,7 +38,7 @@ class SandboxesApi:
             body = orjson.loads(request.body)
         except orjson.JSONDecodeError as error:
             return plain(400, f"The body is not JSON: {error}")
-        jobs = body.get("jobs") if isinstance(body, dict) else None
-        if not isinstance(jobs, list) or not all(isinstance(job, str) for job in jobs):
-            return plain(400, 'Expected {"jobs": ["JOB", ...]}')
-        return json_response(orjson.dumps({"removed": self._collector.remove(frozenset(jobs))}))
+        executors = body.get("executors") if isinstance(body, dict) else None
+        if not isinstance(executors, list) or not all(isinstance(executor, str) for executor in executors):
+            return plain(400, 'Expected {"executors": ["ID", ...]}')
+        return json_response(orjson.dumps({"removed": self._collector.remove(frozenset(executors), int(cut))}))

@@ -62,7 +62,7 @@ class Minicluster:
 
     def _add_simulated_agents(self) -> None:
         settings, master = self.settings, self.master
-        runtime = SimulatedRuntime(self.clock, self._images, settings.simulation, master.updates)
+        runtime = SimulatedRuntime(settings, self.clock, self._images, master.updates)
         for number, spec in enumerate(settings.hosts, 1):
             master.agents.register(master.agents.create(spec, self.port, runtime, number))
         FailingHosts(settings.simulation, self.clock, master.registry, master.agents, master.maintenance).start()

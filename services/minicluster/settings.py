@@ -10,6 +10,8 @@ from pathlib import Path
 from services.minicluster.hosts import HostSpec, default_hosts
 from services.minicluster.simulation import Simulation
 
+TASK_VARIABLES = "SIMULATE"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiniclusterSettings:
@@ -24,6 +26,8 @@ class MiniclusterSettings:
     token: str = ""
     hosts: tuple[HostSpec, ...] = field(default_factory=default_hosts)
     simulate: bool = False
+    # NAME_SECONDS and NAME_SHARE in the environment of a simulated task say how long it runs and how much it uses.
+    task_variables: str = TASK_VARIABLES
     # How things turn out on simulated hosts; empty: as commands and these settings say.
     simulation: Simulation = field(default_factory=Simulation)
     # An agent that does not answer for this long is marked unreachable (Mesos: 5 pings of 15 s).
@@ -49,7 +53,7 @@ class MiniclusterSettings:
     # Sandboxes of runs that have ended stay so long (Mesos: --gc_delay), the latest of them on so much disk.
     sandbox_retention_s: float = 7 * 24 * 3600.0
     sandbox_disk_mb: int = 10_000
-    # Names of variables that pods get from our environment, beside sandbox.PASSED.
+    # Names of variables that tasks get from our environment, beside sandbox.PASSED.
     pass_env: tuple[str, ...] = ()
     # Mesos: --enforce_container_disk_quota. Memory is always limited.
     enforce_disk_quota: bool = False

@@ -11,12 +11,10 @@ from services.minicluster.hosts import HostSpec
 from services.minicluster.images import Images, image_of
 from services.minicluster.model import Task
 from services.minicluster.resources import THOUSAND, Json, scalars
+from services.minicluster.settings import TASK_VARIABLES, MiniclusterSettings
 from services.minicluster.simulation import Simulation
 from services.minicluster.status_updates import StatusUpdates
 from services.minicluster.usage import Usage
-
-SECONDS_VARIABLE = "PELOTON_SIMULATE_SECONDS"
-SHARE_VARIABLE = "PELOTON_SIMULATE_SHARE"
 
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
 _EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
@@ -35,22 +33,24 @@ class Behaviour:
         self.signal = signal
 
 
-def behaviour(command: Json) -> Behaviour:
-    """PELOTON_SIMULATE_SECONDS of the environment, else the sum of all `sleep N`; code of a final `exit N`; all of what
-    it asks for is in use unless PELOTON_SIMULATE_SHARE says which part."""
+def behaviour(command: Json, variables: str = TASK_VARIABLES) -> Behaviour:
+    """``variables``: NAME. A command runs for NAME_SECONDS of its environment, else for the sum of all `sleep N`; it
+    ends with the code of a final `exit N`, and uses all that it asks for or the share NAME_SHARE of it."""
     text = _text(command)
-    seconds = _number(command, SECONDS_VARIABLE)
+    seconds = _number(command, f"{variables}_SECONDS")
     if seconds is None:
         seconds = sum(float(found) for found in _SLEEP.findall(text))
-    share = _number(command, SHARE_VARIABLE)
+    share = _number(command, f"{variables}_SHARE")
     found = _EXIT.search(text)
     return Behaviour(seconds, int(found.group(1)) & 255 if found else 0, 1.0 if share is None else share)
 
 
-def simulated(simulation: Simulation, host: HostSpec, task_id: str, info: Json) -> Behaviour:
+def simulated(
+    simulation: Simulation, host: HostSpec, task_id: str, info: Json, variables: str = TASK_VARIABLES
+) -> Behaviour:
     """What a task does on a host: as its command says, unless the simulation has something else happen."""
     command = info.get("command", {})
-    plan = behaviour(command)
+    plan = behaviour(command, variables)
     text, labels = "", {}
     if simulation.has_task_rules:
         text = _text(command)
@@ -92,7 +92,7 @@ class SimulatedTask:
         if task.agent.sick:
             self._plan = Behaviour(0.0, 1)
         else:
-            self._plan = simulated(runtime.simulation, task.agent.spec, task.id, task.info)
+            self._plan = simulated(runtime.simulation, task.agent.spec, task.id, task.info, runtime.task_variables)
         self._timer: Timer | None = None
         self._started_s: float | None = None  # None: it waits for its image
 
@@ -148,12 +148,13 @@ class SimulatedTask:
 class SimulatedRuntime:
     """Shared by all simulated agents: everything it needs to know is in the task."""
 
-    __slots__ = ("clock", "images", "report", "simulation")
+    __slots__ = ("clock", "images", "report", "simulation", "task_variables")
 
-    def __init__(self, clock: Clock, images: Images, simulation: Simulation, updates: StatusUpdates) -> None:
+    def __init__(self, settings: MiniclusterSettings, clock: Clock, images: Images, updates: StatusUpdates) -> None:
         self.clock = clock
         self.images = images
-        self.simulation = simulation
+        self.simulation = settings.simulation
+        self.task_variables = settings.task_variables
         self.report = updates.report
 
     def launch(self, task: Task) -> None:

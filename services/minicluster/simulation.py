@@ -24,8 +24,8 @@ class HostFailures:
 
     every_s: Distribution
     repair_s: Distribution
-    # True: its agent alone goes away, and its pods run on.
-    keeps_pods: bool = False
+    # True: its agent alone goes away, and its tasks run on.
+    keeps_tasks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ def _host_class(row: _Row) -> HostClass:
 
 
 def _ports(row: _Row) -> tuple[tuple[int, int], ...]:
-    """All hosts of a class have the same: their pods are no processes."""
+    """All hosts of a class have the same: their tasks are no processes."""
     text = row.text("ports")
     begin, dash, end = text.partition("-")
     if not (dash and begin.isdigit() and end.isdigit() and 0 < int(begin) <= int(end) <= PORT_MAX):

@@ -84,7 +84,7 @@ MAY: dict[str, May] = {
         ("google", "httptools", "orjson", "pymesos"),
     ),
     "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
-    "services.minicluster": May((), ("httptools", "orjson", "yaml")),
+    "services.minicluster": May((), ("click", "httptools", "orjson", "yaml")),
     "services.local": May(
         (
             "peloton.api",

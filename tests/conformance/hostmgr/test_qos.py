@@ -54,7 +54,7 @@ class Story:
 
         def change(config: task_pb2.TaskConfig) -> None:
             config.resource.cpuLimit, config.resource.memLimitMb, config.revocable = cpu, 16, is_revocable
-            config.command.environment.variables.add(name="PELOTON_SIMULATE_SHARE", value=str(share))
+            config.command.environment.variables.add(name="SIMULATE_SHARE", value=str(share))
 
         return self.world.running(1, changes=[change])
 

@@ -112,21 +112,20 @@ class Replay:
         return self.found
 
     def _names(self) -> None:
-        master = self.cluster.master
-        recording = self.recording
+        registry, recording = self.cluster.master.registry, self.recording
         for id_, host in recording.agents.items():
-            agent = master.registry.by_host.get(host)
+            agent = registry.by_host.get(host)
             if agent is not None:
                 self._bindings.names[id_] = agent.id
             self._theirs.strings[id_] = f"<{host}>"
         for id_ in recording.master_ids:
-            self._bindings.names[id_] = master.registry.id
+            self._bindings.names[id_] = registry.id
             self._theirs.strings[id_] = "M"
         self._theirs.ports = recording.ports
-        self._ours.strings = {agent.id: f"<{name}>" for name, agent in master.registry.by_host.items()}
-        self._ours.strings[master.registry.id] = "M"
+        self._ours.strings = {agent.id: f"<{name}>" for name, agent in registry.by_host.items()}
+        self._ours.strings[registry.id] = "M"
         self._ours.strings[str(self.cluster.settings.data_dir)] = "<work_dir>"
-        self._ours.ports = {agent.port: name for name, agent in master.registry.by_host.items()}
+        self._ours.ports = {agent.port: name for name, agent in registry.by_host.items()}
         self._ours.ports[self.cluster.port] = "master"
 
     def _skipped(self, seq: int) -> bool:

@@ -89,21 +89,26 @@ async def test_another_run_of_the_same_executor_stays(tmp_path: Path) -> None:
     assert other.samefile(ended.parent / "latest")
 
 
-async def test_sandboxes_go_with_their_job(start: Start) -> None:
-    """Those of runs that have ended; other jobs keep theirs, and a page that cannot be read removes nothing."""
+async def test_sandboxes_go_by_their_executors(start: Start) -> None:
+    """Those of runs that have ended, here by the beginning of the executor's id; others stay, and a call that cannot be
+    read removes nothing."""
     cluster, scheduler = await start()
+    by_job = f"{PATH}?cut=2"
     ours = {name: await scheduler.launch(name, "true") for name in ("job-a-0-1", "job-a-1-1", "job-b-0-1")}
     for name in ours:
         await scheduler.status(name, "TASK_FINISHED")
     async with asyncio.timeout(WAIT_S):
-        while (await request(cluster.port, "GET", PATH))[1] != {"jobs": {"job-a": 2, "job-b": 1}}:
+        while (await request(cluster.port, "GET", by_job))[1] != {"executors": {"job-a": 2, "job-b": 1}}:
             await asyncio.sleep(0.01)
 
-    for wrong in ({}, {"jobs": "job-b"}, {"jobs": [7]}, [], b"{"):
+    for wrong in ({}, {"executors": "job-b"}, {"executors": [7]}, [], b"{"):
         assert 400 == (await request(cluster.port, "POST", PATH, wrong))[0]
-    assert (200, {"removed": 2}) == await request(cluster.port, "POST", PATH, {"jobs": ["job-a", "another"]})
+    assert 400 == (await request(cluster.port, "GET", f"{PATH}?cut=11"))[0]
+    gone = {"executors": ["job-a", "another"]}
+    assert (200, {"removed": 0}) == await request(cluster.port, "POST", PATH, gone)
+    assert (200, {"removed": 2}) == await request(cluster.port, "POST", by_job, gone)
 
     for name in ("job-a-0-1", "job-a-1-1"):
         await until_gone(sandbox(cluster, scheduler, ours[name]).parent.parent)
     assert sandbox(cluster, scheduler, ours["job-b-0-1"]).exists()
-    assert (200, {"jobs": {"job-b": 1}}) == await request(cluster.port, "GET", PATH)
+    assert (200, {"executors": {"job-b-0-1": 1}}) == await request(cluster.port, "GET", PATH)

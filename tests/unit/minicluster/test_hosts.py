@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.minicluster.__main__ import settings_of
+from services.minicluster.command import settings_of
 from services.minicluster.hosts import (
     DEFAULT_PORTS,
     HostFileError,
@@ -24,7 +25,7 @@ def test_default_hosts_are_the_three_of_the_original() -> None:
     """Three hosts of 4 cpus, 2048 MB and 20000 MB each, with as much revocable cpu as there is slack."""
     hosts = default_hosts()
 
-    assert ["peloton-mesos-agent0", "peloton-mesos-agent1", "peloton-mesos-agent2"] == [host.name for host in hosts]
+    assert ["agent0", "agent1", "agent2"] == [host.name for host in hosts]
     assert {(4.0, 2048.0, 20000.0, None)} == {(host.cpus, host.mem, host.disk, host.revocable_cpus) for host in hosts}
 
 
@@ -121,17 +122,16 @@ def test_clusters_on_one_machine_share_its_ports_and_no_names() -> None:
     ports = [port for host in all_hosts for begin, end in host.ports for port in range(begin, end + 1)]
 
     assert 6 == len({host.name for host in all_hosts})
-    assert "b-peloton-mesos-agent0" == all_hosts[3].name
+    assert "b-agent0" == all_hosts[3].name
     assert len(ports) == len(set(ports)) > 990
     assert set(ports) <= set(DEFAULT_PORTS)
     assert ["b-sim-00000", "b-sim-00001"] == [host.name for host in simulated_hosts(2, "b-")]
 
 
 @pytest.mark.parametrize("share", ["0/2", "3/2", "1", "a/b"])
-def test_a_share_that_is_none_is_refused(share: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_share_that_is_none_is_refused(share: str, tmp_path: Path) -> None:
     """The I-th of N parts."""
-    with pytest.raises(SystemExit):
+    with pytest.raises(click.UsageError, match=f"want I/N with I from 1 to N, got '{share}'"):
         settings_of(["--data", str(tmp_path), "--share", share])
-    assert f"want I/N with I from 1 to N, got '{share}'" in capsys.readouterr().err
     found = settings_of(["--data", str(tmp_path), "--share", "2/2", "--prefix", "b-"]).hosts
     assert default_hosts("b-", (2, 2)) == found

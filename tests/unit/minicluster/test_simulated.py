@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.minicluster.simulated import SECONDS_VARIABLE, behaviour
+from services.minicluster.simulated import behaviour
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, request, scalar, task_info
 
@@ -20,7 +20,7 @@ from tests.unit.minicluster.scheduler import WAIT_S, request, scalar, task_info
         ({"value": "sleep 1; exit 7"}, (1.0, 7)),
         ({"shell": False, "value": "/bin/sh", "arguments": ["sh", "-c", "sleep 4"]}, (4.0, 0)),
         (
-            {"value": "sleep 9; exit 1", "environment": {"variables": [{"name": SECONDS_VARIABLE, "value": "0.5"}]}},
+            {"value": "sleep 9; exit 1", "environment": {"variables": [{"name": "SIMULATE_SECONDS", "value": "0.5"}]}},
             (0.5, 1),
         ),
     ],
@@ -30,6 +30,16 @@ def test_a_command_is_its_sleeps_and_its_exit(command: dict[str, Any], expected:
     plan = behaviour(command)
 
     assert expected == (plan.seconds, plan.code)
+
+
+def test_the_names_of_the_variables_can_be_others() -> None:
+    """Of the one that says how long, and of the one that says how much; those of the usual names say nothing then."""
+    rows = [("X_SECONDS", "3"), ("X_SHARE", "0.2"), ("SIMULATE_SECONDS", "7"), ("SIMULATE_SHARE", "0.9")]
+    command = {"environment": {"variables": [{"name": name, "value": value} for name, value in rows]}}
+
+    plans = [behaviour(command, "X"), behaviour(command)]
+
+    assert [(3.0, 0.2), (7.0, 0.9)] == [(plan.seconds, plan.share) for plan in plans]
 
 
 async def test_a_task_runs_and_ends(start: Start) -> None:

@@ -176,10 +176,10 @@ def test_attributes_are_dealt_out_in_turns() -> None:
     assert [f"sim-{number:05d}" for number in range(50)] == [host.name for host in hosts]
 
 
-@pytest.mark.parametrize("keeps_pods", [False, True])
-async def test_hosts_fail_and_come_back(start: Start, keeps_pods: bool) -> None:
+@pytest.mark.parametrize("keeps_tasks", [False, True])
+async def test_hosts_fail_and_come_back(start: Start, keeps_tasks: bool) -> None:
     """Again and again; with their pods, or the agent alone. Hosts of another class stay."""
-    failures = HostFailures(every_s=Fixed(0.0), repair_s=Fixed(0.5), keeps_pods=keeps_pods)
+    failures = HostFailures(every_s=Fixed(0.0), repair_s=Fixed(0.5), keeps_tasks=keeps_tasks)
     shaky = HostClass("shaky", HostSpec("s", cpus=4, mem=1024), 1, failures=failures)
     simulation = Simulation(hosts=(shaky, HostClass("steady", HostSpec("t", cpus=0.1, mem=64), 1)))
     hosts = simulation.make_hosts(2)
@@ -193,7 +193,7 @@ async def test_hosts_fail_and_come_back(start: Start, keeps_pods: bool) -> None:
     FailingHosts(simulation, cluster.clock, master.registry, master.agents, master.maintenance).start()
 
     await scheduler.status("t", "TASK_UNREACHABLE")
-    after = "TASK_RUNNING" if keeps_pods else "TASK_FAILED"
+    after = "TASK_RUNNING" if keeps_tasks else "TASK_FAILED"
     await scheduler.wait(lambda _: after in scheduler.states("t")[scheduler.states("t").index("TASK_UNREACHABLE") :])
     await scheduler.wait(lambda _: sum(event["type"] == "FAILURE" for event in scheduler.events) >= 3)
     failed = [event["failure"]["agent_id"]["value"] for event in scheduler.events if event["type"] == "FAILURE"]

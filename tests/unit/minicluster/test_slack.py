@@ -144,7 +144,7 @@ def _offered(event: dict[str, Any]) -> int:
 
 
 def simulated(share: float) -> dict[str, Any]:
-    variables = [{"name": "PELOTON_SIMULATE_SHARE", "value": str(share)}]
+    variables = [{"name": "SIMULATE_SHARE", "value": str(share)}]
     return {"value": "sleep 1000", "environment": {"variables": variables}}
 
 

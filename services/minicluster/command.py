@@ -1,0 +1,193 @@
+"""The command `minicluster`: options to settings, and a minicluster that runs until it gets a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from services.minicluster.authentication import load_credentials, tls_context
+from services.minicluster.hosts import DEFAULT_PORTS, PORT_MAX, HostSpec, default_hosts, load_hosts
+from services.minicluster.server import Minicluster
+from services.minicluster.settings import TASK_VARIABLES, MiniclusterSettings
+from services.minicluster.simulation import Simulation
+from services.minicluster.simulation_file import load_simulation
+
+HELP = """Run an emulated Mesos: a master with its agents, in one process.
+
+Frameworks talk to it through the v1 HTTP API of Mesos. Tasks are processes of this machine, or with --simulate entries
+in a heap of timers. It runs until SIGTERM or SIGINT, and no process of its tasks outlives it. SIGUSR1 takes the master
+away, as if it had died, and SIGUSR2 brings it back; agents and tasks run on meanwhile.
+
+Drills that stop hosts or replace the master are HTTP calls below /minicluster. When the environment variable
+MINICLUSTER_TOKEN is set, they need its value as bearer token.
+
+\b
+Three agents, tasks are processes:
+  minicluster --data ./minicluster-data
+\b
+Hosts from a file:
+  minicluster --hosts examples/hosts.yaml
+\b
+1,000 agents without processes, some of them slow or failing:
+  minicluster --simulate 1000 --simulation examples/simulation.yaml
+"""
+
+
+def _ports(context: click.Context, parameter: click.Parameter, text: str) -> range:
+    begin, _, end = text.partition("-")
+    if not (begin.isdigit() and end.isdigit() and 0 < int(begin) <= int(end) <= PORT_MAX):
+        raise click.BadParameter(f"want A-B with 1 <= A <= B <= {PORT_MAX}, got {text!r}")
+    return range(int(begin), int(end) + 1)
+
+
+def _share(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, int]:
+    which, _, of = text.partition("/")
+    if not (which.isdigit() and of.isdigit() and 0 < int(which) <= int(of)):
+        raise click.BadParameter(f"want I/N with I from 1 to N, got {text!r}")
+    return int(which), int(of)
+
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
+NUMBER = click.FloatRange(min=0.0)
+
+
+@click.command("minicluster", help=HELP, context_settings={"show_default": True, "max_content_width": 110})
+@click.option(
+    "--port", default=5050, type=click.IntRange(0, PORT_MAX), metavar="PORT", help="Port of the master, 0 for any."
+)
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address that master and agents listen on.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="A name by which clients call, beside localhost.")
+@click.option("--data", default="minicluster-data", type=FOLDER, help="Folder of the sandboxes.")
+@click.option("--hosts", type=FILE, help="YAML list of hosts. Without it there are three.")
+@click.option("--simulate", type=int, metavar="N", help="N hosts whose tasks are no processes.")
+@click.option("--simulation", type=FILE, help="YAML of run times, failures, images and classes of simulated hosts.")
+@click.option(
+    "--task-variables",
+    default=TASK_VARIABLES,
+    metavar="NAME",
+    help="NAME_SECONDS and NAME_SHARE in a task's environment say how long it is simulated and how much it uses.",
+)
+@click.option("--prefix", default="", show_default=False, help="What names of hosts begin with that no file names.")
+@click.option(
+    "--task-ports",
+    default=f"{DEFAULT_PORTS.start}-{DEFAULT_PORTS.stop - 1}",
+    metavar="A-B",
+    callback=_ports,
+    help="Ports that are dealt among hosts that name none.",
+)
+@click.option(
+    "--share",
+    default="1/1",
+    metavar="I/N",
+    callback=_share,
+    help="Which of N parts of these ports, so that N miniclusters share a machine.",
+)
+@click.option(
+    "--agent-timeout", default=75.0, type=NUMBER, metavar="SECONDS", help="Seconds until a lost agent is unreachable."
+)
+@click.option(
+    "--slack-interval",
+    default=15.0,
+    type=NUMBER,
+    metavar="SECONDS",
+    help="Seconds between estimates of slack, 0 for none.",
+)
+@click.option(
+    "--image-download", default=0.0, type=NUMBER, metavar="SECONDS", help="Seconds until an image is on a host."
+)
+@click.option("--enforce-disk-quota", is_flag=True, help="A task whose sandbox outgrows its disk fails.")
+@click.option(
+    "--sandbox-retention", default=168.0, type=NUMBER, metavar="HOURS", help="How long sandboxes of ended runs stay."
+)
+@click.option(
+    "--sandbox-disk", default=10_000, type=click.IntRange(min=0), metavar="MB", help="For sandboxes of ended runs."
+)
+@click.option("--pass-env", multiple=True, metavar="NAME", help="A variable of this environment that tasks get too.")
+@click.option("--credentials", type=FILE, help="Who may call, as JSON of Mesos's --credentials.")
+@click.option("--tls-cert", type=FILE, help="Speak TLS with this certificate; its key is in the same file.")
+@click.option("--tls-ca", type=FILE, help="Callers show certificates of this authority.")
+def minicluster(**options: Any) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    settings = settings_from(options)
+    try:
+        asyncio.run(_serve(settings))
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def settings_of(arguments: list[str]) -> MiniclusterSettings:
+    """Of a command line. Raises click.UsageError."""
+    return settings_from(minicluster.make_context("minicluster", list(arguments)).params)
+
+
+def settings_from(options: dict[str, Any]) -> MiniclusterSettings:
+    """Raises click.UsageError with a clear text when options exclude each other or a file is wrong."""
+    if options["simulation"] and options["simulate"] is None:
+        raise click.UsageError("--simulation needs --simulate N")
+    if options["hosts"] and options["simulate"] is not None:
+        raise click.UsageError("--hosts and --simulate exclude each other: simulated hosts come from --simulation")
+    if options["tls_ca"] and not options["tls_cert"]:
+        raise click.UsageError("--tls-ca needs --tls-cert")
+    try:
+        simulation = _simulation(options)
+        return MiniclusterSettings(
+            port=options["port"],
+            host=options["host"],
+            allowed_hosts=options["allow_host"],
+            token=os.environ.get("MINICLUSTER_TOKEN", ""),
+            data_dir=options["data"],
+            hosts=_hosts(options, simulation),
+            simulate=options["simulate"] is not None,
+            simulation=simulation,
+            task_variables=options["task_variables"],
+            agent_timeout_s=options["agent_timeout"],
+            image_download_s=options["image_download"],
+            sandbox_retention_s=options["sandbox_retention"] * 3600,
+            sandbox_disk_mb=options["sandbox_disk"],
+            enforce_disk_quota=options["enforce_disk_quota"],
+            slack_interval_s=options["slack_interval"] or None,
+            pass_env=options["pass_env"],
+            credentials=load_credentials(options["credentials"]) if options["credentials"] else {},
+            tls=tls_context(options["tls_cert"], options["tls_ca"]) if options["tls_cert"] else None,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _simulation(options: dict[str, Any]) -> Simulation:
+    if not options["simulation"]:
+        return Simulation()
+    return load_simulation(options["simulation"], options["simulate"])
+
+
+def _hosts(options: dict[str, Any], simulation: Simulation) -> tuple[HostSpec, ...]:
+    if options["simulate"] is not None:
+        return simulation.make_hosts(options["simulate"], options["prefix"])
+    if options["hosts"]:
+        return load_hosts(options["hosts"], options["task_ports"])
+    return default_hosts(options["prefix"], options["share"], options["task_ports"])
+
+
+async def _serve(settings: MiniclusterSettings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    cluster = Minicluster(settings)
+    returns: set[asyncio.Task[None]] = set()  # the loop alone would not keep them
+    loop.add_signal_handler(signal.SIGUSR1, cluster.stop_master)
+    loop.add_signal_handler(signal.SIGUSR2, lambda: returns.add(asyncio.create_task(cluster.start_master())))
+    try:
+        await cluster.start()
+        click.echo(f"minicluster: {len(settings.hosts)} agents, master at {settings.host}:{cluster.port}")
+        await stop.wait()
+    finally:
+        await cluster.stop()
