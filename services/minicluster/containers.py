@@ -14,13 +14,12 @@ from services.minicluster.checks import Checks
 from services.minicluster.clock import NANOS_PER_SECOND, Clock, Timer
 from services.minicluster.collector import Collector
 from services.minicluster.images import Images, image_of
-from services.minicluster.model import Task
+from services.minicluster.model import Task, Usage
 from services.minicluster.processes import Processes, exit_message, kill_group
 from services.minicluster.resources import Json, Resources
 from services.minicluster.sessions import Sessions
 from services.minicluster.settings import MiniclusterSettings
 from services.minicluster.status_updates import StatusUpdates
-from services.minicluster.usage import Usage
 from services.minicluster.usage_monitor import UsageMonitor
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from services.minicluster.clock import Clock
-from services.minicluster.model import TERMINAL, Agent, Task
+from services.minicluster.model import TERMINAL, Agent, Task, Usage
 from services.minicluster.offers import Offers
 from services.minicluster.registry import Registry
 from services.minicluster.resources import CPUS, REVOCABLE_CPUS, THOUSAND
 from services.minicluster.slack import estimate, smoothed
-from services.minicluster.usage import Usage
 
 
 class Estimator:

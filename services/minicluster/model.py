@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from services.minicluster.clock import Timer
     from services.minicluster.hosts import HostSpec
     from services.minicluster.http import EventStream
-    from services.minicluster.usage import Usage
 
 TERMINAL = frozenset(
     (
@@ -49,6 +49,20 @@ class Filter:
     def __init__(self, resources: Resources, until: float) -> None:
         self.resources = resources
         self.until = until
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Cpu seconds since the start of a task, its resident bytes, and the moment (unix seconds) of the look."""
+
+    user_s: float
+    system_s: float
+    memory: int
+    at_s: float
+
+    @property
+    def cpu_s(self) -> float:
+        return self.user_s + self.system_s
 
 
 class Runner(Protocol):

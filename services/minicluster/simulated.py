@@ -9,12 +9,11 @@ import uuid
 from services.minicluster.clock import Clock, Timer
 from services.minicluster.hosts import HostSpec
 from services.minicluster.images import Images, image_of
-from services.minicluster.model import Task
+from services.minicluster.model import Task, Usage
 from services.minicluster.resources import THOUSAND, Json, scalars
 from services.minicluster.settings import TASK_VARIABLES, MiniclusterSettings
 from services.minicluster.simulation import Simulation
 from services.minicluster.status_updates import StatusUpdates
-from services.minicluster.usage import Usage
 
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
 _EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from services.minicluster.model import Agent, Task
+from services.minicluster.model import Agent, Task, Usage
 from services.minicluster.resources import THOUSAND, Json, scalars
-from services.minicluster.usage import Usage
 
 PATHS = ("/containers", "/monitor/statistics", "/monitor/statistics.json")
 

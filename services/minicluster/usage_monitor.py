@@ -10,11 +10,11 @@ from typing import Protocol
 
 from services.minicluster.clock import Clock
 from services.minicluster.limits import fault
+from services.minicluster.model import Usage
 from services.minicluster.processes import process_table
 from services.minicluster.resources import Resources
 from services.minicluster.sandbox import disk_bytes
 from services.minicluster.settings import MiniclusterSettings
-from services.minicluster.usage import CpuCount, Usage
 
 
 class Measured(Protocol):
@@ -30,6 +30,23 @@ class Measured(Protocol):
         ...
 
     def limit_reached(self, reason: str, message: str) -> None: ...
+
+
+class CpuCount:
+    """Cpu seconds of a session that never fall: what a process used that ended unseen stays counted."""
+
+    __slots__ = ("_last", "_total")
+
+    def __init__(self) -> None:
+        self._last = (0.0, 0.0)
+        self._total = (0.0, 0.0)
+
+    def add(self, now: tuple[float, float]) -> tuple[float, float]:
+        """``now`` is (user, system) of the processes that live, with the children they have waited for."""
+        user, system = (max(new - old, 0.0) for new, old in zip(now, self._last, strict=True))
+        self._last = now
+        self._total = (self._total[0] + user, self._total[1] + system)
+        return self._total
 
 
 class UsageMonitor:

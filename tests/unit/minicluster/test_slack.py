@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from services.minicluster.resources import CPUS, REVOCABLE_CPUS, parse
 from services.minicluster.server import Minicluster
 from services.minicluster.slack import estimate, smoothed, target
-from services.minicluster.usage import CpuCount
+from services.minicluster.usage_monitor import CpuCount
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import CAPABILITIES, Scheduler, request, scalar, task_info
 
