@@ -5,6 +5,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from activities.errors import translated
+from peloton.errors import Aborted, NotFound
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
@@ -46,3 +47,13 @@ class MaintenanceActivities:
     def bring_up(self, cluster: str, hostname: str) -> HostMaintenance:
         self._keepers.keeper(cluster).bring_up(hostname)
         return self.look(cluster, hostname)
+
+    @activity.defn(name="cancel_maintenance")
+    @translated
+    def cancel(self, cluster: str, hostname: str) -> str:
+        """Returns why it was refused; empty when it was not."""
+        try:
+            self._keepers.keeper(cluster).cancel(hostname)
+        except (Aborted, NotFound) as refusal:
+            return refusal.message
+        return ""

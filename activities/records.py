@@ -8,7 +8,7 @@ from temporalio import activity
 
 from activities.errors import translated
 from peloton.model.ids import JobId
-from peloton.model.job import GangProgress, JobProgress
+from peloton.model.job import GangProgress, JobProgress, JobState
 from peloton.model.update import UpdateProgress
 from peloton.ports import JobRecords
 
@@ -50,6 +50,16 @@ class RecordsActivities:
     @translated
     def is_stored(self, job_id: str) -> bool:
         return self._records.job(JobId(job_id)) is not None
+
+    @activity.defn(name="stop_job")
+    @translated
+    def stop_job(self, job_id: str) -> None:
+        self._records.set_job_goal(JobId(job_id), JobState.KILLED, self._now_ns())
+
+    @activity.defn(name="abort_update")
+    @translated
+    def abort_update(self, job_id: str) -> None:
+        self._records.abort_update(JobId(job_id), self._now_ns())
 
     @activity.defn(name="advance_update")
     @translated

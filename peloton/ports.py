@@ -20,7 +20,7 @@ from peloton.model.host import (
     ReadyGang,
 )
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.job import GangProgress, JobProgress, JobRecord, Queued
+from peloton.model.job import GangProgress, JobProgress, JobRecord, JobState, Queued
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape
 from peloton.model.update import UpdateProgress
@@ -56,6 +56,15 @@ class JobRecords(Protocol):
 
     def delete_job(self, job_id: JobId) -> None:
         """Forget an ended job and all that belongs to it."""
+        ...
+
+    def set_job_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
+        """Steer a job and its pods towards ``goal``; one that is to be deleted, and a batch job that has ended, stay as
+        they are."""
+        ...
+
+    def abort_update(self, job_id: JobId, now_ns: int) -> None:
+        """Of a service, if one is under way."""
         ...
 
     def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
@@ -157,6 +166,10 @@ class HostKeeper(Protocol):
     def take_down(self, hostname: str) -> None: ...
 
     def bring_up(self, hostname: str) -> None: ...
+
+    def cancel(self, hostname: str) -> None:
+        """The host is to stay. Raises Aborted once it is DOWN, NotFound when it is in no maintenance."""
+        ...
 
 
 class HostKeepers(Protocol):

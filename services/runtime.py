@@ -143,6 +143,7 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr import server
     from services.resmgr.settings import LoopSettings
+    from services.revival import Revival
 
     settings = shared.settings
     capacity = _host_managers(shared)
@@ -160,7 +161,13 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             running = await server.serve(shared.gateway, waker, capacity, address, loop_settings)
             # Wake-ups of admitted pods may have died with a predecessor.
             await _wake_active(shared, waker, running.loop.state.wholly_queued())
-            return Leading(running.port, running.stop)
+            revival = Revival(shared.temporal, waker, shared.policies)
+
+            async def end() -> None:
+                await revival.close()
+                await running.stop()
+
+            return Leading(running.port, end)
 
         await _lead(shared, "resmgr", stop, lead)
 

@@ -31,11 +31,12 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id
+from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id, update_workflow_id
 from peloton.model.job import JobRecord, JobType, RolledUp
 from workflows.job import JOB_STATE, JobInput, JobLife, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
+from workflows.update import UpdateInput, UpdateWorkflow
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,17 @@ def queue_of(job_type: JobType) -> str:
     return SERVICE_QUEUE if job_type is JobType.SERVICE else BATCH_QUEUE
 
 
+def attributes_of(job: JobRecord) -> TypedSearchAttributes:
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(JOB_ID, job.job_id),
+            SearchAttributePair(JOB_POOL, job.respool_id),
+            SearchAttributePair(JOB_TYPE, job.type.value),
+            SearchAttributePair(JOB_STATE, job.state.value),
+        ]
+    )
+
+
 async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = "") -> None:
     """Make sure that the workflow of a job exists. Repeating it is harmless: the id is the mutex. One that runs already
     is told to look: it may be about to end, with a job that had the id before.
@@ -95,19 +107,30 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
         task_timeout=WORKFLOW_TASK_TIMEOUT,
         rpc_timeout=RPC_TIMEOUT,
         static_summary=f"{job.type} job {name}, {job.instance_count} instances",
-        search_attributes=TypedSearchAttributes(
-            [
-                SearchAttributePair(JOB_ID, job.job_id),
-                SearchAttributePair(JOB_POOL, job.respool_id),
-                SearchAttributePair(JOB_TYPE, job.type.value),
-                SearchAttributePair(JOB_STATE, job.state.value),
-            ]
-        ),
+        search_attributes=attributes_of(job),
     )
     try:
         await start(id_conflict_policy=WorkflowIDConflictPolicy.FAIL)
     except WorkflowAlreadyStartedError:
         await start(id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING, start_signal="changed")
+
+
+async def start_update(client: Client, job: JobRecord, policies: Policies) -> None:
+    """As the job's workflow starts it; for one that was terminated."""
+    await client.start_workflow(
+        UpdateWorkflow.run,
+        UpdateInput(job.job_id, policies),
+        id=update_workflow_id(job.job_id),
+        task_queue=queue_of(job.type),
+        priority=Priority(fairness_key=job.respool_id),
+        start_signal="changed",
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        task_timeout=WORKFLOW_TASK_TIMEOUT,
+        rpc_timeout=RPC_TIMEOUT,
+        static_summary=f"updates of job {job.job_id}",
+        search_attributes=attributes_of(job),
+    )
 
 
 async def wake_maintenance(
@@ -242,6 +265,13 @@ class JobWaker(_Waker):
         job = await asyncio.to_thread(self._find_job, job_id)
         if job is not None and (job.is_active or job.update_id):  # an ended service may have an update to roll out
             await start_job(self._client, job, self._policies)
+
+    async def start_update(self, job_id: JobId) -> None:
+        """Make sure that the updates of a stored service have their workflow, which ends when none is under way; raises
+        RPCError."""
+        job = await asyncio.to_thread(self._find_job, job_id)
+        if job is not None and job.update_id:
+            await start_update(self._client, job, self._policies)
 
     async def _tell(self, key: str) -> None:
         """A finished workflow needs no waking; a stored job without one was created while Temporal was away."""

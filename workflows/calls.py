@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError, is_cancelled_exception
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    from workflows.policies import AT_ONCE_CALL, CallOptions
+    from workflows.policies import AT_ONCE_CALL, LOOK_CALL, RECORDS_CALL, SUMMARY_MAX, CallOptions
 
 R = TypeVar("R")
+
+
+async def look(step: Callable[..., R], *args: Any, summary: str) -> R:
+    """A step on rows. Storage that is away is given a few attempts within the workflow task, which must report while it
+    waits and fills the history; then an activity waits for storage, whose attempts fill none."""
+    try:
+        return await workflow.execute_local_activity_method(step, args=args, summary=summary, **LOOK_CALL)
+    except FailureError as error:
+        if is_cancelled_exception(error) or is_final(error):
+            raise
+    return await workflow.execute_activity_method(step, args=args, summary=summary, **RECORDS_CALL)
+
+
+def is_final(error: FailureError) -> bool:
+    """Another attempt would fail as well. A history gives the error of a local activity without the one around it."""
+    told = error if isinstance(error, ApplicationError) else error.cause
+    return isinstance(told, ApplicationError) and told.non_retryable
 
 
 async def call(step: Callable[..., R], *args: Any, is_small: bool, summary: str, options: CallOptions) -> R:
@@ -20,7 +37,7 @@ async def call(step: Callable[..., R], *args: Any, is_small: bool, summary: str,
     it is an activity that is tried again as long as it takes: its attempts fill no history."""
     if is_small:
         try:
-            return await workflow.execute_local_activity_method(step, args=args, **AT_ONCE_CALL)
+            return await workflow.execute_local_activity_method(step, args=args, summary=summary, **AT_ONCE_CALL)
         except FailureError as error:
             if is_cancelled_exception(error):
                 raise
@@ -32,17 +49,31 @@ class Alarm:
     than to start a timer and to cancel it for each wait."""
 
     def __init__(self) -> None:
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Task[None] | None = None
+        self._rings_at_s = 0.0
         self.rang = False
 
-    def set(self, patience_s: float) -> None:
-        loop = asyncio.get_running_loop()  # the workflow's: its time is Temporal's
+    def set(self, patience_s: float, summary: str) -> None:
+        rings_at_s = workflow.time() + patience_s
         self.rang = False
         if self._timer is not None:
-            if self._timer.when() <= loop.time() + patience_s:
+            if self._rings_at_s <= rings_at_s:
                 return
             self._timer.cancel()
-        self._timer = loop.call_later(patience_s, self._ring)
+        self._rings_at_s = rings_at_s
+        self._timer = asyncio.create_task(self._ring_after(patience_s, summary[:SUMMARY_MAX]))
 
-    def _ring(self) -> None:
+    async def _ring_after(self, patience_s: float, summary: str) -> None:
+        await workflow.sleep(patience_s, summary=summary)
         self._timer, self.rang = None, True
+
+
+async def stoppable(life: Coroutine[Any, Any, R], stop: Callable[[], Awaitable[None]]) -> R:
+    """Lives until its end; whoever cancels the workflow, as in the Web UI, asks for a stop, which ``stop`` passes on.
+    No step is interrupted, and the workflow ends, or continues as new, after that has been done."""
+    living = asyncio.create_task(life)
+    while True:
+        try:
+            return await asyncio.shield(living)
+        except asyncio.CancelledError:
+            await stop()

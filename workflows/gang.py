@@ -32,7 +32,8 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.gang import Step, Verdict, judge
     from peloton.lifecycle.progress import gang_details
     from peloton.model.job import GangProgress
-    from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RECORDS_CALL, RESMGR_CALL, Policies
+    from workflows.calls import look, stoppable
+    from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RESMGR_CALL, SUMMARY_MAX, Policies
 
 GANG_STATE = SearchAttributeKey.for_keyword("PelotonState")
 
@@ -69,9 +70,13 @@ class GangWorkflow:
         self.verdict = Verdict(Step.PLACE)
         self.waiting_for = ""
         self.pause_s = 0.0
+        self.is_cancelled = False
 
     @workflow.run
     async def run(self, input: GangInput) -> GangResult:
+        return await stoppable(self.live(input), self.stop)
+
+    async def live(self, input: GangInput) -> GangResult:
         while (await self.look()).is_waiting:
             if self.verdict.step is Step.PLACE:
                 await self.place_and_launch()
@@ -97,14 +102,16 @@ class GangWorkflow:
 
     async def look(self) -> Verdict:
         self.changed_noted = False
-        seen = await workflow.execute_local_activity_method(RecordsActivities.look_at_gang, self.job_id, **RECORDS_CALL)
+        seen = await look(RecordsActivities.look_at_gang, self.job_id, summary="look at the gang")
         step = judge(seen).step
         if step.value != self.life.step:
             self.life = GangLife(step.value, workflow.time())
             self.waiting_for, self.pause_s = "", 0.0
             workflow.upsert_search_attributes([GANG_STATE.value_set(step.value.upper())])
         self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
-        if self.verdict.step is Step.REQUEUE and self.waiting_for:
+        if self.is_cancelled and self.verdict.is_waiting:
+            self.verdict = Verdict(Step.REQUEUE, "the workflow of its launch was cancelled")
+        elif self.verdict.step is Step.REQUEUE and self.waiting_for:
             self.verdict = replace(self.verdict, reason=f"{self.verdict.reason}: {self.waiting_for}")
         self.show(seen)
         return self.verdict
@@ -140,8 +147,13 @@ class GangWorkflow:
         is_placing = self.life.step == Step.PLACE
         left_s = (self.policies.gang_placement_s if is_placing else self.policies.gang_launch_s) - self.waited_s
         patience = timedelta(seconds=max(min(self.pause_s, left_s), 0.001))
+        summary = f"look again: waits for {self.waiting_for}"[:SUMMARY_MAX] if self.waiting_for else "look again"
         with suppress(TimeoutError):  # the time to look again has come
-            await workflow.wait_condition(lambda: self.changed_noted, timeout=patience)
+            await workflow.wait_condition(lambda: self.changed_noted, timeout=patience, timeout_summary=summary)
+
+    async def stop(self) -> None:
+        """The launch is given up; the gang is queued again."""
+        self.is_cancelled = self.changed_noted = True
 
     # Platform chores.
 
@@ -153,5 +165,5 @@ class GangWorkflow:
         workflow.set_current_details(gang_details(seen, self.verdict, self.waiting_for))
 
     def continue_as_new_when_long(self, input: GangInput) -> None:
-        if self.policies.is_long(workflow.info()):
+        if self.policies.is_long(workflow.info()) and not self.is_cancelled:
             workflow.continue_as_new(replace(input, life=self.life))

@@ -36,14 +36,13 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.progress import details
     from peloton.model.ids import gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
-    from workflows.calls import Alarm, call
+    from workflows.calls import Alarm, call, look, stoppable
     from workflows.gang import GANG_STATE, GangInput, GangResult, GangWorkflow
     from workflows.policies import (
         CREATE_PODS_CALL,
         DELETE_CALL,
         KILL_CALL,
         LAUNCH_CALL,
-        RECORDS_CALL,
         RESMGR_CALL,
         Policies,
     )
@@ -90,6 +89,9 @@ class JobWorkflow:
 
     @workflow.run
     async def run(self, input: JobInput) -> JobResult:
+        return await stoppable(self.live(input), self.stop)
+
+    async def live(self, input: JobInput) -> JobResult:
         while not (await self.settle()).is_finished:
             await self.roll_out()
             await self.create_pods()
@@ -117,9 +119,8 @@ class JobWorkflow:
     async def settle(self) -> JobProgress:
         self.changed_noted = False
         self.last_retry_s, self.retry_s = self.retry_s, 0.0
-        self.progress = await workflow.execute_local_activity_method(
-            RecordsActivities.settle, args=(self.job_id, self.policies.at_once_pods_max), **RECORDS_CALL
-        )
+        created_max = self.policies.at_once_pods_max
+        self.progress = await look(RecordsActivities.settle, self.job_id, created_max, summary="settle the job")
         self.show()
         return self.progress
 
@@ -270,7 +271,7 @@ class JobWorkflow:
             return
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
         patience_s = min(seconds for seconds in waits if seconds > 0)
-        self.alarm.set(patience_s)
+        self.alarm.set(patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again")
         await workflow.wait_condition(lambda: self.changed_noted or self.alarm.rang)
 
     async def forget(self) -> None:
@@ -280,8 +281,19 @@ class JobWorkflow:
         await workflow.execute_activity_method(
             RecordsActivities.delete_job, self.job_id, summary="delete its records", **DELETE_CALL
         )
-        if await workflow.execute_local_activity_method(RecordsActivities.is_stored, self.job_id, **RECORDS_CALL):
+        if await look(RecordsActivities.is_stored, self.job_id, summary="is there a new job with its id?"):
             workflow.continue_as_new(JobInput(self.job_id, self.policies))
+
+    async def stop(self) -> None:
+        """An update that is under way might start pods, and is aborted first."""
+        why = "the workflow was cancelled"
+        await workflow.execute_activity_method(
+            RecordsActivities.abort_update, self.job_id, summary=f"abort its update, if any: {why}", **KILL_CALL
+        )
+        await workflow.execute_activity_method(
+            RecordsActivities.stop_job, self.job_id, summary=f"stop the job: {why}", **KILL_CALL
+        )
+        self.changed_noted = True
 
     # Platform chores.
 

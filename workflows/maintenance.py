@@ -27,8 +27,9 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.host import HostState
     from peloton.model.ids import Hostname
     from peloton.model.maintenance import HostMaintenance
+    from workflows.calls import look, stoppable
     from workflows.job import JOB_STATE as STATE
-    from workflows.policies import HOSTMGR_CALL, RECORDS_CALL, Policies
+    from workflows.policies import HOSTMGR_CALL, SUMMARY_MAX, Policies
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,14 @@ class HostMaintenanceWorkflow:
         self.life = input.life
         self.host = HostMaintenance(input.cluster, Hostname(input.hostname), HostState.UP, HostState.DOWN)
         self.changed_noted = False
+        self.refusal = ""  # why a cancellation was
         self.retry_s = 0.0  # until the next round of a drain; 0 = it is not drained
 
     @workflow.run
     async def run(self, input: MaintenanceInput) -> MaintenanceResult:
+        return await stoppable(self.live(input), self.stop)
+
+    async def live(self, input: MaintenanceInput) -> MaintenanceResult:
         while not (await self.look()).is_over or self.changed_noted:
             await self.cordon()
             await self.drain()
@@ -91,7 +96,7 @@ class HostMaintenanceWorkflow:
     async def look(self) -> HostMaintenance:
         self.changed_noted = False
         self.note(
-            await workflow.execute_local_activity_method(MaintenanceActivities.look, args=self.key, **RECORDS_CALL),
+            await look(MaintenanceActivities.look, *self.key, summary="look at the host"),
         )
         return self.host
 
@@ -139,8 +144,22 @@ class HostMaintenanceWorkflow:
         if self.changed_noted or self.host.is_over:
             return
         patience_s = self.retry_s if next_step(self.host) is Step.DRAIN else self.policies.look_again_s
+        waits = self.host.progress.waiting_for
+        summary = f"look again: waits for {waits}"[:SUMMARY_MAX] if waits else "look again"
         with suppress(TimeoutError):  # the time to look again has come
-            await workflow.wait_condition(lambda: self.changed_noted, timeout=timedelta(seconds=patience_s))
+            await workflow.wait_condition(
+                lambda: self.changed_noted, timeout=timedelta(seconds=patience_s), timeout_summary=summary
+            )
+
+    async def stop(self) -> None:
+        """The host is to stay. One that is DOWN cannot: its maintenance is to be completed."""
+        self.refusal = await workflow.execute_activity_method(
+            MaintenanceActivities.cancel,
+            args=self.key,
+            summary="cancel the maintenance: the workflow was cancelled",
+            **HOSTMGR_CALL,
+        )
+        self.changed_noted = True
 
     # Platform chores.
 
@@ -148,7 +167,7 @@ class HostMaintenanceWorkflow:
         """Take in where the host is, and show it."""
         self.host = host
         self.life = replace(self.life, was_down=self.life.was_down or host.state is HostState.DOWN)
-        workflow.set_current_details(details(host))
+        workflow.set_current_details(details(host, self.refusal))
         if host.state.value != self.life.shown_state:
             self.life = replace(self.life, shown_state=host.state.value)
             workflow.upsert_search_attributes([STATE.value_set(host.state.value)])

@@ -45,6 +45,7 @@ class LocalCallOptions(TypedDict, total=False):
     """Keyword arguments of ``workflow.execute_local_activity``."""
 
     start_to_close_timeout: timedelta
+    schedule_to_close_timeout: timedelta
     retry_policy: RetryPolicy
 
 
@@ -58,10 +59,18 @@ _PATIENT = RetryPolicy(
 CREATE_PODS_CALL = CallOptions(
     start_to_close_timeout=timedelta(minutes=30), heartbeat_timeout=timedelta(seconds=10), retry_policy=_PATIENT
 )
+SUMMARY_MAX = 200
+"""Characters; Temporal takes 400 bytes."""
+LOOK_CALL = LocalCallOptions(
+    start_to_close_timeout=timedelta(seconds=10),
+    schedule_to_close_timeout=timedelta(seconds=20),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_attempts=4),
+)
+"""Attempts within the workflow task, over 1.4 s when each fails at once; then ``RECORDS_CALL``."""
 AT_ONCE_CALL = LocalCallOptions(
     start_to_close_timeout=timedelta(seconds=10), retry_policy=RetryPolicy(maximum_attempts=1)
 )
-RECORDS_CALL = LocalCallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
+RECORDS_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 RESMGR_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 PLACEMENT_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=30), retry_policy=_PATIENT)
 LAUNCH_CALL = CallOptions(start_to_close_timeout=timedelta(seconds=60), retry_policy=_PATIENT)

@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.host import Prefetched
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
-    from workflows.calls import Alarm
+    from workflows.calls import Alarm, look, stoppable
     from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, Policies
 
 UPDATE_STATE = SearchAttributeKey.for_keyword("PelotonState")
@@ -83,6 +83,9 @@ class UpdateWorkflow:
 
     @workflow.run
     async def run(self, input: UpdateInput) -> UpdateResult:
+        return await stoppable(self.live(input), self.stop)
+
+    async def live(self, input: UpdateInput) -> UpdateResult:
         while not (await self.take_step()).is_finished or self.changed_noted:
             self.prefetch_images()
             await self.wait_for_change()
@@ -104,9 +107,7 @@ class UpdateWorkflow:
 
     async def take_step(self) -> UpdateProgress:
         self.changed_noted = False
-        self.progress = await workflow.execute_local_activity_method(
-            RecordsActivities.advance_update, self.job_id, **RECORDS_CALL
-        )
+        self.progress = await look(RecordsActivities.advance_update, self.job_id, summary="take the next step")
         self.show()
         if self.progress.milestone != self.life.told:
             self.pause_s = 0.0
@@ -123,7 +124,7 @@ class UpdateWorkflow:
             return False
         try:
             told = await workflow.execute_local_activity_method(
-                LaunchActivities.kill_running, self.job_id, **AT_ONCE_CALL
+                LaunchActivities.kill_running, self.job_id, summary=f"end {count} pods of the batch", **AT_ONCE_CALL
             )
         except FailureError as error:
             if is_cancelled_exception(error):
@@ -165,8 +166,18 @@ class UpdateWorkflow:
         if self.progress.look_again:
             self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
             patience_s = self.pause_s
-        self.alarm.set(patience_s)
+        waits = self.progress.waiting_for
+        self.alarm.set(patience_s, f"look again: waits for {waits}" if waits else "look again")
         await workflow.wait_condition(lambda: self.changed_noted or self.alarm.rang)
+
+    async def stop(self) -> None:
+        await workflow.execute_activity_method(
+            RecordsActivities.abort_update,
+            self.job_id,
+            summary="abort the update: the workflow was cancelled",
+            **RECORDS_CALL,
+        )
+        self.changed_noted = True
 
     # Platform chores.
 

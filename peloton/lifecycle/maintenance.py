@@ -126,8 +126,8 @@ def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
-def details(host: HostMaintenance) -> str:
-    """For people: where the host is, and what it waits for."""
+def details(host: HostMaintenance, refusal: str = "") -> str:
+    """For people: where the host is, and what it waits for; ``refusal``: why a cancellation was refused."""
     progress = host.progress
     lines = [f"{host.state}, on its way {'down' if host.goal is DOWN else 'up'}"]
     if host.state is DRAINING and progress.pod_count:
@@ -135,6 +135,7 @@ def details(host: HostMaintenance) -> str:
     if progress.waiting_for:
         lines.append(f"waits for {progress.waiting_for}")
     lines += [f"job {b.job_id}: {_pods(b.pod_count)} may not leave: {b.reason}" for b in progress.blockers]
+    lines += [f"The cancellation was refused: {refusal}"] if refusal else []
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ import grpc
 
 from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
+from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
 from peloton.model.host import Capacity, Desired, HostLease, LaunchResult, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
@@ -84,6 +85,11 @@ class HostManagerClient:
     def bring_up(self, hostname: str) -> None:
         with raising(NAME):
             self._stub().BringHostUp(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
+
+    def cancel(self, hostname: str) -> None:
+        stub = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel())
+        with raising(NAME):
+            stub.Cancel(maintenance_pb2.CancelRequest(hostnames=[hostname]), timeout=CALL_TIMEOUT_S)
 
     def capacity(self) -> Capacity:
         """Of the cluster."""

@@ -48,7 +48,8 @@ class Goals(Store):
     def set_job_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
         """Steer a job, and with it all its pods, towards ``goal`` (KILLED, or its type's own); None when unknown.
 
-        A batch job that has ended stays as it is. Safe to repeat: what an interrupted call left is completed.
+        A batch job that has ended stays as it is, and so does a job that is to be deleted. Safe to repeat: what an
+        interrupted call left is completed.
         """
         job = self.db.write(lambda conn: _steer_job(conn, job_id, goal, now_ns))
         if job is None or job.goal is not goal or (job.state in JOB_TERMINAL and job.type is JobType.BATCH):
@@ -137,7 +138,7 @@ def _steer_job(conn: sa.Connection, job_id: str, goal: JobState, now_ns: int) ->
         return None
     job = job_record(row)
     ended = job.state in JOB_TERMINAL
-    if job.goal is goal or (ended and (job.type is JobType.BATCH or goal is JobState.KILLED)):
+    if job.goal in (goal, JobState.DELETED) or (ended and (job.type is JobType.BATCH or goal is JobState.KILLED)):
         return job
     job = replace(
         job,

@@ -11,10 +11,12 @@ from peloton.lifecycle import rollout
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import PodState
+from services.storage.codec import job_record
+from services.storage.engine import lock_job
 from services.storage.goals import START_MESSAGE, STOP_MESSAGE, steer_pods, write_steering
 from services.storage.store import Store, pod_spans
 from services.storage.tables import LOCKDOWN
-from services.storage.update_rows import read_update, write_update
+from services.storage.update_rows import read_update, write_steered, write_update
 from services.storage.updates import locked
 from services.storage.watch import note_job
 
@@ -66,6 +68,17 @@ class Services(Store):
                 lambda conn, span=span: steer_pods(conn, job, span, pod_goal, now_ns, message)  # type: ignore[misc]
             )
         return job
+
+    def abort_update(self, job_id: JobId, now_ns: int) -> None:
+        """As people abort it, if one is under way."""
+
+        def work(conn: sa.Connection) -> None:
+            row = lock_job(conn, job_id)
+            update = read_update(conn, row.update_id) if row is not None else None
+            if row is not None and update is not None and update.is_active:
+                write_steered(conn, job_record(row), update, rollout.aborted(update), now_ns)
+
+        self.db.write(work)
 
     def lockdowns(self) -> set[str]:
         """Components that are locked."""

@@ -9,8 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from peloton.api import convert
 from peloton.errors import AlreadyExists
 from peloton.model.ids import JobId
+from peloton.model.job import JobRecord
 from peloton.model.update import (
     NONE,
     ROLLING,
@@ -24,8 +26,8 @@ from peloton.model.update import (
 )
 from services.storage import instances
 from services.storage.codec import stored_text
-from services.storage.tables import JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
-from services.storage.watch import note_service
+from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
+from services.storage.watch import note_job, note_service
 
 UPDATES_KEPT = 10
 """Of a job; older ones are forgotten with their events and with the configuration that they made."""
@@ -166,3 +168,29 @@ def forget_oldest(conn: sa.Connection, job_id: str, newest_version: int) -> None
     conn.execute(sa.delete(JOB_CONFIG).where(mine, version < newest_version, version.not_in(sa.union_all(*needed))))
     oldest = conn.execute(sa.select(sa.func.min(JOB_CONFIG.c.overrides_from)).where(mine)).scalar_one()
     conn.execute(sa.delete(OVERRIDE).where(OVERRIDE.c.job_id == job_id, OVERRIDE.c.version < oldest))
+
+
+def write_steered(
+    conn: sa.Connection, job: JobRecord, update: UpdateRecord, after: UpdateRecord, now_ns: int
+) -> JobRecord:
+    write_update(conn, update, after, now_ns)
+    write_versions(conn, job := replace(job, workflow_version=job.workflow_version + 1), now_ns)
+    return job
+
+
+def write_versions(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
+    conn.execute(
+        sa.update(JOB)
+        .where(JOB.c.job_id == job.job_id)
+        .values(
+            update_id=job.update_id,
+            config_version=job.config_version,
+            workflow_version=job.workflow_version,
+            goal=convert.JOB_STATE_NUMBERS[job.goal],
+            state=convert.JOB_STATE_NUMBERS[job.state],
+            completed_ns=job.completed_ns,
+            revision=JOB.c.revision + 1,
+            updated_ns=now_ns,
+        )
+    )
+    note_job(conn, job)

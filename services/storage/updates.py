@@ -41,7 +41,9 @@ from services.storage.update_rows import (
     knows_request,
     read_update,
     update_record,
+    write_steered,
     write_update,
+    write_versions,
 )
 from services.storage.watch import note_job
 
@@ -150,10 +152,7 @@ class Updates(Store):
                 raise NotFound("no workflow found")
             after = steer[act](update)
             after = replace(after, opaque_data=update.opaque_data if opaque is None else opaque)
-            write_update(conn, update, after, now_ns)
-            job = replace(job, workflow_version=job.workflow_version + 1)
-            _write_versions(conn, job, now_ns)
-            return job
+            return write_steered(conn, job, update, after, now_ns)
 
         return self.db.write(work)
 
@@ -303,7 +302,7 @@ def _with_opaque(conn: sa.Connection, job: JobRecord, current: UpdateRecord, opa
         return job
     write_update(conn, current, replace(current, opaque_data=opaque), now_ns)
     job = replace(job, workflow_version=job.workflow_version + 1)
-    _write_versions(conn, job, now_ns)
+    write_versions(conn, job, now_ns)
     return job
 
 
@@ -346,7 +345,7 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: _Wanted, now_ns: int
         state=JobState.PENDING if revives and job.state in JOB_TERMINAL else job.state,
         completed_ns=0 if revives else job.completed_ns,
     )
-    _write_versions(conn, job, now_ns)
+    write_versions(conn, job, now_ns)
     if config is not None:
         adopt_config(conn, job, config, now_ns)
     forget_oldest(conn, job.job_id, version)
@@ -373,24 +372,6 @@ def take_name(conn: sa.Connection, job_id: str, name: str, now_ns: int) -> None:
     """The job may have had it before, and so may a deleted one of its id."""
     conn.execute(sa.delete(JOB_NAME).where(JOB_NAME.c.name == name, JOB_NAME.c.job_id == job_id))
     conn.execute(JOB_NAME.insert().values(name=name, job_id=job_id, updated_ns=now_ns))
-
-
-def _write_versions(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
-    conn.execute(
-        sa.update(JOB)
-        .where(JOB.c.job_id == job.job_id)
-        .values(
-            update_id=job.update_id,
-            config_version=job.config_version,
-            workflow_version=job.workflow_version,
-            goal=convert.JOB_STATE_NUMBERS[job.goal],
-            state=convert.JOB_STATE_NUMBERS[job.state],
-            completed_ns=job.completed_ns,
-            revision=JOB.c.revision + 1,
-            updated_ns=now_ns,
-        )
-    )
-    note_job(conn, job)
 
 
 def _first_state(spec: UpdateSpec) -> UpdateState:

@@ -70,6 +70,8 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         records.settle,
         records.look_at_gang,
         records.advance_update,
+        records.stop_job,
+        records.abort_update,
         records.delete_job,
         records.is_stored,
         admission.enqueue,
@@ -84,6 +86,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
         hosts.drain,
         hosts.take_down,
         hosts.bring_up,
+        hosts.cancel,
         images.prefetch,
     ]
 

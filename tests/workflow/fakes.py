@@ -47,6 +47,7 @@ from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 from peloton.ports import REQUEUED_PODS_MAX
 from tests.workflow.cluster import Job
+from tests.workflow.intent import FakeIntent
 from tests.workflow.port import Port, call
 
 SHAPE = PodShape(Resources(cpu_milli=1_000))
@@ -58,7 +59,7 @@ QUEUED = (PodState.PENDING, PodState.READY)
 LEASE_S = 30.0
 
 
-class FakeRecords(Port):
+class FakeRecords(FakeIntent):
     def job(self, job_id: JobId) -> JobRecord | None:
         with self.cluster.lock:
             job = self.cluster.jobs.get(job_id)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from peloton.errors import Unavailable
+from peloton.errors import Aborted, NotFound, Unavailable
 from peloton.lifecycle.maintenance import Step, drain_progress, next_step, plan_drain, refusal_of
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
@@ -116,6 +116,15 @@ class MaintainedHost:
             if self._is_next(Step.BRING_UP):
                 self.row = None
                 self.steps.append("UP")
+
+    def cancel(self, hostname: str) -> None:
+        self._called("cancel")
+        with self.lock:
+            if self.row is None:
+                raise NotFound(f"host {hostname} is not in maintenance")
+            if refusal := refusal_of(MaintenanceAct.CANCEL, self.row, self.clock.now_ns()):
+                raise Aborted(refusal)
+            self.act(MaintenanceAct.CANCEL)
 
     # Pods.
 

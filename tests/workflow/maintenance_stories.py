@@ -113,8 +113,19 @@ async def maintenance_forced_with_failing_calls(client: Client) -> str:
     return story.workflow_id
 
 
+async def maintenance_workflow_cancelled(client: Client) -> str:
+    """The workflow is cancelled, as in the Web UI, while the host is drained: the host stays."""
+    async with maintenance_story(client, "host4", pods=9) as story:
+        await wait_until(lambda: story.host.away + story.host.leaving > 0, "a pod that leaves")
+        story.host.tell = lambda: None  # a wake-up after its end would start another workflow
+        await story.handle.cancel()
+        assert await story.result() == MaintenanceResult(was_down=False)
+    return story.workflow_id
+
+
 RECIPES: tuple[Callable[[Client], Awaitable[str]], ...] = (
     maintenance_completed,
     maintenance_waited_and_cancelled,
     maintenance_forced_with_failing_calls,
+    maintenance_workflow_cancelled,
 )

@@ -22,7 +22,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from peloton.lifecycle import rollout
-from peloton.model.ids import JobId, PodId, job_workflow_id
+from peloton.model.ids import JobId, PodId, gang_workflow_id, job_workflow_id, update_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
 from services.temporal import SEARCH_ATTRIBUTES
@@ -219,6 +219,54 @@ async def update_with_failing_steps(client: Client) -> JobId:
     return job
 
 
+async def job_cancelled(client: Client) -> JobId:
+    """Cancelled as in the Web UI, with ten pods on hosts and 25 in the queue, in small histories."""
+    async with server_story(client, admitted_max=10, run_s=60.0) as story:
+        job = await story.submit(35, policies=replace(story.policies, history_events_max=40))
+        await story.pods(job, "RUNNING", 10)
+        await story.handle(job).cancel()
+        await story.result(job)
+    return job
+
+
+async def job_with_storage_away(client: Client) -> JobId:
+    """Looks at storage fail as often as they are tried within the workflow task, and go on as an activity."""
+    async with server_story(client) as story:
+        job = await story.submit(10)
+        await story.pods(job, "RUNNING", 10)
+        story.cluster.outages.update(settle=6)
+        await story.result(job)
+    return job
+
+
+async def gang_cancelled(client: Client) -> JobId:
+    """The launch of a gang is cancelled while it waits for hosts: the gang is queued again, and killed there."""
+    async with server_story(client, hosts=0) as story:
+        job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4))
+        await wait_until(lambda: story.cluster.calls["ready_gang"] >= 2, "two placements without hosts")
+        await client.get_workflow_handle(gang_workflow_id(job, 1)).cancel()
+        await wait_until(lambda: story.cluster.calls["requeue_gang"] >= 1, "a launch given up")
+        story.cluster.kill(job)
+        await story.result(job)
+    return job
+
+
+async def update_cancelled(client: Client) -> JobId:
+    """The workflow of an update is cancelled: it is aborted; then another is paused, and the job cancelled."""
+    async with server_story(client, run_s=60.0) as story:
+        job = await story.submit(1)
+        service = story.service(job, 6)
+        service.roll_out(1)
+        await wait_until(lambda: service.versions.count(2) >= 1, "an instance of the new version")
+        await client.get_workflow_handle(update_workflow_id(job)).cancel()
+        await story.rolled_out(job, "update1")
+        service.roll_out(1, start_paused=True)
+        await wait_until(lambda: story.cluster.calls["settle"] >= 2, "a look at the paused update")
+        await story.handle(job).cancel()
+        await story.result(job)
+    return job
+
+
 RECIPES: tuple[Recipe, ...] = (
     *maintenance_stories.RECIPES,
     job_succeeded,
@@ -236,6 +284,10 @@ RECIPES: tuple[Recipe, ...] = (
     update_in_place,
     update_steered,
     update_with_failing_steps,
+    job_cancelled,
+    job_with_storage_away,
+    gang_cancelled,
+    update_cancelled,
 )
 
 

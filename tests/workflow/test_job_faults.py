@@ -79,3 +79,18 @@ def test_many_calls_fail(fault: Fault) -> None:
     story.workflow.faults = dict.fromkeys(range(0, 10_000, 3), fault)
 
     assert ("SUCCEEDED", {"SUCCEEDED": 15}) == story.run()
+
+
+def test_storage_away_for_an_hour() -> None:
+    """A look at storage is tried a few times within the workflow task, which would fill the history, and goes on as an
+    activity, whose attempts fill none."""
+    usual = Story().submit(10)
+    usual.run()
+    story = Story().submit(10).run_until_pods("RUNNING", 10)
+    before, away_from_s = story.workflow.attempts["settle"], story.clock.elapsed_s
+    story.cluster.outages["settle"] = 700
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert 3_200 < story.workflow.ended_at_s - away_from_s < 4_000
+    assert 700 < story.workflow.attempts["settle"] - before
+    assert story.workflow.events <= usual.workflow.events + 8 + 5  # the activity, and the wake-up after it

@@ -23,6 +23,7 @@ class Story:
         self.host = MaintainedHost(self.clock, pods=pods, turn=turn)
         activities = MaintenanceActivities(self.host, self.host)
         bound = [activities.look, activities.cordon, activities.drain, activities.take_down, activities.bring_up]
+        bound += [activities.cancel]
         self.workflow = Virtual(self.clock, HostMaintenanceWorkflow, bound, signal="changed")
         self.host.request()
         self.host.tell = lambda: self.workflow.jobs_changed([])

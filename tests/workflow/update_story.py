@@ -29,6 +29,7 @@ class Story:
         records = FakeRecords(cluster)
         steps = [
             RecordsActivities(records, self.clock.now_ns).advance_update,
+            RecordsActivities(records, self.clock.now_ns).abort_update,
             LaunchActivities(FakeHostManager(cluster)).kill_running,
             ImageActivities(records, FakePrefetcher(cluster)).prefetch,
         ]

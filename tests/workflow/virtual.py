@@ -138,6 +138,12 @@ class Virtual(Children):
         self._tell(self.runs[-1], job, events=1)
         self.wakes += 1
 
+    def cancel(self) -> None:
+        """As people do it in the Web UI."""
+        job = WorkflowActivationJob()
+        job.cancel_workflow.reason = "by a person"
+        self._tell(self.runs[-1], job, events=1)
+
     def query(self, name: str, kind: type = dict) -> Any:
         run = self.runs[-1]
         job = WorkflowActivationJob()
@@ -240,6 +246,7 @@ class Virtual(Children):
     # Commands.
 
     def _do_start_timer(self, run: Run, command: WorkflowCommand) -> None:
+        assert command.user_metadata.HasField("summary"), "a timer has no summary"
         seq, delay = command.start_timer.seq, command.start_timer.start_to_fire_timeout
         run.timers.add(seq)
         run.events += 1
@@ -273,6 +280,8 @@ class Virtual(Children):
 
     def _do_schedule_local_activity(self, run: Run, command: WorkflowCommand) -> None:
         asked = command.schedule_local_activity
+        assert asked.retry_policy.maximum_attempts, f"{asked.activity_type} would hold a workflow task for ever"
+        assert command.user_metadata.HasField("summary"), f"{asked.activity_type} has no summary"
         index = self._note_call(asked.activity_type)
         run.local_open += 1
         self._attempt(run, asked, index, 1)

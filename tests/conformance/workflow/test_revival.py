@@ -1,0 +1,101 @@
+"""Workflows that somebody terminates while what they look after lives on, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+
+from peloton.lifecycle import rollout
+from peloton.model.ids import Hostname, gang_workflow_id, maintenance_workflow_id, update_workflow_id
+from peloton.model.job import SlaSpec
+from services.revival import Revival
+from services.temporal import BATCH_QUEUE, JobWaker, wake_maintenance
+from tests.workflow.fakes import FakeRecords
+from tests.workflow.server import PATIENCE_S, ServerStory, server_story, tell_all, wait_until
+from workflows.policies import Policies
+
+QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=600.0)
+"""Workflows that do not look by themselves while a test runs."""
+
+
+@asynccontextmanager
+async def reviving(client: Client, **cluster: float) -> AsyncIterator[ServerStory]:
+    async with server_story(client, task_queue=BATCH_QUEUE, **cluster) as story:
+        waker = JobWaker(client, FakeRecords(story.cluster).job, QUIET, tell_all, interval_s=0.05)
+        looking = Revival(client, waker, QUIET, period_s=0.2)
+        try:
+            yield story
+        finally:
+            await looking.close()
+            await waker.close()
+
+
+async def started_anew(handle: WorkflowHandle[Any, Any], run_id: str | None) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            now = await handle.describe()
+            if now.run_id != run_id and now.status is WorkflowExecutionStatus.RUNNING:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def terminate(handle: WorkflowHandle[Any, Any]) -> str | None:
+    run_id = (await handle.describe()).run_id
+    await handle.terminate("by a person")
+    return run_id
+
+
+async def test_a_terminated_job_carries_on(client: Client) -> None:
+    """Though nothing of it changes: its pods run on, and no other ones are started."""
+    async with reviving(client, run_s=600.0) as story:
+        job = await story.submit(3, policies=QUIET)
+        await story.pods(job, "RUNNING", 3)
+        await started_anew(story.handle(job), await terminate(story.handle(job)))
+        story.cluster.kill(job)
+
+        assert ("KILLED", {"KILLED": 3}) == await story.result(job)
+        assert 3 == len(story.cluster.launched)
+
+
+async def test_a_terminated_update_carries_on(client: Client) -> None:
+    """Though its job has no reason to tell it of anything."""
+    async with reviving(client, run_s=600.0) as story:
+        job = await story.submit(1, policies=QUIET)
+        service = story.service(job, 4)
+        service.roll_out(1, start_paused=True)
+        update = client.get_workflow_handle(update_workflow_id(job))
+        await wait_until(lambda: len(service.looks_ns) >= 1, "a look at the paused update")
+        story.cluster.jobs[job].record = replace(story.cluster.jobs[job].record, update_id="update1")
+        await started_anew(update, await terminate(update))
+        service.steer(rollout.resumed)
+        await story.rolled_out(job, "update1")
+        story.cluster.kill(job)
+        await story.result(job)
+
+    assert [2] * 4 == service.versions
+
+
+async def test_a_terminated_launch_is_begun_again(client: Client) -> None:
+    """By the job, which is told though nothing of it has changed."""
+    async with reviving(client, hosts=0) as story:
+        job = await story.submit(4, sla=SlaSpec(minimum_running_instances=4), policies=QUIET)
+        await wait_until(lambda: story.cluster.calls["ready_gang"] >= 1, "a placement without hosts")
+        gang = client.get_workflow_handle(gang_workflow_id(job, 1))
+        await started_anew(gang, await terminate(gang))
+        story.cluster.add_hosts(1)
+
+        assert ("SUCCEEDED", {"SUCCEEDED": 4}) == await story.result(job)
+
+
+async def test_a_terminated_maintenance_carries_on(client: Client) -> None:
+    """Its workflow is started anew, and looks how far the host is."""
+    async with reviving(client):
+        await wake_maintenance(client, "local", Hostname("revived"), QUIET)
+        handle = client.get_workflow_handle(maintenance_workflow_id("local", "revived"))
+        await started_anew(handle, await terminate(handle))
+        await handle.terminate()
