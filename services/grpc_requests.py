@@ -27,6 +27,9 @@ UNPACKED_BYTES_MAX = 8 * 2**20
 bytes."""
 UNPACKED_BYTES_IN_ALL_MAX = 4 * UNPACKED_BYTES_MAX
 """All compressed requests that a server works on."""
+KEPT_BYTES_MAX = 512 * 2**10
+"""One that is answered with a stream may unpack to. A watch keeps its request, and may last for days: it counts for the
+bound on all only until it is read. The largest filter fits."""
 RETRY_AFTER_S = 1.0
 READ_AT_ONCE_BYTES_MAX = 2**20
 
@@ -46,7 +49,7 @@ SERVER_OPTIONS = (
 
 
 class Room:
-    """What compressed requests have unpacked to, until each is answered. Thread-safe."""
+    """What compressed requests have unpacked to, until each is answered or begins a stream. Thread-safe."""
 
     def __init__(self, bytes_max: int = UNPACKED_BYTES_IN_ALL_MAX) -> None:
         self._bytes_max = bytes_max
@@ -54,12 +57,12 @@ class Room:
         self._lock = threading.Lock()
 
     @contextmanager
-    def for_unpacked(self, raw: bytes) -> Iterator[None]:
+    def for_unpacked(self, raw: bytes, message_bytes_max: int = UNPACKED_BYTES_MAX) -> Iterator[None]:
         """Raises ResourceExhausted when a compressed message unpacks to too much."""
         size_bytes = unpacked_bytes(raw)
-        if size_bytes > UNPACKED_BYTES_MAX:
+        if size_bytes > message_bytes_max:
             raise ResourceExhausted(
-                f"a compressed message unpacks to {size_bytes:,} bytes, the limit is {UNPACKED_BYTES_MAX:,}: send it "
+                f"a compressed message unpacks to {size_bytes:,} bytes, the limit is {message_bytes_max:,}: send it "
                 f"without compression, or in pieces"
             )
         with self._lock:
@@ -106,8 +109,8 @@ def _as_wanted(read: Any, raw: bytes) -> Any:
 class Requests(grpc.aio.ServerInterceptor):
     """Inside ErrorsToStatus, which tells the refusal."""
 
-    def __init__(self) -> None:
-        self._room = Room()
+    def __init__(self, room: Room | None = None) -> None:
+        self._room = room or Room()
 
     async def intercept_service(
         self,
@@ -124,6 +127,12 @@ class Requests(grpc.aio.ServerInterceptor):
             with self._room.for_unpacked(raw):
                 yield await _read(read, raw)
 
+        @asynccontextmanager
+        async def kept(raw: bytes, _: Any) -> AsyncIterator[Any]:
+            with self._room.for_unpacked(raw, KEPT_BYTES_MAX):
+                message = await _read(read, raw)
+            yield message
+
         async def each(raws: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
             async for raw in raws:
                 with self._room.for_unpacked(raw):  # until the next one is wanted
@@ -132,7 +141,8 @@ class Requests(grpc.aio.ServerInterceptor):
         def stream(raws: AsyncIterator[bytes], _: Any) -> aclosing[AsyncGenerator[Any, None]]:
             return aclosing(each(raws))
 
-        return within(handler, stream if handler.request_streaming else one, None)  # type: ignore[no-any-return]
+        around = stream if handler.request_streaming else kept if handler.response_streaming else one
+        return within(handler, around, None)  # type: ignore[no-any-return]
 
 
 async def _read(read: Any, raw: bytes) -> Any:

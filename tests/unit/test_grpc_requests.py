@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.errors import InvalidArgument, ResourceExhausted
 from services.grpc_requests import (
+    KEPT_BYTES_MAX,
     SERVER_OPTIONS,
     UNPACKED_BYTES_IN_ALL_MAX,
     UNPACKED_BYTES_MAX,
@@ -24,7 +26,7 @@ from services.grpc_requests import (
 )
 from services.grpc_status import ErrorsToStatus
 
-ONE, ALL, EACH = "/any/One", "/any/All", "/any/Each"
+ONE, ALL, EACH, WATCH = "/any/One", "/any/All", "/any/Each", "/any/Watch"
 LARGE = Label(key="a", value="b" * (UNPACKED_BYTES_MAX - 64)).SerializeToString()
 TOO_LARGE = Label(key="a", value="b" * UNPACKED_BYTES_MAX).SerializeToString()
 
@@ -43,8 +45,13 @@ class Lengths:
             async for request in requests:
                 yield b"%d" % len(request.value)
 
+        async def watch(request: Label, context: Any) -> AsyncIterator[bytes]:
+            yield b"%d" % len(request.value)
+            await asyncio.Event().wait()
+
         read: Any = Label.FromString
         return {
+            WATCH: grpc.unary_stream_rpc_method_handler(cast(Any, watch), read),
             ONE: grpc.unary_unary_rpc_method_handler(cast(Any, one), read),
             ALL: grpc.stream_unary_rpc_method_handler(cast(Any, all_of), read),
             EACH: grpc.stream_stream_rpc_method_handler(cast(Any, each), read),
@@ -59,7 +66,9 @@ class LengthsOfThreads:
 
 @pytest.fixture
 async def channel() -> AsyncIterator[Any]:
-    server = grpc.aio.server(interceptors=[ErrorsToStatus("test"), Requests()], options=SERVER_OPTIONS)
+    """To a server that has room for one large compressed request."""
+    requests = Requests(Room(UNPACKED_BYTES_MAX))
+    server = grpc.aio.server(interceptors=[ErrorsToStatus("test"), requests], options=SERVER_OPTIONS)
     server.add_generic_rpc_handlers((cast(Any, Lengths()),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -101,6 +110,23 @@ async def test_what_unpacks_to_too_much_is_refused(channel: Any) -> None:
         f"compression, or in pieces"
     )
     assert "retry-after-ms" not in dict(caught.value.trailing_metadata() or ())
+
+
+async def test_a_watch_takes_no_room_from_others(channel: Any) -> None:
+    """Its compressed request counts until it is read, however long it lasts; for that it has to be a small one."""
+    packed = grpc.Compression.Gzip
+    filters = [Label(value="b" * size).SerializeToString() for size in (KEPT_BYTES_MAX - 64, KEPT_BYTES_MAX)]
+    watch = channel.unary_stream(WATCH)(filters[0], compression=packed)
+    assert await watch.read() == b"%d" % (KEPT_BYTES_MAX - 64)
+
+    length = await channel.unary_unary(ONE)(LARGE, compression=packed)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await channel.unary_stream(WATCH)(filters[1], compression=packed).read()
+
+    assert length == b"%d" % len(Label.FromString(LARGE).value)
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "the limit is 524,288: send it without compression" in str(caught.value.details())
+    watch.cancel()
 
 
 async def test_other_compressions_are_refused(channel: Any) -> None:
