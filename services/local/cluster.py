@@ -341,7 +341,7 @@ class LocalCluster:
     def _hosts_of_a_cluster(self, emulated: bool = False) -> int:
         """Those that never fail; at least one. Raises ValueError."""
         from services.minicluster.hosts import default_hosts, load_hosts
-        from services.minicluster.simulation_file import load_simulation
+        from services.minicluster.simulation.description import load_simulation
 
         settings = self.settings
         if settings.mesos and not emulated:

@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from services.minicluster.authentication import load_credentials, tls_context
 from services.minicluster.hosts import DEFAULT_PORTS, PORT_MAX, HostSpec, default_hosts, load_hosts
+from services.minicluster.http.authentication import load_credentials, tls_context
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import TASK_VARIABLES, MiniclusterSettings
-from services.minicluster.simulation import Simulation
-from services.minicluster.simulation_file import load_simulation
+from services.minicluster.simulation.description import load_simulation
+from services.minicluster.simulation.outcomes import Simulation
 
 HELP = """Run an emulated Mesos: a master with its agents, in one process.
 

@@ -13,7 +13,7 @@ from services.minicluster.resources import Json, Resources
 if TYPE_CHECKING:
     from services.minicluster.clock import Timer
     from services.minicluster.hosts import HostSpec
-    from services.minicluster.http import EventStream
+    from services.minicluster.http.server import EventStream
 
 TERMINAL = frozenset(
     (

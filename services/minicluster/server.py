@@ -6,20 +6,20 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from services.minicluster.agent_server import AgentServer
+from services.minicluster.agents.containers import ProcessRuntime
+from services.minicluster.agents.host_failures import FailingHosts
+from services.minicluster.agents.images import Images
+from services.minicluster.agents.processes import Processes
+from services.minicluster.agents.sandbox_collector import Collector
+from services.minicluster.agents.simulated_tasks import SimulatedRuntime
+from services.minicluster.agents.slack_estimator import Estimator
+from services.minicluster.agents.usage_monitor import UsageMonitor
+from services.minicluster.api.agent_server import AgentServer
+from services.minicluster.api.master_server import MasterServer
 from services.minicluster.clock import Clock
-from services.minicluster.collector import Collector
-from services.minicluster.containers import ProcessRuntime
-from services.minicluster.estimator import Estimator
-from services.minicluster.failover import AGENTS_BACK_S
-from services.minicluster.host_failures import FailingHosts
-from services.minicluster.images import Images
-from services.minicluster.master import Master
-from services.minicluster.master_server import MasterServer
-from services.minicluster.processes import Processes
+from services.minicluster.master.failover import AGENTS_BACK_S
+from services.minicluster.master.master import Master
 from services.minicluster.settings import MiniclusterSettings
-from services.minicluster.simulated import SimulatedRuntime
-from services.minicluster.usage_monitor import UsageMonitor
 
 log = logging.getLogger(__name__)
 

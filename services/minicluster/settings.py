@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.minicluster.hosts import HostSpec, default_hosts
-from services.minicluster.simulation import Simulation
+from services.minicluster.simulation.outcomes import Simulation
 
 TASK_VARIABLES = "SIMULATE"
 

@@ -32,6 +32,11 @@ _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requ
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
+_MINICLUSTER = tuple(
+    f"services.minicluster.{name}"
+    for name in ("clock", "hosts", "http", "identifiers", "model", "resources", "settings", "simulation")
+)
+
 # The longest prefix of a module's name decides. An arrow that is not here is never drawn: see docs/architecture.md.
 MAY: dict[str, May] = {
     # The inside: it only thinks.
@@ -85,7 +90,14 @@ MAY: dict[str, May] = {
         ("google", "httptools", "orjson", "pymesos"),
     ),
     "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
-    "services.minicluster": May((), ("click", "httptools", "orjson", "yaml")),
+    "services.minicluster": May((), ("click", "orjson", "yaml")),
+    "services.minicluster.http": May((), ("httptools", "orjson")),
+    "services.minicluster.simulation": May(("services.minicluster.hosts",), ("yaml",)),
+    "services.minicluster.master": May(_MINICLUSTER, ("orjson",)),
+    "services.minicluster.agents": May((*_MINICLUSTER, "services.minicluster.master")),
+    "services.minicluster.api": May(
+        (*_MINICLUSTER, "services.minicluster.master", "services.minicluster.agents"), ("orjson",)
+    ),
     "services.local": May(
         (
             "peloton.api",
@@ -93,7 +105,7 @@ MAY: dict[str, May] = {
             "services.log_lines",
             "services.temporal_connection",
             "services.minicluster.hosts",
-            "services.minicluster.simulation_file",
+            "services.minicluster.simulation.description",
             "services.storage.gateway",  # which jobs there are, whose files may stay
             "services.storage.migrate",
             "services.storage.sqlite_files",

@@ -12,7 +12,7 @@ import pytest
 
 from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from services.hostmgr.mesos import operator
-from services.minicluster.authentication import tls_context
+from services.minicluster.http.authentication import tls_context
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.world import PATIENCE_S, Emulated, World, wait
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.minicluster.allocation import Sorter, allocatable, blocked_until, offerable, refuse_seconds
+from services.minicluster.master.allocation import Sorter, allocatable, blocked_until, offerable, refuse_seconds
 from services.minicluster.model import Filter, Framework
 from services.minicluster.resources import CPUS, MEM, PORTS, REVOCABLE_CPUS, contains, cut, kind_of, merge, parse, text
 

@@ -7,9 +7,9 @@ import os
 import time
 from pathlib import Path
 
+from services.minicluster.agents.sandbox_collector import Collector
+from services.minicluster.api.sandboxes import PATH
 from services.minicluster.clock import Clock
-from services.minicluster.collector import Collector
-from services.minicluster.sandboxes_api import PATH
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, request, sandbox
 

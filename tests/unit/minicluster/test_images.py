@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.minicluster.agents.images import ImageCache, ImageCounts, image_of
+from services.minicluster.api.images import PREFETCH_MAX
 from services.minicluster.clock import Clock
-from services.minicluster.images import ImageCache, ImageCounts, image_of
-from services.minicluster.images_api import PREFETCH_MAX
 from services.minicluster.server import Minicluster
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import request

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.minicluster.limits import fault
+from services.minicluster.agents.container_limits import fault
 from services.minicluster.resources import DISK, MEM, THOUSAND
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, sandbox, scalar, written

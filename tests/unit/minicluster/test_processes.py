@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from services.local.ports import free_ports
-from services.minicluster.processes import Processes
+from services.minicluster.agents.processes import Processes
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import (
     WAIT_S,

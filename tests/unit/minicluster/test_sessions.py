@@ -12,10 +12,10 @@ import pytest
 
 from cli.errors import Failed
 from cli.exec import Session
-from services.minicluster.containers import ProcessRuntime
-from services.minicluster.recordio import RecordError, Records
+from services.minicluster.agents.containers import ProcessRuntime
+from services.minicluster.agents.sessions import SESSIONS_MAX, STATUSES_MAX
+from services.minicluster.http.recordio import RecordError, Records
 from services.minicluster.server import Minicluster
-from services.minicluster.sessions import SESSIONS_MAX, STATUSES_MAX
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, Scheduler, request
 

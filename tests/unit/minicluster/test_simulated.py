@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.minicluster.simulated import behaviour
+from services.minicluster.agents.simulated_tasks import behaviour
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, request, scalar, task_info
 

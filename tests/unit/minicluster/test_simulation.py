@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.minicluster.draws import Distribution, Exponential, Fixed, Lognormal, Uniform, unit
-from services.minicluster.host_failures import FailingHosts
+from services.minicluster.agents.host_failures import FailingHosts
+from services.minicluster.agents.simulated_tasks import simulated
 from services.minicluster.hosts import HostSpec
-from services.minicluster.simulated import simulated
-from services.minicluster.simulation import (
+from services.minicluster.simulation.description import SimulationFileError, load_simulation
+from services.minicluster.simulation.distributions import Distribution, Exponential, Fixed, Lognormal, Uniform, unit
+from services.minicluster.simulation.outcomes import (
     Failure,
     HostClass,
     HostFailures,
@@ -24,7 +25,6 @@ from services.minicluster.simulation import (
     When,
     class_sizes,
 )
-from services.minicluster.simulation_file import SimulationFileError, load_simulation
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import task_info
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.minicluster.agents.slack_estimator import estimate, smoothed, target
+from services.minicluster.agents.usage_monitor import CpuCount
 from services.minicluster.resources import CPUS, REVOCABLE_CPUS, parse
 from services.minicluster.server import Minicluster
-from services.minicluster.slack import estimate, smoothed, target
-from services.minicluster.usage_monitor import CpuCount
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import CAPABILITIES, Scheduler, request, scalar, task_info
 

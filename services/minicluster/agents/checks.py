@@ -1,0 +1,181 @@
+"""Health checks and general checks of a real task: COMMAND, HTTP and TCP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+from pathlib import Path
+from typing import Protocol
+
+from services.minicluster.agents.processes import Processes, kill_group
+from services.minicluster.clock import Clock
+from services.minicluster.model import Task
+from services.minicluster.resources import Json
+
+_DELAY_S = 15.0
+_INTERVAL_S = 10.0
+_TIMEOUT_S = 20.0
+_GRACE_S = 10.0
+_FAILURES = 3
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Checked(Protocol):
+    """A container as its checks see it."""
+
+    task: Task
+    directory: Path | None
+    killing: bool
+    ended: bool
+
+    def report_running(self, reason: str, healthy: bool | None = None) -> None:
+        """Another update of the running task."""
+        ...
+
+    def unhealthy(self) -> None:
+        """The health check failed too often."""
+        ...
+
+
+class Checks:
+    """The asyncio tasks of one container; only tasks that ask for checks pay for them."""
+
+    def __init__(self, container: Checked, environment: dict[str, str], clock: Clock, processes: Processes) -> None:
+        self._container = container
+        self._clock = clock
+        self._processes = processes
+        self._environment = environment
+        info = container.task.info
+        self._jobs: list[asyncio.Task[None]] = []
+        if "health_check" in info:
+            self._jobs.append(asyncio.create_task(self._health(info["health_check"])))
+        if "check" in info:
+            self._jobs.append(asyncio.create_task(self._general(info["check"])))
+
+    def stop(self) -> None:
+        for job in self._jobs:
+            if job is not asyncio.current_task():
+                job.cancel()
+
+    def _sleep(self, seconds: float) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._clock.call_later(seconds, _wake, future)
+        return future
+
+    async def _health(self, check: Json) -> None:
+        """The first result is reported even when bad; at the limit the task is killed."""
+        container, clock = self._container, self._clock
+        limit = check.get("consecutive_failures", _FAILURES)
+        grace_end = clock.now() + check.get("grace_period_seconds", _GRACE_S)
+        healthy: bool | None = None
+        failures = 0
+        await self._sleep(check.get("delay_seconds", _DELAY_S))
+        while not container.ended:
+            code = await self._once(check, check["type"])
+            good = code is not None and (200 <= code < 400 if check["type"] == "HTTP" else code == 0)
+            if good:
+                failures = 0
+                if healthy is not True:
+                    healthy = True
+                    self._report(True)
+            elif healthy is None and clock.now() < grace_end:
+                pass
+            else:
+                failures += 1
+                healthy = False
+                if container.killing:
+                    return
+                self._report(False)
+                if failures >= limit:
+                    container.unhealthy()
+                    return
+            await self._sleep(check.get("interval_seconds", _INTERVAL_S))
+
+    def _report(self, healthy: bool) -> None:
+        self._container.report_running("REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", healthy)
+
+    async def _general(self, check: Json) -> None:
+        """Each change of the result is an update; nothing is ever killed."""
+        container = self._container
+        type_ = check["type"]
+        field = {"COMMAND": "exit_code", "HTTP": "status_code", "TCP": "succeeded"}[type_]
+        await self._sleep(check.get("delay_seconds", _DELAY_S))
+        last: Json | None = None
+        while not container.ended:
+            code = await self._once(check, type_)
+            result: Json = {}
+            if type_ == "TCP":
+                result[field] = code == 0
+            elif code is not None:
+                result[field] = code
+            status = {"type": type_, type_.lower(): result}
+            if status != last and not container.ended:
+                last = status
+                container.task.check_status = status
+                container.report_running("REASON_TASK_CHECK_STATUS_UPDATED")
+            await self._sleep(check.get("interval_seconds", _INTERVAL_S))
+
+    async def _once(self, check: Json, type_: str) -> int | None:
+        """Exit code, HTTP status, or 0 for an open TCP port; None for a timeout or no answer."""
+        timeout = check.get("timeout_seconds", _TIMEOUT_S) or None
+        try:
+            async with asyncio.timeout(timeout):
+                if type_ == "COMMAND":
+                    command = check["command"]
+                    return await self._command(command.get("command", command))
+                target = check[type_.lower()]
+                return await (self._http(target) if type_ == "HTTP" else self._tcp(target))
+        except (TimeoutError, OSError):
+            return None
+
+    async def _command(self, command: Json) -> int | None:
+        container = self._container
+        assert container.directory is not None
+        value = command.get("value", "")
+        argv = ["/bin/sh", "-c", value] if command.get("shell", True) else [*command.get("arguments", ())] or [value]
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        environment = dict(self._environment)
+        for entry in command.get("environment", {}).get("variables", ()):
+            environment[entry["name"]] = entry.get("value", "")
+        pid = self._processes.spawn(
+            argv,
+            cwd=container.directory,
+            environment=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            user=None,
+            on_exit=lambda status: None if done.done() else done.set_result(status),
+        )
+        try:
+            status = await done
+        except asyncio.CancelledError:
+            kill_group(pid, signal.SIGKILL)
+            raise
+        return status >> 8 if status & 0x7F == 0 else 128 + (status & 0x7F)
+
+    async def _http(self, target: Json) -> int | None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", target["port"])
+        try:
+            path = target.get("path", "/")
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+            line = await reader.readline()
+            parts = line.split()
+            return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else None
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _tcp(self, target: Json) -> int:
+        _, writer = await asyncio.open_connection("127.0.0.1", target["port"])
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return 0

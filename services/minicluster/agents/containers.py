@@ -1,0 +1,338 @@
+"""Real tasks: one process group per task, from launch to the last update."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import signal
+import uuid
+from pathlib import Path
+
+from services.minicluster.agents import sandboxes
+from services.minicluster.agents.checks import Checks
+from services.minicluster.agents.images import Images, image_of
+from services.minicluster.agents.processes import Processes, exit_message, kill_group
+from services.minicluster.agents.sandbox_collector import Collector
+from services.minicluster.agents.sessions import Sessions
+from services.minicluster.agents.usage_monitor import UsageMonitor
+from services.minicluster.clock import NANOS_PER_SECOND, Clock, Timer
+from services.minicluster.master.status_updates import StatusUpdates
+from services.minicluster.model import Task, Usage
+from services.minicluster.resources import Json, Resources
+from services.minicluster.settings import MiniclusterSettings
+
+
+def network(host: str) -> list[Json]:
+    return [{"ip_addresses": [{"protocol": "IPv4", "ip_address": host}]}]
+
+
+class Container:
+    """The runner of one task. Phases: waiting (no pid), running (pid), ended."""
+
+    def __init__(self, runtime: ProcessRuntime, task: Task) -> None:
+        self.runtime = runtime
+        self.task = task
+        self.id = str(uuid.uuid4())
+        self.directory: Path | None = None
+        self.pid: int | None = None
+        self.executor_pid: int | None = None
+        self.killing = False
+        self.ended = False
+        self.last_usage: Usage | None = None
+        self._unhealthy = False
+        # Set when something other than the framework ends the task: (state, source, reason, message or None).
+        self._verdict: tuple[str, str, str, str | None] | None = None
+        self._timers: list[Timer] = []
+        self._checks: Checks | None = None
+        clock = runtime.clock
+        self._start_timer = clock.call_later(runtime.settings.executor_start_s, self._wait_for_image)
+
+    # start
+
+    def _wait_for_image(self) -> None:
+        task = self.task
+        waiting = self.runtime.images.use(task.agent.spec.name, image_of(task.info), self._start)
+        if waiting is not None:
+            self._start_timer = waiting
+
+    def _start(self) -> None:
+        task = self.task
+        command: Json = task.info.get("command", {})
+        if "docker" in task.info.get("container", {}) and not self.runtime.settings.containers_as_processes:
+            self._fail("REASON_EXECUTOR_TERMINATED", "Abnormal executor termination: unknown container")
+            return
+        self.directory = sandboxes.create(
+            self.runtime.settings.data_dir, task.agent, task.framework.id, task.executor_id or task.id, self.id
+        )
+        for name in ("stdout", "stderr"):
+            (self.directory / name).touch()
+        resources = task.info.get("resources", [])
+        sandboxes.link_volumes(self.runtime.settings.data_dir, task.agent.id, resources, self.directory)
+        user = self.user(command)
+        if user is not None:
+            try:
+                account = pwd.getpwnam(user)
+            except KeyError:
+                path = self.directory / "stdout"
+                self._fail(
+                    "REASON_CONTAINER_LAUNCH_FAILED",
+                    f"Failed to launch container: Failed to chown '{path}' to user '{user}' : No such user '{user}'",
+                )
+                return
+            for path in (self.directory, self.directory / "stdout", self.directory / "stderr"):
+                os.chown(path, account.pw_uid, account.pw_gid)
+        uris = command.get("uris")
+        if uris:
+            loop = asyncio.get_running_loop()
+            future = loop.run_in_executor(None, sandboxes.fetch, uris, self.directory)
+            future.add_done_callback(self._fetched)
+        else:
+            self._run()
+
+    def _fetched(self, future: asyncio.Future[None]) -> None:
+        error = future.exception()
+        if self.ended or self.runtime.closed:
+            return
+        if error is None:
+            self._run()
+            return
+        assert self.directory is not None
+        (self.directory / "stderr").write_text(f"{error}\n", encoding="utf-8")
+        self._fail(
+            "REASON_CONTAINER_LAUNCH_FAILED",
+            f"Failed to launch container: Failed to fetch all URIs for container '{self.id}': exited with status 1",
+        )
+
+    def user(self, command: Json) -> str | None:
+        """The account to run as, None for our own."""
+        if not self.runtime.settings.switch_user:
+            return None
+        name: str = command.get("user") or self.task.framework.info.get("user", "")
+        return None if not name or name == pwd.getpwuid(os.geteuid()).pw_name else name
+
+    def _run(self) -> None:
+        task, runtime = self.task, self.runtime
+        command: Json = task.info.get("command", {})
+        directory, environment = self.surroundings()
+        argv, executable = sandboxes.argv(command)
+        failed = False
+        with (directory / "stdout").open("ab") as stdout, (directory / "stderr").open("ab") as stderr:
+            try:
+                if task.agent.sick:
+                    raise OSError("the host is sick")
+                if task.group is None:  # tasks of a group share an executor, which has no process here
+                    self.executor_pid = runtime.processes.spawn_executor(task.id, self._executor_exited)
+                self.pid = runtime.processes.spawn(
+                    argv,
+                    executable=executable,
+                    cwd=directory,
+                    environment=environment,
+                    stdout=stdout,
+                    stderr=stderr,
+                    user=self.user(command),
+                    on_exit=self._exited,
+                )
+            except (OSError, ValueError) as error:
+                # As Mesos's launcher: the executor runs, its command exits with 1.
+                stderr.write(f"Failed to execute command: {error}\n".encode())
+                failed = True
+        task.container = {"container_id": {"value": self.id}, "network_infos": network(runtime.settings.host)}
+        if task.group is not None:
+            task.container["container_id"]["parent"] = {"value": task.group.container_id}
+        task.container["executor_pid"] = self.executor_pid or self.pid or os.getpid()
+        if "check" in task.info:
+            task.check_status = {"type": task.info["check"]["type"], task.info["check"]["type"].lower(): {}}
+        runtime.updates.report(task, "TASK_STARTING")
+        runtime.updates.report(task, "TASK_RUNNING")
+        if failed:
+            self._end("TASK_FAILED", "Command exited with status 1")
+            return
+        runtime.monitor.watch(self)
+        limit = task.info.get("max_completion_time", {}).get("nanoseconds")
+        if limit is not None:
+            self._later(limit / NANOS_PER_SECOND, self._too_long)
+        if "check" in task.info or "health_check" in task.info:
+            self._checks = Checks(self, environment, runtime.clock, runtime.processes)
+
+    def surroundings(self) -> tuple[Path, dict[str, str]]:
+        """Folder and environment of what runs in it."""
+        assert self.directory is not None
+        task, host = self.task, self.runtime.settings.host
+        command: Json = task.info.get("command", {})
+        return self.directory, sandboxes.environment(
+            task, self.directory, task.agent.port, host, command, self.runtime.settings.pass_env
+        )
+
+    def _later(self, seconds: float, function: object, *args: object) -> None:
+        self._timers.append(self.runtime.clock.call_later(seconds, function, *args))  # type: ignore[arg-type]
+
+    def report_running(self, reason: str, healthy: bool | None = None) -> None:
+        self.runtime.updates.report(self.task, "TASK_RUNNING", reason=reason, healthy=healthy)
+
+    @property
+    def resources(self) -> Resources:
+        return self.task.resources
+
+    def usage(self) -> Usage | None:
+        return self.last_usage
+
+    # end
+
+    def kill(self, grace_s: float | None) -> None:
+        """SIGTERM to the group, SIGKILL after the grace period of the task (a KILL's own policy is not used)."""
+        if self.ended:
+            return
+        if self.pid is None:
+            self._end(
+                "TASK_KILLED",
+                "Killed before delivery to the executor",
+                source="SOURCE_AGENT",
+                reason="REASON_TASK_KILLED_DURING_LAUNCH",
+            )
+            return
+        if self.killing:
+            return
+        self.killing = True
+        if "TASK_KILLING_STATE" in self.task.framework.capabilities:
+            self.runtime.updates.report(self.task, "TASK_KILLING")
+        self._terminate(grace_s)
+
+    def _terminate(self, grace_s: float | None) -> None:
+        assert self.pid is not None
+        if grace_s is None:
+            policy = self.task.info.get("kill_policy", {}).get("grace_period", {}).get("nanoseconds")
+            grace_s = self.runtime.settings.kill_grace_s if policy is None else policy / NANOS_PER_SECOND
+        kill_group(self.pid, signal.SIGTERM)
+        self._later(grace_s, kill_group, self.pid, signal.SIGKILL)
+
+    def unhealthy(self) -> None:
+        """The health check failed too often."""
+        self._unhealthy = True
+        self.kill(None)
+
+    def _too_long(self) -> None:
+        if not self.killing and not self.ended:
+            self._verdict = ("TASK_FAILED", "SOURCE_EXECUTOR", "REASON_MAX_COMPLETION_TIME_REACHED", None)
+            self._terminate(None)
+
+    def limit_reached(self, reason: str, message: str) -> None:
+        """Too much memory or disk: the container is destroyed."""
+        if not self.ended and self.pid is not None:
+            self._verdict = ("TASK_FAILED", "SOURCE_AGENT", reason, message)
+            kill_group(self.pid, signal.SIGKILL)
+
+    def crash(self) -> None:
+        """The executor died: its processes go at once. When the agent died too, the update waits for its return."""
+        if self.ended:
+            return
+        self._verdict = ("TASK_FAILED", "SOURCE_AGENT", "REASON_EXECUTOR_TERMINATED", "Executor terminated")
+        if self.pid is None:
+            self._exited(0)
+        else:
+            kill_group(self.pid, signal.SIGKILL)
+
+    def _executor_exited(self, status: int) -> None:
+        """Nobody but we should end it: an agent destroys the container of an executor that is gone."""
+        self.crash()
+
+    def abandon(self) -> None:
+        """The minicluster stops: no update any more, the processes are killed elsewhere."""
+        self.ended = True
+        if self._checks is not None:
+            self._checks.stop()
+
+    def _exited(self, status: int) -> None:
+        if self.ended:
+            return
+        message = exit_message(status)
+        if self._verdict is not None:
+            state, source, reason, text = self._verdict
+            self._end(state, message if text is None else text, source=source, reason=reason)
+        elif self.killing:
+            self._end("TASK_KILLED", message, healthy=False if self._unhealthy else None)
+        else:
+            self._end("TASK_FINISHED" if status == 0 else "TASK_FAILED", message)
+
+    def _fail(self, reason: str, message: str) -> None:
+        self._end("TASK_FAILED", message, source="SOURCE_AGENT", reason=reason)
+
+    def _end(
+        self,
+        state: str,
+        message: str,
+        *,
+        source: str = "SOURCE_EXECUTOR",
+        reason: str | None = None,
+        healthy: bool | None = None,
+    ) -> None:
+        self.ended = True
+        self._start_timer.cancel()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if self._checks is not None:
+            self._checks.stop()
+        self.runtime.ended(self)
+        if self.executor_pid is not None:
+            kill_group(self.executor_pid, signal.SIGKILL)
+        task = self.task
+        if task.check_status is not None:
+            # The last word carries no result any more.
+            task.check_status = {"type": task.check_status["type"], task.check_status["type"].lower(): {}}
+        self.runtime.updates.report(task, state, message=message, source=source, reason=reason, healthy=healthy)
+
+
+class ProcessRuntime:
+    """One agent's containers."""
+
+    def __init__(
+        self,
+        settings: MiniclusterSettings,
+        clock: Clock,
+        updates: StatusUpdates,
+        images: Images,
+        processes: Processes,
+        monitor: UsageMonitor,
+        collector: Collector,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.updates = updates
+        self.images = images
+        self.processes = processes
+        self.monitor = monitor
+        self.collector = collector
+        self.containers: dict[str, Container] = {}
+        self.sessions = Sessions(processes)
+        self.closed = False
+
+    def launch(self, task: Task) -> None:
+        container = Container(self, task)
+        task.runner = container
+        self.containers[container.id] = container
+
+    def launch_group(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            self.launch(task)
+
+    def ended(self, container: Container) -> None:
+        self.containers.pop(container.id, None)
+        if container.directory is not None:
+            self.collector.ended(container.directory)
+        self.monitor.forget(container)
+        self.sessions.parent_ended(container.id)
+
+    def kill_all(self) -> None:
+        for container in list(self.containers.values()):
+            container.kill(0.0)
+
+    def crash(self, tasks: list[Task]) -> None:
+        for container in list(self.containers.values()):
+            container.crash()
+
+    async def close(self) -> None:
+        self.closed = True
+        for container in list(self.containers.values()):
+            container.abandon()
+        self.sessions.close()

@@ -1,0 +1,112 @@
+"""The agents' resource estimators: every so often each tells the master how much revocable cpu it has.
+
+Slack is what ordinary tasks were promised and do not use. A share of the promise is held back, for work that wakes up
+faster than revocable tasks can leave. Use that rises counts at once, use that falls counts little by little; and while
+the last word lies between the estimate and all that is unused, it stands: an offer is not withdrawn for noise.
+"""
+
+from __future__ import annotations
+
+from services.minicluster.clock import Clock
+from services.minicluster.master.offers import Offers
+from services.minicluster.master.registry import Registry
+from services.minicluster.model import TERMINAL, Agent, Task, Usage
+from services.minicluster.resources import CPUS, REVOCABLE_CPUS, THOUSAND
+
+MARGIN_PERCENT = 10
+"""Of the allocation, held back."""
+FALL_PERCENT = 50
+"""Of a fall in use that one estimate believes."""
+STEP = 10
+"""Estimates are multiples of this: Mesos offers no less cpu than 0.01."""
+
+
+class Estimator:
+    """Serves all agents of the minicluster whose hosts file names no fixed amount."""
+
+    def __init__(self, interval_s: float, clock: Clock, registry: Registry, offers: Offers) -> None:
+        self._interval_s = interval_s
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+        self._used: dict[str, int] = {}  # agent id -> smoothed use of its ordinary tasks, in thousandths of a cpu
+        self._looks: dict[str, dict[tuple[str, str], tuple[Usage, int | None]]] = {}  # agent id -> task -> (look, use)
+
+    def start(self) -> None:
+        self._clock.call_later(self._interval_s, self._round)
+
+    def _round(self) -> None:
+        for agent in self._registry.by_host.values():
+            if agent.spec.revocable_cpus is None and agent.online and agent.registered:
+                self._tell(agent)
+        self._clock.call_later(self._interval_s, self._round)
+
+    def _tell(self, agent: Agent) -> None:
+        told = agent.total.get(REVOCABLE_CPUS, 0)
+        assert isinstance(told, int)
+        if not agent.tasks and not told:
+            return  # most of many simulated agents
+        allocated, measured = self._look(agent)
+        used = self._used[agent.id] = smoothed(self._used.get(agent.id, 0), measured)
+        self._offers.set_revocable(agent, estimate(told, allocated, used))
+
+    def _look(self, agent: Agent) -> tuple[int, int]:
+        """What ordinary tasks hold, and what they have used since the last look. A task that has not been measured
+        twice may do anything yet: it counts as using all it has."""
+        before = self._looks.get(agent.id, {})
+        looks: dict[tuple[str, str], tuple[Usage, int | None]] = {}
+        allocated = used = 0
+        for key, task in (agent.tasks or {}).items():
+            held = task.resources.get(CPUS, 0)
+            assert isinstance(held, int)
+            if task.released or task.state in TERMINAL or REVOCABLE_CPUS in task.resources:
+                continue
+            allocated += held
+            rate = None
+            if (usage := _usage(task)) is not None:
+                rate = _rate(before.get(key), usage)
+                looks[key] = (usage, rate)
+            used += held if rate is None else rate
+        self._looks[agent.id] = looks
+        return allocated, used
+
+
+def _usage(task: Task) -> Usage | None:
+    return None if task.runner is None else task.runner.usage()
+
+
+def _rate(before: tuple[Usage, int | None] | None, now: Usage) -> int | None:
+    """Thousandths of a cpu between two looks; without a new look it is as it was."""
+    if before is None:
+        return None
+    then, rate = before
+    if now.at_s <= then.at_s:
+        return rate
+    return round((now.cpu_s - then.cpu_s) / (now.at_s - then.at_s) * THOUSAND)
+
+
+# Amounts are thousandths of a cpu.
+
+
+def smoothed(before: int, measured: int) -> int:
+    """Use as the estimate sees it: never less than what was measured."""
+    return measured if measured >= before else measured + (before - measured) * (100 - FALL_PERCENT) // 100
+
+
+def target(allocated: int, used: int) -> int:
+    """What may be told at most when the last word is to change."""
+    return max(0, allocated - _reserve(allocated) - used) // STEP * STEP
+
+
+def estimate(told: int, allocated: int, used: int) -> int:
+    """The next word after ``told``: never negative, never more than ``allocated - used``."""
+    wanted = target(allocated, used)
+    unused = max(0, allocated - used)
+    if told > unused:
+        return wanted
+    is_worth_telling = wanted - told >= max(_reserve(allocated), STEP)
+    return wanted if is_worth_telling else told
+
+
+def _reserve(allocated: int) -> int:
+    return -(-allocated * MARGIN_PERCENT // 100)

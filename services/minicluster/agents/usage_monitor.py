@@ -1,0 +1,118 @@
+"""One look at /proc per interval for all tasks of the minicluster, which also keeps their limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from services.minicluster.agents.container_limits import fault
+from services.minicluster.agents.processes import process_table
+from services.minicluster.agents.sandboxes import disk_bytes
+from services.minicluster.clock import Clock
+from services.minicluster.model import Usage
+from services.minicluster.resources import Resources
+from services.minicluster.settings import MiniclusterSettings
+
+
+class Measured(Protocol):
+    """A container as the monitor sees it."""
+
+    pid: int | None
+    directory: Path | None
+    last_usage: Usage | None
+
+    @property
+    def resources(self) -> Resources:
+        """Its limits."""
+        ...
+
+    def limit_reached(self, reason: str, message: str) -> None: ...
+
+
+class CpuCount:
+    """Cpu seconds of a session that never fall: what a process used that ended unseen stays counted."""
+
+    __slots__ = ("_last", "_total")
+
+    def __init__(self) -> None:
+        self._last = (0.0, 0.0)
+        self._total = (0.0, 0.0)
+
+    def add(self, now: tuple[float, float]) -> tuple[float, float]:
+        """``now`` is (user, system) of the processes that live, with the children they have waited for."""
+        user, system = (max(new - old, 0.0) for new, old in zip(now, self._last, strict=True))
+        self._last = now
+        self._total = (self._total[0] + user, self._total[1] + system)
+        return self._total
+
+
+class UsageMonitor:
+    def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
+        self._enforces_disk = settings.enforce_disk_quota
+        # Polled in real time whatever the scale: the processes run in real time too.
+        self._interval_s = settings.usage_interval_s * settings.time_scale
+        self._clock = clock
+        self._watched: dict[int, tuple[Measured, CpuCount]] = {}
+        self._polling = False
+
+    def watch(self, container: Measured) -> None:
+        if container.pid is not None:
+            self._watched[container.pid] = (container, CpuCount())
+            if not self._polling:
+                self._polling = True
+                self._clock.call_later(self._interval_s, self._poll)
+
+    def forget(self, container: Measured) -> None:
+        if container.pid is not None:
+            self._watched.pop(container.pid, None)
+
+    def _poll(self) -> None:
+        if not self._watched:
+            self._polling = False
+            return
+        folders = {
+            pid: container.directory if self._enforces_disk else None for pid, (container, _) in self._watched.items()
+        }
+        # /proc and the sandboxes are read beside the loop: answers must not wait for a disk.
+        future = asyncio.get_running_loop().run_in_executor(None, _measure, folders)
+        future.add_done_callback(self._judge)
+
+    def _judge(self, future: asyncio.Future[dict[int, _Session]]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            for pid, session in future.result().items():
+                container, count = self._watched.get(pid, (None, None))
+                if container is None or count is None:
+                    continue
+                user, system = count.add((session.user_s, session.system_s))
+                container.last_usage = Usage(user, system, session.memory, session.at_s)
+                found = fault(container.resources, session.memory, session.disk)
+                if found is not None:
+                    container.limit_reached(*found)
+        self._clock.call_later(self._interval_s, self._poll)
+
+
+@dataclass(slots=True)
+class _Session:
+    at_s: float
+    user_s: float = 0.0
+    system_s: float = 0.0
+    memory: int = 0
+    disk: int = 0
+
+
+def _measure(watched: dict[int, Path | None]) -> dict[int, _Session]:
+    """What the processes of each session use, and the bytes in its sandbox."""
+    now_s = time.time()
+    sessions = {pid: _Session(now_s) for pid in watched}
+    for process in process_table():
+        session = sessions.get(process.session)
+        if session is not None:
+            session.user_s += process.user_s
+            session.system_s += process.system_s
+            session.memory += process.resident
+    for pid, directory in watched.items():
+        sessions[pid].disk = disk_bytes(directory)
+    return sessions

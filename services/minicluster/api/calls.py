@@ -1,0 +1,54 @@
+"""What calls of the scheduler, operator and agent APIs have in common: method, types, and JSON that is a message."""
+
+from __future__ import annotations
+
+import orjson
+
+from services.minicluster.api.schema import ConversionError, convert
+from services.minicluster.http.server import TEXT, Request, Response, plain
+from services.minicluster.resources import Json
+
+JSON_TYPE = "application/json"
+PROTOBUF_TYPE = "application/x-protobuf"
+
+
+def parse_json(body: bytes, message: str, noun: str) -> Json | str:
+    """The call as a dict, or the text of the 400."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        # picojson reads on to the end of the line; what it names is the rest after the offending place.
+        tail = body.decode("utf-8", "replace")[error.pos :] if error.pos < len(body) else ""
+        return f"Failed to parse body into JSON: syntax error at line {error.lineno} near: {tail}"
+    try:
+        return convert(value, message)
+    except ConversionError as error:
+        return f"Failed to convert JSON into {noun} protobuf: {error}"
+
+
+def method_fault(request: Request) -> Response:
+    text = f"405 Method Not Allowed. Expecting one of {{ 'POST' }}, but received '{request.method}'."
+    return Response(405, text.encode(), (("Allow", "POST"), ("Content-Type", TEXT)))
+
+
+def content_fault(request: Request) -> Response | None:
+    """Of method and Content-Type."""
+    if request.method != "POST":
+        return method_fault(request)
+    content_type = request.headers.get("content-type")
+    if content_type is None:
+        return plain(400, "Expecting 'Content-Type' to be present")
+    if content_type == PROTOBUF_TYPE:
+        # Protobuf bodies are not spoken here: any of them counts as unreadable.
+        return plain(400, "Failed to parse body into Call protobuf")
+    if content_type != JSON_TYPE:
+        return plain(415, f"Expecting 'Content-Type' of {JSON_TYPE} or {PROTOBUF_TYPE}")
+    return None
+
+
+def accepts_json(request: Request) -> bool:
+    accept = request.headers.get("accept")
+    if not accept:
+        return True
+    kinds = [item.partition(";")[0].strip() for item in accept.split(",")]
+    return any(kind in (JSON_TYPE, "application/*", "*/*") for kind in kinds)

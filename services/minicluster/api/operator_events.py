@@ -1,0 +1,74 @@
+"""The event stream of the operator API: what changes in the master, for everybody who subscribed."""
+
+from __future__ import annotations
+
+from services.minicluster.api import v1_views
+from services.minicluster.api.calls import JSON_TYPE
+from services.minicluster.clock import Clock
+from services.minicluster.http.recordio import encode
+from services.minicluster.http.server import EventStream, Request
+from services.minicluster.master.master import Master
+from services.minicluster.master.registry import Registry
+from services.minicluster.master.scheduler_events import HEARTBEAT
+from services.minicluster.model import Agent, Framework, Task
+from services.minicluster.resources import Json
+from services.minicluster.settings import MiniclusterSettings
+
+
+class OperatorEvents:
+    def __init__(self, settings: MiniclusterSettings, clock: Clock, registry: Registry) -> None:
+        self._heartbeat_interval_s = settings.heartbeat_interval_s
+        self._stream_buffer_bytes = settings.stream_buffer_bytes
+        self._clock = clock
+        self._registry = registry
+        self._streams: list[EventStream] = []
+
+    def listen_to(self, master: Master) -> None:
+        master.tasks.added.connect(self._task_added)
+        master.updates.changed.connect(self._task_updated)
+        master.agents.changed.connect(self._agent_changed)
+        master.frameworks.changed.connect(self._framework_changed)
+
+    def subscribe(self, request: Request) -> None:
+        stream = EventStream(request.connection, self._stream_buffer_bytes, (("Content-Type", JSON_TYPE),))
+        body = {"get_state": v1_views.state(self._registry), "heartbeat_interval_seconds": self._heartbeat_interval_s}
+        stream.send(encode({"type": "SUBSCRIBED", "subscribed": body}))
+        self._streams.append(stream)
+        stream.on_close = lambda: self._streams.remove(stream)
+        self._heartbeat(stream)
+
+    def _heartbeat(self, stream: EventStream) -> None:
+        if not stream.closed:
+            stream.send(HEARTBEAT)
+            self._clock.call_later(self._heartbeat_interval_s, self._heartbeat, stream)
+
+    def _broadcast(self, event: Json) -> None:
+        chunk = encode(event)
+        for stream in self._streams:
+            stream.send(chunk)
+
+    def _task_added(self, task: Task) -> None:
+        if self._streams:
+            self._broadcast({"type": "TASK_ADDED", "task_added": {"task": v1_views.task(task)}})
+
+    def _task_updated(self, task: Task, status: Json) -> None:
+        if self._streams:
+            body = {"framework_id": {"value": task.framework.id}, "status": status, "state": status["state"]}
+            self._broadcast({"type": "TASK_UPDATED", "task_updated": body})
+
+    def _agent_changed(self, type_: str, agent: Agent) -> None:
+        if not self._streams:
+            return
+        if type_ == "AGENT_ADDED":
+            self._broadcast({"type": type_, "agent_added": {"agent": v1_views.agent(agent, as_event=True)}})
+        else:
+            self._broadcast({"type": type_, "agent_removed": {"agent_id": {"value": agent.id}}})
+
+    def _framework_changed(self, type_: str, framework: Framework) -> None:
+        if not self._streams:
+            return
+        if type_ == "FRAMEWORK_REMOVED":
+            body: Json = {"framework_info": framework.info}
+        else:
+            body = {"framework": v1_views.framework(framework, self._registry.host, as_event=True)}
+        self._broadcast({"type": type_, type_.lower(): body})

@@ -1,0 +1,128 @@
+"""The unversioned pages that dashboards and exporters read beside /state: /state-summary, /frameworks, /roles."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from services.minicluster.api import v0_state
+from services.minicluster.api.v1_views import offered, used
+from services.minicluster.master.registry import Registry
+from services.minicluster.model import Framework, Task
+from services.minicluster.resources import PORTS, THOUSAND, Json, Resources, add_to, scalars
+
+_STATES = (
+    "TASK_STAGING",
+    "TASK_STARTING",
+    "TASK_RUNNING",
+    "TASK_KILLING",
+    "TASK_FINISHED",
+    "TASK_KILLED",
+    "TASK_FAILED",
+    "TASK_LOST",
+    "TASK_ERROR",
+    "TASK_UNREACHABLE",
+)
+
+
+def _all_tasks(framework: Framework) -> list[Task]:
+    return [*framework.tasks.values(), *framework.unreachable.values(), *framework.completed]
+
+
+def _counts(counted: Counter[str]) -> Json:
+    return {state: counted[state] for state in _STATES}
+
+
+def state_summary(registry: Registry) -> Json:
+    """Agents and frameworks with how many tasks they have in each state; tasks that have ended are counted too."""
+    by_agent: dict[str, Counter[str]] = {}
+    frameworks_of: dict[str, set[str]] = {}
+    rows = []
+    for framework in registry.frameworks.values():
+        mine: Counter[str] = Counter()
+        agents: set[str] = set()
+        for task in _all_tasks(framework):
+            mine[task.state] += 1
+            agents.add(task.agent.id)
+            by_agent.setdefault(task.agent.id, Counter())[task.state] += 1
+            frameworks_of.setdefault(task.agent.id, set()).add(framework.id)
+        about = v0_state.framework_summary(framework, *v0_state.held(framework))
+        rows.append({**about, **_counts(mine), "slave_ids": sorted(agents)})
+    slaves = [
+        {
+            **v0_state.slave(agent),
+            **_counts(by_agent.get(agent.id, Counter())),
+            "framework_ids": sorted(frameworks_of.get(agent.id, ())),
+        }
+        for agent in registry.registered()
+    ]
+    return {"hostname": registry.hostname, "slaves": slaves, "frameworks": rows}
+
+
+def frameworks(registry: Registry) -> Json:
+    return {
+        "frameworks": [v0_state.framework(item) for item in registry.frameworks.values()],
+        "completed_frameworks": [v0_state.framework(item) for item in registry.removed_frameworks.values()],
+        "unregistered_frameworks": [],
+    }
+
+
+def _quantities(resources: Resources) -> Json:
+    """Amounts by name, of ports how many."""
+    result: Json = {name: value / THOUSAND for name, value in scalars(resources).items() if value}
+    if ports := resources.get(PORTS):
+        assert isinstance(ports, tuple)
+        result["ports"] = float(sum(end - begin + 1 for begin, end in ports))
+    return {name: result[name] for name in sorted(result)}
+
+
+def roles(registry: Registry) -> Json:
+    """Those that frameworks have or that hold something, and all above them, which hold the same. There are no quotas
+    and no weights here."""
+    members: dict[str, list[str]] = {}
+    for framework in registry.frameworks.values():
+        for name in framework.roles:
+            members.setdefault(name, []).append(framework.id)
+    allocated: dict[str, Resources] = {}
+    on_offer: dict[str, Resources] = {}
+    reserved: dict[str, Resources] = {}
+    for agent in registry.registered():
+        for sums, parts in ((allocated, used(agent)), (on_offer, offered(agent))):
+            for role, part in parts.items():
+                _add_upwards(sums, role, part)
+        for kind, value in agent.total.items():
+            if kind.role is not None:
+                _add_upwards(reserved, kind.role, {kind: value})
+    names = {above for name in members for above in _with_all_above(name)}
+    return {
+        "roles": [
+            _role(name, allocated.get(name, {}), on_offer.get(name, {}), reserved.get(name, {}), members.get(name, []))
+            for name in sorted(names | allocated.keys() | on_offer.keys() | reserved.keys())
+        ]
+    }
+
+
+def _role(name: str, allocated: Resources, on_offer: Resources, reserved: Resources, members: list[str]) -> Json:
+    both = dict(allocated)
+    add_to(both, on_offer)
+    held = _quantities(allocated)
+    consumed = {kind: value for kind, value in held.items() if kind != "ports"}
+    return {
+        "name": name,
+        "weight": 1.0,
+        "quota": {"role": name, "guarantee": {}, "limit": {}, "consumed": consumed},
+        "resources": _quantities(both),
+        "allocated": held,
+        "offered": _quantities(on_offer),
+        "reserved": _quantities(reserved),
+        "frameworks": members,
+    }
+
+
+def _with_all_above(role: str) -> list[str]:
+    parts = role.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _add_upwards(sums: dict[str, Resources], role: str, part: Resources) -> None:
+    for name in _with_all_above(role):
+        add_to(sums.setdefault(name, {}), part)

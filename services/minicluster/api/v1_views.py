@@ -1,0 +1,333 @@
+"""The v1 operator API's picture of tasks, agents and frameworks as JSON."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import orjson
+
+from services.minicluster.clock import NANOS_PER_SECOND, in_nanoseconds
+from services.minicluster.master import scheduler_events
+from services.minicluster.master.host_resources import total_of
+from services.minicluster.master.registry import Registry
+from services.minicluster.model import Agent, Executor, Framework, Task
+from services.minicluster.resources import (
+    AMOUNTS_KEPT_MAX,
+    PORTS,
+    THOUSAND,
+    Amounts,
+    Json,
+    Resources,
+    add_to,
+    in_listing_order,
+    scalars,
+    to_json,
+)
+
+AGENT_CAPABILITIES = (
+    "MULTI_ROLE",
+    "HIERARCHICAL_ROLE",
+    "RESERVATION_REFINEMENT",
+    "RESOURCE_PROVIDER",
+    "RESIZE_VOLUME",
+    "AGENT_OPERATION_FEEDBACK",
+    "AGENT_DRAINING",
+    "TASK_RESOURCE_LIMITS",
+)
+_CAPABILITIES = orjson.Fragment(orjson.dumps([{"type": name} for name in AGENT_CAPABILITIES]))
+
+
+def _task_resource(resource: Json, role: str) -> Json:
+    """The resource as the task named it, with the offer's allocation filled in and numbers as doubles."""
+    result = dict(resource)
+    if "scalar" in result:
+        result["scalar"] = {"value": float(result["scalar"]["value"])}
+    result.setdefault("allocation_info", {"role": role})
+    return result
+
+
+def container_with_defaults(container: Json) -> Json:
+    """With the defaults the master writes out."""
+    if "docker" not in container:
+        return container
+    docker = {"image": container["docker"]["image"], "network": "HOST", "privileged": False, **container["docker"]}
+    return {**container, "docker": docker}
+
+
+def health_check_with_defaults(check: Json) -> Json:
+    result: Json = {
+        "delay_seconds": 15.0,
+        "interval_seconds": 10.0,
+        "timeout_seconds": 20.0,
+        "consecutive_failures": 3,
+        "grace_period_seconds": 10.0,
+        **check,
+    }
+    if "command" in check:
+        result["command"] = {"shell": True, **check["command"]}
+    return result
+
+
+def task(item: Task) -> Json:
+    info = item.info
+    result: Json = {
+        "name": info["name"],
+        "task_id": {"value": item.id},
+        "framework_id": {"value": item.framework.id},
+    }
+    if item.executor_id is not None:
+        result["executor_id"] = {"value": item.executor_id}
+    result["agent_id"] = {"value": item.agent.id}
+    result["state"] = item.state
+    result["resources"] = [_task_resource(resource, item.role) for resource in info.get("resources", ())]
+    if item.statuses:
+        result["statuses"] = item.statuses
+    if item.status_uuid:
+        result["status_update_state"] = item.status_state
+        result["status_update_uuid"] = item.status_uuid
+    for key in ("labels", "discovery"):
+        if key in info:
+            result[key] = info[key]
+    if "container" in info:
+        result["container"] = container_with_defaults(info["container"])
+    if "health_check" in info:
+        result["health_check"] = health_check_with_defaults(info["health_check"])
+    user = info.get("command", {}).get("user")
+    if user is not None:
+        result["user"] = user
+    return result
+
+
+def tasks(registry: Registry) -> Json:
+    live, removed = registry.frameworks.values(), registry.removed_frameworks.values()
+    return {
+        "tasks": [task(item) for framework in live for item in framework.tasks.values()],
+        "unreachable_tasks": [task(item) for framework in live for item in framework.unreachable.values()],
+        "completed_tasks": [task(item) for framework in (*live, *removed) for item in framework.completed],
+    }
+
+
+def used(agent: Agent) -> dict[str, Resources]:
+    """Resources of unfinished tasks and executors on the agent, by role."""
+    result: dict[str, Resources] = {}
+    for item in (agent.tasks or {}).values():
+        if not item.released:
+            add_to(result.setdefault(item.role, {}), item.resources)
+    for executor in (agent.executors or {}).values():
+        add_to(result.setdefault(executor.role, {}), executor.resources)
+    return result
+
+
+def offered(agent: Agent) -> dict[str, Resources]:
+    result: dict[str, Resources] = {}
+    for offer in (agent.offers or {}).values():
+        add_to(result.setdefault(offer.role, {}), offer.resources)
+    return result
+
+
+def _by_role(resources: dict[str, Resources]) -> list[Json]:
+    return [row for role, part in resources.items() for row in to_json(part, role, both=True)]
+
+
+@lru_cache(AMOUNTS_KEPT_MAX)
+def _known_by_role(parts: tuple[tuple[str, Amounts], ...]) -> orjson.Fragment:
+    return orjson.Fragment(orjson.dumps(_by_role({role: dict(part) for role, part in parts})))
+
+
+def _fragment_by_role(resources: dict[str, Resources]) -> orjson.Fragment:
+    return _known_by_role(tuple((role, tuple(part.items())) for role, part in resources.items()))
+
+
+@lru_cache(AMOUNTS_KEPT_MAX)
+def _known_total(amounts: Amounts) -> orjson.Fragment:
+    return orjson.Fragment(orjson.dumps(to_json(in_listing_order(dict(amounts)), both=True)))
+
+
+@lru_cache(AMOUNTS_KEPT_MAX)
+def _known_started(amounts: Amounts) -> orjson.Fragment:
+    """As the agent was started, whatever has been reserved since; revocable resources are told apart from them."""
+    plain = {kind: value for kind, value in amounts if kind is not PORTS and not kind.revocable}
+    plain |= {kind: value for kind, value in amounts if kind is PORTS}
+    rows = to_json(plain, both=True)
+    return orjson.Fragment(orjson.dumps([{k: v for k, v in row.items() if k != "role"} for row in rows]))
+
+
+def agent_info(agent: Agent, as_event: bool = False) -> Json:
+    result: Json = {
+        "hostname": agent.spec.name,
+        "port": agent.port,
+        "resources": _known_started(tuple(total_of(agent.spec).items())),
+    }
+    if agent.spec.attributes:
+        result["attributes"] = scheduler_events.attributes(agent)
+    result["id"] = {"value": agent.id}
+    if not as_event:
+        result["checkpoint"] = True
+    return result
+
+
+def agent(item: Agent, as_event: bool = False) -> Json:
+    result: Json = {
+        "agent_info": agent_info(item, as_event),
+        "active": item.active,
+        "deactivated": item.deactivated,
+        "version": "1.11.0",
+        "pid": item.pid,
+        "registered_time": in_nanoseconds(item.registered_at),
+    }
+    if item.reregistered_at is not None:
+        result["reregistered_time"] = in_nanoseconds(item.reregistered_at)
+    result["total_resources"] = _known_total(tuple(item.total.items()))
+    allocated = used(item)
+    if any(allocated.values()):
+        result["allocated_resources"] = _fragment_by_role(allocated)
+    on_offer = offered(item)
+    if any(on_offer.values()):
+        result["offered_resources"] = _fragment_by_role(on_offer)
+    result["capabilities"] = _CAPABILITIES
+    if item.drain is not None:
+        config: Json = {}
+        if "max_grace_period" in item.drain["config"]:
+            period = item.drain["config"]["max_grace_period"]
+            config["max_grace_period"] = {
+                "nanoseconds": int(period.get("seconds", 0)) * NANOS_PER_SECOND + int(period.get("nanos", 0))
+            }
+        config["mark_gone"] = bool(item.drain["config"].get("mark_gone"))
+        result["drain_info"] = {"state": item.drain["state"], "config": config}
+        result["estimated_drain_start_time"] = in_nanoseconds(item.drain["started"])
+    return result
+
+
+def framework(item: Framework, ip: str, as_event: bool = False) -> Json:
+    result: Json = {
+        "framework_info": item.info,
+        "active": item.active,
+        "connected": item.connected,
+        "recovered": item.recovered,
+        "registered_time": in_nanoseconds(item.registered_at),
+        "reregistered_time": in_nanoseconds(item.reregistered_at),
+    }
+    if not as_event:
+        result["offer_constraints"] = item.constraints or {}
+    if item.unregistered_at is not None or as_event:
+        result["unregistered_time"] = in_nanoseconds(item.unregistered_at or 0.0)
+    if as_event:
+        return result
+    if item.offers:
+        result["offers"] = [_offer(item, offer.id, ip) for offer in item.offers.values()]
+    allocated: dict[str, Resources] = {}
+    for running in item.tasks.values():
+        if not running.released:
+            add_to(allocated.setdefault(running.role, {}), running.resources)
+    for executor in item.executors.values():
+        add_to(allocated.setdefault(executor.role, {}), executor.resources)
+    if allocated:
+        result["allocated_resources"] = _by_role(allocated)
+    on_offer: dict[str, Resources] = {}
+    for offer in item.offers.values():
+        add_to(on_offer.setdefault(offer.role, {}), offer.resources)
+    if on_offer:
+        result["offered_resources"] = _by_role(on_offer)
+    return result
+
+
+def _plain(resources: dict[str, Resources]) -> list[Json]:
+    """Unreserved resources without their role, as the master writes them inside a framework."""
+    rows = [row for role, part in resources.items() for row in to_json(part, role)]
+    for row in rows:
+        if row.get("role") == "*":
+            del row["role"]
+    return rows
+
+
+def _offer(item: Framework, offer_id: str, ip: str) -> Json:
+    offer = item.offers[offer_id]
+    result: Json = {
+        "id": {"value": offer.id},
+        "framework_id": {"value": item.id},
+        "agent_id": {"value": offer.agent.id},
+        "hostname": offer.agent.spec.name,
+        "url": scheduler_events.url(offer.agent, ip),
+        "resources": _plain({offer.role: offer.resources}),
+    }
+    if offer.agent.spec.attributes:
+        result["attributes"] = scheduler_events.attributes(offer.agent)
+    result["allocation_info"] = {"role": offer.role}
+    return result
+
+
+def executor(item: Executor) -> Json:
+    info = dict(item.info)
+    info["resources"] = [_task_resource(resource, item.role) for resource in info.get("resources", ())]
+    return {"executor_info": info, "agent_id": {"value": item.agent.id}}
+
+
+def agents(registry: Registry) -> Json:
+    return {
+        "agents": [agent(item) for item in registry.registered()],
+        "recovered_agents": [agent_info(item) for item in registry.agents.values() if item.recovered],
+    }
+
+
+def frameworks(registry: Registry) -> Json:
+    ip = registry.host
+    return {
+        "frameworks": [framework(item, ip) for item in registry.frameworks.values()],
+        "completed_frameworks": [framework(item, ip) for item in registry.removed_frameworks.values()],
+    }
+
+
+def executors(registry: Registry) -> Json:
+    rows = [executor(item) for one in registry.frameworks.values() for item in one.executors.values()]
+    return {"executors": rows}
+
+
+def roles(registry: Registry) -> Json:
+    members: dict[str, list[Framework]] = {}
+    for item in registry.frameworks.values():
+        for role in item.roles:
+            members.setdefault(role, []).append(item)
+    return {"roles": [_role(role, members[role]) for role in sorted(members)]}
+
+
+def _role(role: str, members: list[Framework]) -> Json:
+    held: Resources = {}
+    for item in members:
+        for offer in item.offers.values():
+            if offer.role == role:
+                add_to(held, offer.resources)
+        for running in item.tasks.values():
+            if running.role == role and not running.released:
+                add_to(held, running.resources)
+    amounts = scalars(held)
+    row: Json = {"name": role, "weight": 1.0, "frameworks": [{"value": item.id} for item in members]}
+    if amounts:
+        row["resources"] = [
+            {"name": name, "type": "SCALAR", "scalar": {"value": amounts[name] / THOUSAND}} for name in sorted(amounts)
+        ]
+    return row
+
+
+def operations(registry: Registry) -> Json:
+    rows = [
+        {
+            "framework_id": {"value": item.framework.id},
+            "agent_id": {"value": item.agent.id},
+            "info": item.info,
+            "latest_status": scheduler_events.status_of_operation(item),
+            "statuses": [scheduler_events.status_of_operation(item)],
+            "uuid": {"value": item.uuid},
+        }
+        for one in registry.frameworks.values()
+        for item in one.operations.values()
+    ]
+    return {"operations": rows} if rows else {}
+
+
+def state(registry: Registry) -> Json:
+    return {
+        "get_tasks": tasks(registry),
+        "get_executors": executors(registry),
+        "get_frameworks": frameworks(registry),
+        "get_agents": agents(registry),
+    }

@@ -1,0 +1,313 @@
+"""The life of agents: registration, lost sockets, the unreachable verdict, return, removal by an operator."""
+
+from __future__ import annotations
+
+from services.minicluster.clock import Clock, in_nanoseconds
+from services.minicluster.hosts import HostSpec
+from services.minicluster.master import scheduler_events
+from services.minicluster.master.frameworks import Frameworks
+from services.minicluster.master.hooks import Hook
+from services.minicluster.master.host_resources import total_of
+from services.minicluster.master.offers import Offers
+from services.minicluster.master.registry import Registry
+from services.minicluster.master.status_updates import StatusUpdates
+from services.minicluster.master.tasks import Tasks
+from services.minicluster.model import TERMINAL, Agent, Runtime, Task
+from services.minicluster.resources import Json
+from services.minicluster.settings import MiniclusterSettings
+
+REMOVED = "REASON_AGENT_REMOVED"
+
+
+class Agents:
+    def __init__(
+        self,
+        settings: MiniclusterSettings,
+        clock: Clock,
+        registry: Registry,
+        offers: Offers,
+        updates: StatusUpdates,
+        tasks: Tasks,
+        frameworks: Frameworks,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+        self._updates = updates
+        self._tasks = tasks
+        self._frameworks = frameworks
+        self._count = 0
+        self._kill_later: dict[str, list[Task]] = {}
+        # As the operator event of this type names it; unreachable and gone agents are no such event.
+        self.changed: Hook[str, Agent] = Hook()
+        # It is not registered any more, for whatever reason.
+        self.left: Hook[Agent] = Hook()
+
+    def create(self, spec: HostSpec, port: int, runtime: Runtime, number: int = 1) -> Agent:
+        """Agents that share a port are told apart by their number, as in `slave(2)@127.0.0.1:5050`."""
+        agent = Agent(f"{self._registry.id}-S{self._count}", spec, total_of(spec), runtime)
+        self._count += 1
+        agent.port = port
+        agent.pid = f"slave({number})@{self._settings.host}:{port}"
+        self._registry.agents[agent.id] = agent
+        self._registry.by_host[spec.name] = agent
+        return agent
+
+    def register(self, agent: Agent) -> None:
+        """The agent process (re)connects, and the master learns what it kept while it was away."""
+        if agent.online or agent.gone:
+            return
+        if self._registry.is_away:
+            agent.returns = True
+            return
+        if agent.timer is not None:
+            agent.timer.cancel()
+            agent.timer = None
+        was_unreachable = agent.unreachable_at is not None
+        first = agent.registered_at == 0.0
+        was_registered, was_recovered = agent.registered, agent.recovered
+        is_unknown = agent.id not in self._registry.agents
+        self._registry.agents[agent.id] = agent
+        agent.online = agent.registered = True
+        agent.recovered = agent.returns = False
+        agent.unreachable_at = None
+        if first:
+            agent.registered_at = self._clock.wall()
+        else:
+            agent.reregistered_at = self._clock.wall()
+        if was_unreachable:
+            self._welcome_back(agent)
+        elif was_recovered:
+            self._registry.recovered_count -= 1
+            self._bring_back(agent)
+        elif is_unknown:
+            self._bring_back(agent)
+            self._tell_tasks(agent, "Unknown agent reregistered")
+        if not was_registered:
+            self._offers.add_agent(agent)
+            self.changed("AGENT_ADDED", agent)
+        else:
+            agent.sleep_epoch = -1
+            self._offers.trigger(agent)
+        for task in list((agent.tasks or {}).values()):
+            self._updates.resend(task)
+        for task in self._kill_later.pop(agent.id, ()):
+            self._tasks.kill(task)
+
+    def _welcome_back(self, agent: Agent) -> None:
+        """An unreachable agent returned with its tasks: they are as they were."""
+        for task in list((agent.tasks or {}).values()):
+            framework = task.framework
+            if not self._frameworks.recover(framework):
+                self._tasks.abandon(task)
+                continue
+            # The list of unreachable tasks is bounded, the agent's own is not.
+            framework.unreachable.pop(task.id, None)
+            framework.tasks[task.id] = task
+            # The agent's own list does not know what the master called the task meanwhile.
+            if task.statuses and task.statuses[-1].get("reason") == REMOVED:
+                task.statuses.pop()
+            task.state = task.status_state = task.reported
+            task.released = False
+            self._offers.charge(agent, framework.id, task.role, task.resources)
+            self._tell_task(task, "Unreachable agent re-reregistered")
+            self._tasks.added(task)
+        for executor in (agent.executors or {}).values():
+            self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
+
+    def _tell_tasks(self, agent: Agent, message: str) -> None:
+        for task in list((agent.tasks or {}).values()):
+            self._tell_task(task, message)
+
+    def _tell_task(self, task: Task, message: str) -> None:
+        extra: Json = {}
+        if task.container is not None and task.reported not in TERMINAL:
+            extra["container_status"] = task.container
+        self._updates.from_master(
+            task.framework,
+            task.id,
+            task.reported,
+            message=message,
+            reason="REASON_AGENT_REREGISTERED",
+            agent_id=task.agent.id,
+            extra=extra,
+        )
+
+    # another master
+
+    def forget(self, agent: Agent) -> None:
+        """A new master knows of the agent, and not yet what runs there."""
+        self._registry.recovered_count += not agent.recovered
+        agent.online = agent.registered = False
+        agent.recovered = True
+        agent.free, agent.owed = agent.total, 0
+        self._kill_later.pop(agent.id, None)
+
+    def unlist(self, agent: Agent) -> None:
+        """A new master without a registry does not know of the agent, nor of what operators did to it."""
+        self._registry.recovered_count -= agent.recovered
+        agent.recovered, agent.unreachable_at = False, None
+        agent.deactivated, agent.drain, agent.unavailability = False, None, None
+        del self._registry.agents[agent.id]
+
+    def give_up(self, agent: Agent) -> None:
+        """It has not come back to the new master."""
+        agent.timer = None
+        agent.recovered = False
+        self._registry.recovered_count -= 1
+        agent.unreachable_at = self._clock.wall()
+
+    def _bring_back(self, agent: Agent) -> None:
+        """A new master learns from the agent what runs there, and sends no update."""
+        for task in list((agent.tasks or {}).values()):
+            framework = task.framework
+            if not self._frameworks.recover(framework):
+                self._tasks.abandon(task)
+                continue
+            framework.tasks[task.id] = task
+            if not task.released:
+                self._offers.charge(agent, framework.id, task.role, task.resources)
+        for executor in (agent.executors or {}).values():
+            if self._frameworks.recover(executor.framework):
+                executor.framework.executors[agent.id, executor.id] = executor
+                self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
+
+    # loss
+
+    def lost(self, agent: Agent, frozen: bool = False) -> None:
+        """The connection broke: offers are rescinded at once, the tasks wait for the ping timeout."""
+        if not agent.online:
+            return
+        agent.online = False
+        if not frozen:
+            self._offers.rescind_agent(agent)
+        for task in list((agent.tasks or {}).values()):
+            if not task.framework.info.get("checkpoint", False):
+                message = f"Agent {agent.spec.name} disconnected"
+                self._tasks.lose(task, "REASON_AGENT_DISCONNECTED", message, "TASK_LOST")
+        agent.timer = self._clock.call_later(self._settings.agent_timeout_s, self._unreachable, agent)
+
+    def _unreachable(self, agent: Agent) -> None:
+        agent.timer = None
+        agent.unreachable_at = self._clock.wall()
+        extra = {"unreachable_time": in_nanoseconds(agent.unreachable_at)}
+        for task in list((agent.tasks or {}).values()):
+            framework = task.framework
+            if framework.tasks.pop(task.id, None) is None:
+                continue
+            if not task.released:
+                # Ends the allocation; a returning agent charges it again.
+                self._offers.recover(agent, framework.id, task.role, task.resources)
+                task.released = True
+            state = "TASK_UNREACHABLE" if framework.partition_aware else "TASK_LOST"
+            status = self._updates.from_master(
+                framework,
+                task.id,
+                state,
+                message="health check timed out",
+                reason=REMOVED,
+                agent_id=agent.id,
+                extra=extra,
+            )
+            task.state = state
+            task.statuses.append(status)
+            framework.unreachable[task.id] = task
+            while len(framework.unreachable) > self._settings.max_unreachable_tasks_per_framework:
+                del framework.unreachable[next(iter(framework.unreachable))]
+            self._updates.changed(task, status)
+        self._leave(agent)
+
+    def _leave(self, agent: Agent) -> None:
+        """The agent is no longer registered: offers die, every framework hears FAILURE."""
+        for executor in (agent.executors or {}).values():
+            self._offers.recover(agent, executor.framework.id, executor.role, executor.resources)
+        self._offers.rescind_agent(agent)
+        self.left(agent)
+        agent.registered = False
+        self._offers.remove_agent(agent)
+        agent.free = agent.total
+        agent.owed = 0
+        for framework in self._registry.frameworks.values():
+            framework.send(scheduler_events.failure(agent.id))
+
+    def _remove(self, agent: Agent, state: str, reason: str, message: str) -> None:
+        """Tasks end with `state`, the agent process stops."""
+        if agent.timer is not None:
+            agent.timer.cancel()
+            agent.timer = None
+        for task in list((agent.tasks or {}).values()):
+            fitting = state if task.framework.partition_aware else "TASK_LOST"
+            self._tasks.lose(task, reason, message, fitting)
+        if agent.registered:
+            self._leave(agent)
+        if agent.recovered:
+            agent.recovered = agent.returns = False
+            self._registry.recovered_count -= 1
+        agent.online = False
+        for executor in (agent.executors or {}).values():
+            executor.framework.executors.pop((agent.id, executor.id), None)
+        agent.executors = None
+        agent.runtime.kill_all()
+        self._kill_later.pop(agent.id, None)
+
+    def unregister(self, agent: Agent) -> None:
+        """The agent says goodbye (SIGUSR1): unlike a crash its tasks are lost at once."""
+        self.remove(agent, "the agent unregistered")
+
+    def remove(self, agent: Agent, cause: str) -> None:
+        """Its tasks are lost at once; it may register again."""
+        self._remove(agent, "TASK_LOST", REMOVED, f"Agent {agent.spec.name} removed: {cause}")
+        self.changed("AGENT_REMOVED", agent)
+
+    def crash(self, agent: Agent) -> None:
+        """The agent and all that runs there die together, as with a power cut."""
+        self.lost(agent)
+        agent.runtime.crash(list((agent.tasks or {}).values()))
+
+    def restart(self, agent: Agent) -> None:
+        """The agent process starts again, as by a supervisor."""
+        self._clock.call_later(self._settings.agent_recovery_s, self.register, agent)
+
+    # what operators and frameworks want
+
+    def kill_later(self, task: Task) -> None:
+        waiting = self._kill_later.setdefault(task.agent.id, [])
+        if task not in waiting:
+            waiting.append(task)
+
+    def drain(self, agent: Agent, config: Json) -> None:
+        """No more offers; every task is killed and the agent counts as drained when the last one is acknowledged."""
+        self.deactivate(agent)
+        agent.drain = {"state": "DRAINING", "config": config, "started": self._clock.wall()}
+        for task in list((agent.tasks or {}).values()):
+            self._tasks.kill(task)
+        self._end_drain(agent)
+
+    def task_completed(self, task: Task) -> None:
+        self._end_drain(task.agent)
+
+    def _end_drain(self, agent: Agent) -> None:
+        if agent.drain is None or agent.drain["state"] != "DRAINING" or agent.tasks:
+            return
+        agent.drain["state"] = "DRAINED"
+        if agent.drain["config"].get("mark_gone"):
+            self.mark_gone(agent)
+
+    def deactivate(self, agent: Agent) -> None:
+        """It is offered no more; its tasks run on."""
+        agent.deactivated = True
+        self._offers.rescind_agent(agent)
+
+    def reactivate(self, agent: Agent) -> None:
+        agent.deactivated = False
+        agent.drain = None
+        agent.sleep_epoch = -1
+        self._offers.trigger(agent)
+
+    def mark_gone(self, agent: Agent) -> None:
+        """For good: it may not register again."""
+        if not agent.gone:
+            agent.gone = True
+            reason = "REASON_AGENT_REMOVED_BY_OPERATOR"
+            self._remove(agent, "TASK_GONE_BY_OPERATOR", reason, "Agent has been marked gone")

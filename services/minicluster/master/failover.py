@@ -1,0 +1,87 @@
+"""Another master takes over, as after the death of the leading one: what a master knows only in memory is gone.
+
+The registry keeps agents, maintenance and what operators did. Frameworks and tasks are known again when their agents
+come back, which they do by themselves, each after a moment; frameworks subscribe again and ask. No update is sent for
+tasks that come back. An agent that is stopped meanwhile is waited for, and unreachable when it stays away.
+
+With an empty registry the new master knows of no agent either: it waits for none, calls tasks there unknown, and takes
+each agent that comes back as one that it does not know, and tells frameworks of its tasks.
+"""
+
+from __future__ import annotations
+
+import random
+
+from services.minicluster.clock import Clock
+from services.minicluster.master.agents import Agents
+from services.minicluster.master.frameworks import Frameworks
+from services.minicluster.master.maintenance import Maintenance
+from services.minicluster.master.offers import Offers
+from services.minicluster.master.registry import Registry
+from services.minicluster.model import Agent
+
+AGENTS_BACK_S = 1.0
+"""Within which agents register with a new master (Mesos: --registration_backoff_factor)."""
+AGENT_REREGISTER_TIMEOUT_S = 600.0
+"""How long a new master waits for the agents that it knows of (Mesos: --agent_reregister_timeout)."""
+
+
+class Failover:
+    def __init__(
+        self,
+        seed: int,
+        clock: Clock,
+        registry: Registry,
+        offers: Offers,
+        frameworks: Frameworks,
+        agents: Agents,
+        maintenance: Maintenance,
+    ) -> None:
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+        self._frameworks = frameworks
+        self._agents = agents
+        self._maintenance = maintenance
+        self._random = random.Random(seed)
+
+    def run(self, agents_back_s: float, empty_registry: bool = False) -> int:
+        """One follows at once. Returns how many agents come back, within so many seconds. The caller has the
+        connections dropped."""
+        self.leave()
+        return self.lead(agents_back_s, empty_registry)
+
+    def leave(self) -> None:
+        """The master is gone, and until one leads agents and tasks are by themselves."""
+        registry = self._registry
+        registry.is_away = True
+        self._offers.begin_anew(registry.id)
+        self._frameworks.begin_anew()
+        for agent in registry.agents.values():
+            if not agent.gone and (agent.registered or agent.recovered):
+                returns = agent.online or agent.returns
+                if agent.timer is not None:
+                    agent.timer.cancel()
+                    agent.timer = None
+                self._agents.forget(agent)
+                agent.returns = returns
+
+    def lead(self, agents_back_s: float, empty_registry: bool = False) -> int:
+        """A new master reads the registry. Returns how many agents come back, within so many seconds."""
+        registry = self._registry
+        registry.lead_anew(self._clock.wall())
+        self._offers.begin_anew(registry.id)
+        agents = list(registry.agents.values())
+        if empty_registry:
+            self._maintenance.begin_anew()
+            for agent in agents:
+                self._agents.unlist(agent)
+        return sum(self._await(agent, agents_back_s) for agent in agents)
+
+    def _await(self, agent: Agent, agents_back_s: float) -> bool:
+        if agent.returns:
+            delay_s = self._random.uniform(0.0, agents_back_s)
+            agent.timer = self._clock.call_later(delay_s, self._agents.register, agent)
+        elif agent.recovered:
+            agent.timer = self._clock.call_later(AGENT_REREGISTER_TIMEOUT_S, self._agents.give_up, agent)
+        return agent.returns

@@ -1,0 +1,252 @@
+"""The life of frameworks: SUBSCRIBE, failover, disconnection, UPDATE_FRAMEWORK, removal."""
+
+from __future__ import annotations
+
+from services.minicluster.clock import Clock
+from services.minicluster.http.server import EventStream
+from services.minicluster.master import scheduler_events
+from services.minicluster.master.framework_rules import change_fault, info_fault, suppressed_fault
+from services.minicluster.master.hooks import Hook
+from services.minicluster.master.offers import Offers
+from services.minicluster.master.registry import Registry
+from services.minicluster.model import Framework
+from services.minicluster.resources import Json
+from services.minicluster.settings import MiniclusterSettings
+
+
+class Frameworks:
+    def __init__(self, settings: MiniclusterSettings, clock: Clock, registry: Registry, offers: Offers) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+        self._live = registry.frameworks
+        # Their ids may not subscribe again.
+        self._removed = registry.removed_frameworks
+        # What agents know of frameworks that a new master has not heard of.
+        self._forgotten: dict[str, Framework] = {}
+        self._count = 0
+        # As the operator event of this type names it.
+        self.changed: Hook[str, Framework] = Hook()
+        # It subscribed again to the same master.
+        self.returned: Hook[Framework] = Hook()
+        # It is disconnected.
+        self.left: Hook[Framework] = Hook()
+        self.removed: Hook[Framework] = Hook()
+
+    # SUBSCRIBE
+
+    def subscribe(self, call: Json, stream: EventStream, stream_id: str) -> None:
+        info = dict(call["framework_info"])
+        suppressed = call.get("suppressed_roles", ())
+        if not info.get("id", {}).get("value"):
+            info.pop("id", None)
+        id_ = info.get("id", {}).get("value")
+        fault = info_fault(info) or suppressed_fault(info, suppressed)
+        known = self._live.get(id_) if id_ else None
+        if fault is None and id_ in self._removed:
+            fault = "Framework has been removed"
+        if fault is None and known is not None and known.info.get("principal", "") != info.get("principal", ""):
+            fault = "Changing framework's principal is not allowed."
+        if fault is not None:
+            stream.send(scheduler_events.error(fault))
+            stream.finish()
+            return
+        if known is None:
+            self._add(info, id_, call, stream, stream_id)
+        else:
+            self._return(known, info, call, stream, stream_id)
+
+    def _add(self, info: Json, id_: str | None, call: Json, stream: EventStream, stream_id: str) -> None:
+        if id_ is None:
+            id_ = f"{self._registry.id}-{self._count:04d}"
+            self._count += 1
+        info["id"] = {"value": id_}
+        framework = self._forgotten.pop(id_, None)
+        if framework is None:
+            framework = Framework(id_, _canonical(info), self._settings.max_completed_tasks_per_framework)
+        framework.set_info(_canonical(info))
+        framework.registered_at = framework.reregistered_at = self._clock.wall()
+        self._live[id_] = framework
+        self._connect(framework, call, stream, stream_id)
+        self._offers.trigger()
+        self.changed("FRAMEWORK_ADDED", framework)
+
+    def _return(self, framework: Framework, info: Json, call: Json, stream: EventStream, stream_id: str) -> None:
+        was_connected = framework.connected
+        if framework.stream is not None:
+            framework.stream.send(scheduler_events.error("Framework failed over"))
+            framework.stream.finish()
+        if framework.failover is not None:
+            framework.failover.cancel()
+            framework.failover = None
+        # The old incarnation's offers die silently: their ids are simply no longer valid.
+        for offer in list(framework.offers.values()):
+            self._offers.discard(offer)
+        for key in ("user", "checkpoint"):
+            info.pop(key, None)
+            if key in framework.info:
+                info[key] = framework.info[key]
+        framework.set_info(_canonical(info))
+        framework.recovered = False
+        framework.reregistered_at = self._clock.wall()
+        self._offers.changed()
+        self._connect(framework, call, stream, stream_id)
+        self.returned(framework)
+        if not was_connected:
+            self._offers.trigger()
+        self.changed("FRAMEWORK_UPDATED", framework)
+
+    def _connect(self, framework: Framework, call: Json, stream: EventStream, stream_id: str) -> None:
+        framework.stream = stream
+        framework.stream_id = stream_id
+        framework.connected = framework.active = True
+        framework.suppressed = set(call.get("suppressed_roles", ()))
+        framework.constraints = call.get("offer_constraints")
+        stream.on_close = lambda: self.disconnected(framework, stream)
+        interval = self._settings.heartbeat_interval_s
+        framework.send(scheduler_events.subscribed(framework.id, interval, self._registry.master_info()))
+        if framework.heartbeat is not None:
+            framework.heartbeat.cancel()
+        self._heartbeat(framework, stream, self._clock.now())
+
+    def _heartbeat(self, framework: Framework, stream: EventStream, due: float) -> None:
+        """A fixed schedule from the SUBSCRIBED on, whatever else was sent."""
+        if framework.stream is not stream:
+            return
+        stream.send(scheduler_events.HEARTBEAT)
+        due += self._settings.heartbeat_interval_s
+        framework.heartbeat = self._clock.call_at(due, self._heartbeat, framework, stream, due)
+
+    # the end
+
+    def disconnected(self, framework: Framework, stream: EventStream) -> None:
+        """The client closed its stream: offers go back, tasks run on until the failover timeout."""
+        if framework.stream is not stream:
+            return
+        framework.stream = None
+        framework.connected = framework.active = False
+        for offer in list(framework.offers.values()):
+            self._offers.discard(offer)
+        framework.filters.clear()
+        self._offers.changed()
+        self.left(framework)
+        self._await(framework)
+
+    def remove(self, framework: Framework) -> None:
+        """TEARDOWN or failover timeout: executors are shut down, tasks end as TASK_KILLED, no event is sent."""
+        if self._live.pop(framework.id, None) is None:
+            return
+        for timer in (framework.failover, framework.heartbeat):
+            if timer is not None:
+                timer.cancel()
+        self._offers.forget_framework(framework)
+        self.left(framework)
+        self.removed(framework)
+        stream, framework.stream = framework.stream, None
+        framework.connected = framework.active = False
+        framework.filters.clear()
+        framework.unregistered_at = self._clock.wall()
+        if stream is not None:
+            stream.finish()
+        self._removed[framework.id] = framework
+        while len(self._removed) > self._settings.max_completed_frameworks:
+            del self._removed[next(iter(self._removed))]
+        self._offers.changed()
+        self.changed("FRAMEWORK_REMOVED", framework)
+
+    # Another master
+
+    def begin_anew(self) -> None:
+        """For another master, which knows of no framework. Their agents do."""
+        for framework in self._live.values():
+            for timer in (framework.failover, framework.heartbeat):
+                if timer is not None:
+                    timer.cancel()
+            framework.stream = framework.failover = framework.heartbeat = None
+            framework.connected = framework.active = False
+            framework.unreachable.clear()
+            framework.completed.clear()
+            framework.tasks.clear()
+            framework.executors.clear()
+            framework.filters.clear()
+            self.left(framework)
+            self._forgotten[framework.id] = framework
+        self._live.clear()
+        self._removed.clear()
+        self._count = 0
+
+    def recover(self, framework: Framework) -> bool:
+        """An agent has told of the framework; it has as long to subscribe as after a disconnection. False: it has been
+        removed."""
+        if framework.id in self._live:
+            return True
+        if self._forgotten.pop(framework.id, None) is None:
+            return False
+        framework.recovered = True
+        framework.registered_at = framework.reregistered_at = self._clock.wall()
+        self._live[framework.id] = framework
+        self._await(framework)
+        return True
+
+    def _await(self, framework: Framework) -> None:
+        timeout = framework.info.get("failover_timeout", 0.0)
+        if timeout >= 0:
+            # With a negative timeout the master waits for ever.
+            framework.failover = self._clock.call_later(timeout, self.remove, framework)
+
+    # UPDATE_FRAMEWORK, REVIVE, SUPPRESS
+
+    def update(self, framework: Framework, call: Json) -> str | None:
+        """The text of the 400, or None when the change is done."""
+        info = dict(call["framework_info"])
+        suppressed = call.get("suppressed_roles", ())
+        fault = info_fault(info) or suppressed_fault(info, suppressed)
+        if fault is not None:
+            return f"Supplied FrameworkInfo is not valid: {fault}"
+        fault = change_fault(framework.info, info)
+        if fault is not None:
+            return f"FrameworkInfo update is not valid: {fault}"
+        framework.set_info(_canonical(info))
+        framework.suppressed = set(suppressed)
+        framework.constraints = call.get("offer_constraints")
+        for offer in list(framework.offers.values()):
+            if offer.role not in framework.roles:
+                self._offers.rescind(offer)
+        self._offers.changed()
+        self.changed("FRAMEWORK_UPDATED", framework)
+        return None
+
+    def revive(self, framework: Framework, call: Json) -> None:
+        roles = _roles(framework, call)
+        for role in roles:
+            framework.suppressed.discard(role)
+        for key in [key for key in framework.filters if key[0] in roles]:
+            del framework.filters[key]
+        if roles:
+            self._offers.trigger()
+
+    def suppress(self, framework: Framework, call: Json) -> None:
+        framework.suppressed.update(_roles(framework, call))
+
+
+def _roles(framework: Framework, call: Json) -> set[str]:
+    """The roles a REVIVE or SUPPRESS means: all of them unless it names some; unknown ones are ignored."""
+    named = list(call.get("roles", ()))
+    if "role" in call:
+        named.append(call["role"])
+    return set(framework.roles).intersection(named) if named else set(framework.roles)
+
+
+_ORDER = (
+    "user", "name", "id", "failover_timeout", "checkpoint", "role", "roles", "hostname", "principal", "webui_url",
+    "capabilities", "labels", "domain", "offer_filters",
+)  # fmt: skip
+
+
+def _canonical(info: Json) -> Json:
+    """Known fields in protobuf order, with the defaults the master writes out."""
+    info = {"failover_timeout": 0.0, "checkpoint": False, **info}
+    result = {key: info[key] for key in _ORDER if key in info}
+    result["failover_timeout"] = float(result["failover_timeout"])
+    return result

@@ -1,0 +1,67 @@
+"""The master: its parts, and which of them learns what from which."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.minicluster.clock import Clock
+from services.minicluster.master.agents import Agents
+from services.minicluster.master.failover import Failover
+from services.minicluster.master.frameworks import Frameworks
+from services.minicluster.master.kills import Kills
+from services.minicluster.master.maintenance import Maintenance
+from services.minicluster.master.offer_answers import OfferAnswers
+from services.minicluster.master.offers import Offers
+from services.minicluster.master.operations import Operations
+from services.minicluster.master.reconciliation import Reconciliation
+from services.minicluster.master.registry import Registry
+from services.minicluster.master.status_updates import StatusUpdates
+from services.minicluster.master.task_groups import TaskGroups
+from services.minicluster.master.tasks import Tasks
+from services.minicluster.settings import MiniclusterSettings
+
+
+class Master:
+    """A part is given those parts that it calls; what happens in it reaches the others through its hooks. No part knows
+    the master: only the APIs do, which are its doors."""
+
+    def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
+        interval_s = settings.allocation_interval_s
+        self.registry = registry = Registry(settings.host, clock.wall())
+        self.offers = offers = Offers(settings, clock, registry.frameworks)
+        self.updates = updates = StatusUpdates(settings, clock)
+        self.frameworks = Frameworks(settings, clock, registry, offers)
+        self.tasks = tasks = Tasks(clock, offers, updates)
+        self.groups = TaskGroups(clock, offers, updates, tasks)
+        self.operations = Operations(settings, clock, registry, offers)
+        self.answers = OfferAnswers(interval_s, offers, updates, tasks, self.groups, self.operations)
+        self.agents = Agents(settings, clock, registry, offers, updates, tasks, self.frameworks)
+        self.reconciliation = Reconciliation(registry, updates)
+        self.kills = Kills(registry, self.agents, tasks, self.groups, self.reconciliation)
+        self.maintenance = Maintenance(interval_s, clock, registry, offers, self.agents)
+        self.failover = Failover(settings.seed, clock, registry, offers, self.frameworks, self.agents, self.maintenance)
+        self._connect()
+
+    def _connect(self) -> None:
+        """In the order in which a real master does it."""
+        self.offers.allocated.connect(self.maintenance.offer_inverse)
+        self.updates.ended.connect(self.tasks.release)
+        self.updates.acknowledged.connect(self.tasks.complete)
+        self.tasks.released.connect(self.groups.task_released)
+        self.tasks.completed.connect(self.agents.task_completed)
+        self.agents.left.connect(self.maintenance.rescind_inverse)
+        self.frameworks.left.connect(self.maintenance.drop_inverse)
+        self.frameworks.returned.connect(self.updates.resend_all)
+        self.frameworks.returned.connect(self.operations.resend_all)
+        self.frameworks.removed.connect(self.tasks.drop)
+        self.frameworks.removed.connect(self.groups.drop)
+        self.frameworks.removed.connect(self.operations.drop)
+
+    def start(self, loop: asyncio.AbstractEventLoop, port: int) -> None:
+        self.registry.port = port
+        self.offers.start(loop, self.registry.id)
+
+    def stop(self) -> None:
+        self.offers.stop()
+        for framework in self.registry.frameworks.values():
+            framework.stream = None

@@ -1,0 +1,309 @@
+"""Making, recovering and rescinding offers: the moving part around the pure allocator."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+
+from services.minicluster.clock import Clock
+from services.minicluster.master import offer_constraints, scheduler_events
+from services.minicluster.master.allocation import Sorter, allocatable, blocked_until, offerable
+from services.minicluster.master.hooks import Hook
+from services.minicluster.model import Agent, Filter, Framework, Offer
+from services.minicluster.resources import CPUS, REVOCABLE_CPUS, Resources, added, scalars, taken
+from services.minicluster.settings import MiniclusterSettings
+
+FOREVER = float("inf")
+
+
+class Offers:
+    """Owns every outstanding offer, the decline filters and the shares they are decided by."""
+
+    def __init__(self, settings: MiniclusterSettings, clock: Clock, frameworks: dict[str, Framework]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._frameworks = frameworks
+        self._random = random.Random(settings.seed)
+        self.agents: dict[str, Agent] = {}
+        self.outstanding: dict[str, Offer] = {}
+        self.roles = Sorter()
+        self._sorters: dict[str, Sorter] = {}
+        self._totals: dict[str, int] = {}
+        self._epoch = 0
+        self._prefix = ""
+        self._count = 0
+        self._everything = False
+        self._dirty: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._handle: asyncio.Handle | None = None
+        # Every agent that has room was looked at, or those that changed.
+        self.allocated: Hook[()] = Hook()
+
+    def start(self, loop: asyncio.AbstractEventLoop, master_id: str) -> None:
+        self._loop = loop
+        self._prefix = master_id
+        self._tick(self._clock.now() + self._settings.allocation_interval_s)
+
+    def begin_anew(self, master_id: str) -> None:
+        """For another master, which knows of no agent and has allocated nothing: offers end without a word."""
+        for offer in list(self.outstanding.values()):
+            self.use(offer)
+        self.agents.clear()
+        self.roles = Sorter()
+        self._sorters.clear()
+        self._totals.clear()
+        self._prefix, self._count = master_id, 0
+        self.changed()
+
+    def stop(self) -> None:
+        self._loop = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def next_id(self) -> str:
+        """Offers and inverse offers share one counter."""
+        number = self._count
+        self._count += 1
+        return f"{self._prefix}-O{number}"
+
+    # agents
+
+    def add_agent(self, agent: Agent) -> None:
+        self.agents[agent.id] = agent
+        for name, value in scalars(agent.total).items():
+            self._totals[name] = self._totals.get(name, 0) + value
+        agent.sleep_epoch = -1
+        self.trigger(agent)
+
+    def remove_agent(self, agent: Agent) -> None:
+        if self.agents.pop(agent.id, None) is None:
+            return
+        for name, value in scalars(agent.total).items():
+            self._totals[name] -= value
+        for framework in self._frameworks.values():
+            for key in [key for key in framework.filters if key[1] == agent.id]:
+                del framework.filters[key]
+
+    def set_total(self, agent: Agent, total: Resources, free: Resources) -> None:
+        """Reservations and volumes change what an agent has without changing the amounts."""
+        agent.total = total
+        agent.free = _ordered(free, total)
+        agent.sleep_epoch = -1
+
+    def set_revocable(self, agent: Agent, amount: int) -> None:
+        """The agent has this much revocable cpu now. As in Mesos offers that contain some are rescinded, and what is
+        allocated beyond the new amount stays until it ends."""
+        before = agent.total.get(REVOCABLE_CPUS, 0)
+        if amount == before:
+            return
+        for offer in list((agent.offers or {}).values()):
+            if REVOCABLE_CPUS in offer.resources:
+                self.rescind(offer)
+        have = agent.free.get(REVOCABLE_CPUS, 0)
+        assert isinstance(before, int)
+        assert isinstance(have, int)
+        balance = have - agent.owed + amount - before
+        agent.owed = max(0, -balance)
+        agent.total = _with_revocable(agent.total, amount)
+        agent.free = _ordered(_with_revocable(agent.free, max(0, balance)), agent.total)
+        agent.sleep_epoch = -1
+        if agent.id in self.agents:
+            self._totals[CPUS.name] = self._totals.get(CPUS.name, 0) + amount - before
+            self.trigger(agent)
+
+    # allocation runs
+
+    def changed(self) -> None:
+        """Something about the frameworks changed: no agent may sleep on its old verdict."""
+        self._epoch += 1
+
+    def trigger(self, agent: Agent | None = None) -> None:
+        """Run soon, for one agent or for all; several triggers collapse into one run."""
+        if agent is None:
+            self._everything = True
+            self._epoch += 1
+        else:
+            self._dirty.add(agent.id)
+        if self._handle is None and self._loop is not None:
+            self._handle = self._loop.call_soon(self._run_triggered)
+
+    def _run_triggered(self) -> None:
+        self._handle = None
+        everything, dirty = self._everything, self._dirty
+        self._everything, self._dirty = False, set()
+        if everything:
+            self.run(self.agents.values())
+        else:
+            self.run(self.agents[id_] for id_ in dirty if id_ in self.agents)
+
+    def _tick(self, due: float) -> None:
+        now = self._clock.now()
+        if now >= due:
+            self.run(self.agents.values())
+            due += self._settings.allocation_interval_s
+            if due < now:
+                due = now + self._settings.allocation_interval_s
+        self._clock.call_at(due, self._tick, due)
+
+    def run(self, agents: Iterable[Agent]) -> None:
+        """Offer whatever the frameworks may have on `agents`: one OFFERS event per framework."""
+        wanted: dict[str, dict[str, Framework]] = {}
+        for framework in self._frameworks.values():
+            if framework.active:
+                for role in framework.roles:
+                    if role not in framework.suppressed:
+                        wanted.setdefault(role, {})[framework.id] = framework
+        if wanted:
+            now = self._clock.now()
+            epoch = self._epoch
+            candidates = [
+                agent
+                for agent in agents
+                if agent.free and agent.active and not (agent.sleep_epoch == epoch and agent.sleep_until > now)
+            ]
+            self._random.shuffle(candidates)
+            batches: dict[str, list[Offer]] = {}
+            for agent in candidates:
+                self._allocate(agent, wanted, now, batches)
+            self._send(batches)
+        self.allocated()
+
+    def _allocate(
+        self, agent: Agent, wanted: dict[str, dict[str, Framework]], now: float, batches: dict[str, list[Offer]]
+    ) -> None:
+        wake = FOREVER
+        gpus = agent.spec.gpus > 0
+        for role in self.roles.order(wanted, self._totals) if len(wanted) > 1 else tuple(wanted):
+            members = wanted[role]
+            order = self._sorter(role).order(members, self._totals) if len(members) > 1 else list(members)
+            for framework_id in order:
+                framework = members[framework_id]
+                if gpus and "GPU_RESOURCES" not in framework.capabilities:
+                    continue
+                constraints = framework.constraints
+                if constraints is not None and not offer_constraints.match(constraints, role, agent.spec):
+                    continue
+                resources = offerable(agent.free, role, framework)
+                if not allocatable(resources):
+                    continue
+                filters = framework.filters.get((role, agent.id))
+                if filters is not None:
+                    until = blocked_until(filters, resources, now)
+                    if until > 0.0:
+                        wake = min(wake, until)
+                        continue
+                    filters[:] = [item for item in filters if item.until > now]
+                    if not filters:
+                        del framework.filters[(role, agent.id)]
+                offer = Offer(self.next_id(), framework, agent, role, resources)
+                self._hold(offer)
+                batches.setdefault(framework_id, []).append(offer)
+        agent.sleep_until = wake
+        agent.sleep_epoch = self._epoch
+
+    def _hold(self, offer: Offer) -> None:
+        agent = offer.agent
+        agent.free = {} if offer.resources == agent.free else taken(agent.free, offer.resources)
+        self.outstanding[offer.id] = offer
+        offer.framework.offers[offer.id] = offer
+        if agent.offers is None:
+            agent.offers = {}
+        agent.offers[offer.id] = offer
+        self.roles.allocated(offer.role, offer.resources)
+        self._sorter(offer.role).allocated(offer.framework.id, offer.resources)
+        if self._settings.offer_timeout_s is not None:
+            offer.timer = self._clock.call_later(self._settings.offer_timeout_s, self.rescind, offer)
+
+    def _send(self, batches: dict[str, list[Offer]]) -> None:
+        limit = self._settings.offers_per_event
+        for framework_id, batch in batches.items():
+            framework = self._frameworks[framework_id]
+            for start in range(0, len(batch), limit):
+                framework.send(scheduler_events.offers(framework, batch[start : start + limit], self._settings.host))
+
+    def _sorter(self, role: str) -> Sorter:
+        sorter = self._sorters.get(role)
+        if sorter is None:
+            sorter = self._sorters[role] = Sorter()
+        return sorter
+
+    # the end of an offer
+
+    def use(self, offer: Offer) -> None:
+        """Forget the offer; its resources stay allocated until `recover`."""
+        del self.outstanding[offer.id]
+        del offer.framework.offers[offer.id]
+        if offer.agent.offers is not None:
+            offer.agent.offers.pop(offer.id, None)
+        if offer.timer is not None:
+            offer.timer.cancel()
+
+    def discard(self, offer: Offer) -> None:
+        """Take the offer back without a word."""
+        self.use(offer)
+        self.recover(offer.agent, offer.framework.id, offer.role, offer.resources)
+
+    def rescind(self, offer: Offer) -> None:
+        if offer.id not in self.outstanding:
+            return
+        self.discard(offer)
+        offer.framework.send(scheduler_events.rescind(offer.id))
+
+    def rescind_agent(self, agent: Agent) -> None:
+        for offer in list((agent.offers or {}).values()):
+            self.rescind(offer)
+
+    def recover(self, agent: Agent, framework_id: str, role: str, resources: Resources) -> None:
+        """Resources of an offer or a finished task are free again."""
+        if not resources:
+            return
+        self.roles.released(role, resources)
+        self._sorter(role).released(framework_id, resources)
+        freed = resources.get(REVOCABLE_CPUS, 0) if agent.owed else 0
+        if freed:
+            assert isinstance(freed, int)
+            paid = min(freed, agent.owed)
+            agent.owed -= paid
+            resources = _with_revocable(resources, freed - paid)
+        agent.free = _ordered(added(agent.free, resources), agent.total)
+        agent.sleep_epoch = -1
+
+    def charge(self, agent: Agent, framework_id: str, role: str, resources: Resources) -> None:
+        """Count resources as used outside an offer, as when an agent returns with its tasks."""
+        self.roles.allocated(role, resources)
+        self._sorter(role).allocated(framework_id, resources)
+        wanted, have = resources.get(REVOCABLE_CPUS, 0), agent.free.get(REVOCABLE_CPUS, 0)
+        assert isinstance(wanted, int)
+        assert isinstance(have, int)
+        if wanted > have:  # slack shrank while the agent was away
+            agent.owed += wanted - have
+            resources = _with_revocable(resources, have)
+        agent.free = taken(agent.free, resources)
+
+    def refuse(self, framework: Framework, agent: Agent, role: str, resources: Resources, seconds: float) -> None:
+        if seconds > 0 and resources and agent.id in self.agents:
+            item = Filter(resources, self._clock.now() + seconds)
+            filters = framework.filters.setdefault((role, agent.id), [])
+            # A newer refusal of at least as much for at least as long makes the older ones pointless.
+            filters[:] = [old for old in filters if old.resources != resources or old.until > item.until]
+            filters.append(item)
+
+    def forget_framework(self, framework: Framework) -> None:
+        for offer in list(framework.offers.values()):
+            self.discard(offer)
+        for role in framework.roles:
+            self._sorter(role).remove(framework.id)
+
+
+def _with_revocable(resources: Resources, amount: int) -> Resources:
+    others = {kind: value for kind, value in resources.items() if kind is not REVOCABLE_CPUS}
+    return {**others, REVOCABLE_CPUS: amount} if amount else others
+
+
+def _ordered(free: Resources, total: Resources) -> Resources:
+    """`free` in the order the agent reported; the agent's own dict when everything is free."""
+    if free == total:
+        return total
+    return {kind: free[kind] for kind in total if kind in free}

@@ -1,0 +1,169 @@
+"""Operations on resources, of frameworks and operators, and their statuses, which are sent until acknowledged."""
+
+from __future__ import annotations
+
+from services.minicluster.clock import Clock
+from services.minicluster.master import scheduler_events
+from services.minicluster.master.acceptance import Acceptance
+from services.minicluster.master.allocation import DEFAULT_REFUSE_S
+from services.minicluster.master.offers import Offers
+from services.minicluster.master.registry import Registry
+from services.minicluster.master.resource_conversions import Conversion, Refused, convert
+from services.minicluster.master.status_updates import fresh_uuid
+from services.minicluster.model import Agent, Framework, Operation
+from services.minicluster.resources import (
+    PORTS,
+    Json,
+    Resources,
+    add_to,
+    contains,
+    in_listing_order,
+    take_from,
+    taken,
+    text,
+)
+from services.minicluster.settings import MiniclusterSettings
+
+_FIELDS = {
+    "RESERVE": "reserve",
+    "UNRESERVE": "unreserve",
+    "CREATE": "create",
+    "DESTROY": "destroy",
+    "GROW_VOLUME": "grow_volume",
+    "SHRINK_VOLUME": "shrink_volume",
+}
+
+
+class Operations:
+    def __init__(self, settings: MiniclusterSettings, clock: Clock, registry: Registry, offers: Offers) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._registry = registry
+        self._offers = offers
+
+    # from ACCEPT
+
+    def apply(self, acceptance: Acceptance, operation: Json) -> None:
+        """Silent without an id; with one, an error comes once from the master, success until acknowledged."""
+        field = _FIELDS.get(operation["type"])
+        if field is None or field not in operation:
+            return
+        framework, agent = acceptance.framework, acceptance.agent
+        try:
+            conversion = convert(operation["type"], operation[field], acceptance.role, framework.roles, agent)
+            if not conversion.wanted.fits(acceptance.left) or not contains(acceptance.left, conversion.taken):
+                have = text(acceptance.left, acceptance.role)
+                raise Refused(f"{have} does not contain {conversion.wanted.text()}", located=False)
+        except Refused as error:
+            if "id" in operation:
+                message = str(error)
+                if error.located:
+                    message += f"; on agent {agent.id} at {agent.pid} ({agent.spec.name})"
+                status = {"operation_id": operation["id"], "state": "OPERATION_ERROR", "message": message}
+                framework.send(scheduler_events.operation_status(status))
+            return
+        take_from(acceptance.left, conversion.taken)
+        add_to(acceptance.left, conversion.given)
+        # Kept in the agent's order, so that texts and later offers list the resources as the master does.
+        self._change_total(agent, conversion, agent.free)
+        acceptance.left = {kind: acceptance.left[kind] for kind in agent.total if kind in acceptance.left}
+        if "id" in operation:
+            item = Operation(operation["id"]["value"], framework, agent, operation, fresh_uuid())
+            self._track(framework, item)
+
+    def _change_total(self, agent: Agent, conversion: Conversion, free: Resources) -> None:
+        total = taken(agent.total, conversion.taken)
+        add_to(total, conversion.given)
+        ordered = sorted(total, key=lambda kind: 0 if kind is PORTS else 1 if kind.reservations else 2)
+        self._offers.set_total(agent, {kind: total[kind] for kind in ordered}, free)
+
+    def change(self, agent: Agent, type_: str, body: Json) -> tuple[int, str]:
+        """The operator API's form: (status, text). Offers that hold what is needed are rescinded first."""
+        try:
+            conversion = convert(type_, body, None, None, agent)
+        except Refused as error:
+            where = f"{agent.id} at {agent.pid} ({agent.spec.name})"
+            return 400, f"Invalid {type_} operation on agent {where}: {error}"
+        for offer in list((agent.offers or {}).values()):
+            if contains(agent.free, conversion.taken):
+                break
+            # A short refusal, so that the operator wins the race against the next allocation.
+            self._offers.rescind(offer)
+            self._offers.refuse(offer.framework, agent, offer.role, offer.resources, DEFAULT_REFUSE_S)
+        if not contains(agent.free, conversion.taken):
+            return 409, f"{text(in_listing_order(agent.total))} does not contain {text(conversion.taken)}"
+        free = taken(agent.free, conversion.taken)
+        add_to(free, conversion.given)
+        self._change_total(agent, conversion, free)
+        return 202, ""
+
+    # statuses
+
+    def _track(self, framework: Framework, item: Operation) -> None:
+        # Keyed by uuid: an operation id may be used again while an older status is still unacknowledged.
+        framework.operations[item.uuid] = item
+        self._deliver(item, self._settings.update_retry_s)
+
+    def _deliver(self, item: Operation, wait_s: float) -> None:
+        item.framework.send(scheduler_events.operation_status(scheduler_events.status_of_operation(item)))
+        if item.retry is not None:
+            item.retry.cancel()
+        item.retry = self._clock.call_later(wait_s, self._again, item, wait_s)
+
+    def _again(self, item: Operation, waited_s: float) -> None:
+        if item.uuid in item.framework.operations:
+            self._deliver(item, min(waited_s * 2, self._settings.update_retry_max_s))
+
+    def resend_all(self, framework: Framework) -> None:
+        """The framework is back."""
+        for item in list(framework.operations.values()):
+            self._deliver(item, self._settings.update_retry_s)
+
+    def acknowledge(self, framework: Framework, body: Json) -> None:
+        item = framework.operations.get(body["uuid"])
+        if item is not None and item.id == body["operation_id"]["value"]:
+            del framework.operations[item.uuid]
+            if item.retry is not None:
+                item.retry.cancel()
+
+    def drop(self, framework: Framework) -> None:
+        for item in framework.operations.values():
+            if item.retry is not None:
+                item.retry.cancel()
+        framework.operations.clear()
+
+    def reconcile(self, framework: Framework, body: Json) -> None:
+        asked = body.get("operations")
+        known: dict[str, Operation] = {}
+        for item in framework.operations.values():
+            known.setdefault(item.id, item)
+        if not asked:
+            for item in known.values():
+                framework.send(scheduler_events.operation_status(_without_uuid(item)))
+            return
+        for entry in asked:
+            found = known.get(entry["operation_id"]["value"])
+            status = _without_uuid(found) if found is not None else self._unknown(entry)
+            framework.send(scheduler_events.operation_status(status))
+
+    def _unknown(self, entry: Json) -> Json:
+        agent_id = entry.get("agent_id")
+        if agent_id is None:
+            message = "Reconciliation: Operation is unknown and no 'agent_id' was provided"
+        elif agent_id["value"] in self._registry.agents:
+            message = "Reconciliation: Operation is unknown"
+        else:
+            message = "Reconciliation: Both operation and agent are unknown"
+        status: Json = {
+            "operation_id": entry["operation_id"],
+            "state": "OPERATION_UNKNOWN",
+            "message": message,
+        }
+        if agent_id is not None:
+            status["agent_id"] = agent_id
+        return status
+
+
+def _without_uuid(item: Operation) -> Json:
+    """Not to be acknowledged."""
+    return {key: value for key, value in scheduler_events.status_of_operation(item).items() if key != "uuid"}

@@ -1,0 +1,185 @@
+"""Reliable delivery of status updates: per task only the oldest unacknowledged one travels, again and again."""
+
+from __future__ import annotations
+
+import os
+from binascii import b2a_base64
+
+from services.minicluster.clock import Clock
+from services.minicluster.master import scheduler_events
+from services.minicluster.master.hooks import Hook
+from services.minicluster.model import TERMINAL, Framework, Task, Update
+from services.minicluster.resources import Json
+from services.minicluster.settings import MiniclusterSettings
+
+
+def fresh_uuid() -> str:
+    """16 random bytes as base64, the form of `uuid` in events."""
+    return b2a_base64(os.urandom(16), newline=False).decode("ascii")
+
+
+_KILLS = ("TASK_KILLING", "TASK_KILLED")
+
+
+class StatusUpdates:
+    """The agents' status update managers, and what the master notes of what they say."""
+
+    def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
+        self._clock = clock
+        self._first_s = settings.update_retry_s
+        self._max_s = settings.update_retry_max_s
+        # The latest state is terminal, and the resources are not released yet.
+        self.ended: Hook[Task] = Hook()
+        # The terminal update is acknowledged.
+        self.acknowledged: Hook[Task] = Hook()
+        # The master has learnt of another state.
+        self.changed: Hook[Task, Json] = Hook()
+
+    # from an executor or agent
+
+    def report(
+        self,
+        task: Task,
+        state: str,
+        *,
+        message: str | None = None,
+        source: str = "SOURCE_EXECUTOR",
+        reason: str | None = None,
+        healthy: bool | None = None,
+    ) -> None:
+        """A new state of the task, which the framework must acknowledge."""
+        pending = task.pending
+        if task.dropped or (pending and pending[-1].state in TERMINAL):
+            return
+        drain = task.agent.drain
+        if drain is not None and drain["state"] == "DRAINING" and state in _KILLS and source == "SOURCE_EXECUTOR":
+            reason = "REASON_AGENT_DRAINING"
+            if drain["config"].get("mark_gone"):
+                # The only word about a task of an agent that is on its way out for good.
+                if state == "TASK_KILLING":
+                    return
+                state, message = "TASK_GONE_BY_OPERATOR", None
+        status: Json = {"task_id": {"value": task.id}, "state": state}
+        if message is not None:
+            status["message"] = message
+        status["source"] = source
+        if reason is not None:
+            status["reason"] = reason
+        status["agent_id"] = {"value": task.agent.id}
+        status["executor_id"] = {"value": task.executor_id or task.id}
+        status["timestamp"] = self._clock.wall()
+        uuid = fresh_uuid()
+        status["uuid"] = uuid
+        if source == "SOURCE_EXECUTOR":
+            if healthy is not None:
+                status["healthy"] = healthy
+            if task.check_status is not None:
+                status["check_status"] = task.check_status
+            if task.container is not None:
+                nested = task.group is not None and state in TERMINAL
+                status["container_status"] = _only_id(task.container) if nested else task.container
+        task.reported = state
+        pending.append(Update(state, uuid, status, scheduler_events.update(status)))
+        if task.agent.online:
+            self._sync(task)
+            if len(pending) == 1:
+                self._deliver(task, self._first_s)
+
+    def _sync(self, task: Task) -> None:
+        """Tell the master the latest state; a terminal one frees the resources at once."""
+        update = task.pending[-1]
+        changed = task.state != update.state
+        task.state = update.state
+        if update.state in TERMINAL and not task.released:
+            self.ended(task)
+        if changed:
+            self.changed(task, update.status)
+
+    def _deliver(self, task: Task, wait_s: float) -> None:
+        update = task.pending[0]
+        record_status(task, update)
+        task.framework.send(update.chunk)
+        if task.retry is not None:
+            task.retry.cancel()
+        task.retry = self._clock.call_later(wait_s, self._again, task, update, wait_s)
+
+    def _again(self, task: Task, update: Update, waited_s: float) -> None:
+        if task.pending and task.pending[0] is update and task.agent.online:
+            task.retry = None
+            self._deliver(task, min(waited_s * 2, self._max_s))
+
+    # from the framework
+
+    def acknowledge(self, task: Task, uuid: str) -> bool:
+        """True when `uuid` is the update in flight; anything else is ignored."""
+        pending = task.pending
+        if not pending or pending[0].uuid != uuid:
+            return False
+        update = pending.popleft()
+        if task.retry is not None:
+            task.retry.cancel()
+            task.retry = None
+        if pending:
+            self._deliver(task, self._first_s)
+        elif update.state in TERMINAL:
+            self.acknowledged(task)
+        return True
+
+    # connections
+
+    def resend(self, task: Task) -> None:
+        """The framework is back, or the agent registered again: send the oldest update now, restart the back-off."""
+        if task.pending and task.agent.online:
+            self._sync(task)
+            self._deliver(task, self._first_s)
+
+    def resend_all(self, framework: Framework) -> None:
+        for task in list(framework.tasks.values()):
+            self.resend(task)
+
+    def forget(self, task: Task) -> None:
+        """The task is gone for the agent too."""
+        task.pending.clear()
+        if task.retry is not None:
+            task.retry.cancel()
+            task.retry = None
+
+    # from the master itself: sent once, never acknowledged
+
+    def from_master(
+        self,
+        framework: Framework,
+        task_id: str,
+        state: str,
+        *,
+        message: str,
+        reason: str | None = None,
+        agent_id: str | None = None,
+        extra: Json | None = None,
+    ) -> Json:
+        status: Json = {"task_id": {"value": task_id}, "state": state, "message": message, "source": "SOURCE_MASTER"}
+        if reason is not None:
+            status["reason"] = reason
+        if agent_id is not None:
+            status["agent_id"] = {"value": agent_id}
+        status["timestamp"] = self._clock.wall()
+        if extra:
+            status.update(extra)
+        framework.send(scheduler_events.update(status))
+        return status
+
+
+def _only_id(container: Json) -> Json:
+    """A nested container is gone by the time its task's end is reported."""
+    return {"container_id": container["container_id"]}
+
+
+def record_status(task: Task, update: Update) -> None:
+    """Keep the delivered status; one of the same state replaces the last."""
+    task.status_state = update.state
+    task.status_uuid = update.uuid
+    statuses = task.statuses
+    if statuses and statuses[-1]["state"] == update.state:
+        statuses[-1] = update.status
+    else:
+        statuses.append(update.status)

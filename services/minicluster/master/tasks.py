@@ -1,0 +1,119 @@
+"""The tables of live tasks: how a task enters them, is killed, and leaves them."""
+
+from __future__ import annotations
+
+from services.minicluster.clock import Clock
+from services.minicluster.master.hooks import Hook
+from services.minicluster.master.offers import Offers
+from services.minicluster.master.status_updates import StatusUpdates
+from services.minicluster.model import Framework, Task
+from services.minicluster.resources import Json
+
+
+class Tasks:
+    def __init__(self, clock: Clock, offers: Offers, updates: StatusUpdates) -> None:
+        self._clock = clock
+        self._offers = offers
+        self._updates = updates
+        self.added: Hook[Task] = Hook()
+        # Its resources are free again.
+        self.released: Hook[Task] = Hook()
+        # Its last update is acknowledged.
+        self.completed: Hook[Task] = Hook()
+
+    def add(self, task: Task) -> None:
+        task.framework.tasks[task.id] = task
+        agent = task.agent
+        if agent.tasks is None:
+            agent.tasks = {}
+        agent.tasks[(task.framework.id, task.id)] = task
+        self.added(task)
+
+    def release(self, task: Task) -> None:
+        """The latest state is terminal: the resources are free again, acknowledged or not."""
+        task.released = True
+        self._offers.recover(task.agent, task.framework.id, task.role, task.resources)
+        self.released(task)
+
+    def complete(self, task: Task) -> None:
+        """The terminal update is acknowledged: the task moves to the completed ones."""
+        task.framework.completed.append(task)
+        self.forget(task)
+        self.completed(task)
+
+    def forget(self, task: Task) -> None:
+        """Remove the task from every table of live tasks."""
+        task.dropped = True
+        framework = task.framework
+        if framework.tasks.get(task.id) is task:
+            del framework.tasks[task.id]
+        agent = task.agent
+        if agent.tasks is not None:
+            agent.tasks.pop((framework.id, task.id), None)
+            if not agent.tasks:
+                agent.tasks = None
+        task.runner = None
+
+    def kill(self, task: Task, grace_s: float | None = None) -> None:
+        if task.runner is not None and not task.released:
+            task.runner.kill(grace_s)
+
+    def abandon(self, task: Task) -> None:
+        """The task of a removed framework on an agent that was away: its process ends, and no update is sent."""
+        runner = task.runner
+        self._updates.forget(task)
+        self.forget(task)
+        if runner is not None:
+            runner.kill(0.0)
+
+    def lose(self, task: Task, reason: str, message: str, state: str) -> None:
+        """The task is over for the master: it will not come back."""
+        framework = task.framework
+        if framework.tasks.get(task.id) is not task:
+            return
+        status = self._updates.from_master(
+            framework, task.id, state, message=message, reason=reason, agent_id=task.agent.id
+        )
+        self._updates.forget(task)
+        if not task.released:
+            task.released = True
+            self._offers.recover(task.agent, framework.id, task.role, task.resources)
+        task.state = state
+        task.statuses.append(status)
+        runner = task.runner
+        framework.completed.append(task)
+        self.forget(task)
+        if runner is not None:
+            runner.kill(0.0)
+        self._updates.changed(task, status)
+
+    def drop(self, framework: Framework) -> None:
+        """The framework is removed: its processes are shut down and its tasks count as killed."""
+        for task in list(framework.tasks.values()):
+            runner = task.runner
+            self._updates.forget(task)
+            if not task.released:
+                self.release(task)
+                self._removed_with(framework, task)
+            framework.completed.append(task)
+            self.forget(task)
+            if runner is not None:
+                runner.kill(None)
+        for task in list(framework.unreachable.values()):
+            self.abandon(task)
+        framework.unreachable.clear()
+
+    def _removed_with(self, framework: Framework, task: Task) -> None:
+        """This update is sent to no framework; it only shows in the lists and on the operator stream."""
+        status: Json = {
+            "task_id": {"value": task.id},
+            "state": "TASK_KILLED",
+            "message": f"Framework {framework.id} removed",
+            "source": "SOURCE_MASTER",
+            "reason": "REASON_FRAMEWORK_REMOVED",
+            "agent_id": {"value": task.agent.id},
+            "timestamp": self._clock.wall(),
+        }
+        task.state = "TASK_KILLED"
+        task.statuses.append(status)
+        self._updates.changed(task, status)

@@ -1,0 +1,202 @@
+"""How things turn out on simulated hosts: pure functions of the seed and of what the thing is called.
+
+A host is known by its name, a task by its id (job, instance and run), an image on a host by both names: a second run
+with the same seed and names has the same outcome, in whatever order things happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from services.minicluster.hosts import HostSpec, simulated_hosts
+from services.minicluster.simulation.distributions import ONE, Distribution, unit
+
+Labels = Mapping[str, str]
+
+HOST_UP_MIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostFailures:
+    """A host fails again and again: so long after it came up, for so long."""
+
+    every_s: Distribution
+    repair_s: Distribution
+    # True: its agent alone goes away, and its tasks run on.
+    keeps_tasks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostClass:
+    """Equal hosts: `count` of them, or else a part of the rest in proportion to `share`."""
+
+    name: str
+    spec: HostSpec
+    count: int | None = None
+    share: float = 1.0
+    # Dealt out in turns: host n has the n-th value, and after the last the first again.
+    attributes: tuple[tuple[str, tuple[str | float, ...]], ...] = ()
+    slow: Distribution = ONE
+    bandwidth_mb_s: float | None = None
+    failures: HostFailures | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Which tasks a rule is about: all its labels, and this text in the command."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    command: str = ""
+
+    def holds(self, command: str, labels: Labels) -> bool:
+        return self.command in command and all(labels.get(key) == value for key, value in self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """`seconds` in place of what the command says, and all of it so many `times`."""
+
+    when: When = When()
+    seconds: Distribution | None = None
+    times: Distribution = ONE
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a task that fails ends with: an exit code, or a signal if that is not 0, after a share of its run time."""
+
+    when: When = When()
+    probability: float = 0.0
+    code: int = 1
+    signal: int = 0
+    at: Distribution = ONE
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRule:
+    """How long images whose name contains this text take: `seconds`, or `size_mb` over the bandwidth of the host."""
+
+    image: str = ""
+    seconds: Distribution | None = None
+    size_mb: Distribution | None = None
+    bandwidth_mb_s: float = 0.0
+    jitter: Distribution = ONE
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Of each list of rules the first that fits decides. An empty one changes nothing."""
+
+    seed: int = 0
+    hosts: tuple[HostClass, ...] = ()
+    run_times: tuple[RunTime, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    images: tuple[ImageRule, ...] = ()
+    classes: Mapping[str, HostClass] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", {row.name: row for row in self.hosts})
+
+    @property
+    def has_task_rules(self) -> bool:
+        return bool(self.run_times or self.failures)
+
+    def make_hosts(self, count: int, prefix: str = "") -> tuple[HostSpec, ...]:
+        """``count`` of them, class by class; raises ValueError when the classes name more or fewer."""
+        if not self.hosts:
+            return simulated_hosts(count, prefix)
+        names = iter(simulated_hosts(count, prefix))
+        found: list[HostSpec] = []
+        for row, size in zip(self.hosts, class_sizes(self.hosts, count), strict=True):
+            turns: dict[tuple[int, ...], Labels | Mapping[str, str | float]] = {}
+            for number, named in enumerate(islice(names, size)):
+                turn = tuple(number % len(values) for _, values in row.attributes)
+                # Hosts with the same attributes share them: there may be many hosts.
+                dealt = turns.setdefault(
+                    turn, {key: values[at] for (key, values), at in zip(row.attributes, turn, strict=True)}
+                )
+                found.append(replace(row.spec, name=named.name, attributes=dealt, group=row.name))
+        return tuple(found)
+
+    def steady_count(self, count: int) -> int:
+        """So many of ``count`` hosts never fail."""
+        if not self.hosts:
+            return count
+        sizes = class_sizes(self.hosts, count)
+        return sum(size for row, size in zip(self.hosts, sizes, strict=True) if row.failures is None)
+
+    def slow(self, host: HostSpec) -> float:
+        row = self.classes.get(host.group)
+        return 1.0 if row is None else self._draw(row.slow, "slow", host.name)
+
+    def run_s(self, host: HostSpec, task_id: str, command: str, labels: Labels, said_s: float) -> float:
+        """How long a task takes whose command says ``said_s``."""
+        for rule in self.run_times:
+            if rule.when.holds(command, labels):
+                if rule.seconds is not None:
+                    said_s = self._draw(rule.seconds, "seconds", task_id)
+                said_s *= self._draw(rule.times, "times", task_id)
+                break
+        return said_s * self.slow(host)
+
+    def failure(self, task_id: str, command: str, labels: Labels) -> tuple[Failure, float] | None:
+        """How a task fails, and after which share of its run time; None: it ends as its command says."""
+        for rule in self.failures:
+            if rule.when.holds(command, labels):
+                if unit(self.seed, "fails", task_id) < rule.probability:
+                    return rule, self._draw(rule.at, "at", task_id)
+                return None
+        return None
+
+    def download_s(self, host: HostSpec, image: str, usual_s: float) -> float:
+        """``usual_s`` for an image that no rule is about. An image has one size, whatever the host."""
+        for rule in self.images:
+            if rule.image in image:
+                if rule.size_mb is not None:
+                    row = self.classes.get(host.group)
+                    own = row.bandwidth_mb_s if row is not None else None
+                    usual_s = self._draw(rule.size_mb, "size", image) / (own or rule.bandwidth_mb_s)
+                elif rule.seconds is not None:
+                    usual_s = self._draw(rule.seconds, "download", host.name, image)
+                usual_s *= self._draw(rule.jitter, "jitter", host.name, image)
+                break
+        return usual_s * self.slow(host)
+
+    def host_failures(self, host: HostSpec) -> HostFailures | None:
+        row = self.classes.get(host.group)
+        return None if row is None else row.failures
+
+    def up_s(self, host: HostSpec, failures: HostFailures, number: int) -> float:
+        """How long the host is up before its failure of this number, the first being 0."""
+        return max(self._draw(failures.every_s, "up", host.name, number), HOST_UP_MIN_S)
+
+    def repair_s(self, host: HostSpec, failures: HostFailures, number: int) -> float:
+        return self._draw(failures.repair_s, "repair", host.name, number)
+
+    def _draw(self, distribution: Distribution, *name: object) -> float:
+        if distribution.least == distribution.most:
+            return distribution.least
+        return distribution.at(unit(self.seed, *name))
+
+
+def class_sizes(classes: Sequence[HostClass], count: int) -> list[int]:
+    """Counts as they are; the rest by shares, the largest remainders first. Raises ValueError when it does not fit."""
+    counted = sum(row.count or 0 for row in classes)
+    if counted > count:
+        raise ValueError(f"hosts: the counts add up to {counted}, more than the {count} simulated hosts")
+    shares = [row.share if row.count is None else 0.0 for row in classes]
+    total, rest = sum(shares), count - counted
+    if not total:
+        if rest:
+            raise ValueError(
+                f"hosts: the counts add up to {counted} of {count} simulated hosts, and no class has a share"
+            )
+        return [row.count or 0 for row in classes]
+    exact = [rest * share / total for share in shares]
+    sizes = [int(value) for value in exact]
+    by_remainder = sorted(range(len(classes)), key=lambda index: (sizes[index] - exact[index], index))
+    for index in by_remainder[: rest - sum(sizes)]:
+        sizes[index] += 1
+    return [size if row.count is None else row.count for row, size in zip(classes, sizes, strict=True)]
