@@ -128,7 +128,7 @@ class Task:
         self.resources = resources
         self.role = role
         # `state` is the latest the agent reported, `status_state` what was last sent to the framework.
-        # `reported` is the agent's own word: it stays when the master calls the task unreachable.
+        # `reported` is the state on the agent: it does not change when the master calls the task unreachable.
         self.state = self.reported = "TASK_STAGING"
         self.status_state = "TASK_STAGING"
         self.status_uuid = ""
@@ -146,7 +146,7 @@ class Task:
         # The tasks of the same LAUNCH_GROUP, which share its fate.
         self.peers: list[Task] = []
         self.released = False
-        # No table knows the task any more: whatever its runner still says is ignored.
+        # The task is in no table any more, and reports of its runner are ignored.
         self.dropped = False
 
     @property

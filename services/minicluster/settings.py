@@ -20,9 +20,9 @@ class MiniclusterSettings:
     data_dir: Path
     port: int = 0
     host: str = "127.0.0.1"
-    # Names by which clients may ask for us, beside the address we listen on, localhost and loopback addresses.
+    # Names by which clients may call, beside the address that we listen on, localhost and loopback addresses.
     allowed_hosts: tuple[str, ...] = ()
-    # Drills ask for it; empty: for none.
+    # Drills need it as bearer token; empty: they need none.
     token: str = ""
     hosts: tuple[HostSpec, ...] = field(default_factory=default_hosts)
     simulate: bool = False
@@ -53,7 +53,7 @@ class MiniclusterSettings:
     # Sandboxes of runs that have ended stay so long (Mesos: --gc_delay), the latest of them on so much disk.
     sandbox_retention_s: float = 7 * 24 * 3600.0
     sandbox_disk_mb: int = 10_000
-    # Names of variables that tasks get from our environment, beside sandbox.PASSED.
+    # Names of variables of minicluster's environment that tasks get, beside sandboxes.PASSED.
     pass_env: tuple[str, ...] = ()
     # Mesos: --enforce_container_disk_quota. Memory is always limited.
     enforce_disk_quota: bool = False
@@ -61,7 +61,7 @@ class MiniclusterSettings:
     # Between estimates of slack (Mesos: --oversubscribed_resources_interval=15secs); None: no estimator, as in Mesos
     # without one. Hosts with a fixed amount of revocable cpus keep it.
     slack_interval_s: float | None = None
-    # Principal -> secret; none: everybody may call. Mesos: --credentials with --authenticate_http_*.
+    # Principal -> secret; empty: no authentication. Mesos: --credentials with --authenticate_http_*.
     credentials: Mapping[str, str] = field(default_factory=dict)
     # Of master and agents; None: plain text.
     tls: ssl.SSLContext | None = None

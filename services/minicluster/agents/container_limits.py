@@ -1,4 +1,4 @@
-"""Limits of memory and disk: what is said of a task that exceeds one."""
+"""Limits of memory and disk, and the reason and message of a task that exceeds one."""
 
 from __future__ import annotations
 

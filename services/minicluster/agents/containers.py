@@ -233,7 +233,7 @@ class Container:
             kill_group(self.pid, signal.SIGKILL)
 
     def _executor_exited(self, status: int) -> None:
-        """Nobody but we should end it: an agent destroys the container of an executor that is gone."""
+        """It was killed from outside: an agent destroys the container of an executor that is gone."""
         self.crash()
 
     def abandon(self) -> None:
@@ -278,7 +278,7 @@ class Container:
             kill_group(self.executor_pid, signal.SIGKILL)
         task = self.task
         if task.check_status is not None:
-            # The last word carries no result any more.
+            # The last update carries no result any more.
             task.check_status = {"type": task.check_status["type"], task.check_status["type"].lower(): {}}
         self.runtime.updates.report(task, state, message=message, source=source, reason=reason, healthy=healthy)
 

@@ -38,7 +38,7 @@ class FailingHosts:
         if agent.gone:
             return
         if not agent.online:
-            # Somebody has stopped it: it is theirs to start it again.
+            # A drill has stopped it, and will start it again.
             self._wait(agent, failures, number + 1)
             return
         repair_s = self._simulation.repair_s(agent.spec, failures, number)

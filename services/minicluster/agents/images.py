@@ -82,7 +82,7 @@ class ImageCache:
 
     def _download(self, image: str) -> float:
         due = self._downloads[image] = self._clock.now() + self._download_s(image)
-        self._clock.call_at(due, self._arrived, image)  # before whoever waits for it: same time, asked earlier
+        self._clock.call_at(due, self._arrived, image)  # before the tasks that wait for it: same time, earlier call
         return due
 
     def _arrived(self, image: str) -> None:
@@ -98,7 +98,7 @@ class ImageCache:
 
 
 class Images:
-    """The caches of all hosts. What is on a host's disk stays there whatever becomes of its agent."""
+    """The caches of all hosts. An agent that stops or leaves does not empty the cache of its host."""
 
     def __init__(self, clock: Clock, download_s: Callable[[str, str], float], images_max: int) -> None:
         """``download_s`` of a host and an image."""

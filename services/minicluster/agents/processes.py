@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 _CLOSE_S = 5.0
 TASK_UMASK = 0o022
-"""Whatever ours is: that of an agent."""
+"""That of an agent, whatever the umask of minicluster is."""
 # Present in every child's environment, so that a sweep never hits a foreign process with a recycled pid.
 MARK = "MINICLUSTER_DATA"
 
@@ -60,7 +60,7 @@ class Processes:
         self._watchdog: subprocess.Popen[str] | None = None
         self._running: dict[int, tuple[subprocess.Popen[bytes], int, Callable[[int], None]]] = {}
         self._closing: asyncio.Event | None = None
-        # Executors read from it until the end of the file: nobody ever writes, and it closes when we die.
+        # Executors read from this pipe. Nothing is written; it closes when minicluster dies, and they end.
         self._lifeline: tuple[int, int] | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -61,7 +61,7 @@ class Collector:
                 await self._task
 
     def ended(self, directory: Path) -> None:
-        """Nobody writes there any more."""
+        """The run that wrote there has ended."""
         self._ended.append(directory)
         self._changed.set()
 
@@ -99,7 +99,7 @@ class Collector:
             self._bytes += size
 
     def _surplus(self) -> list[Path]:
-        """Those that nobody wants, and the oldest, until the rest may stay."""
+        """Those whose removal was asked for, and the oldest ones that exceed a bound."""
         gone, self._unwanted = self._unwanted, []
         now_s = self._clock.now()
         while self._kept and (

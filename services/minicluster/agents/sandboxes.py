@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from services.minicluster.model import Agent, Task
 from services.minicluster.resources import Json
 
-# A sandbox with more entries than this is too dear to measure at every poll.
+# A sandbox with more entries takes too long to measure at every poll.
 _MAX_ENTRIES = 20_000
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
 
@@ -58,7 +58,7 @@ def link_volumes(data_dir: Path, agent_id: str, resources: list[Json], directory
 
 
 PASSED = ("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
-"""Of our own environment; and LC_*. Everything else may be a password of whoever started us."""
+"""Variables of minicluster's own environment that tasks get, beside LC_*. Others may hold passwords of its user."""
 
 
 def environment(

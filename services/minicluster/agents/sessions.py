@@ -28,7 +28,7 @@ from services.minicluster.resources import Json
 SESSIONS_MAX = 16
 """Of one agent at a time."""
 STATUSES_MAX = 100
-"""Exit statuses of ended sessions that an agent keeps for those who ask later."""
+"""Exit statuses of ended sessions that an agent keeps for later calls."""
 PIECE_BYTES = 16 * 1024
 UNSENT_BYTES_MAX = 1024 * 1024
 """Output that a client has not read yet; beyond it the command waits."""

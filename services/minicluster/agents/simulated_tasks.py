@@ -47,7 +47,7 @@ def behaviour(command: Json, variables: str = TASK_VARIABLES) -> Behaviour:
 def simulated(
     simulation: Simulation, host: HostSpec, task_id: str, info: Json, variables: str = TASK_VARIABLES
 ) -> Behaviour:
-    """What a task does on a host: as its command says, unless the simulation has something else happen."""
+    """What a task does on a host: what its command says, or what a rule of the simulation says instead."""
     command = info.get("command", {})
     plan = behaviour(command, variables)
     text, labels = "", {}
@@ -168,7 +168,7 @@ class SimulatedRuntime:
         """Nothing runs: tasks of a dead simulated agent are handled by `crash`."""
 
     def crash(self, tasks: list[Task]) -> None:
-        """The agent died with its tasks; the news waits in the tasks until the agent registers again."""
+        """The agent died with its tasks; their updates wait until it registers again."""
         for task in tasks:
             if isinstance(task.runner, SimulatedTask):
                 task.runner.cancel()

@@ -1,8 +1,8 @@
-"""The agents' resource estimators: every so often each tells the master how much revocable cpu it has.
+"""The agents' resource estimators: each regularly reports to the master how much revocable cpu it has.
 
 Slack is what ordinary tasks were promised and do not use. A share of the promise is held back, for work that wakes up
 faster than revocable tasks can leave. Use that rises counts at once, use that falls counts little by little; and while
-the last word lies between the estimate and all that is unused, it stands: an offer is not withdrawn for noise.
+the last report lies between the estimate and all that is unused, it stands: an offer is not withdrawn for noise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Estimator:
         self._registry = registry
         self._offers = offers
         self._used: dict[str, int] = {}  # agent id -> smoothed use of its ordinary tasks, in thousandths of a cpu
-        self._looks: dict[str, dict[tuple[str, str], tuple[Usage, int | None]]] = {}  # agent id -> task -> (look, use)
+        self._samples: dict[
+            str, dict[tuple[str, str], tuple[Usage, int | None]]
+        ] = {}  # agent id -> task -> (sample, use)
 
     def start(self) -> None:
         self._clock.call_later(self._interval_s, self._round)
@@ -38,23 +40,23 @@ class Estimator:
     def _round(self) -> None:
         for agent in self._registry.by_host.values():
             if agent.spec.revocable_cpus is None and agent.online and agent.registered:
-                self._tell(agent)
+                self._report(agent)
         self._clock.call_later(self._interval_s, self._round)
 
-    def _tell(self, agent: Agent) -> None:
-        told = agent.total.get(REVOCABLE_CPUS, 0)
-        assert isinstance(told, int)
-        if not agent.tasks and not told:
+    def _report(self, agent: Agent) -> None:
+        reported = agent.total.get(REVOCABLE_CPUS, 0)
+        assert isinstance(reported, int)
+        if not agent.tasks and not reported:
             return  # most of many simulated agents
-        allocated, measured = self._look(agent)
+        allocated, measured = self._sample(agent)
         used = self._used[agent.id] = smoothed(self._used.get(agent.id, 0), measured)
-        self._offers.set_revocable(agent, estimate(told, allocated, used))
+        self._offers.set_revocable(agent, estimate(reported, allocated, used))
 
-    def _look(self, agent: Agent) -> tuple[int, int]:
-        """What ordinary tasks hold, and what they have used since the last look. A task that has not been measured
+    def _sample(self, agent: Agent) -> tuple[int, int]:
+        """What ordinary tasks hold, and what they have used since the last sample. A task that has not been measured
         twice may do anything yet: it counts as using all it has."""
-        before = self._looks.get(agent.id, {})
-        looks: dict[tuple[str, str], tuple[Usage, int | None]] = {}
+        before = self._samples.get(agent.id, {})
+        samples: dict[tuple[str, str], tuple[Usage, int | None]] = {}
         allocated = used = 0
         for key, task in (agent.tasks or {}).items():
             held = task.resources.get(CPUS, 0)
@@ -65,9 +67,9 @@ class Estimator:
             rate = None
             if (usage := _usage(task)) is not None:
                 rate = _rate(before.get(key), usage)
-                looks[key] = (usage, rate)
+                samples[key] = (usage, rate)
             used += held if rate is None else rate
-        self._looks[agent.id] = looks
+        self._samples[agent.id] = samples
         return allocated, used
 
 
@@ -76,7 +78,7 @@ def _usage(task: Task) -> Usage | None:
 
 
 def _rate(before: tuple[Usage, int | None] | None, now: Usage) -> int | None:
-    """Thousandths of a cpu between two looks; without a new look it is as it was."""
+    """Thousandths of a cpu between two samples; without a new one the last rate."""
     if before is None:
         return None
     then, rate = before
@@ -94,18 +96,18 @@ def smoothed(before: int, measured: int) -> int:
 
 
 def target(allocated: int, used: int) -> int:
-    """What may be told at most when the last word is to change."""
+    """What the agent reports when its report changes."""
     return max(0, allocated - _reserve(allocated) - used) // STEP * STEP
 
 
-def estimate(told: int, allocated: int, used: int) -> int:
-    """The next word after ``told``: never negative, never more than ``allocated - used``."""
+def estimate(reported: int, allocated: int, used: int) -> int:
+    """The next report after ``reported``: never negative, never more than ``allocated - used``."""
     wanted = target(allocated, used)
     unused = max(0, allocated - used)
-    if told > unused:
+    if reported > unused:
         return wanted
-    is_worth_telling = wanted - told >= max(_reserve(allocated), STEP)
-    return wanted if is_worth_telling else told
+    is_worth_reporting = wanted - reported >= max(_reserve(allocated), STEP)
+    return wanted if is_worth_reporting else reported
 
 
 def _reserve(allocated: int) -> int:

@@ -85,7 +85,7 @@ class Drills:
         return self._stop(agent, body.get("now", False))
 
     def refuse(self, request: Request) -> Response | None:
-        """Who would change something without the token, or with a form."""
+        """Of a call that would change something without the token, or with a form."""
         if request.method == "GET":
             return None
         given = request.headers.get("authorization", "")

@@ -25,7 +25,7 @@ class ImagesApi:
         self._agents = agents
 
     def handle(self, request: Request) -> Response:
-        """GET tells what is where; POST has hosts fetch images, and tells at once what becomes of that."""
+        """GET lists images by host; POST makes hosts fetch images, and answers at once with the outcomes."""
         if request.method == "GET":
             return json_response(orjson.dumps(self._images.page()))
         if request.method != "POST":
@@ -39,7 +39,7 @@ class ImagesApi:
         return json_response(orjson.dumps(Counter(self._prefetch(host, image) for image, host in wanted)))
 
     def _prefetch(self, host: str, image: str) -> str:
-        """Also `unknown` for a host that is not ours, and `away` while its agent is."""
+        """The outcome; also `unknown` for a host that does not exist, and `away` while its agent is not online."""
         agent = self._agents.get(host)
         if agent is None:
             return "unknown"

@@ -1,4 +1,4 @@
-"""The event stream of the operator API: what changes in the master, for everybody who subscribed."""
+"""The event stream of the operator API: what changes in the master."""
 
 from __future__ import annotations
 

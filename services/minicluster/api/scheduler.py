@@ -48,7 +48,7 @@ class SchedulerApi:
                 if call["type"] == "ACKNOWLEDGE" and self._acknowledge_fast(call, headers, request.principal):
                     return accepted()
             except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-                # Anything unusual takes the slow road, which finds the right words.
+                # Anything unusual takes the slow path, which answers with the right text.
                 pass
         return self._handle(request)
 
@@ -158,7 +158,7 @@ class SchedulerApi:
 
 
 def _principal_fault(principal: str, info: Json) -> str:
-    """Whoever has authenticated calls for a framework of its own. Without authentication everybody does for all."""
+    """An authenticated caller may call for frameworks of its own principal only."""
     theirs = info.get("principal", "")
     if not principal or principal == theirs:
         return ""

@@ -1,4 +1,4 @@
-"""Who may call: HTTP basic authentication as Mesos's masters and agents do it, and certificates."""
+"""HTTP basic authentication as in Mesos's masters and agents, and certificates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from services.minicluster.http.server import TEXT, Request, Response
 
 SCHEDULER, READWRITE, AGENT = "mesos-master-scheduler", "mesos-master-readwrite", "mesos-agent-readonly"
-"""Realms. What a master only tells stays open, as in a Mesos without --authenticate_http_readonly."""
+"""Realms. Pages of the master that change nothing are open, as in a Mesos without --authenticate_http_readonly."""
 OPEN_ON_AGENTS = ("/health", "/version")
 
 
@@ -23,7 +23,7 @@ class Authentication:
         self._credentials = credentials
 
     def refuse(self, request: Request, realm: str) -> Response | None:
-        """401 for somebody unknown; else notes in the request who calls."""
+        """401 for an unknown caller; else the request gets its principal."""
         if not self._credentials or not realm:
             return None
         principal = self.principal(request.headers)
@@ -34,7 +34,7 @@ class Authentication:
         return None
 
     def principal(self, headers: Mapping[str, str]) -> str | None:
-        """Who calls; None: somebody unknown. Empty where everybody may."""
+        """Of the caller; None if it is unknown, empty where no credentials are needed."""
         if not self._credentials:
             return ""
         principal, secret = _basic(headers.get("authorization", ""))

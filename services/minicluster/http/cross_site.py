@@ -1,7 +1,7 @@
 """Which requests are refused because a web page made a browser send them.
 
-Who listens on the loopback address trusts its machine, but every page that a browser there shows can send requests too.
-The Host header tells names that somebody else has led here, the Origin header tells pages of somebody else.
+A server on the loopback address trusts its machine, but every page that a browser shows there can send requests too.
+The Host header shows foreign names that resolve to this address, the Origin header shows foreign pages.
 """
 
 from __future__ import annotations

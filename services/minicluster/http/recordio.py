@@ -26,7 +26,7 @@ class RecordError(Exception):
 
 
 class Records:
-    """Cuts what comes into records."""
+    """Cuts received bytes into records."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes

@@ -115,7 +115,7 @@ Handler: TypeAlias = Callable[[Request], "Response | bytes | None"]
 
 
 class BodyReader(Protocol):
-    """Takes the body of a request as it comes, for requests that last."""
+    """Reads the body of a request piece by piece, for requests that last."""
 
     def feed(self, data: bytes) -> None: ...
 
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             pass
         except httptools.HttpParserError:
-            # libprocess closes a connection it cannot parse without a word.
+            # libprocess closes a connection that it cannot parse without an answer.
             self._write_out()
             if self.transport is not None:
                 self.transport.close()
@@ -327,7 +327,7 @@ class HttpServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def pause(self) -> None:
-        """Who connects is refused, as after the death of the process, until the next start."""
+        """Connections are refused, as after the death of the process, until the next start."""
         if self._server is not None:
             self._server.close()
             self._server = None

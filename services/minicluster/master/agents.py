@@ -77,13 +77,13 @@ class Agents:
         else:
             agent.reregistered_at = self._clock.wall()
         if was_unreachable:
-            self._welcome_back(agent)
+            self._reregister_unreachable(agent)
         elif was_recovered:
             self._registry.recovered_count -= 1
-            self._bring_back(agent)
+            self._reregister_unknown(agent)
         elif is_unknown:
-            self._bring_back(agent)
-            self._tell_tasks(agent, "Unknown agent reregistered")
+            self._reregister_unknown(agent)
+            self._send_reregistered(agent, "Unknown agent reregistered")
         if not was_registered:
             self._offers.add_agent(agent)
             self.changed("AGENT_ADDED", agent)
@@ -95,8 +95,8 @@ class Agents:
         for task in self._kill_later.pop(agent.id, ()):
             self._tasks.kill(task)
 
-    def _welcome_back(self, agent: Agent) -> None:
-        """An unreachable agent returned with its tasks: they are as they were."""
+    def _reregister_unreachable(self, agent: Agent) -> None:
+        """Its tasks are what they were before the agent was unreachable."""
         for task in list((agent.tasks or {}).values()):
             framework = task.framework
             if not self._frameworks.recover(framework):
@@ -105,22 +105,22 @@ class Agents:
             # The list of unreachable tasks is bounded, the agent's own is not.
             framework.unreachable.pop(task.id, None)
             framework.tasks[task.id] = task
-            # The agent's own list does not know what the master called the task meanwhile.
+            # The agent does not know that the master called the task unreachable meanwhile.
             if task.statuses and task.statuses[-1].get("reason") == REMOVED:
                 task.statuses.pop()
             task.state = task.status_state = task.reported
             task.released = False
             self._offers.charge(agent, framework.id, task.role, task.resources)
-            self._tell_task(task, "Unreachable agent re-reregistered")
+            self._send_reregistered_one(task, "Unreachable agent re-reregistered")
             self._tasks.added(task)
         for executor in (agent.executors or {}).values():
             self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
 
-    def _tell_tasks(self, agent: Agent, message: str) -> None:
+    def _send_reregistered(self, agent: Agent, message: str) -> None:
         for task in list((agent.tasks or {}).values()):
-            self._tell_task(task, message)
+            self._send_reregistered_one(task, message)
 
-    def _tell_task(self, task: Task, message: str) -> None:
+    def _send_reregistered_one(self, task: Task, message: str) -> None:
         extra: Json = {}
         if task.container is not None and task.reported not in TERMINAL:
             extra["container_status"] = task.container
@@ -158,7 +158,7 @@ class Agents:
         self._registry.recovered_count -= 1
         agent.unreachable_at = self._clock.wall()
 
-    def _bring_back(self, agent: Agent) -> None:
+    def _reregister_unknown(self, agent: Agent) -> None:
         """A new master learns from the agent what runs there, and sends no update."""
         for task in list((agent.tasks or {}).values()):
             framework = task.framework
@@ -219,7 +219,7 @@ class Agents:
         self._leave(agent)
 
     def _leave(self, agent: Agent) -> None:
-        """The agent is no longer registered: offers die, every framework hears FAILURE."""
+        """The agent is no longer registered: its offers end, and every framework gets a FAILURE."""
         for executor in (agent.executors or {}).values():
             self._offers.recover(agent, executor.framework.id, executor.role, executor.resources)
         self._offers.rescind_agent(agent)
@@ -252,7 +252,7 @@ class Agents:
         self._kill_later.pop(agent.id, None)
 
     def unregister(self, agent: Agent) -> None:
-        """The agent says goodbye (SIGUSR1): unlike a crash its tasks are lost at once."""
+        """The agent ends in order (SIGUSR1): unlike after a crash its tasks are lost at once."""
         self.remove(agent, "the agent unregistered")
 
     def remove(self, agent: Agent, cause: str) -> None:
@@ -295,7 +295,7 @@ class Agents:
             self.mark_gone(agent)
 
     def deactivate(self, agent: Agent) -> None:
-        """It is offered no more; its tasks run on."""
+        """Its resources are not offered any more; its tasks run on."""
         agent.deactivated = True
         self._offers.rescind_agent(agent)
 

@@ -1,4 +1,4 @@
-"""Who gets which agent: dominant-resource order, what may be offered, and decline filters. No I/O, no clock."""
+"""Which framework is offered what: dominant-resource order, capabilities, decline filters. No I/O, no clock."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Failover:
         return self.lead(agents_back_s, empty_registry)
 
     def leave(self) -> None:
-        """The master is gone, and until one leads agents and tasks are by themselves."""
+        """The master is gone; agents and tasks run on without one."""
         registry = self._registry
         registry.is_away = True
         self._offers.begin_anew(registry.id)

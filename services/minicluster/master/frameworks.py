@@ -177,7 +177,7 @@ class Frameworks:
         self._count = 0
 
     def recover(self, framework: Framework) -> bool:
-        """An agent has told of the framework; it has as long to subscribe as after a disconnection. False: it has been
+        """An agent knows the framework, which has as long to subscribe as after a disconnection. False: it has been
         removed."""
         if framework.id in self._live:
             return True

@@ -1,4 +1,4 @@
-"""How a part of the master tells others what happens in it without knowing them."""
+"""Events of one part of the master for others, which it does not know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Values = TypeVarTuple("Values")
 
 
 class Hook(Generic[*Values]):
-    """Calls whoever is connected, at once and in the order of connecting."""
+    """Calls the connected functions at once, in the order of connecting."""
 
     __slots__ = ("_functions",)
 

@@ -78,7 +78,7 @@ class OfferAnswers:
         self._offers.refuse(framework, agent, role, acceptance.left, seconds)
 
     def _check(self, framework: Framework, ids: list[str]) -> tuple[str | None, list[Offer]]:
-        """The first fault, and the offers of the list that are still valid and ours."""
+        """The first fault, and the offers of the list that are still valid and the framework's."""
         valid: dict[str, Offer] = {}
         fault = None if ids else "No offers specified"
         seen: set[str] = set()

@@ -46,7 +46,7 @@ class Offers:
         self._tick(self._clock.now() + self._settings.allocation_interval_s)
 
     def begin_anew(self, master_id: str) -> None:
-        """For another master, which knows of no agent and has allocated nothing: offers end without a word."""
+        """For another master, which knows of no agent and has allocated nothing: offers end without an event."""
         for offer in list(self.outstanding.values()):
             self.use(offer)
         self.agents.clear()
@@ -241,7 +241,7 @@ class Offers:
             offer.timer.cancel()
 
     def discard(self, offer: Offer) -> None:
-        """Take the offer back without a word."""
+        """Take the offer back without an event."""
         self.use(offer)
         self.recover(offer.agent, offer.framework.id, offer.role, offer.resources)
 

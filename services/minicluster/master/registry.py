@@ -1,4 +1,4 @@
-"""Who leads, and which frameworks and agents there are: what the parts of the master share. It decides nothing."""
+"""What the parts of the master share: its identity, its frameworks and its agents. The registry decides nothing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ VERSION = {
 
 
 class Registry:
-    """`Frameworks` writes the frameworks, `Agents` the agents, `Failover` who leads; everybody reads."""
+    """`Frameworks` writes the frameworks, `Agents` the agents, and `Failover` the identity; every part reads."""
 
     def __init__(self, host: str, started_at: float) -> None:
         self.host = host
         self.port = 0
         self.id = str(uuid.uuid4())
         self.started_at = started_at
-        # Between one master and the next: nobody leads.
+        # No master leads: one has gone and the next has not come yet.
         self.is_away = False
         # By id: the frameworks that subscribed, and those that were removed since, the oldest first.
         self.frameworks: dict[str, Framework] = {}

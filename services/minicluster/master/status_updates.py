@@ -22,7 +22,7 @@ _KILLS = ("TASK_KILLING", "TASK_KILLED")
 
 
 class StatusUpdates:
-    """The agents' status update managers, and what the master notes of what they say."""
+    """The agents' status update managers, and what the master notes of their updates."""
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
         self._clock = clock
@@ -55,7 +55,7 @@ class StatusUpdates:
         if drain is not None and drain["state"] == "DRAINING" and state in _KILLS and source == "SOURCE_EXECUTOR":
             reason = "REASON_AGENT_DRAINING"
             if drain["config"].get("mark_gone"):
-                # The only word about a task of an agent that is on its way out for good.
+                # The only update of a task whose agent will be gone for good.
                 if state == "TASK_KILLING":
                     return
                 state, message = "TASK_GONE_BY_OPERATOR", None

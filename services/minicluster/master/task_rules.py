@@ -141,6 +141,6 @@ def too_much(wanted: Wanted, available: Resources, role: str) -> str:
 
 
 def custom_executor_fault(info: Json) -> str:
-    """Ours, not Mesos's."""
+    """A text of minicluster: Mesos has no such rule."""
     id_ = info["executor_id"]["value"]
     return f"Executor '{id_}' is a custom one: agents of a minicluster have no executor API that it could register with"

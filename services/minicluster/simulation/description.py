@@ -1,4 +1,4 @@
-"""The YAML file of a simulation. What is wrong with it is said with file, field, rule and number."""
+"""The YAML file of a simulation. Its faults name file, field, rule and number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chance without state: a number for a name. The same seed and name give the same number, whenever it is asked for."""
+"""Random draws without state: the same seed and name give the same number, in whatever order they are drawn."""
 
 from __future__ import annotations
 

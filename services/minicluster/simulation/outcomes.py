@@ -1,4 +1,4 @@
-"""How things turn out on simulated hosts: pure functions of the seed and of what the thing is called.
+"""Run times, failures and downloads on simulated hosts: pure functions of the seed and of names.
 
 A host is known by its name, a task by its id (job, instance and run), an image on a host by both names: a second run
 with the same seed and names has the same outcome, in whatever order things happen.
@@ -132,7 +132,7 @@ class Simulation:
         return 1.0 if row is None else self._draw(row.slow, "slow", host.name)
 
     def run_s(self, host: HostSpec, task_id: str, command: str, labels: Labels, said_s: float) -> float:
-        """How long a task takes whose command says ``said_s``."""
+        """How long a task runs whose command says ``said_s``."""
         for rule in self.run_times:
             if rule.when.holds(command, labels):
                 if rule.seconds is not None:
