@@ -32,14 +32,15 @@ class PlacementActivities:
     def place_and_launch(self, job_id: str, limit: int, placement_s: float = math.inf) -> LaunchResult:
         """Of READY pods that stand alone, at most ``limit``. When nothing was launched, with the reason.
 
-        Those that no host could take even if it were empty, and those for which none was found in ``placement_s``, are
-        queued again.
+        Those that no host could take even if it were empty, and those for which none was found in ``placement_s``, or
+        less after tries in vain, are queued again.
         """
         job = JobId(job_id)
         gangs = self._records.ready_gangs(job, limit)
         batch = self._place(job, gangs, for_gang=False)
+        turns = self._note_unplaced(batch)
         launch = self._launch(job, batch)
-        vain = in_vain(gangs, batch, placement_s)
+        vain = in_vain(gangs, batch, placement_s, turns)
         return replace(launch, requeued_count=self._requeue(job, vain)) if vain.instances else launch
 
     def _requeue(self, job: JobId, vain: InVain) -> int:
@@ -62,7 +63,9 @@ class PlacementActivities:
         """Place all of the job's gang. Empty when it does not fit whole, with the reason."""
         job = JobId(job_id)
         gang = self._records.ready_gang(job)
-        return self._place(job, [gang] if gang else [], for_gang=True)
+        batch = self._place(job, [gang] if gang else [], for_gang=True)
+        self._note_unplaced(batch)
+        return batch
 
     def _place(self, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         if not gangs:
@@ -70,12 +73,8 @@ class PlacementActivities:
         homes = Counter(gang.desired_cluster for gang in gangs if gang.desired_host)
         choice = self._hosts.choose_clusters(_wanted(gangs), homes)
         if choice.order and not choice.passed_over and len(choice.order) == 1:
-            batch = self._place_in(choice.order[0], job, gangs, for_gang)
-        else:
-            batch = self._place_in_first(choice, job, gangs, for_gang)
-        if batch.unplaced_count:
-            self._note_unplaced(batch)
-        return batch
+            return self._place_in(choice.order[0], job, gangs, for_gang)
+        return self._place_in_first(choice, job, gangs, for_gang)
 
     def _place_in_first(
         self, choice: ClusterChoice, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool
@@ -117,12 +116,16 @@ class PlacementActivities:
             self._hosts.release(lease.lease_id)
         return batch
 
-    def _note_unplaced(self, batch: PlacementBatch) -> None:
-        # Only `job why` reads it: a placement does not wait for a resource manager that is away.
+    def _note_unplaced(self, batch: PlacementBatch) -> int:
+        """Returns how often what is held back fills the pool, as far as that is known."""
+        if not batch.unplaced_count:
+            return 0
+        # For `job why`: a placement does not wait for a resource manager that is away.
         try:
-            self._resmgr.note_unplaced(batch.job_id, batch.unplaced_count, batch.reason)
+            return self._resmgr.note_unplaced(batch.job_id, batch.unplaced_count, batch.reason)
         except PelotonError as error:
             activity.logger.info("reason of unplaced pods not noted: %s", error)
+            return 0
 
 
 def _wanted(gangs: Sequence[ReadyGang]) -> list[tuple[PodShape, int]]:

@@ -94,8 +94,9 @@ class ResourceManager(Protocol):
         all: take back what they were given, and queue them again in their old places. Returns how many."""
         ...
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
-        """Remember why admitted pods found no host, for `job why`."""
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
+        """Remember why admitted pods found no host, for `job why`. Returns how often all that is held
+        back in its pool, because no host was found, fills the pool when it is tried once."""
         ...
 
 

@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.placement import PlacementActivities
     from activities.records import RecordsActivities
     from peloton.lifecycle.gang import Step, Verdict, judge
+    from peloton.lifecycle.in_vain import patience_s
     from peloton.lifecycle.progress import gang_details
     from peloton.model.job import GangProgress
     from workflows.calls import look, stoppable
@@ -71,6 +72,7 @@ class GangWorkflow:
         self.waiting_for = ""
         self.pause_s = 0.0
         self.is_cancelled = False
+        self.placement_s = input.policies.gang_placement_s
 
     @workflow.run
     async def run(self, input: GangInput) -> GangResult:
@@ -108,6 +110,7 @@ class GangWorkflow:
             self.life = GangLife(step.value, workflow.time())
             self.waiting_for, self.pause_s = "", 0.0
             workflow.upsert_search_attributes([GANG_STATE.value_set(step.value.upper())])
+        self.placement_s = patience_s(self.policies.gang_placement_s, seen.vain_count)
         self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
         if self.is_cancelled and self.verdict.is_waiting:
             self.verdict = Verdict(Step.REQUEUE, "the workflow of its launch was cancelled")
@@ -145,7 +148,7 @@ class GangWorkflow:
             return
         self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
         is_placing = self.life.step == Step.PLACE
-        left_s = (self.policies.gang_placement_s if is_placing else self.policies.gang_launch_s) - self.waited_s
+        left_s = (self.placement_s if is_placing else self.policies.gang_launch_s) - self.waited_s
         patience = timedelta(seconds=max(min(self.pause_s, left_s), 0.001))
         summary = f"look again: waits for {self.waiting_for}"[:SUMMARY_MAX] if self.waiting_for else "look again"
         with suppress(TimeoutError):  # the time to look again has come

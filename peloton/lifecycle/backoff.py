@@ -21,6 +21,10 @@ class Backoff:
         doublings = min(failure_count - 1, 62)  # more would only leave the cap further behind
         return min(self.initial_s << doublings, self.max_s) * _NS
 
+    def delay_after_ns(self, failure_count: int, took_ns: int) -> int:
+        """The same, and no less than the last try took, as far as that is within the cap."""
+        return max(self.delay_ns(failure_count), min(took_ns, self.max_s * _NS))
+
 
 DEFAULT_BACKOFF = Backoff()
 """Of services."""

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from peloton.lifecycle.backoff import Backoff
+from peloton.lifecycle.in_vain import patience_s
 from peloton.lifecycle.retry import NextRun
 from peloton.model.job import GangProgress
 from peloton.model.pod import ON_HOST, QUEUED, TERMINAL, PodState
@@ -67,11 +68,11 @@ def stage(member: Member) -> Stage:
     return Stage.RUNNING if state is PodState.RUNNING else Stage.STARTING
 
 
-def progress_of(size: int, members: Members) -> GangProgress:
+def progress_of(size: int, members: Members, vain_count: int = 0) -> GangProgress:
     stages: Counter[str] = Counter()
     for member, count in members.items():
         stages[stage(member).value] += count
-    return GangProgress(size, dict(sorted(stages.items())))
+    return GangProgress(size, dict(sorted(stages.items())), vain_count)
 
 
 class Step(StrEnum):
@@ -95,10 +96,12 @@ class Verdict:
 
 
 def judge(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, launch_s: float = 1.0) -> Verdict:
-    """``waited_s``: how long the launch has been at this step, which may take ``placement_s`` or ``launch_s``."""
+    """``waited_s``: how long the launch has been at this step, which may take ``placement_s``, less after launches in
+    vain, or ``launch_s``."""
     verdict = _judge(gang)
-    if verdict.step is Step.PLACE and waited_s >= placement_s:
-        return Verdict(Step.REQUEUE, f"no hosts for all {gang.size} members of the gang in {placement_s:g} s")
+    patience = patience_s(placement_s, gang.vain_count)
+    if verdict.step is Step.PLACE and waited_s >= patience:
+        return Verdict(Step.REQUEUE, f"no hosts for all {gang.size} members of the gang in {patience:g} s")
     if verdict.step is Step.START and waited_s >= launch_s:
         runs = _count(gang, Stage.RUNNING, Stage.DONE)
         return Verdict(Step.REQUEUE, f"{runs} of {gang.size} members of the gang run {launch_s:g} s after its launch")

@@ -1,4 +1,4 @@
-"""Which admitted pods give back what they were given, because no host was found for them."""
+"""Which admitted pods give back what they were given, because no host was found for them, and how soon."""
 
 from __future__ import annotations
 
@@ -10,6 +10,24 @@ from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
 
 REASONS_MAX = 3
 """Different reasons that are told together."""
+HALVINGS_MAX = 6
+PATIENCE_MIN_S = 10.0
+"""Enough for a placement or two on a busy machine."""
+TRY_S = 60
+"""A try in vain takes less in the end: then what is held back for so long per try leaves time to others."""
+HOLD_MAX_S = 3_600
+"""With more tries than fit, those behind them wait longer, but what may find a host one day is still tried."""
+
+
+def least_hold_s(turns: int) -> int:
+    """How long what found no host is held back at least in a pool that all that is held back there fills so often."""
+    return min(TRY_S * turns, HOLD_MAX_S)
+
+
+def patience_s(placement_s: float, vain_count: int) -> float:
+    """How long what found no hosts ``vain_count`` times waits for them when it is admitted: half as long each time.
+    Else two pods, one of which is tried while the other is held back, would leave nothing to those behind them."""
+    return min(placement_s, max(placement_s / (1 << min(vain_count, HALVINGS_MAX)), PATIENCE_MIN_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +38,19 @@ class InVain:
     reason: str = ""
 
 
-def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: float) -> InVain:
+def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: float, turns: int = 0) -> InVain:
     """Of pods that stand alone and found no host: those that no host could take even if it were empty, at once, and
-    those that were admitted ``placement_s`` ago. For the others hosts may become free in time."""
-    waited_s = {gang.pods[0][0]: gang.waited_s for gang in gangs if len(gang.pods) == 1}
+    those whose patience is over. For the others hosts may become free in time. ``turns``: how often what is
+    held back there fills their pool when all of it is tried once; the more it is, the shorter are the tries."""
+    alone = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
     chosen: list[int] = []
     reasons: dict[str, None] = {}
     for left in batch.unplaced:
-        mine = [i for i in left.instances if i in waited_s and (left.unfit or waited_s[i] >= placement_s)]
-        if mine:
-            chosen += mine
-            reasons[left.unfit or f"no host found in {placement_s:g} s: {batch.reason}"] = None
+        for gang in (alone[i] for i in left.instances if i in alone):
+            patience = patience_s(placement_s, gang.vain_count + turns)
+            if left.unfit or gang.waited_s >= patience:
+                chosen.append(gang.pods[0][0])
+                reasons[left.unfit or f"no host found in {patience:g} s: {batch.reason}"] = None
     more = len(reasons) - REASONS_MAX
     told = "; ".join([*reasons][:REASONS_MAX]) + (f"; and {more} more reasons" if more > 0 else "")
     return InVain(_ranges(sorted(chosen)), told)

@@ -76,6 +76,7 @@ class ReadyGang:
     desired_host: str = ""  # of a pod that stands alone: where it comes back to
     desired_cluster: str = ""  # of that host
     waited_s: float = 0.0  # of a pod that stands alone: since it was admitted
+    vain_count: int = 0  # of such a pod: admissions in a row for which no host was found
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,10 @@ class ResourceManagerClient:
         with raising(NAME):
             return self._stub().RequeuePods(request, timeout=CALL_TIMEOUT_S).requeued
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
         request = pb.NoteUnplacedRequest(job_id=job_id, count=count, reason=reason)
         with raising(NAME):
-            self._stub().NoteUnplaced(request, timeout=CALL_TIMEOUT_S)
+            return self._stub().NoteUnplaced(request, timeout=CALL_TIMEOUT_S).turns_held_back
 
     def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
         """Implements ``ports.Evictor``."""

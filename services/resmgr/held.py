@@ -3,10 +3,12 @@ passed by. A pod that stands alone is a gang of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
+from peloton.lifecycle.gang import HOLD
+from peloton.lifecycle.in_vain import least_hold_s
 from peloton.model.ids import JobId, RespoolId
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import HeldGang
@@ -16,6 +18,8 @@ from services.resmgr.ledger import JobLedger
 from services.resmgr.queues import PoolQueues, WaitingRuns
 
 _NS = 10**9
+_WHOLE = 1_000
+"""Of a pool, in parts."""
 
 
 def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger], now_ns: int) -> list[HeldGang]:
@@ -35,6 +39,64 @@ def held_gangs(tree: PoolTree, waiting: WaitingRuns, ledgers: Iterable[JobLedger
                 if left_ns > 0:
                     found.append(HeldGang(row, run, _reason(tree.paths[row], mine[run.job_id], run, left_ns)))
     return sorted(found, key=lambda gang: (gang.run.job_id, gang.run.start))
+
+
+class Releases:
+    """When what is held back may be admitted before its time: hosts have come, or a pod of the job has ended where one
+    that waits may fit. Not again and again: everybody would be tried all the time, and leave others none.
+
+    ``turns``: how often what is held back fills a pool when every run of it is tried once, and of a run as much as
+    fits. What was released since counts for as long as a hold may last: it is being tried.
+    """
+
+    def __init__(self) -> None:
+        self.hosts_came = False  # and nothing has been released since
+        self.have_room: set[JobId] = set()  # jobs of which a pod ended
+        self._due_ns = 0
+        self._job_due_ns: dict[JobId, int] = {}
+        self._turns: dict[RespoolId, tuple[int, int]] = {}  # and when they were so many
+
+    def repeat(self) -> None:
+        """Releases are in no row: what storage calls held back may have been released, and is once more."""
+        self.hosts_came |= self._due_ns > 0
+        self.have_room |= self._job_due_ns.keys()
+
+    def turns(self, pool_id: RespoolId) -> int:
+        return self._turns.get(pool_id, (0, 0))[0]
+
+    def note(self, tree: PoolTree, capacity: Ints, held: Iterable[HeldGang], now_ns: int) -> None:
+        """This is held back now."""
+        shares: dict[int, int] = {}
+        for gang in held:
+            room = np.minimum(tree.limit_above[gang.row], capacity).tolist()
+            wanted = zip((need * gang.run.gang_count for need in gang.run.need), room, strict=True)
+            share = max(-(-_WHOLE * want // all_of_it) if want < all_of_it else _WHOLE for want, all_of_it in wanted)
+            shares[gang.row] = shares.get(gang.row, 0) + share
+        since_ns = now_ns - HOLD.max_s * _NS
+        self._turns = {pool_id: seen for pool_id, seen in self._turns.items() if seen[1] > since_ns}
+        for row, share in shares.items():
+            pool_id, turns = tree.ids[row], -(-share // _WHOLE)
+            if turns >= self.turns(pool_id):
+                self._turns[pool_id] = (turns, now_ns)
+
+    def due(self, held_back: Collection[JobId], jobs: Mapping[JobId, JobLedger], now_ns: int) -> list[JobId]:
+        """Which of the jobs that are held back are released now, by id."""
+        self.have_room &= set(held_back)
+        self._job_due_ns = {job_id: due_ns for job_id, due_ns in self._job_due_ns.items() if due_ns > now_ns}
+        if self.hosts_came and now_ns >= self._due_ns:
+            most = max((turns for turns, _ in self._turns.values()), default=0)
+            self.hosts_came, self._due_ns = False, now_ns + _pause_ns(most)
+            found = sorted(held_back)
+        else:
+            found = sorted(self.have_room - self._job_due_ns.keys())
+            for job_id in found:
+                self._job_due_ns[job_id] = now_ns + _pause_ns(self.turns(jobs[job_id].pool_id))
+        self.have_room.difference_update(found)
+        return found
+
+
+def _pause_ns(turns: int) -> int:
+    return least_hold_s(max(turns, 1)) * _NS
 
 
 def _reason(path: str, ledger: JobLedger, run: GangRun, left_ns: int) -> Reason:

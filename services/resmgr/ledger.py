@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from operator import le
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +147,12 @@ class JobLedger:
         if run.gang_size > 1:
             return self.gang_due_ns
         return 0 if self.held_until_ns is None else int(self.held_until_ns[run.start])
+
+    def may_use(self, ended: Ints) -> bool:
+        """Something that waits needs no more than one of these instances did."""
+        room = [footprint.need for _, footprint in self.footprints.tally(ended)]
+        needs = [footprint.need for _, footprint in self.footprints.tally(np.flatnonzero(self.states == PENDING))]
+        return any(all(map(le, need, freed)) for need in needs for freed in room)
 
     def release(self) -> None:
         """Nothing is held back any more."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from peloton.errors import NotFound, PelotonError, Unavailable
+from peloton.lifecycle.in_vain import least_hold_s
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.ports import Lifecycles
@@ -146,18 +147,20 @@ class AdmissionLoop:
 
     async def requeue_gang(self, job_id: JobId, reason: str) -> None:
         """Take back what a gang was given for a launch that was in vain; its job is told."""
-        await self._requeue(job_id, reason, lambda: self._records.requeue_gang(job_id, reason))
+        await self._requeue(job_id, reason, lambda least_s: self._records.requeue_gang(job_id, reason, least_s))
         self._lifecycles.jobs_changed([job_id])
 
     async def requeue_pods(self, job_id: JobId, instances: Sequence[Range], reason: str) -> int:
         """Take back what pods were given for which no host was found; returns how many. The caller tells their job."""
-        gone = await self._requeue(job_id, reason, lambda: self._records.requeue_pods(job_id, instances, reason))
+        gone = await self._requeue(
+            job_id, reason, lambda least_s: self._records.requeue_pods(job_id, instances, reason, least_s)
+        )
         count = sum(count for _, _, count in gone.queued)
         if count and (ledger := self.state.jobs.get(job_id)):
             self._meter.requeued(self.state.path_of(ledger.pool_id), count)
         return count
 
-    async def _requeue(self, job_id: JobId, reason: str, work: Callable[[], EvictionResult]) -> EvictionResult:
+    async def _requeue(self, job_id: JobId, reason: str, work: Callable[[int], EvictionResult]) -> EvictionResult:
         def apply(gone: EvictionResult) -> EvictionResult:
             if (gone.held_until_ns or gone.held_back) and job_id in self.state.jobs:
                 self.state.evict(gone)
@@ -165,7 +168,7 @@ class AdmissionLoop:
                 log.info("job %s, queued again and held back: %s", job_id, reason)
             return gone
 
-        return await self._commit(work, apply)
+        return await self._commit(lambda: work(least_hold_s(self.state.turns_held_back(job_id))), apply)
 
     async def evict(self, orders: Sequence[EvictionOrder]) -> int:
         """Evict what somebody else chose; the jobs are woken to end what hosts run. Returns how many pods leave."""
@@ -184,8 +187,10 @@ class AdmissionLoop:
             self._lifecycles.jobs_changed([result.job_id for result in gone])
         return sum(count for result in gone for _, count in result.leaving)
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
+        """Returns how often what is held back fills its pool."""
         self.state.note_unplaced(job_id, count, reason)
+        return self.state.turns_held_back(job_id)
 
     async def change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
         """``decide`` looks at the state and returns what to store and how to change memory after that; it may raise."""

@@ -116,12 +116,15 @@ class AdmissionRecords(Protocol):
         """How far the members of the job's gang are."""
         ...
 
-    def requeue_gang(self, job_id: JobId, reason: str) -> EvictionResult:
+    def requeue_gang(self, job_id: JobId, reason: str, least_hold_s: int = 0) -> EvictionResult:
         """A launch was in vain: READY members are PENDING again, those on hosts are marked to end and to run anew."""
         ...
 
-    def requeue_pods(self, job_id: JobId, instances: Sequence[Range], reason: str) -> EvictionResult:
-        """No host was found: READY pods that stand alone are PENDING again, and held back for a while."""
+    def requeue_pods(
+        self, job_id: JobId, instances: Sequence[Range], reason: str, least_hold_s: int = 0
+    ) -> EvictionResult:
+        """No host was found: READY pods that stand alone are PENDING again, and held back for a while with those like
+        them."""
         ...
 
     def status_log(self, after_seq: int, limit: int) -> list[LogRow]: ...

@@ -60,8 +60,8 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
         return await self._loop.requeue_pods(JobId(request.job_id), ranges, request.reason[:REASON_LENGTH_MAX])
 
     async def NoteUnplaced(self, request: pb.NoteUnplacedRequest, context: Context) -> pb.NoteUnplacedResponse:
-        self._loop.note_unplaced(JobId(request.job_id), request.count, request.reason[:REASON_LENGTH_MAX])
-        return pb.NoteUnplacedResponse()
+        turns = self._loop.note_unplaced(JobId(request.job_id), request.count, request.reason[:REASON_LENGTH_MAX])
+        return pb.NoteUnplacedResponse(turns_held_back=turns)
 
     async def Evict(self, request: pb.EvictRequest, context: Context) -> pb.EvictResponse:
         return pb.EvictResponse(evicted=await _answer(self._evict(request.pods), context))

@@ -23,16 +23,13 @@ from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
 from services.resmgr.audit import faults
-from services.resmgr.held import held_gangs, passed_by
+from services.resmgr.held import Releases, held_gangs, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
 from services.storage.gateway import EvictionResult
 
 UNPLACED_JOBS_MAX = 10_000
 """Jobs whose last placement failure is remembered; the oldest are forgotten."""
-
-HOSTS_CAME_PERIOD_NS = 30 * 10**9
-"""What is held back is released for new hosts no more often than this."""
 
 LogRow = tuple[int, JobId, int, int, PodState]
 """seq, job, instance, run, state: a row of the status log."""
@@ -56,8 +53,7 @@ class ResmgrState:
         self.next_seq = 1
         self.log_cursor = 0
         self._unplaced: OrderedDict[JobId, tuple[int, str]] = OrderedDict()
-        self._hosts_came = False  # and what is held back has not been released since
-        self._release_due_ns = 0
+        self._releases = Releases()
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -66,7 +62,7 @@ class ResmgrState:
         None: the same."""
         is_news = (capacity, revocable.cpu_milli) != (self.capacity, self.slack_cpu)
         if self.capacity is not None and not capacity.fits_in(self.capacity):
-            self._hosts_came = True
+            self._releases.hosts_came = True
         self.capacity, self.slack_cpu = capacity, revocable.cpu_milli
         self.registered = registered if registered is not None else capacity
         return is_news
@@ -240,14 +236,16 @@ class ResmgrState:
             ledger.hold_back(start, count, until_ns)
             self.held_back.add(ledger.job_id)
 
+    def turns_held_back(self, job_id: JobId) -> int:
+        """How often what is held back fills the job's pool when all of it is tried once."""
+        ledger = self.jobs.get(job_id)
+        return 0 if ledger is None else self._releases.turns(ledger.pool_id)
+
     def release_held(self, now_ns: int) -> None:
-        """When hosts have come, what was held back may have one of them. Once in HOSTS_CAME_PERIOD_NS: while hosts come
-        and go, everybody would be tried all the time."""
-        if self._hosts_came and now_ns >= self._release_due_ns:
-            self._hosts_came, self._release_due_ns = False, now_ns + HOSTS_CAME_PERIOD_NS
-            for job_id in self.held_back:
-                self.jobs[job_id].release()
-            self.held_back.clear()
+        """What may find a host by now waits no longer."""
+        for job_id in self._releases.due(self.held_back, self.jobs, now_ns):
+            self.jobs[job_id].release()
+            self.held_back.discard(job_id)
 
     def _requeue(self, ledger: JobLedger, back: Mapping[int, np.ndarray]) -> None:
         """Queue the job's PENDING pods anew: those that wait, and more of them by their queue_seq."""
@@ -272,6 +270,8 @@ class ResmgrState:
             instances = np.fromiter(changes.keys(), np.int64, len(changes))
             codes = np.fromiter(changes.values(), np.uint8, len(changes))
             is_known = instances < len(ledger.states)
+            if job_id in self.held_back and ledger.may_use(instances[is_known]):
+                self._releases.have_room.add(job_id)
             released += self._release(ledger, instances[is_known], codes[is_known])
             self._forget(ledger)
         return released > 0
@@ -280,9 +280,8 @@ class ResmgrState:
         """Recovery: what storage does not hold and no event repeats."""
         self.capacity, self.slack_cpu, self.preempts = old.capacity, old.slack_cpu, old.preempts
         self.registered = old.registered
-        self._release_due_ns = old._release_due_ns
-        # Releases are in no row: what storage calls held back may have been released, and is once more.
-        self._hosts_came = old._hosts_came or old._release_due_ns > 0
+        self._releases = old._releases
+        self._releases.repeat()
         self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
@@ -335,6 +334,7 @@ class ResmgrState:
         held = held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.held_back)], now_ns)
         waiting, demand, slack_demand = passed_by(held, waiting, accounts.demand, accounts.slack_demand)
         capacity = np.array(tuple(self.capacity), np.int64)
+        self._releases.note(tree, capacity, held, now_ns)
         return Snapshot(
             tree,
             capacity,

@@ -42,6 +42,7 @@ from services.storage.store import (
     among,
     as_ranges,
     change_pods,
+    forget_earlier_tries,
     in_range,
     new_run,
     terminated,
@@ -57,15 +58,16 @@ class Gangs(Store):
         """The members of the job's gang by stage; of size 0 when it has none, or has ended."""
         return self.db.read(partial(_gang, job_id=job_id))
 
-    def requeue_gang(self, job_id: JobId, reason: str) -> EvictionResult:
+    def requeue_gang(self, job_id: JobId, reason: str, least_hold_s: int = 0) -> EvictionResult:
         """A launch was in vain: READY members are PENDING again, in their old place, members on hosts are to end and
-        run anew, and the gang is held back for a while, longer each time.
+        run anew, and the gang is held back for a while, longer each time, ``least_hold_s`` at least.
 
         Nothing changes when all members run by now, or somebody else ends the gang or runs it anew. When some members
         have left already, READY ones wait for them, INITIALIZED. Safe to repeat: within the time that it is held back
         a gang is not held back longer.
         """
-        return self.db.write(partial(_requeue, job_id=job_id, reason=reason, now_ns=self.clock_ns()))
+        least_ns = least_hold_s * 10**9
+        return self.db.write(partial(_requeue, job_id=job_id, reason=reason, least_ns=least_ns, now_ns=self.clock_ns()))
 
 
 def members_of(conn: sa.Connection, job: JobRecord) -> Counter[Member]:
@@ -94,13 +96,13 @@ def _gang(conn: sa.Connection, job_id: str) -> GangProgress:
     job = None if row is None else job_record(row)
     if job is None or job.state in JOB_TERMINAL or job.gang_size == 1:
         return GangProgress(0)
-    return progress_of(job.gang_size, members_of(conn, job))
+    return progress_of(job.gang_size, members_of(conn, job), job.gang_requeue_count)
 
 
 # -- a launch in vain ----------------------------------------------------------------------------------------------
 
 
-def _requeue(conn: sa.Connection, job_id: JobId, reason: str, now_ns: int) -> EvictionResult:
+def _requeue(conn: sa.Connection, job_id: JobId, reason: str, least_ns: int, now_ns: int) -> EvictionResult:
     result = EvictionResult(job_id)
     row = lock_job(conn, job_id)
     job = None if row is None else job_record(row)
@@ -109,9 +111,10 @@ def _requeue(conn: sa.Connection, job_id: JobId, reason: str, now_ns: int) -> Ev
     pods = _pods(conn, job)
     if judge(progress_of(job.gang_size, Counter(member for _, member in pods))).step in (Step.TOGETHER, Step.OVER):
         return result
-    _hold_back(conn, job, now_ns, result)
     ready = [pod for pod, member in pods if stage(member) is Stage.READY]
     staying = [pod.instance_id for pod, member in pods if stage(member) in (Stage.STARTING, Stage.RUNNING)]
+    since_ns = min((pod.updated_ns for pod in ready), default=now_ns)
+    _hold_back(conn, job, now_ns - since_ns, least_ns, now_ns, result)
     words = {"message": stored_text(f"queued again: {reason}"), "reason": REQUEUE_REASON}
     if ready:
         is_whole = len(ready) == job.gang_size
@@ -119,6 +122,8 @@ def _requeue(conn: sa.Connection, job_id: JobId, reason: str, now_ns: int) -> Ev
         values = {"state": PENDING if is_whole else INITIALIZED, **words}
         change_pods(conn, among(conn, job_id, [pod.instance_id for pod in ready]), sa.true(), values, now_ns)
         if is_whole:
+            if result.requeue_count > 1:
+                forget_earlier_tries(conn, job_id, [pod.instance_id for pod in ready], REQUEUE_REASON)
             result.queued += [(ready[0].queue_seq, start, count) for start, count in ranges]
         else:
             result.unqueued += ranges
@@ -127,11 +132,13 @@ def _requeue(conn: sa.Connection, job_id: JobId, reason: str, now_ns: int) -> Ev
     return result
 
 
-def _hold_back(conn: sa.Connection, job: JobRecord, now_ns: int, result: EvictionResult) -> None:
+def _hold_back(
+    conn: sa.Connection, job: JobRecord, took_ns: int, least_ns: int, now_ns: int, result: EvictionResult
+) -> None:
     result.requeue_count, result.held_until_ns = job.gang_requeue_count, job.gang_due_ns
     if job.gang_due_ns <= now_ns:
         result.requeue_count += 1
-        result.held_until_ns = now_ns + HOLD.delay_ns(result.requeue_count)
+        result.held_until_ns = now_ns + max(HOLD.delay_after_ns(result.requeue_count, took_ns), least_ns)
     held = {"gang_requeue_count": result.requeue_count, "gang_due_ns": result.held_until_ns}
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**held, revision=JOB.c.revision + 1))
 

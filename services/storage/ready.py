@@ -18,9 +18,9 @@ from services.storage.configs import read_facts
 from services.storage.store import LAUNCHABLE, Store
 from services.storage.tables import JOB, POD
 
-_Pod = tuple[int, int, int, str, str, int]
-"""Instance, run, config version, desired host, the cluster of its last launch: that of its desired host, and when it
-was written last: when it was admitted."""
+_Pod = tuple[int, int, int, str, str, int, int]
+"""Instance, run, config version, desired host, the cluster of its last launch: that of its desired host, when it was
+written last: when it was admitted, and how often in vain before."""
 _NS = 1_000_000_000
 
 
@@ -50,8 +50,9 @@ def _ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> l
             host,
             cluster if host else "",
             (now_ns - admitted_ns) / _NS,
+            vain_count,
         )
-        for instance, run, _, host, cluster, admitted_ns in pods
+        for instance, run, _, host, cluster, admitted_ns, vain_count in pods
     ]
 
 
@@ -88,7 +89,7 @@ def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[
     """From instance ``first`` on."""
     columns = (POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster, POD.c.updated_ns)
     query = (
-        sa.select(POD.c.instance_id, *columns)
+        sa.select(POD.c.instance_id, *columns, POD.c.vain_count)
         .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, LAUNCHABLE)
         .order_by(POD.c.instance_id)
         .limit(limit)

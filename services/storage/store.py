@@ -129,6 +129,20 @@ def add_events(conn: sa.Connection, scope: sa.ColumnElement[bool], source: sa.Fr
     note_pods(conn, scope, source)
 
 
+def forget_earlier_tries(conn: sa.Connection, job_id: str, instances: Sequence[int], reason: str) -> None:
+    """Of these rising instances, which have just been queued again for this reason: of all tries in vain of a run the
+    events of the last are kept, however many there are."""
+    tried = sa.or_(POD_EVENT.c.state == READY, POD_EVENT.c.reason == reason)
+    is_earlier = sa.exists().where(
+        among(conn, job_id, instances),
+        POD.c.instance_id == POD_EVENT.c.instance_id,
+        POD.c.run_id == POD_EVENT.c.run_id,
+        POD_EVENT.c.revision < POD.c.revision - 1,
+    )
+    span = POD_EVENT.c.instance_id.between(instances[0], instances[-1])
+    conn.execute(sa.delete(POD_EVENT).where(POD_EVENT.c.job_id == job_id, span, tried, is_earlier))
+
+
 _NEXT_RUN_ID = sa.case((POD.c.desired_run_id > POD.c.run_id, POD.c.desired_run_id), else_=POD.c.run_id + 1)
 
 

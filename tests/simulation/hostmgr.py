@@ -38,8 +38,9 @@ class QueueOfAll:
         self._gateway = gateway
         self.requeued_count = 0
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
-        """Nobody asks why."""
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
+        """Nobody asks why; nobody is held back."""
+        return 0
 
     def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
         count = sum(count for _, _, count in self._gateway.requeue_pods(job_id, instances, reason).queued)

@@ -63,7 +63,7 @@ class SimulatedResmgr:
         """Pods that have waited for a host for too long are queued again; yields when some may be admitted, from now
         in seconds."""
         self.state.note_unplaced(job.record.job_id, batch.unplaced_count, batch.reason)
-        gone = vain.requeue(self.records, job, batch)
+        gone = vain.requeue(self.records, job, batch, self.state.turns_held_back(job.record.job_id))
         if gone.queued:
             self.state.evict(gone)
             self.requeued_pods += sum(count for _, _, count in gone.queued)

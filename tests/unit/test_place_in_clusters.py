@@ -42,6 +42,7 @@ class Clusters:
         self.unplaced: tuple[int, str] = (0, "")
         self.unfit: dict[str, str] = {}  # cluster -> why no host of it could take a pod
         self.awaited: tuple[tuple[int, Hostname], ...] = ()
+        self.turns = 0  # how often what is held back fills the pool
         self.requeued: tuple[list[tuple[int, int]], str] = ([], "")
         self.launched: tuple[str, tuple[Placement, ...]] = ("", ())
 
@@ -81,8 +82,9 @@ class Clusters:
         self.requeued = [*instances], reason
         return sum(count for _, count in instances)
 
-    def note_unplaced(self, job: JobId, count: int, reason: str) -> None:
+    def note_unplaced(self, job: JobId, count: int, reason: str) -> int:
         self.unplaced = count, reason
+        return self.turns
 
 
 def activities(clusters: Any) -> PlacementActivities:
@@ -204,6 +206,16 @@ def requeued(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
     result = activities(clusters).place_and_launch(JOB, 10, LATE_S)
     assert result.requeued_count == sum(count for _, count in clusters.requeued[0])
     return clusters.requeued
+
+
+def test_pods_give_up_sooner_when_much_of_their_pool_is_held_back() -> None:
+    """The resource manager says how much, as it is told of them."""
+    clusters = Clusters(a=0)
+    clusters.gangs = [waiting(0, LATE_S / 4), waiting(1, LATE_S / 4 - 1)]
+    assert ([], "") == requeued(clusters)
+    clusters.turns = 2
+
+    assert [(0, 1)] == requeued(clusters)[0]
 
 
 def test_pods_that_waited_for_too_long_are_queued_again() -> None:

@@ -270,8 +270,9 @@ class FakeResourceManager(Port):
         return len(chosen)
 
     @call
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
         self.cluster.unplaced[job_id] = (count, reason)
+        return 0
 
 
 class FakeHostManager(Port):

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/private/resmgr.proto\x12\x16peloton.private.resmgr\"/\n\x0e\x45nqueueRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"3\n\x0f\x45nqueueResponse\x12\x0e\n\x06queued\x18\x01 \x01(\r\x12\x10\n\x08\x61\x64mitted\x18\x02 \x01(\r\"#\n\x11KillQueuedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"$\n\x12KillQueuedResponse\x12\x0e\n\x06killed\x18\x01 \x01(\r\"4\n\x12RequeueGangRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x15\n\x13RequeueGangResponse\"\xa0\x01\n\x12RequeuePodsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x43\n\tinstances\x18\x02 \x03(\x0b\x32\x30.peloton.private.resmgr.RequeuePodsRequest.Range\x12\x0e\n\x06reason\x18\x03 \x01(\t\x1a%\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\'\n\x13RequeuePodsResponse\x12\x10\n\x08requeued\x18\x01 \x01(\r\"D\n\x13NoteUnplacedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x16\n\x14NoteUnplacedResponse\"n\n\x0c\x45victRequest\x12\x36\n\x04pods\x18\x01 \x03(\x0b\x32(.peloton.private.resmgr.EvictRequest.Pod\x1a&\n\x03Pod\x12\x0e\n\x06pod_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\" \n\rEvictResponse\x12\x0f\n\x07\x65victed\x18\x01 \x01(\r2\xdd\x04\n\tAdmission\x12Z\n\x07\x45nqueue\x12&.peloton.private.resmgr.EnqueueRequest\x1a\'.peloton.private.resmgr.EnqueueResponse\x12\x63\n\nKillQueued\x12).peloton.private.resmgr.KillQueuedRequest\x1a*.peloton.private.resmgr.KillQueuedResponse\x12\x66\n\x0bRequeueGang\x12*.peloton.private.resmgr.RequeueGangRequest\x1a+.peloton.private.resmgr.RequeueGangResponse\x12\x66\n\x0bRequeuePods\x12*.peloton.private.resmgr.RequeuePodsRequest\x1a+.peloton.private.resmgr.RequeuePodsResponse\x12i\n\x0cNoteUnplaced\x12+.peloton.private.resmgr.NoteUnplacedRequest\x1a,.peloton.private.resmgr.NoteUnplacedResponse\x12T\n\x05\x45vict\x12$.peloton.private.resmgr.EvictRequest\x1a%.peloton.private.resmgr.EvictResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/private/resmgr.proto\x12\x16peloton.private.resmgr\"/\n\x0e\x45nqueueRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"3\n\x0f\x45nqueueResponse\x12\x0e\n\x06queued\x18\x01 \x01(\r\x12\x10\n\x08\x61\x64mitted\x18\x02 \x01(\r\"#\n\x11KillQueuedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"$\n\x12KillQueuedResponse\x12\x0e\n\x06killed\x18\x01 \x01(\r\"4\n\x12RequeueGangRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x15\n\x13RequeueGangResponse\"\xa0\x01\n\x12RequeuePodsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x43\n\tinstances\x18\x02 \x03(\x0b\x32\x30.peloton.private.resmgr.RequeuePodsRequest.Range\x12\x0e\n\x06reason\x18\x03 \x01(\t\x1a%\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\'\n\x13RequeuePodsResponse\x12\x10\n\x08requeued\x18\x01 \x01(\r\"D\n\x13NoteUnplacedRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"/\n\x14NoteUnplacedResponse\x12\x17\n\x0fturns_held_back\x18\x01 \x01(\r\"n\n\x0c\x45victRequest\x12\x36\n\x04pods\x18\x01 \x03(\x0b\x32(.peloton.private.resmgr.EvictRequest.Pod\x1a&\n\x03Pod\x12\x0e\n\x06pod_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\" \n\rEvictResponse\x12\x0f\n\x07\x65victed\x18\x01 \x01(\r2\xdd\x04\n\tAdmission\x12Z\n\x07\x45nqueue\x12&.peloton.private.resmgr.EnqueueRequest\x1a\'.peloton.private.resmgr.EnqueueResponse\x12\x63\n\nKillQueued\x12).peloton.private.resmgr.KillQueuedRequest\x1a*.peloton.private.resmgr.KillQueuedResponse\x12\x66\n\x0bRequeueGang\x12*.peloton.private.resmgr.RequeueGangRequest\x1a+.peloton.private.resmgr.RequeueGangResponse\x12\x66\n\x0bRequeuePods\x12*.peloton.private.resmgr.RequeuePodsRequest\x1a+.peloton.private.resmgr.RequeuePodsResponse\x12i\n\x0cNoteUnplaced\x12+.peloton.private.resmgr.NoteUnplacedRequest\x1a,.peloton.private.resmgr.NoteUnplacedResponse\x12T\n\x05\x45vict\x12$.peloton.private.resmgr.EvictRequest\x1a%.peloton.private.resmgr.EvictResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,13 +52,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NOTEUNPLACEDREQUEST']._serialized_start=518
   _globals['_NOTEUNPLACEDREQUEST']._serialized_end=586
   _globals['_NOTEUNPLACEDRESPONSE']._serialized_start=588
-  _globals['_NOTEUNPLACEDRESPONSE']._serialized_end=610
-  _globals['_EVICTREQUEST']._serialized_start=612
-  _globals['_EVICTREQUEST']._serialized_end=722
-  _globals['_EVICTREQUEST_POD']._serialized_start=684
-  _globals['_EVICTREQUEST_POD']._serialized_end=722
-  _globals['_EVICTRESPONSE']._serialized_start=724
-  _globals['_EVICTRESPONSE']._serialized_end=756
-  _globals['_ADMISSION']._serialized_start=759
-  _globals['_ADMISSION']._serialized_end=1364
+  _globals['_NOTEUNPLACEDRESPONSE']._serialized_end=635
+  _globals['_EVICTREQUEST']._serialized_start=637
+  _globals['_EVICTREQUEST']._serialized_end=747
+  _globals['_EVICTREQUEST_POD']._serialized_start=709
+  _globals['_EVICTREQUEST_POD']._serialized_end=747
+  _globals['_EVICTRESPONSE']._serialized_start=749
+  _globals['_EVICTRESPONSE']._serialized_end=781
+  _globals['_ADMISSION']._serialized_start=784
+  _globals['_ADMISSION']._serialized_end=1389
 # @@protoc_insertion_point(module_scope)

@@ -234,12 +234,17 @@ Global___NoteUnplacedRequest: _TypeAlias = NoteUnplacedRequest  # noqa: Y015
 class NoteUnplacedResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    TURNS_HELD_BACK_FIELD_NUMBER: _builtins.int
+    turns_held_back: _builtins.int
+    """How often all that is held back in its pool, because no host was found, fills the pool when it is tried once."""
     def __init__(
         self,
+        *,
+        turns_held_back: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["turns_held_back", b"turns_held_back"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -43,7 +43,10 @@ class Clock:
         return self.now_ns
 
 
-def a_config(count: int = 4, *, type_: JobType = JobType.BATCH, retries: int = 0, **sla: Any) -> job_pb2.JobConfig:
+def a_config(
+    count: int = 4, *, type_: JobType = JobType.BATCH, retries: int = 0, unlike: Iterable[int] = (), **sla: Any
+) -> job_pb2.JobConfig:
+    """``unlike``: instances of which each has a shape of its own."""
     config = job_pb2.JobConfig(
         name="train",
         type=convert.JOB_TYPE_NUMBERS[type_],  # type: ignore[arg-type]
@@ -59,6 +62,8 @@ def a_config(count: int = 4, *, type_: JobType = JobType.BATCH, retries: int = 0
     task.resource.memLimitMb = 100
     task.command.value = "true"
     task.restartPolicy.maxFailures = retries
+    for instance in unlike:
+        config.instanceConfig[instance].resource.cpuLimit = 2 + instance
     return config
 
 

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
+from peloton.lifecycle.in_vain import TRY_S
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
@@ -15,7 +16,6 @@ from peloton.scheduling.reason import Reason, Rule
 from services.resmgr.held import passed_by
 from services.resmgr.queues import PoolQueues
 from services.resmgr.recovery import rebuild
-from services.resmgr.state import HOSTS_CAME_PERIOD_NS
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.world import World, fast
 
@@ -101,6 +101,6 @@ async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebui
 
         fresh = rebuild(world.gateway)
         fresh.take_over(loop.state)
-        fresh.release_held(now_ns + HOSTS_CAME_PERIOD_NS)
+        fresh.release_held(now_ns + TRY_S * 10**9)
 
         assert () == tuple(fresh.snapshot(100, now_ns).held)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from peloton.errors import InvalidArgument, NotFound
+from peloton.lifecycle.in_vain import TRY_S
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
@@ -19,7 +20,6 @@ from services.resmgr.loop import AdmissionLoop
 from services.resmgr.pools import pool_spec, with_defaults
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
-from services.resmgr.state import HOSTS_CAME_PERIOD_NS
 from tests.unit.resmgr.world import FAST, World, facts, fast, pool_config
 
 PENDING, READY, KILLED, INITIALIZED = PodState.PENDING, PodState.READY, PodState.KILLED, PodState.INITIALIZED
@@ -166,7 +166,7 @@ async def test_pods_without_a_host_are_passed_by(world: World) -> None:
     """They give their room back, keep their place, and are held back, in memory as after a rebuild; others go ahead,
     and when their time has come they are first in line again."""
     pool = world.pool("p", 3, 3)
-    stuck, other = world.job(pool, 3), world.job(pool, 4)
+    stuck, other = world.job(pool, 3, cpus=[1, 1, 0.5]), world.job(pool, 4)
 
     async with running(world) as loop:
         await loop.enqueue(stuck, 3)
@@ -209,7 +209,7 @@ async def test_what_is_held_back_is_tried_when_hosts_have_come(world: World) -> 
             is_tried = READY in world.states(stuck)
             assert is_tried == (cpu == 101)
         now_ns = loop.clock_ns()
-        loop.clock_ns = lambda: now_ns + HOSTS_CAME_PERIOD_NS
+        loop.clock_ns = lambda: now_ns + TRY_S * 10**9
         await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
 
 

@@ -1,0 +1,67 @@
+"""How long admitted pods and gangs look for hosts, and how long what found none is held back at least."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.lifecycle.gang import HOLD, Step, Verdict, judge
+from peloton.lifecycle.in_vain import HOLD_MAX_S, InVain, in_vain, least_hold_s, patience_s
+from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
+from peloton.model.ids import JobId
+from peloton.model.job import GangProgress
+from peloton.model.pod import PodShape
+from peloton.model.resources import Resources
+
+ONE = PodShape(Resources.of_capacity(1))
+NS = 10**9
+
+
+@pytest.mark.parametrize(
+    ("placement_s", "expected"),
+    [(600, [600, 300, 150, 75, 37.5, 18.75, 10, 10]), (20, [20, 10, 10, 10, 10, 10, 10, 10]), (3, [3] * 8)],
+)
+def test_each_try_is_half_as_long(placement_s: float, expected: list[float]) -> None:
+    """Down to what a placement takes, and never longer than the first."""
+    assert expected == [patience_s(placement_s, count) for count in (0, 1, 2, 3, 4, 5, 6, 1_000)]
+
+
+@pytest.mark.parametrize(
+    ("vain_count", "turns", "waited_s", "is_given_up"),
+    [
+        (0, 0, 599, False),
+        (0, 0, 600, True),
+        (1, 0, 299, False),
+        (1, 0, 300, True),
+        (1, 1, 150, True),
+        (0, 2, 149, False),
+        (0, 2, 150, True),
+        (50, 50, 9, False),
+        (50, 50, 10, True),
+    ],
+)
+def test_pods_that_were_tried_before_give_up_sooner(
+    vain_count: int, turns: int, waited_s: float, is_given_up: bool
+) -> None:
+    """And so do pods of a pool of which much is held back."""
+    gang = ReadyGang(ONE, ((4, 1),), waited_s=waited_s, vain_count=vain_count)
+    batch = PlacementBatch(JobId("job"), "", unplaced_count=1, reason="busy", unplaced=(Unplaced((4,)),))
+    reason = f"no host found in {patience_s(600, vain_count + turns):g} s: busy"
+
+    assert (InVain(((4, 1),), reason) if is_given_up else InVain()) == in_vain([gang], batch, 600, turns)
+
+
+def test_gangs_that_were_launched_in_vain_give_up_sooner() -> None:
+    """As pods do."""
+    seen = [judge(GangProgress(2, {"ready": 2}, 2), waited_s, placement_s=600) for waited_s in (149, 150)]
+
+    assert [Verdict(Step.PLACE), Verdict(Step.REQUEUE, "no hosts for all 2 members of the gang in 150 s")] == seen
+
+
+def test_the_more_is_held_back_the_longer_is_a_hold() -> None:
+    """Within an hour."""
+    assert [0, 60, 600, HOLD_MAX_S, HOLD_MAX_S] == [least_hold_s(turns) for turns in (0, 1, 10, 60, 10_000)]
+
+
+def test_a_hold_is_no_shorter_than_the_try_before() -> None:
+    """Within the longest hold."""
+    assert [30, 45, 600] == [HOLD.delay_after_ns(1, took_s * NS) // NS for took_s in (0, 45, 7_200)]

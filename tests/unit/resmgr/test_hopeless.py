@@ -1,0 +1,185 @@
+"""Pods that are admitted again and again though no host takes them leave time to others of their pool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from peloton.lifecycle.gang import Step, judge
+from peloton.lifecycle.in_vain import in_vain
+from peloton.model.host import PlacementBatch, Unplaced
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.pod import PodState
+from peloton.model.resources import Resources
+from services.resmgr.loop import AdmissionLoop
+from tests.unit.resmgr.world import World, fast
+from workflows.policies import Policies
+
+HOUR_S, FLAP_S = 3_600, 30
+LIMIT = 8
+"""Cpus of the pool; each hopeless pod, or two of them, leave too few for an ordinary one."""
+LARGE = LIMIT - 1.0
+POLICIES = Policies()
+BUSY = "hosts are busy"
+
+
+@dataclass
+class VirtualCluster:
+    """Jobs look for hosts when their workflows do. Ordinary pods find one at once, and end; hopeless ones never do."""
+
+    world: World
+    loop: AdmissionLoop
+    ordinary: dict[JobId, float] = field(default_factory=dict)  # -> since when it waits, in seconds
+    looks: dict[JobId, tuple[float, float]] = field(default_factory=dict)  # of hopeless jobs: the next, pause before
+    waits_s: list[float] = field(default_factory=list)  # of ordinary jobs that have found hosts
+    now_s: float = 0
+
+    def __post_init__(self) -> None:
+        self.loop.clock_ns = self.world.gateway.clock_ns = self.clock_ns
+
+    def clock_ns(self) -> int:
+        return 10**18 + int(self.now_s * 10**9)
+
+    async def add(self, job: JobId) -> None:
+        self.looks[job] = (math.inf, 0.0)
+        await self.loop.enqueue(job, 10_000)
+
+    async def run(self, pool: RespoolId, hours: int, flaps: bool) -> None:
+        """An ordinary job comes every hour. Hosts that flap come and go all the time."""
+        period_s = FLAP_S if flaps else HOUR_S
+        while self.now_s < hours * HOUR_S:
+            if self.now_s % HOUR_S == 0:
+                job = self.world.job(pool, 1, cpu=2)
+                self.ordinary[job] = self.now_s
+                await self.loop.enqueue(job, 1)
+            if self.now_s % period_s == 0:
+                cpu = 100 + self.now_s // FLAP_S % 2
+                self.world.hosts.answer = (Resources.of_capacity(cpu, 1e6, 1e6), Resources())
+                await self.loop.learn_capacity()
+            while await self.turn():
+                pass
+            soon_s = [(self.now_s // period_s + 1) * period_s, *(due_s for due_s, _ in self.looks.values())]
+            self.now_s = min([*soon_s, self.now_s + self.held_back_s()])
+
+    async def turn(self) -> bool:
+        """A cycle, and what jobs do then; returns whether there was anything."""
+        told = await self.loop.run_cycle()
+        for job in told:
+            if job in self.looks:
+                self.looks[job] = (self.now_s, 0.0)
+            else:
+                self.world.finish(job, [0])
+                self.waits_s.append(self.now_s - self.ordinary.pop(job))
+        due = [(job, pause_s) for job, (due_s, pause_s) in self.looks.items() if due_s <= self.now_s]
+        for job, pause_s in due:
+            pause_s = min(pause_s * 2 or POLICIES.retry_s, POLICIES.retry_max_s)
+            is_waiting = await self.look_for_hosts(job)
+            self.looks[job] = (self.now_s + pause_s if is_waiting else math.inf, pause_s)
+        return bool(told or due)
+
+    def held_back_s(self) -> float:
+        """Until something that is held back may be admitted."""
+        now_ns = self.clock_ns()
+        held = self.loop.state.snapshot(1, now_ns).held
+        return min((gang.reason.left for gang in held), default=HOUR_S)
+
+    async def look_for_hosts(self, job: JobId) -> bool:
+        """Returns whether the job waits for some after that."""
+        gateway, now_ns = self.world.gateway, self.clock_ns()
+        gang = gateway.gang(job)
+        if gang.size:
+            waited_s = (now_ns - gateway.pods(job, 0, 1)[0].updated_ns) / 1e9
+            verdict = judge(gang, waited_s, POLICIES.gang_placement_s)
+            if verdict.step is Step.REQUEUE:
+                await self.loop.requeue_gang(job, verdict.reason)
+            return verdict.step is Step.PLACE
+        gangs = gateway.ready_gangs(job, POLICIES.place_pods_max)
+        unplaced = tuple(Unplaced((one.pods[0][0],)) for one in gangs)
+        turns = self.loop.note_unplaced(job, len(gangs), BUSY)
+        batch = PlacementBatch(job, "", unplaced_count=len(gangs), reason=BUSY, unplaced=unplaced)
+        given_up = in_vain(gangs, batch, POLICIES.pod_placement_s, turns)
+        return len(gangs) > await self.loop.requeue_pods(job, given_up.instances, given_up.reason)
+
+
+Jobs = Callable[[World, RespoolId], list[JobId]]
+
+
+def two_of_one_job(world: World, pool: RespoolId) -> list[JobId]:
+    return [world.job(pool, 2, cpus=[LARGE, LARGE - 0.5])]
+
+
+def two_hundred_of_one_shape(world: World, pool: RespoolId) -> list[JobId]:
+    return [world.job(pool, 200, cpu=LARGE / 2)]
+
+
+def two_jobs(world: World, pool: RespoolId) -> list[JobId]:
+    return [world.job(pool, 1, cpu=LARGE) for _ in range(2)]
+
+
+def twenty_jobs(world: World, pool: RespoolId) -> list[JobId]:
+    return [world.job(pool, 1, cpu=LARGE) for _ in range(20)]
+
+
+def two_gangs(world: World, pool: RespoolId) -> list[JobId]:
+    return [world.job(pool, 2, gang=2, cpu=LARGE / 2) for _ in range(2)]
+
+
+@pytest.mark.parametrize("flaps", [False, True])
+@pytest.mark.parametrize("hopeless", [two_of_one_job, two_hundred_of_one_shape, two_jobs, twenty_jobs, two_gangs])
+async def test_others_of_the_pool_are_placed(world: World, hopeless: Jobs, flaps: bool) -> None:
+    """After the first tries, and at once later on, also while hosts come and go all the time."""
+    pool = world.pool("p", LIMIT, LIMIT)
+    loop = world.loop(fast(preempts=False))
+    cluster = VirtualCluster(world, loop)
+    try:
+        await loop.learn_capacity()
+        for job in hopeless(world, pool):
+            await cluster.add(job)
+        await cluster.run(pool, 2, flaps)
+    finally:
+        await loop.stop()
+
+    first, *later = cluster.waits_s
+    assert first <= 2_700
+    assert [second <= 60 for second in later] == [True]
+
+
+async def test_what_is_held_back_is_tried_when_a_pod_of_its_job_has_ended(world: World) -> None:
+    """If that was as large, and not again and again; another job's pod is no reason."""
+    pool = world.pool("p", 10, 10)
+    job, other = world.job(pool, 6, cpus=[2, 2, 1]), world.job(pool, 1, cpu=2)
+
+    loop = world.loop(fast(preempts=False))
+    try:
+        await loop.learn_capacity()
+        now_ns = loop.clock_ns()
+        world.gateway.clock_ns = loop.clock_ns = lambda: now_ns
+        await loop.enqueue(job, 2)
+        await loop.enqueue(other, 1)
+        await loop.run_cycle()
+        assert world.states(job)[PodState.READY] == [0, 1]
+        world.launch(job, 2)
+        await loop.enqueue(job, 6)
+        await loop.run_cycle()
+        assert world.states(job)[PodState.READY] == [2, 3, 4, 5]
+        now_ns += 10**9
+        assert await loop.requeue_pods(job, [(2, 4)], "no host") == 4
+
+        async def tried() -> list[int]:
+            await loop.run_cycle()
+            return world.states(job).get(PodState.READY, [])
+
+        world.finish(other, [0])
+        assert await tried() == []
+        world.finish(job, [0])
+        assert await tried() == [2, 3, 4, 5]
+        await loop.requeue_pods(job, [(2, 4)], "no host")
+        world.finish(job, [1])
+        assert await tried() == []
+        now_ns += 60 * 10**9
+        assert await tried() == [2, 3, 4, 5]
+    finally:
+        await loop.stop()
