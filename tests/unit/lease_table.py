@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.unit.virtual_time import Gate
+
 
 class Table:
     """Lease rows in memory, with the rules of storage; ``is_away`` fails every call, ``hang`` holds them."""
@@ -13,10 +15,8 @@ class Table:
     def __init__(self) -> None:
         self.rows: dict[str, tuple[str, str, float]] = {}  # role -> owner, address, expiry
         self.is_away = False
-        self.hang = threading.Event()
-        self.hang.set()
-        self.renewals_hang = threading.Event()  # unset: those that begin now do, and questions are answered
-        self.renewals_hang.set()
+        self.hang = Gate(is_open=True)
+        self.renewals_hang = Gate(is_open=True)  # closed: those that begin now do, and questions are answered
         self.asked = 0
         self.lookups = 0
         self._lock = threading.Lock()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,14 +10,12 @@ from contextlib import contextmanager
 import pytest
 
 from peloton.errors import Unavailable
-from services import leader
 from services.leader import LeaderElection
 from tests.unit.lease_table import Table
+from tests.unit.virtual_time import Gate, VirtualTimeLoop, in_virtual_time, now_s
 
 ROLE = "hostmgr"
 TTL_S = 0.4
-HELD_S = 4.0
-"""Of a lease that must not run out while the test looks: a busy machine stops for less than a quarter of it."""
 
 
 @pytest.fixture
@@ -29,13 +25,18 @@ def table() -> Iterator[Table]:
     made.hang.set()
 
 
+def candidate(table: Table, ttl_s: float) -> LeaderElection:
+    return LeaderElection(table, ROLE, ttl_s, now_s, now_s)
+
+
 def expiry(table: Table) -> float:
     return table.rows[ROLE][2]
 
 
+@in_virtual_time
 async def test_one_of_two_leads(table: Table) -> None:
     """The second candidate stands by until the first resigns."""
-    first, second = LeaderElection(table, ROLE, 60.0), LeaderElection(table, ROLE, TTL_S)
+    first, second = candidate(table, 60.0), candidate(table, TTL_S)
     await first.win()
     standby = asyncio.create_task(second.win())
     await asyncio.wait({standby}, timeout=TTL_S / 2)
@@ -47,27 +48,29 @@ async def test_one_of_two_leads(table: Table) -> None:
         await standby
 
 
+@in_virtual_time
 async def test_a_silent_leader_is_replaced(table: Table) -> None:
     """Who does not renew loses the role when the lease runs out, and not before."""
-    first, second = LeaderElection(table, ROLE, TTL_S), LeaderElection(table, ROLE, TTL_S)
+    first, second = candidate(table, TTL_S), candidate(table, TTL_S)
     await first.win()
     ends_s = expiry(table)
 
     async with asyncio.timeout(10):
         await second.win()
 
-    assert time.time() >= ends_s
+    assert now_s() >= ends_s
 
 
+@in_virtual_time
 async def test_a_leader_that_renews_stays(table: Table) -> None:
     """Holding moves the expiry on, again and again."""
-    election = LeaderElection(table, ROLE, HELD_S)
+    election = candidate(table, TTL_S)
     await election.win()
     ends_s = expiry(table)
 
     holding = asyncio.create_task(election.hold())
     async with asyncio.timeout(20):
-        while expiry(table) < ends_s + HELD_S / 2:
+        while expiry(table) < ends_s + TTL_S / 2:
             await asyncio.wait({holding}, timeout=0.01)
 
     assert not holding.done()
@@ -75,9 +78,10 @@ async def test_a_leader_that_renews_stays(table: Table) -> None:
 
 
 @pytest.mark.parametrize("fault", ["away", "hangs"])
+@in_virtual_time
 async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_ends(fault: str, table: Table) -> None:
     """Whether storage fails or does not answer: there are never two that believe in themselves."""
-    election = LeaderElection(table, ROLE, HELD_S)
+    election = candidate(table, TTL_S)
     await election.win()
     if fault == "away":
         table.is_away = True
@@ -88,16 +92,17 @@ async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_ends(fault: 
         async with asyncio.timeout(10):
             await election.hold()
 
-    assert time.time() < expiry(table)
+    assert now_s() < expiry(table)
     table.hang.set()
 
 
+@in_virtual_time
 async def test_a_slow_election_counts_from_its_beginning(table: Table) -> None:
     """The lease began when the attempt began: a leader elected slowly gives up all the earlier."""
-    election = LeaderElection(table, ROLE, HELD_S)
+    election = candidate(table, TTL_S)
     table.hang.clear()
     winning = asyncio.create_task(election.win())
-    await asyncio.wait({winning}, timeout=HELD_S * 0.7)
+    await asyncio.wait({winning}, timeout=TTL_S * 0.7)
     table.hang.set()
     await winning
     table.is_away = True
@@ -106,14 +111,15 @@ async def test_a_slow_election_counts_from_its_beginning(table: Table) -> None:
         async with asyncio.timeout(10):
             await election.hold()
 
-    assert time.time() < expiry(table)
+    assert now_s() < expiry(table)
 
 
+@in_virtual_time
 async def test_a_leader_that_was_replaced_notices(table: Table) -> None:
     """The next renewal is refused."""
-    election = LeaderElection(table, ROLE, TTL_S)
+    election = candidate(table, TTL_S)
     await election.win()
-    table.rows[ROLE] = ("another", "", time.time() + 60)
+    table.rows[ROLE] = ("another", "", now_s() + 60)
 
     with pytest.raises(Unavailable, match="leadership lost"):
         async with asyncio.timeout(10):
@@ -121,20 +127,20 @@ async def test_a_leader_that_was_replaced_notices(table: Table) -> None:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-async def test_a_leader_that_was_stopped_asks_before_it_gives_up(
-    is_replaced: bool, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@in_virtual_time
+async def test_a_leader_that_was_stopped_asks_before_it_gives_up(is_replaced: bool, table: Table) -> None:
     """Its lease ran out while its machine slept: it leads on, unless somebody has led meanwhile, and be it for a
     moment."""
-    monkeypatch.setattr(leader, "LATE_TRY_TTLS", 10 / TTL_S)
-    election = LeaderElection(table, ROLE, TTL_S)
+    election = candidate(table, TTL_S)
     await election.win()
     holding = asyncio.create_task(election.hold())
     await asyncio.sleep(0)
     ends_s = expiry(table)
     if is_replaced:
         table.rows[ROLE] = ("another", "", ends_s)
-    time.sleep(TTL_S * 1.1)  # the whole process stands still
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.advance(TTL_S * 1.1)  # the whole process stands still
 
     if is_replaced:
         with pytest.raises(Unavailable, match="leadership lost"):
@@ -151,7 +157,7 @@ async def test_a_leader_that_was_stopped_asks_before_it_gives_up(
 @contextmanager
 def renewals_hang(table: Table) -> Iterator[None]:
     """Those that begin within the block, until it ends."""
-    before, table.renewals_hang = table.renewals_hang, threading.Event()
+    before, table.renewals_hang = table.renewals_hang, Gate()
     hung = table.renewals_hang
     try:
         yield
@@ -161,20 +167,21 @@ def renewals_hang(table: Table) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
+@in_virtual_time
 async def test_a_leader_whose_renewals_take_long_asks_before_it_gives_up(is_replaced: bool, table: Table) -> None:
     """It leads on for as long as nobody has taken its place, however many renewals hang, and renews when it can."""
-    ttl_s = HELD_S / 2
-    election = LeaderElection(table, ROLE, ttl_s)
+    ttl_s = TTL_S / 2
+    election = candidate(table, ttl_s)
     await election.win()
     ends_s = expiry(table)
     with renewals_hang(table):
         holding = asyncio.create_task(election.hold())
         async with asyncio.timeout(60):
-            while table.asked < 2 or time.time() < ends_s + 3 * ttl_s:
+            while table.asked < 2 or now_s() < ends_s + 3 * ttl_s:
                 await asyncio.wait({holding}, timeout=0.01)
                 assert not holding.done()
             if is_replaced:
-                table.rows[ROLE] = ("another", "", time.time() + 60)
+                table.rows[ROLE] = ("another", "", now_s() + 60)
                 with pytest.raises(Unavailable, match="leadership lost"):
                     await holding
     if not is_replaced:
@@ -185,9 +192,10 @@ async def test_a_leader_whose_renewals_take_long_asks_before_it_gives_up(is_repl
         holding.cancel()
 
 
+@in_virtual_time
 async def test_a_renewal_that_never_ends_is_followed_by_another(table: Table) -> None:
     """As when its connection is dead: else the leader could not be found any more."""
-    election = LeaderElection(table, ROLE, HELD_S / 2)
+    election = candidate(table, TTL_S / 2)
     await election.win()
     ends_s, living = expiry(table), table.renewals_hang
     with renewals_hang(table):
@@ -203,12 +211,13 @@ async def test_a_renewal_that_never_ends_is_followed_by_another(table: Table) ->
         holding.cancel()
 
 
+@in_virtual_time
 async def test_other_work_of_the_process_does_not_hold_up_renewals(table: Table) -> None:
     """All threads that it shares are busy."""
-    loop, free = asyncio.get_running_loop(), threading.Event()
+    loop, free = asyncio.get_running_loop(), Gate()
     loop.set_default_executor(ThreadPoolExecutor(1))
     busy = asyncio.create_task(asyncio.to_thread(free.wait))
-    election = LeaderElection(table, ROLE, HELD_S / 2)
+    election = candidate(table, TTL_S / 2)
     try:
         async with asyncio.timeout(10):
             await election.win()
@@ -222,11 +231,12 @@ async def test_other_work_of_the_process_does_not_hold_up_renewals(table: Table)
         await busy
 
 
+@in_virtual_time
 async def test_a_leader_is_found_once_it_serves(table: Table) -> None:
     """Before the announcement there is a lease and no address; renewals keep the address."""
-    election = LeaderElection(table, ROLE, HELD_S)
+    election = candidate(table, TTL_S)
     await election.win()
-    assert not table.leader(ROLE, time.time())
+    assert not table.leader(ROLE, now_s())
 
     await election.announce("h1:80")
     holding = asyncio.create_task(election.hold())
@@ -235,13 +245,14 @@ async def test_a_leader_is_found_once_it_serves(table: Table) -> None:
         while expiry(table) == ends_s:
             await asyncio.wait({holding}, timeout=0.01)
 
-    assert "h1:80" == table.leader(ROLE, time.time())
+    assert "h1:80" == table.leader(ROLE, now_s())
     holding.cancel()
 
 
+@in_virtual_time
 async def test_a_renewal_on_its_way_does_not_undo_the_announcement(table: Table) -> None:
     """An attempt that began without an address is over before the announcement writes one."""
-    election = LeaderElection(table, ROLE, 60.0)
+    election = candidate(table, 60.0)
     await election.win()
     table.hang.clear()
     renewal = asyncio.create_task(election.win())
@@ -252,25 +263,27 @@ async def test_a_renewal_on_its_way_does_not_undo_the_announcement(table: Table)
     table.hang.set()
     await asyncio.gather(renewal, announcement)
 
-    assert "h1:80" == table.leader(ROLE, time.time())
+    assert "h1:80" == table.leader(ROLE, now_s())
 
 
+@in_virtual_time
 async def test_who_lost_the_role_cannot_announce(table: Table) -> None:
     """A leader that took too long to start does not pretend."""
-    election = LeaderElection(table, ROLE, TTL_S)
+    election = candidate(table, TTL_S)
     await election.win()
-    table.rows[ROLE] = ("another", "h2:80", time.time() + 60)
+    table.rows[ROLE] = ("another", "h2:80", now_s() + 60)
 
     with pytest.raises(Unavailable, match="leadership lost"):
         await election.announce("h1:80")
 
-    assert "h2:80" == table.leader(ROLE, time.time())
+    assert "h2:80" == table.leader(ROLE, now_s())
 
 
 @pytest.mark.parametrize("fault", ["away", "hangs"])
+@in_virtual_time
 async def test_resigning_does_not_depend_on_storage(fault: str, table: Table) -> None:
     """The process ends all the same; the lease runs out by itself."""
-    election = LeaderElection(table, ROLE, TTL_S)
+    election = candidate(table, TTL_S)
     await election.win()
     table.is_away = fault == "away"
     if fault == "hangs":
@@ -282,12 +295,13 @@ async def test_resigning_does_not_depend_on_storage(fault: str, table: Table) ->
     table.hang.set()
 
 
+@in_virtual_time
 async def test_resigning_leaves_a_successor_alone(table: Table) -> None:
     """A late resignation releases nothing of somebody else."""
-    election = LeaderElection(table, ROLE, TTL_S)
+    election = candidate(table, TTL_S)
     await election.win()
-    table.rows[ROLE] = ("another", "h2:80", time.time() + 60)
+    table.rows[ROLE] = ("another", "h2:80", now_s() + 60)
 
     await election.resign()
 
-    assert "h2:80" == table.leader(ROLE, time.time())
+    assert "h2:80" == table.leader(ROLE, now_s())
