@@ -38,6 +38,8 @@ for _handler in list(logging.getLogger("pymesos").handlers):
 log = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS_MAX = 5
+LOOK_EVERY_S = 0.5
+"""Whether we are still wanted, and whether the master is still heard from."""
 BACKOFF_MAX_S = 5.0
 SUPERSEDED_WAIT_S = 15.0
 """How long to stay away when another process has subscribed as our framework: it leads, and we are about to learn
@@ -108,7 +110,7 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
                 self._master = self._new_master
                 if stream is None and self._master and time.monotonic() >= self._not_before_s:
                     stream = self._open(selector)
-                for key, _ in selector.select(0.5):
+                for key, _ in selector.select(self._pause_s(stream)):
                     if key.fd == wakeup:
                         os.read(wakeup, 4096)
                     elif stream is not None and (why := self._read(stream)):
@@ -129,6 +131,12 @@ class Subscription(pymesos.MesosSchedulerDriver):  # type: ignore[misc]
                     os.close(fd)
                 self._wakeup_fds = None
                 self._started = False
+
+    def _pause_s(self, stream: EventStream | None) -> float:
+        """Until the next look, or until a master may be tried again."""
+        if stream is not None or not self._master:
+            return LOOK_EVERY_S
+        return min(LOOK_EVERY_S, max(0.0, self._not_before_s - time.monotonic()))
 
     def _is_wanted(self) -> bool:
         with self._lock:
