@@ -10,8 +10,11 @@ import pytest
 
 from services.storage import migrate
 from services.storage.gateway import Gateway
+from tests import sqlite_engines
 from tests.conformance.storage.builders import Clock
 from tests.postgres import Postgres, postgres
+
+sqlite_engines.reuse()
 
 __all__ = ["postgres"]  # a fixture
 

@@ -23,8 +23,11 @@ from peloton.model.respool import PoolResource, PoolSpec
 from services.api.server import start
 from services.storage import migrate
 from services.storage.gateway import Gateway
+from tests import sqlite_engines
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.story import ID, JOB
+
+sqlite_engines.reuse()
 
 LEAF = RespoolId("11111111-1111-1111-1111-111111111111")
 INNER = RespoolId("22222222-2222-2222-2222-222222222222")

@@ -10,7 +10,10 @@ import pytest
 from peloton.api.v0.short_names import respool_pb2_grpc
 from services.resmgr.server import ResmgrServer, serve
 from services.storage.gateway import Gateway
+from tests import sqlite_engines
 from tests.unit.resmgr.world import FAST, World, open_gateway
+
+sqlite_engines.reuse()
 
 
 @pytest.fixture(scope="session")

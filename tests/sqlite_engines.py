@@ -1,0 +1,42 @@
+"""Engines of SQLite files that were closed serve the files of later tests: what they compiled need not be compiled
+again, which is most of what a short test of storage takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from services.storage import engine as product
+
+_make = product.make_engine
+_free: list[sa.Engine] = []
+
+
+def reuse() -> None:
+    """From now on, in this process."""
+    product.make_engine = _free_or_new
+
+
+def _free_or_new(url: str, pool_size: int = product.POOL_SIZE) -> sa.Engine:
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return _make(url, pool_size)
+    engine = _free.pop() if _free else _new(url)
+    engine.url = parsed
+    return engine
+
+
+def _new(url: str) -> sa.Engine:
+    engine = _make(url)
+
+    def to_its_file(dialect: Any, record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
+        arguments[:] = dialect.create_connect_args(engine.url)[0]
+
+    def free(engine: sa.Engine) -> None:
+        if engine not in _free:
+            _free.append(engine)
+
+    sa.event.listen(engine, "do_connect", to_its_file)
+    sa.event.listen(engine, "engine_disposed", free)
+    return engine
