@@ -16,6 +16,9 @@ STEP_S ?=
 STEPS ?=
 ROUGH ?=
 
+# Every process of a test run would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo up test check fmt proto docs bench sim clean
 
@@ -44,8 +47,9 @@ up: $(VENV)/run.stamp ## run the local cluster until Ctrl-C
 check: $(VENV)/dev.stamp ## format, lint, types and the fast tests
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy
-	@$(BIN)/pytest -q -n 2 tests/unit tests/workflow
+	@$(BIN)/mypy & types=$$!; \
+	$(BIN)/pytest -q -n 2 --dist worksteal tests/unit tests/workflow; tests=$$?; \
+	wait $$types && exit $$tests
 
 test: check ## everything: make check, conformance, end to end, faults, simulation
 	@$(BIN)/pytest -q -n 2 --dist loadgroup tests/conformance tests/e2e tests/simulation
