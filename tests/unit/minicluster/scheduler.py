@@ -144,12 +144,14 @@ class Scheduler:
 
     async def wait(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first event, past or future, for which the condition holds."""
+        seen = 0
         async with asyncio.timeout(WAIT_S):
             while True:
                 self._arrived.clear()
-                for event in self.events:
+                for event in self.events[seen:]:
                     if condition(event):
                         return event
+                seen = len(self.events)
                 await self._arrived.wait()
 
     async def offer(self, host: str | None = None) -> dict[str, Any]:
