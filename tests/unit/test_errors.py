@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import grpc
 import pytest
 
-from peloton.errors import ERRORS, PelotonError
-from tests.unit.tidy import PACKAGES, ROOT, files, tree_of
+from peloton.errors import ERRORS
+from tests.unit.tidy import ROOT
 
 TABLE = (ROOT / "docs" / "operations.md").read_text().split("## Status codes")[1].split("\n## ")[0]
 
@@ -27,15 +24,3 @@ def test_codes_are_those_of_grpc() -> None:
     """Each by its own class."""
     assert {code: type(error) for code, error in ERRORS.items()} == dict.fromkeys(ERRORS, type)
     assert set(ERRORS) <= {code.name for code in grpc.StatusCode}
-
-
-def _raised(path: Path) -> set[str]:
-    calls = [node.exc for node in ast.walk(tree_of(path)) if isinstance(node, ast.Raise)]
-    return {call.func.id for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
-
-
-def test_no_refusal_is_without_a_code() -> None:
-    """Nor INTERNAL, which is a bug: nobody raises one on purpose."""
-    faults = {PelotonError.__name__, "Internal"}
-
-    assert [path for path in files(*PACKAGES) if path.suffix == ".py" and faults & _raised(path)] == []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from peloton.errors import PelotonError
 from tests.unit.tidy import (
     ALLOWED_CALLS,
     BANNED_CALLS_IN,
@@ -28,10 +30,18 @@ from tests.unit.tidy import (
     name_of,
     path_faults,
     python_files,
+    raised,
     reachable,
     size_faults,
     tree_of,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_trees() -> Iterator[None]:
+    """The garbage collector would look through all of them during every later test."""
+    yield
+    tree_of.cache_clear()
 
 
 def none(faults: list[str]) -> None:
@@ -111,6 +121,13 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 def test_every_test_says_what_it_shows() -> None:
     """Each test function has a docstring: the fact that it shows."""
     none([fault for path in python_files("tests") for fault in docstring_faults(path, tree_of(path))])
+
+
+def test_no_refusal_is_without_a_code() -> None:
+    """Nor INTERNAL, which is a bug: nobody raises one on purpose."""
+    faults = {PelotonError.__name__, "Internal"}
+
+    assert [path for path in files(*PACKAGES) if path.suffix == ".py" and faults & raised(tree_of(path))] == []
 
 
 # The rules themselves.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -178,12 +179,16 @@ def files(*folders: str) -> tuple[Path, ...]:
     """Relative paths of all files below these folders of the repository, or of all of it."""
     found = []
     for folder in folders or ("",):
-        for path in sorted((ROOT / folder).rglob("*")):
-            parts = path.relative_to(ROOT).parts
-            hidden = any(p in SKIPPED_FOLDERS or p.endswith((".egg-info", "_cache")) for p in parts)
-            if path.is_file() and not hidden and parts[0] not in SKIPPED_AT_THE_TOP:
-                found.append(path.relative_to(ROOT))
-    return tuple(found)
+        for top, below, names in os.walk(ROOT / folder):
+            at = Path(top).relative_to(ROOT)
+            below[:] = [name for name in below if not _is_skipped(at / name)]
+            found += [at / name for name in names if not _is_skipped(at / name)]
+    return tuple(sorted(found))
+
+
+def _is_skipped(path: Path) -> bool:
+    hidden = path.name in SKIPPED_FOLDERS or path.name.endswith((".egg-info", "_cache"))
+    return hidden or path.parts[0] in SKIPPED_AT_THE_TOP
 
 
 @cache
@@ -297,6 +302,12 @@ def size_faults(path: Path, tree: ast.Module, line_count: int) -> Iterator[str]:
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
                 yield f"{path}:{node.lineno}: {node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def raised(tree: ast.Module) -> set[str]:
+    """Names of the classes that it raises."""
+    calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    return {call.func.id for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
 
 
 def name_faults(path: Path) -> Iterator[str]:
