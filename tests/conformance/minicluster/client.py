@@ -11,8 +11,10 @@ from typing import Any
 import orjson
 
 DATE = re.compile(r"Date: [^\r]*")
-# Real seconds without a byte after which a raw exchange counts as over.
-QUIET_S = 0.3
+# A raw exchange counts as over after so many looks of so many real seconds without a byte: on a busy machine a single
+# long one would be over before the peer has had its turn.
+QUIET_LOOKS = 10
+LOOK_S = 0.03
 
 
 async def exchange(port: int, data: bytes) -> bytes:
@@ -21,16 +23,25 @@ async def exchange(port: int, data: bytes) -> bytes:
     result = b""
     try:
         writer.write(data)
-        while True:
-            piece = await asyncio.wait_for(reader.read(65536), QUIET_S)
-            if not piece:
-                break
+        while piece := await _next(reader):
             result += piece
-    except (TimeoutError, ConnectionError):
+    except ConnectionError:
         pass
     finally:
         writer.close()
     return result
+
+
+async def _next(reader: asyncio.StreamReader) -> bytes:
+    """Empty when the peer has closed or has fallen silent."""
+    reading = asyncio.create_task(reader.read(65536))
+    try:
+        for _ in range(QUIET_LOOKS):
+            if (await asyncio.wait({reading}, timeout=LOOK_S))[0]:
+                return reading.result()
+        return b""
+    finally:
+        reading.cancel()
 
 
 @dataclass

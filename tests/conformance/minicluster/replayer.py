@@ -35,7 +35,7 @@ from tests.conformance.minicluster.matching import (
     subject,
 )
 from tests.conformance.minicluster.normalise import Normaliser, difference
-from tests.conformance.minicluster.paced import PacedClock
+from tests.conformance.minicluster.paced import LOOK_S, PacedClock
 from tests.conformance.minicluster.plan import Found, Plan, recorded_host
 from tests.conformance.minicluster.recording import Recording
 
@@ -186,19 +186,19 @@ class Replay:
             event["_calls"] = event.get("_calls", 0) + 1
 
     async def _settle(self, lines: list[dict[str, Any]], timeout_s: float, drop: bool = False) -> None:
-        """Match recorded events with actual ones until all are matched or time is up."""
+        """Match recorded events with actual ones until all are matched or time is up, of which pauses do not count."""
         waiting = list(lines)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_s
+        loop, left = asyncio.get_running_loop(), timeout_s
         while True:
             self._changed.clear()
             waiting = [line for line in waiting if not self._match(line)]
-            left = end - loop.time()
             if not waiting or left <= 0:
                 break
             self._clock.run_on()
+            began_s = loop.time()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
+                await asyncio.wait_for(self._changed.wait(), min(left, LOOK_S))
+            left -= min(loop.time() - began_s, LOOK_S)
         matched = {id(line) for line in lines} - {id(line) for line in waiting}
         if drop or timeout_s == LATE_S:
             for line in waiting:
