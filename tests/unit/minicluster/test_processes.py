@@ -321,11 +321,15 @@ async def test_sweep_kills_what_a_predecessor_left(tmp_path: Path) -> None:
     (tmp_path / "process-groups").write_text(f"+ {ours.pid}\n+ {foreign.pid}\n")
     processes = Processes(tmp_path)
     try:
+        async with asyncio.timeout(WAIT_S):
+            while not Path(f"/proc/{ours.pid}/environ").read_bytes():  # for a moment the kernel is still loading it
+                await asyncio.sleep(0.01)
         processes.start(asyncio.get_running_loop())
 
         assert -signal.SIGKILL == ours.wait(WAIT_S)
         assert foreign.poll() is None
     finally:
-        foreign.kill()
-        foreign.wait()
+        for left in (ours, foreign):
+            left.kill()
+            left.wait()
         await processes.close()
