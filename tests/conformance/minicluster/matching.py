@@ -124,3 +124,11 @@ def strings(value: Any) -> list[str]:
 
 def brief(line: dict[str, Any]) -> str:
     return orjson.dumps(line["event"]).decode()[:400] if line["kind"] == "event" else line["kind"]
+
+
+def may_cause(call: dict[str, Any], event: dict[str, Any]) -> bool:
+    """A reconciliation brings answers, without a uuid; what an agent reports on its own came before, and is what the
+    answers tell."""
+    request, update = call.get("request"), event.get("event", {}).get("update", {})
+    is_reconcile = isinstance(request, dict) and request.get("type") == "RECONCILE"
+    return not (is_reconcile and "uuid" in update.get("status", {}))

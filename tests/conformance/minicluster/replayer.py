@@ -31,6 +31,7 @@ from tests.conformance.minicluster.matching import (
     brief,
     cover,
     introduces,
+    may_cause,
     strings,
     subject,
 )
@@ -179,7 +180,7 @@ class Replay:
         needed = [event for event in self._pending if event.get("_calls", 0) > 0 or names & introduces(event)]
         await self._settle(needed, LATE_S, drop=True)
         # What came well before the call was not caused by it.
-        older = [event for event in self._pending if event["t"] < line["t"] - CAUSED_S]
+        older = [event for event in self._pending if event["t"] < line["t"] - CAUSED_S or not may_cause(line, event)]
         await self._settle(older, SHORT_S)
         await self._settle(self._pending, 0.0)
         for event in self._pending:
@@ -187,8 +188,7 @@ class Replay:
 
     async def _settle(self, lines: list[dict[str, Any]], timeout_s: float, drop: bool = False) -> None:
         """Match recorded events with actual ones until all are matched or time is up, of which pauses do not count."""
-        waiting = list(lines)
-        loop, left = asyncio.get_running_loop(), timeout_s
+        loop, left, waiting = asyncio.get_running_loop(), timeout_s, lines
         while True:
             self._changed.clear()
             waiting = [line for line in waiting if not self._match(line)]
