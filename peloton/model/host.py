@@ -63,7 +63,7 @@ class HostLease:
     rejected: dict[str, int] = field(default_factory=dict)  # rule -> hosts that failed it
     awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their host, should there be none
     unfit: dict[PodShape, str] = field(default_factory=dict)  # that no host could take even if it were empty, and why
-    short: frozenset[PodShape] = frozenset()  # of which too little was found; only the host manager itself knows
+    short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # too little found; not told to callers
 
 
 @dataclass(frozen=True, slots=True)
