@@ -40,9 +40,7 @@ class MasterServer:
         self.http = HttpServer(self._handle, settings.request_body_bytes, guard)
         self._authentication = Authentication(settings.credentials)
         self._scheduler = SchedulerApi(master, settings.stream_buffer_bytes)
-        events = OperatorEvents(settings, clock, registry)
-        events.listen_to(master)
-        self._operator = OperatorApi(master, settings, events)
+        self._operator = OperatorApi(master, settings, OperatorEvents(settings, clock, master))
         self._drills = Drills(
             settings.token, registry, master.agents, master.maintenance, master.failover, self.http.drop_connections
         )

@@ -8,7 +8,6 @@ from services.minicluster.clock import Clock
 from services.minicluster.http.recordio import encode
 from services.minicluster.http.server import EventStream, Request
 from services.minicluster.master.master import Master
-from services.minicluster.master.registry import Registry
 from services.minicluster.master.scheduler_events import HEARTBEAT
 from services.minicluster.model import Agent, Framework, Task
 from services.minicluster.resources import Json
@@ -16,20 +15,27 @@ from services.minicluster.settings import MiniclusterSettings
 
 
 class OperatorEvents:
-    def __init__(self, settings: MiniclusterSettings, clock: Clock, registry: Registry) -> None:
+    def __init__(self, settings: MiniclusterSettings, clock: Clock, master: Master) -> None:
         self._heartbeat_interval_s = settings.heartbeat_interval_s
         self._stream_buffer_bytes = settings.stream_buffer_bytes
         self._clock = clock
-        self._registry = registry
+        self._master = master
+        self._registry = master.registry
         self._streams: list[EventStream] = []
+        self._is_connected = False
 
-    def listen_to(self, master: Master) -> None:
+    def _connect(self) -> None:
+        """With the first subscriber: most clusters have none, and these hooks are called for every update."""
+        self._is_connected = True
+        master = self._master
         master.tasks.added.connect(self._task_added)
         master.updates.changed.connect(self._task_updated)
         master.agents.changed.connect(self._agent_changed)
         master.frameworks.changed.connect(self._framework_changed)
 
     def subscribe(self, request: Request) -> None:
+        if not self._is_connected:
+            self._connect()
         stream = EventStream(request.connection, self._stream_buffer_bytes, (("Content-Type", JSON_TYPE),))
         body = {"get_state": v1_views.state(self._registry), "heartbeat_interval_seconds": self._heartbeat_interval_s}
         stream.send(encode({"type": "SUBSCRIBED", "subscribed": body}))
