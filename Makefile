@@ -61,8 +61,9 @@ fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 proto: $(VENV)/dev.stamp ## generate code from the .proto files
 	@$(BIN)/python -m peloton.api.generate
 
-docs: $(VENV)/dev.stamp ## generate docs/cli.md
+docs: $(VENV)/dev.stamp ## generate docs/cli.md and docs/pod-states.md
 	@$(BIN)/python -m cli.reference
+	@$(BIN)/python -m peloton.lifecycle.pod_page
 
 bench: $(VENV)/dev.stamp ## run all benchmark cases, or CASE=name; one JSON line each; PROFILE=DIR, RECORD=1
 	@$(BIN)/python -m tests.bench.run $(CASE) $(if $(PROFILE),--profile $(PROFILE)) $(if $(RECORD),--record)

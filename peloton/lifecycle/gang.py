@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.in_vain import patience_s
-from peloton.lifecycle.retry import NextRun
 from peloton.model.job import GangProgress
-from peloton.model.pod import ON_HOST, QUEUED, TERMINAL, PodState
+from peloton.model.pod import ON_HOST, QUEUED, TERMINAL, NextRun, PodState
 
 HOLD = Backoff(initial_s=30, max_s=600)
 """How long a gang waits after so many launches in vain before it may be admitted again."""

@@ -1,15 +1,15 @@
-"""What a host's report does to a pod: a new record, nothing, or an orphan to kill.
-
-``LEGAL`` is the whole of which reported state may follow which stored one.
-"""
+"""What a host's report does to a pod: a new record, nothing, or an orphan to kill. Which reported state may follow
+which stored one is in the pod machine's table."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from peloton.lifecycle.endings import RULES, sent_away
 from peloton.lifecycle.goal import goal_after_eviction
+from peloton.lifecycle.pod_machine import Event, next_pod
 from peloton.model.job import JobType
 from peloton.model.pod import (
     ENDING_GOALS,
@@ -33,18 +33,14 @@ _EXIT_STATUS = re.compile(r"Command exited with status (\d+)")
 _SIGNAL_MARK = " terminated with signal "
 _UINT32_MAX = 2**32 - 1
 
-_ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.LOST, PodState.KILLED})
-
-LEGAL: dict[PodState, frozenset[PodState]] = {
-    PodState.LAUNCHED: frozenset({PodState.STARTING, PodState.RUNNING}) | _ENDED,
-    PodState.STARTING: frozenset({PodState.RUNNING}) | _ENDED,
-    PodState.RUNNING: _ENDED,
-    PodState.PREEMPTING: frozenset({PodState.RUNNING}) | _ENDED,
-    PodState.KILLING: _ENDED,
+_EVENTS = {
+    PodState.STARTING: Event.REPORT_STARTING,
+    PodState.RUNNING: Event.REPORT_RUNNING,
+    PodState.SUCCEEDED: Event.REPORT_SUCCEEDED,
+    PodState.FAILED: Event.REPORT_FAILED,
+    PodState.LOST: Event.REPORT_LOST,
+    PodState.KILLED: Event.REPORT_KILLED,
 }
-"""Stored state -> reported states that change it. A state that is not a key has no host."""
-
-assert frozenset(LEGAL) == ON_HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +84,41 @@ def apply_status(
         return Ignored(f"run ended as {pod.state}")
     if status.state is PodState.FAILED and _is_duplicate_id(status):
         return Ignored("a second launch of the same run was refused")
-    if status.state is pod.state:
-        return _same_state(pod, status)
-    if status.state not in LEGAL[pod.state]:
-        return Ignored(f"{pod.state} does not become {status.state}")
-    if status.state in TERMINAL:
-        is_last = kill_on_preempt and is_eviction(status) and not _wants_newer(pod) and pod.goal not in ENDING_GOALS
-        return _ended(replace(pod, goal=goal_after_eviction(job_type)) if is_last else pod, status, job_type)
-    return Applied(_alive(pod, status))
+    event = _EVENTS.get(status.state)
+    given = _reported(pod, status, job_type, kill_on_preempt)
+    after = next_pod(pod, event, status.time_ns, **given) if event else None
+    if after is None:
+        is_repeated = status.state is pod.state
+        return Ignored(f"already {pod.state}" if is_repeated else f"{pod.state} does not become {status.state}")
+    is_lost = after.state is PodState.LOST and pod.state is PodState.LAUNCHED
+    return Applied(after, ended=after.state in TERMINAL, launch_lost=is_lost)
+
+
+def _reported(pod: PodRecord, status: PodStatus, job_type: JobType, kill_on_preempt: bool) -> dict[str, Any]:
+    """The parameters of the events that are reports."""
+    words: dict[str, Any] = {"message": status.message, "reason": status.reason}
+    if status.state not in TERMINAL:
+        health = reported_health(pod, status)
+        is_news = health is not pod.health
+        # Of a run that goes on only news about its health has a reason.
+        return words | {
+            "reason": status.reason if is_news else "",
+            "host": status.host,
+            "agent_id": status.agent_id,
+            "health": health,
+            "is_health_news": is_news,
+        }
+    used_s = (status.time_ns - pod.started_ns) / _NS if pod.started_ns and job_type is JobType.BATCH else 0.0
+    return words | {
+        "is_last": kill_on_preempt and is_eviction(status),
+        "last_goal": goal_after_eviction(job_type),
+        "sent_away": sent_away(status.cause),
+        "sent_away_as": _sent_away_as(status),
+        "cause": str(status.cause),
+        "failed_as": parse_termination(status.message) if status.state is PodState.FAILED else None,
+        "failures": int(counts_as_failure(pod, status.state, status.cause)),
+        "used_s": max(used_s, 0.0),
+    }
 
 
 def _stranger(pod: PodRecord | None, status: PodStatus, cluster: str) -> Outcome | None:
@@ -120,90 +143,11 @@ def _is_duplicate_id(status: PodStatus) -> bool:
     return status.reason == INVALID_TASK_REASON and DUPLICATE_ID_MESSAGE in status.message
 
 
-def _same_state(pod: PodRecord, status: PodStatus) -> Outcome:
-    """Only news about health is news."""
-    health = reported_health(pod, status)
-    if pod.state is not PodState.RUNNING or status.reason != HEALTH_CHECK_REASON or health is pod.health:
-        return Ignored(f"already {pod.state}")
-    return Applied(
-        replace(
-            pod,
-            health=health,
-            message=status.message,
-            reason=status.reason,
-            updated_ns=status.time_ns,
-            revision=pod.revision + 1,
-        )
-    )
-
-
 def reported_health(pod: PodRecord, status: PodStatus) -> HealthState:
     """The pod's health after a report that says it is alive."""
     if status.reason != HEALTH_CHECK_REASON or status.healthy is None:
         return pod.health
     return HealthState.HEALTHY if status.healthy else HealthState.UNHEALTHY
-
-
-def _alive(pod: PodRecord, status: PodStatus) -> PodRecord:
-    health = reported_health(pod, status)
-    first_running = status.state is PodState.RUNNING and pod.started_ns == 0
-    return replace(
-        pod,
-        state=status.state,
-        host=pod.host or status.host,
-        desired_host="" if first_running else pod.desired_host,
-        agent_id=pod.agent_id or status.agent_id,
-        message=status.message,
-        reason=status.reason if health is not pod.health else "",
-        health=health,
-        started_ns=status.time_ns if first_running else pod.started_ns,
-        completed_ns=0,
-        updated_ns=status.time_ns,
-        revision=pod.revision + 1,
-    )
-
-
-def _ended(pod: PodRecord, status: PodStatus, job_type: JobType) -> Applied:
-    state, message, reason = _ending(pod, status)
-    termination = pod.termination or _sent_away_as(status)
-    if state is PodState.FAILED:
-        termination = parse_termination(status.message)
-    # Its host is not to be trusted with it again, or takes none any more.
-    leaves_host = state in (PodState.FAILED, PodState.LOST) or sent_away(status.cause)
-    used_s = (status.time_ns - pod.started_ns) / _NS if pod.started_ns else 0.0
-    ended = replace(
-        pod,
-        state=state,
-        message=message,
-        reason=reason,
-        health=HealthState.INVALID,
-        failure_count=pod.failure_count + counts_as_failure(pod, state, status.cause),
-        completed_ns=status.time_ns,
-        updated_ns=status.time_ns,
-        revision=pod.revision + 1,
-        run_seconds=pod.run_seconds + (max(used_s, 0.0) if job_type is JobType.BATCH else 0.0),
-        termination=termination,
-        desired_host="" if leaves_host else pod.desired_host,
-    )
-    return Applied(ended, ended=True, launch_lost=state is PodState.LOST and pod.state is PodState.LAUNCHED)
-
-
-def _ending(pod: PodRecord, status: PodStatus) -> tuple[PodState, str, str]:
-    """State, message and reason that a terminal report leaves behind."""
-    match status.state:
-        case PodState.LOST if pod.goal in ENDING_GOALS:
-            return PodState.KILLED, f"Stopped task LOST event: {status.message}", ""
-        case PodState.LOST:
-            return PodState.LOST, f"Task LOST: {status.message}", status.reason
-        case PodState.FAILED:
-            return PodState.FAILED, status.message, status.reason
-        case state if pod.termination:
-            # Of a run that we asked to end, the reason why we asked says more than the host does.
-            return state, status.message, pod.reason
-        case PodState.KILLED if sent_away(status.cause):
-            return PodState.KILLED, f"Sent away, as {status.cause}: {status.message}", status.reason
-        case state:
-            return state, status.message, ""
 
 
 def is_eviction(status: PodStatus) -> bool:

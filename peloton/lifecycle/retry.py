@@ -7,12 +7,11 @@ nothing to look at again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from peloton.lifecycle.backoff import DEFAULT_BACKOFF, NO_BACKOFF, Backoff, batch_due_ns
 from peloton.lifecycle.endings import RULES, Again, sent_away
 from peloton.model.job import JobType
-from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, PodRecord, PodState, TerminationReason
+from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, NextRun, PodRecord, PodState, TerminationReason
 
 SYSTEM_FAILURE_ATTEMPTS = 4
 """A run that the platform broke is tried at least so often, whatever the job says."""
@@ -23,27 +22,6 @@ REASON_HOST_REJECT_OFFER = "REASON_HOST_REJECT_OFFER"
 THROTTLED_MESSAGE = "Task throttled due to failure"
 
 _EVICTED = frozenset({TerminationReason.PREEMPTED_RESOURCES, TerminationReason.KILLED_HOST_MAINTENANCE})
-
-
-class NextRun(IntEnum):
-    """Why an ended instance gets another run. Values are stored."""
-
-    NONE = 0  # it rests
-    REPLACE = 1  # a newer run or configuration was asked for, or it was sent away
-    RETRY = 2  # it failed, and may try again
-    RELAUNCH = 3  # its launch never took effect
-
-    @property
-    def message(self) -> str:
-        return _MESSAGES[self]
-
-
-_MESSAGES = {
-    NextRun.NONE: "",
-    NextRun.REPLACE: "Initialize task",
-    NextRun.RETRY: "Rescheduled after task terminated",
-    NextRun.RELAUNCH: "Regenerate placement",
-}
 
 
 @dataclass(frozen=True, slots=True)

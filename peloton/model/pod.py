@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from peloton.model.ids import JobId, PodId
 from peloton.model.resources import Resources
@@ -47,6 +47,15 @@ ALLOCATED = ON_HOST | {PodState.READY, PodState.PLACING, PodState.PLACED, PodSta
 
 ENDING_GOALS = frozenset({PodState.KILLED, PodState.PREEMPTING, PodState.DELETED})
 """Goals of pods that are to end, and to stay so. PREEMPTING: a batch pod that was evicted with killOnPreempt."""
+
+
+class NextRun(IntEnum):
+    """Why an ended instance gets another run. Values are stored."""
+
+    NONE = 0  # it rests
+    REPLACE = 1  # a newer run or configuration was asked for, or it was sent away
+    RETRY = 2  # it failed, and may try again
+    RELAUNCH = 3  # its launch never took effect
 
 
 class HealthState(StrEnum):
@@ -185,12 +194,17 @@ class PodRecord:
     message: str = ""
     reason: str = ""
     health: HealthState = HealthState.DISABLED
+    initial_health: HealthState = HealthState.DISABLED  # what a new run starts with
     failure_count: int = 0
     max_failures: int = 0
+    queue_seq: int = 0  # its place in the queue, which it keeps when it is evicted; 0 = none
+    vain_count: int = 0  # how often in a row no host was found for it
+    held_until_ns: int = 0  # of a PENDING pod: it is not admitted before
     started_ns: int = 0
     completed_ns: int = 0
     updated_ns: int = 0
-    due_ns: int = 0  # when an ended pod runs again
+    next_run: NextRun = NextRun.NONE  # of an ended pod
+    due_ns: int = 0  # when it runs again
     run_seconds: float = 0.0  # summed over all finished runs; times the limits this is the resource usage
     termination: Termination | None = None
     revision: int = 1

@@ -7,9 +7,11 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
+from peloton.api.convert import POD_STATES
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.lifecycle.job import is_ending, scheduled_count
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import ENDS, STALE, state
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import ALLOCATED, PodState, ShapeRange
@@ -18,27 +20,21 @@ from services.storage.codec import job_record, pack, pool_from_text, pool_to_tex
 from services.storage.configs import shape_runs
 from services.storage.engine import lock_job, lock_jobs
 from services.storage.evictions import JOBS_PER_QUERY, is_evicted, runs_of
+from services.storage.pod_sql import STAYS
+from services.storage.pod_writes import Span, fire, instances_of
 from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
 from services.storage.store import (
-    ENDS,
     INITIALIZED,
-    NEW_CONFIG,
-    NOT_HELD_BACK,
     ON_HOST_NUMBERS,
     PENDING,
-    READY,
-    STAYS,
     Store,
     as_ranges,
-    change_pods,
     in_range,
-    killed_before_launch,
     numbers,
     pod_spans,
 )
 from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD, RESPOOL, STATUS_LOG
 
-QUEUED_MESSAGE = "Task sent for placement"
 STATUS_SEQ = "status_log"
 _ALLOCATED_NUMBERS = numbers(ALLOCATED)
 _READY, _ON_HOST, _EVICTED, _KINDS = 1, 2, 3, 4
@@ -88,9 +84,8 @@ class Admission(Store):
 
         def work(conn: sa.Connection) -> int:
             lock_jobs(conn, [job_id for job_id, _, _ in items])
-            now_ns, waits = self.clock_ns(), POD.c.state == PENDING
-            values = {"state": READY, "held_until_ns": 0}
-            return sum(change_pods(conn, in_range(*item), waits, values, now_ns) for item in _joined(items))
+            now_ns = self.clock_ns()
+            return sum(fire(conn, Span(*item), Event.ADMIT, now_ns) for item in _joined(items))
 
         return self.db.write(work) if items else 0
 
@@ -206,17 +201,18 @@ def _mark_pending(
     marked: dict[int, list[int]] = {}
     for start, count in ranges:
         scope = in_range(job_id, start, count)
+        event, seq = Event.ENQUEUE, queue_seq
         place: sa.ColumnElement[int] = sa.case((POD.c.queue_seq > 0, POD.c.queue_seq), else_=queue_seq)
         if job.gang_size > 1 and (start, count) == (0, job.gang_size):
             query = sa.select(sa.func.count(), sa.func.min(POD.c.queue_seq), sa.func.max(POD.c.queue_seq))
             here, first, last = conn.execute(query.where(scope, waits)).one()
             if here < job.gang_size:
                 continue
-            place = sa.literal(last if first else queue_seq)
+            event, seq = Event.ENQUEUE_GANG, last if first else queue_seq
+            place = sa.literal(seq)
         for key, begin, length, *_ in conn.execute(runs_of(POD.c.job_id == job_id, sa.and_(scope, waits), place)):
             marked.setdefault(key, []).extend(range(begin, begin + length))
-        values = {"state": PENDING, "queue_seq": place, "message": QUEUED_MESSAGE, "reason": "", **NOT_HELD_BACK}
-        change_pods(conn, scope, waits, values, now_ns)
+        fire(conn, Span(job_id, start, count), event, now_ns, queue_seq=seq)
     return [(seq, *span) for seq in sorted(marked) for span in as_ranges(sorted(marked[seq]))]
 
 
@@ -235,22 +231,12 @@ def _kill_queued(
 ) -> list[tuple[int, int, PodState]]:
     lock_job(conn, job_id)
     killed: list[tuple[int, int, PodState]] = []
-    scope = in_range(job_id, *span)
+    scope = Span(job_id, *span)
     for was in (PodState.PENDING, PodState.READY):
-        number = POD_STATE_NUMBERS[was]
-        condition = sa.and_(ENDS, POD.c.state == number)
-        query = sa.select(POD.c.instance_id).where(scope, condition).order_by(POD.c.instance_id)
-        ranges = as_ranges(conn.execute(query).scalars())
-        if ranges:
-            change_pods(conn, scope, condition, killed_before_launch(now_ns), now_ns)
-            killed += [(start, count, was) for start, count in ranges]
-        stale = sa.and_(STAYS, POD.c.desired_config_version != POD.c.config_version, POD.c.state == number)
-        query = sa.select(POD.c.instance_id).where(scope, stale).order_by(POD.c.instance_id)
-        ranges = as_ranges(conn.execute(query).scalars())
-        if ranges:
-            fresh = {"state": INITIALIZED, "health": POD.c.initial_health, **NEW_CONFIG}
-            change_pods(conn, scope, stale, fresh, now_ns)
-            killed += [(start, count, was) for start, count in ranges]
+        leaving = instances_of(conn, scope, state(was) & (ENDS | STALE))
+        killed += [(start, count, was) for start, count in as_ranges(leaving)]
+    if killed:
+        fire(conn, scope, Event.LEAVE_QUEUE, now_ns)
     return killed
 
 

@@ -23,6 +23,7 @@ from peloton.model.pod import (
     HealthState,
     HostLabel,
     Label,
+    NextRun,
     PodEvent,
     PodLabel,
     PodRecord,
@@ -34,6 +35,7 @@ from peloton.model.pod import (
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 
+NEXT_RUNS = {int(reason): reason for reason in NextRun}
 _ZSTD_VERSION = b"\x01"
 _COMPRESSION_LEVEL = 3
 BLOB_HEAD = 19
@@ -288,11 +290,16 @@ def pod_record(row: sa.Row[Any]) -> PodRecord:
         message=row.message,
         reason=row.reason,
         health=convert.HEALTH_STATES[row.health],
+        initial_health=convert.HEALTH_STATES[row.initial_health],
         failure_count=row.failure_count,
         max_failures=row.max_failures,
+        queue_seq=row.queue_seq,
+        vain_count=row.vain_count,
+        held_until_ns=row.held_until_ns,
         started_ns=row.started_ns,
         completed_ns=row.completed_ns,
         updated_ns=row.updated_ns,
+        next_run=NEXT_RUNS[row.next_run],
         due_ns=row.due_ns,
         run_seconds=row.run_seconds,
         termination=Termination(reason, row.exit_code, row.signal) if row.termination else None,

@@ -8,15 +8,17 @@ import sqlalchemy as sa
 
 from peloton.api.convert import TERMINATION_NUMBERS, TERMINATION_REASONS
 from peloton.lifecycle import sla
+from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.sla import Availability, Grant
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import TerminationReason
+from peloton.model.pod import Termination, TerminationReason
 from peloton.model.update import Disruption
 from services.storage import instances
 from services.storage.codec import job_record, stored_text
 from services.storage.engine import lock_job
-from services.storage.store import ON_HOST_NUMBERS, STAYS, Store, among, change_pods, terminated
+from services.storage.pod_writes import Chosen, fire
+from services.storage.store import ON_HOST_NUMBERS, Store, among
 from services.storage.tables import DISRUPTION, POD
 
 DISRUPTIONS_KEPT = 100
@@ -86,9 +88,7 @@ def _disrupt(
         return Grant(tuple(sorted(wanted)))
     grant = ask(conn, job_record(row), wanted, reason, message, checks_sla, now_ns)
     if grant.granted:
-        staying = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), STAYS, POD.c.desired_run_id <= POD.c.run_id)
-        values = {"desired_run_id": POD.c.run_id + 1, "message": stored_text(message), **terminated(reason)}
-        change_pods(conn, among(conn, job_id, grant.granted), staying, values, now_ns)
+        fire(conn, Chosen(job_id, grant.granted), Event.DISRUPT, now_ns, message=message, why=Termination(reason))
     return grant
 
 

@@ -10,55 +10,51 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.api.convert import TERMINATION_NUMBERS
+from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle.goal import goal_after_eviction
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import STAYING, STAYS
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JOB_TERMINAL, JobRecord
-from peloton.model.pod import ALLOCATED, ON_HOST, PodState, TerminationReason
-from services.storage.codec import job_record, stored_text
+from peloton.model.pod import ALLOCATED, Termination, TerminationReason
+from services.storage.codec import job_record
 from services.storage.configs import read_facts
 from services.storage.disruptions import ask
 from services.storage.engine import lock_job, pod_keys
+from services.storage.pod_sql import ENDS, NEWER, where
+from services.storage.pod_writes import Chosen, fire
 from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange, RevocablePodRow
 from services.storage.store import (
     ENDING_NUMBERS,
-    ENDS,
-    INITIALIZED,
     KILLING,
     ON_HOST_NUMBERS,
-    PENDING,
     READY,
-    STAYS,
     Store,
-    among,
     as_ranges,
-    change_pods,
     in_range,
     numbers,
-    terminated,
 )
 from services.storage.tables import JOB, POD
 
 EVICTION_MESSAGE = "evicting running task: "
 JOBS_PER_QUERY = 200
 MAINTENANCE_REASON = "EvictionReason_HOST_MAINTENANCE"
-PREEMPTING = POD_STATE_NUMBERS[PodState.PREEMPTING]
 _ALLOCATED_NUMBERS = numbers(ALLOCATED)
-_STAYING_NUMBERS = numbers(ON_HOST - {PodState.KILLING, PodState.PREEMPTING})
+_EVICTABLE = where((terms.READY & STAYS) | STAYING)
 
 
 def is_evicted() -> sa.ColumnElement[bool]:
     """Of a pod on a host: it was told to leave for somebody else."""
     reason = POD.c.termination == TERMINATION_NUMBERS[TerminationReason.PREEMPTED_RESOURCES]
-    return sa.and_(reason, sa.or_(ENDS, POD.c.desired_run_id > POD.c.run_id))
+    return sa.and_(reason, sa.or_(ENDS, NEWER))
 
 
 class Evictions(Store):
     def held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
         """What pods of these jobs hold resources, as ranges by start, all at one moment."""
         on_host = POD.c.state.in_(ON_HOST_NUMBERS)
-        newer = sa.and_(on_host, POD.c.desired_run_id > POD.c.run_id)
-        leaves = sa.or_(ENDS, POD.c.state == KILLING, newer)
+        leaves = sa.or_(ENDS, POD.c.state == KILLING, sa.and_(on_host, NEWER))
         key = POD.c.queue_seq * 4 + sa.case((on_host, 2), else_=0) + sa.case((leaves, 1), else_=0)
 
         wanted = list(job_ids)
@@ -103,12 +99,7 @@ def _evict_from_host(conn: sa.Connection, job_id: JobId, hostname: str, now_ns: 
     row = lock_job(conn, job_id)
     if row is None or (job := job_record(row)).state in JOB_TERMINAL:
         return []
-    staying = sa.and_(
-        POD.c.job_id == job_id,
-        STAYS,
-        POD.c.state.in_(_STAYING_NUMBERS),
-        POD.c.desired_run_id <= POD.c.run_id,
-    )
+    staying = sa.and_(POD.c.job_id == job_id, where(STAYING))
     query = sa.select(POD.c.instance_id, POD.c.config_version).order_by(POD.c.instance_id)
     here = conn.execute(query.where(staying, POD.c.host == hostname)).all()
     chosen = {pod.instance_id: pod.config_version for pod in here}
@@ -116,8 +107,7 @@ def _evict_from_host(conn: sa.Connection, job_id: JobId, hostname: str, now_ns: 
         gang = conn.execute(query.where(staying, POD.c.instance_id < job.gang_size))
         chosen |= {pod.instance_id: pod.config_version for pod in gang}
     if chosen:
-        message = stored_text(f"{EVICTION_MESSAGE}maintenance of host {hostname}")
-        words = {"message": message, "reason": MAINTENANCE_REASON}
+        words = {"message": f"{EVICTION_MESSAGE}maintenance of host {hostname}", "reason": MAINTENANCE_REASON}
         why = TerminationReason.KILLED_HOST_MAINTENANCE
         _send_away(conn, job, False, sorted(chosen.items()), words, now_ns, why)
     return sorted(chosen)
@@ -157,20 +147,18 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         scope = in_range(job_id, order.start, order.count)
         if order.run_id:
             scope = sa.and_(scope, POD.c.run_id == order.run_id)
-        query = sa.select(POD.c.instance_id, POD.c.state, POD.c.queue_seq, POD.c.config_version).where(scope, STAYS)
-        ready = POD.c.state == READY
-        staying = sa.and_(POD.c.state.in_(_STAYING_NUMBERS), POD.c.desired_run_id <= POD.c.run_id)
-        pods = conn.execute(query.where(sa.or_(ready, staying)).order_by(POD.c.instance_id)).all()
+        query = sa.select(POD.c.instance_id, POD.c.state, POD.c.queue_seq, POD.c.config_version)
+        pods = conn.execute(query.where(scope, _EVICTABLE).order_by(POD.c.instance_id)).all()
         waiting = [(pod.instance_id, pod.queue_seq) for pod in pods if pod.state == READY]
         on_hosts = [(pod.instance_id, pod.config_version) for pod in pods if pod.state != READY]
-        words = {"message": stored_text(order.message), "reason": order.reason}
+        words = {"message": order.message, "reason": order.reason}
         if waiting:
             _send_back(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
         why, message = TerminationReason.PREEMPTED_RESOURCES, EVICTION_MESSAGE + order.message
         granted = ask(conn, job, frozenset(i for i, _ in on_hosts), why, message, True, now_ns).granted
         on_hosts = [(instance, version) for instance, version in on_hosts if instance in granted]
         if on_hosts:
-            words["message"] = stored_text(message)
+            words["message"] = message
             _send_away(conn, job, order.is_gang, on_hosts, words, now_ns, why)
             result.leaving += as_ranges(instance for instance, _ in on_hosts)
     return result
@@ -186,12 +174,11 @@ def _send_back(
     result: EvictionResult,
 ) -> None:
     """Pods that no host knows yet: ``(instance, queue_seq)``."""
-    scope = among(conn, order.job_id, [instance for instance, _ in waiting])
+    scope = Chosen(order.job_id, [instance for instance, _ in waiting])
+    fire(conn, scope, Event.SEND_BACK, now_ns, gathers=is_to_gather, **words)
     if is_to_gather:
-        change_pods(conn, scope, sa.true(), {"state": INITIALIZED, **words}, now_ns)
         result.unqueued += as_ranges(instance for instance, _ in waiting)
         return
-    change_pods(conn, scope, sa.true(), {"state": PENDING, **words}, now_ns)
     for seq in sorted({seq for _, seq in waiting}):
         ranges = as_ranges(instance for instance, own in waiting if own == seq)
         result.queued += [(seq, start, count) for start, count in ranges]
@@ -216,13 +203,13 @@ def _send_away(
         assert own is not None, f"job {job.job_id} has no configuration {version}"
         ending[own.kill_on_preempt].append(instance)
     if is_gang and ending[True]:
-        ending = {True: [instance for instance, _ in on_hosts]}
-    values = {"state": PREEMPTING, **words, **terminated(why)}
-    end = POD_STATE_NUMBERS[goal_after_eviction(job.type)]
-    fate: dict[bool, dict[str, Any]] = {True: {"goal": end}, False: {"desired_run_id": POD.c.run_id + 1}}
-    for is_final, instances in ending.items():
-        if instances:
-            change_pods(conn, among(conn, job.job_id, instances), sa.true(), {**values, **fate[is_final]}, now_ns)
+        ending = {True: [instance for instance, _ in on_hosts], False: []}
+    given = {**words, "why": Termination(why)}
+    if ending[False]:
+        fire(conn, Chosen(job.job_id, ending[False]), Event.EVICT, now_ns, **given)
+    if ending[True]:
+        goal = goal_after_eviction(job.type)
+        fire(conn, Chosen(job.job_id, ending[True]), Event.EVICT_FOR_GOOD, now_ns, goal=goal, **given)
 
 
 def runs_of(

@@ -24,33 +24,21 @@ from peloton.lifecycle.gang import (
     progress_of,
     stage,
 )
-from peloton.lifecycle.retry import NextRun
+from peloton.lifecycle.pod_machine import Event
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobRecord
-from peloton.model.pod import Termination, TerminationReason
-from services.storage.codec import job_record, stored_text
+from peloton.model.pod import NextRun, Termination, TerminationReason
+from services.storage.codec import job_record
 from services.storage.engine import lock_job
-from services.storage.goals import kill_pods
+from services.storage.pod_sql import ENDS, NEWER
+from services.storage.pod_writes import Chosen, Span, fire, forget_earlier_tries
 from services.storage.snapshot import EvictionResult
-from services.storage.store import (
-    ENDING_NUMBERS,
-    ENDS,
-    INITIALIZED,
-    PENDING,
-    STAYS,
-    Store,
-    among,
-    as_ranges,
-    change_pods,
-    forget_earlier_tries,
-    in_range,
-    new_run,
-    terminated,
-)
+from services.storage.store import ENDING_NUMBERS, Store, as_ranges, in_range
 from services.storage.tables import JOB, POD
 
 REQUEUE_REASON = "REASON_GANG_REQUEUED"
 ANEW_REASON = "REASON_GANG_RUNS_ANEW"
+FOR_RESTART = Termination(TerminationReason.KILLED_FOR_RESTART)
 
 
 class Gangs(Store):
@@ -71,7 +59,7 @@ class Gangs(Store):
 
 
 def members_of(conn: sa.Connection, job: JobRecord) -> Counter[Member]:
-    kind = (POD.c.state, ENDS, POD.c.desired_run_id > POD.c.run_id, POD.c.next_run)
+    kind = (POD.c.state, ENDS, NEWER, POD.c.next_run)
     query = sa.select(*kind, sa.func.count()).where(in_range(job.job_id, 0, job.gang_size)).group_by(*kind)
     members: Counter[Member] = Counter()
     for *found, count in conn.execute(query):
@@ -112,23 +100,19 @@ def _requeue(conn: sa.Connection, job_id: JobId, reason: str, least_ns: int, now
     if judge(progress_of(job.gang_size, Counter(member for _, member in pods))).step in (Step.TOGETHER, Step.OVER):
         return result
     ready = [pod for pod, member in pods if stage(member) is Stage.READY]
-    staying = [pod.instance_id for pod, member in pods if stage(member) in (Stage.STARTING, Stage.RUNNING)]
+    is_whole = len(ready) == job.gang_size
     since_ns = min((pod.updated_ns for pod in ready), default=now_ns)
     _hold_back(conn, job, now_ns - since_ns, least_ns, now_ns, result)
-    words = {"message": stored_text(f"queued again: {reason}"), "reason": REQUEUE_REASON}
-    if ready:
-        is_whole = len(ready) == job.gang_size
-        ranges = as_ranges(pod.instance_id for pod in ready)
-        values = {"state": PENDING if is_whole else INITIALIZED, **words}
-        change_pods(conn, among(conn, job_id, [pod.instance_id for pod in ready]), sa.true(), values, now_ns)
-        if is_whole:
-            if result.requeue_count > 1:
-                forget_earlier_tries(conn, job_id, [pod.instance_id for pod in ready], REQUEUE_REASON)
-            result.queued += [(ready[0].queue_seq, start, count) for start, count in ranges]
-        else:
-            result.unqueued += ranges
-    if staying:
-        _run_anew(conn, job_id, staying, words, now_ns)
+    words = {"message": f"queued again: {reason}", "reason": REQUEUE_REASON}
+    everybody = Span(job_id, 0, job.gang_size)
+    fire(conn, everybody, Event.REQUEUE_GANG, now_ns, gathers=not is_whole, why=FOR_RESTART, **words)
+    ranges = as_ranges(pod.instance_id for pod in ready)
+    if is_whole:
+        if result.requeue_count > 1:
+            forget_earlier_tries(conn, job_id, [pod.instance_id for pod in ready], REQUEUE_REASON)
+        result.queued += [(ready[0].queue_seq, start, count) for start, count in ranges]
+    else:
+        result.unqueued += ranges
     return result
 
 
@@ -143,26 +127,18 @@ def _hold_back(
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**held, revision=JOB.c.revision + 1))
 
 
-def _run_anew(conn: sa.Connection, job_id: str, instances: list[int], words: dict[str, Any], now_ns: int) -> None:
-    """Pods on hosts are to end, and get another run then."""
-    values = {"desired_run_id": POD.c.run_id + 1, **words, **terminated(TerminationReason.KILLED_FOR_RESTART)}
-    change_pods(conn, among(conn, job_id, instances), sa.true(), values, now_ns)
-
-
 # -- one for all ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class GangWork:
-    """What a settle does so that members share their fate: instances that end, that run anew on their hosts, and that
-    run anew after they had ended."""
+    """What a settle does so that members share their fate: instances that end, and that run anew."""
 
     message: str
     reason: str
     why: TerminationReason
     ending: list[int] = field(default_factory=list)
-    on_hosts: list[int] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
+    anew: list[int] = field(default_factory=list)
     more: bool = False  # the bound was reached
 
 
@@ -183,12 +159,7 @@ def find_gang_work(conn: sa.Connection, job: JobRecord, room: int) -> GangWork |
             work.more = True
             break
         room -= 1
-        if shared is Fate.END:
-            work.ending.append(pod.instance_id)
-        elif member.next_run is NextRun.NONE and stage(member) in (Stage.DONE, Stage.ENDED):
-            work.ended.append(pod.instance_id)
-        else:
-            work.on_hosts.append(pod.instance_id)
+        (work.ending if shared is Fate.END else work.anew).append(pod.instance_id)
     return work
 
 
@@ -204,11 +175,8 @@ def _work(shared: Fate, cause: sa.Row[Any]) -> GangWork:
 
 
 def apply_gang_work(conn: sa.Connection, job_id: str, work: GangWork, now_ns: int) -> None:
-    message = stored_text(work.message)
+    words = {"message": work.message, "reason": work.reason, "why": Termination(work.why)}
     if work.ending:
-        scope = among(conn, job_id, work.ending)
-        kill_pods(conn, scope, STAYS, now_ns, message, Termination(work.why), work.reason)
-    if work.on_hosts:
-        _run_anew(conn, job_id, work.on_hosts, {"message": message, "reason": work.reason}, now_ns)
-    if work.ended:
-        change_pods(conn, among(conn, job_id, work.ended), sa.true(), new_run(message), now_ns)
+        fire(conn, Chosen(job_id, work.ending), Event.STOP, now_ns, **words)
+    if work.anew:
+        fire(conn, Chosen(job_id, work.anew), Event.RERUN_WITH_GANG, now_ns, **words)

@@ -5,41 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.lifecycle.goal import default_goal, default_pod_goal
-from peloton.lifecycle.retry import NextRun
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import NEWER, ON_REQUEST, REVIVABLE, STAYS
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.pod import PodState, Termination, TerminationReason
-from services.storage.codec import job_record, stored_text
+from services.storage.codec import job_record
 from services.storage.engine import lock_job
-from services.storage.store import (
-    DELETED,
-    ENDS,
-    INITIALIZED,
-    KILLED,
-    KILLING,
-    NO_DESIRED_HOST,
-    NO_NEXT_RUN,
-    NO_TERMINATION,
-    STAYS,
-    TERMINAL_NUMBERS,
-    Store,
-    change_pods,
-    chunks,
-    in_range,
-    killed_before_launch,
-    new_run,
-    pod_spans,
-    terminated,
-)
-from services.storage.tables import JOB, POD
+from services.storage.pod_writes import Span, fire, instances_of
+from services.storage.store import Store, chunks, pod_spans
+from services.storage.tables import JOB
 
-PREEMPTING = POD_STATE_NUMBERS[PodState.PREEMPTING]
 STOP_MESSAGE = "Task stop API request"
 START_MESSAGE = "Task start API request"
 
@@ -103,20 +84,16 @@ class Goals(Store):
         the pod's record why.
         """
         waiting: list[int] = []
-        words: dict[str, Any] = {}
-        if message:
-            words["message"] = stored_text(message)
-        if reason:
-            words["reason"] = stored_text(reason)
-        if termination is not None:
-            words |= terminated(termination)
+        why = None if termination is None else Termination(termination)
 
         def work(conn: sa.Connection, start: int, count: int) -> list[int]:
             row = lock_job(conn, job_id)
             if row is None or job_record(row).state in JOB_TERMINAL:
                 return []
             _touch_job(conn, job_id)
-            return _want_new_runs(conn, job_id, (start, count), words, self.clock_ns())
+            span = Span(job_id, start, count)
+            fire(conn, span, Event.RESTART, self.clock_ns(), message=message or None, reason=reason or None, why=why)
+            return instances_of(conn, span, STAYS & NEWER)
 
         for start, count in chunks(self._with_gang(job_id, ranges)):
             waiting += self.db.write(partial(work, start=start, count=count))
@@ -189,72 +166,13 @@ def steer_pods(
     row = lock_job(conn, job.job_id)
     if row is None or row.desired_state_version != job.desired_state_version:
         return []
-    scope = in_range(job.job_id, *span)
-    other = STAYS if goal is PodState.KILLED else sa.and_(ENDS, POD.c.goal != DELETED)
-    query = sa.select(POD.c.instance_id).where(scope, other).order_by(POD.c.instance_id)
-    changed = list(conn.execute(query).scalars())
+    scope = Span(job.job_id, *span)
+    changed = instances_of(conn, scope, STAYS if goal is PodState.KILLED else REVIVABLE)
     if not changed:
         return []
     _touch_job(conn, job.job_id)
     if goal is PodState.KILLED:
-        kill_pods(conn, scope, other, now_ns, message)
+        fire(conn, scope, Event.STOP, now_ns, message=message, reason="", why=ON_REQUEST)
     else:
-        _start_pods(conn, scope, other, POD_STATE_NUMBERS[goal], now_ns, stored_text(message))
+        fire(conn, scope, Event.START, now_ns, message=message, goal=goal)
     return changed
-
-
-def kill_pods(
-    conn: sa.Connection,
-    scope: sa.ColumnElement[bool],
-    condition: sa.ColumnElement[bool],
-    now_ns: int,
-    message: str,
-    why: Termination | None = None,
-    reason: str = "",
-) -> None:
-    """Goal KILLED for pods whose goal is another: at once for those that no queue knows, kept for those that ended."""
-    reached = {**terminated(why.reason if why else TerminationReason.KILLED_ON_REQUEST), **NO_DESIRED_HOST}
-    unqueued = POD.c.state == INITIALIZED
-    ended = POD.c.state.in_(TERMINAL_NUMBERS)
-    change_pods(conn, scope, sa.and_(condition, ended), {"goal": KILLED, **NO_NEXT_RUN, **NO_DESIRED_HOST}, now_ns)
-    change_pods(
-        conn, scope, sa.and_(condition, unqueued), {**killed_before_launch(now_ns), **reached, "goal": KILLED}, now_ns
-    )
-    values = {"goal": KILLED, "message": stored_text(message), "reason": reason, **reached}
-    change_pods(conn, scope, sa.and_(condition, ~ended, ~unqueued), values, now_ns)
-
-
-def _start_pods(
-    conn: sa.Connection,
-    scope: sa.ColumnElement[bool],
-    condition: sa.ColumnElement[bool],
-    goal: int,
-    now_ns: int,
-    message: str,
-) -> None:
-    ended = POD.c.state.in_(TERMINAL_NUMBERS)
-    dying = POD.c.state.in_([KILLING, PREEMPTING])  # hosts are told to end them, or will be
-    change_pods(conn, scope, sa.and_(condition, ended), {**new_run(message), "goal": goal, "queue_seq": 0}, now_ns)
-    newer = sa.case((POD.c.desired_run_id > POD.c.run_id, POD.c.desired_run_id), else_=POD.c.run_id + 1)
-    values = {"goal": goal, "message": message, "desired_run_id": newer, "queue_seq": 0, **NO_TERMINATION}
-    change_pods(conn, scope, sa.and_(condition, dying), values, now_ns)
-    change_pods(conn, scope, condition, {"goal": goal, "message": message, **NO_TERMINATION}, now_ns)
-
-
-def _want_new_runs(
-    conn: sa.Connection, job_id: str, span: tuple[int, int], words: dict[str, Any], now_ns: int
-) -> list[int]:
-    scope = in_range(job_id, *span)
-    wanted = STAYS
-    current = sa.and_(wanted, POD.c.desired_run_id <= POD.c.run_id)
-    ended = POD.c.state.in_(TERMINAL_NUMBERS)
-    newer = POD.c.run_id + 1
-    due = {"desired_run_id": newer, "next_run": int(NextRun.REPLACE), "due_ns": 0}
-    rests = sa.and_(wanted, POD.c.next_run == int(NextRun.NONE))  # it ended before a newer run took its place
-    change_pods(conn, scope, sa.and_(sa.or_(current, rests), ended), due, now_ns)
-    change_pods(conn, scope, current, {"desired_run_id": newer, **words}, now_ns)
-    query = sa.select(POD.c.instance_id).where(scope, wanted, POD.c.desired_run_id > POD.c.run_id)
-    return list(conn.execute(query.order_by(POD.c.instance_id)).scalars())
-
-
-assert TERMINATION_NUMBERS[TerminationReason.INVALID] == 0, "0 stands for no termination"

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.api.convert import POD_STATE_NUMBERS
+from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle.avoidance import RunEnd, run_end
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.pod import Applied, Orphan, apply_status, is_eviction
-from peloton.lifecycle.retry import REST, Ending, after_end
+from peloton.lifecycle.pod_machine import Event, next_pod
+from peloton.lifecycle.pod_terms import UNWANTED
+from peloton.lifecycle.retry import after_end
 from peloton.model.host import ComingBack
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobType
-from peloton.model.pod import ON_HOST, PodRecord, PodState, PodStatus
+from peloton.model.pod import PodRecord, PodState, PodStatus
 from services.storage.admission import STATUS_SEQ
-from services.storage.codec import job_record, pod_record, ports_to_text, stored_text
+from services.storage.codec import job_record, pod_record
 from services.storage.configs import read_facts
 from services.storage.engine import lock_job, lock_jobs, pod_keys, take_numbers
-from services.storage.store import ENDS, KILLING, LAUNCHABLE, STAYS, Store, add_events, among, change_pods, numbers
+from services.storage.pod_sql import LAUNCHABLE, STAYS, where
+from services.storage.pod_writes import Chosen, fire, fire_each, write_reported
+from services.storage.store import Store, among
 from services.storage.tables import FRAMEWORK, HOST, POD, STATUS_LOG
-
-LAUNCH_MESSAGE = "Add hostname and ports"
-LAUNCH_REASON = "REASON_UPDATE_OFFER"
-KILL_MESSAGE = "Killing the task"
 
 LaunchRow = tuple[int, int, str, str, dict[str, int]]
 """Instance, run, host, agent id, ports by name."""
@@ -44,12 +44,6 @@ class StatusOutcome:
     orphans: list[PodId] = field(default_factory=list)
     ended: list[PodId] = field(default_factory=list)
     ends: list[RunEnd] = field(default_factory=list, compare=False)
-
-
-@dataclass(slots=True)
-class _Change:
-    pod: PodRecord
-    ending: Ending = REST
 
 
 class Hosts(Store):
@@ -110,32 +104,12 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
         taken -= members
     if not taken:
         return taken
-    replaced = POD.c.run_id < POD.c.desired_run_id  # it waited when a new run was asked for, and takes that one
-    statement = (
-        sa.update(POD)
-        .where(POD.c.job_id == job_id, POD.c.instance_id == sa.bindparam("instance"))
-        .values(
-            state=POD_STATE_NUMBERS[PodState.LAUNCHED],
-            prev_run_id=sa.case((replaced, POD.c.run_id), else_=POD.c.prev_run_id),
-            run_id=POD.c.desired_run_id,
-            host=sa.bindparam("on_host"),
-            agent_id=sa.bindparam("on_agent"),
-            cluster=cluster,
-            ports=sa.bindparam("with_ports"),
-            message=LAUNCH_MESSAGE,
-            reason=LAUNCH_REASON,
-            vain_count=0,
-            updated_ns=now_ns,
-            revision=POD.c.revision + 1,
-        )
-    )
-    values = [
-        {"instance": instance, "on_host": host, "on_agent": agent, "with_ports": ports_to_text(ports)}
+    given = {
+        instance: {"host": host, "agent_id": agent, "cluster": cluster, "ports": ports}
         for instance, _, host, agent, ports in asked.values()
         if instance in taken
-    ]
-    conn.execute(statement, values)
-    add_events(conn, among(conn, job_id, sorted(taken)))
+    }
+    fire_each(conn, job_id, Event.LAUNCH, now_ns, given)
     return taken
 
 
@@ -149,23 +123,23 @@ def _apply_status(
     pods = _read_pods(conn, statuses)
     final = _not_to_run_again(conn, jobs, pods, statuses)
     outcome = StatusOutcome()
-    rounds: list[dict[tuple[str, int], _Change]] = []
+    rounds: list[dict[tuple[str, int], PodRecord]] = []
     depth: dict[tuple[str, int], int] = {}
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
         job, is_final = jobs.get(status.pod_id.job_id), key in final
-        change = _decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final)
-        if change is None:
+        after = _decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final)
+        if after is None:
             continue
-        pods[key] = change.pod
+        pods[key] = after
         # Of several changes of one pod in a batch each is written, and has its event: one round per change.
         at = depth.get(key, 0)
         depth[key] = at + 1
         if at == len(rounds):
             rounds.append({})
-        rounds[at][key] = change
+        rounds[at][key] = after
     for changes in rounds:
-        _write_changes(conn, list(changes.values()))
+        write_reported(conn, list(changes.values()))
     _log_ended(conn, outcome, pods)
     outcome.changed_jobs.extend(sorted({JobId(job) for job, _ in depth}))
     return outcome
@@ -211,7 +185,7 @@ def _decide(
     outcome: StatusOutcome,
     batch_backoff: Backoff,
     is_final: bool,
-) -> _Change | None:
+) -> PodRecord | None:
     job_type = job.type if job else JobType.BATCH
     decision = apply_status(pod if job else None, status, job_type, cluster, kill_on_preempt=is_final)
     if isinstance(decision, Orphan):
@@ -219,7 +193,7 @@ def _decide(
     if not isinstance(decision, Applied):
         return None
     if not decision.ended:
-        return _Change(decision.pod)
+        return decision.pod
     outcome.ended.append(status.pod_id)
     outcome.ends.append(run_end(decision.pod, status.cause, job_type))
     ending = after_end(
@@ -229,69 +203,12 @@ def _decide(
         launch_lost=decision.launch_lost,
         batch_backoff=batch_backoff,
     )
-    return _Change(decision.pod, ending)
-
-
-_STATUS_COLUMNS = (
-    "state",
-    "goal",
-    "host",
-    "desired_host",
-    "agent_id",
-    "message",
-    "reason",
-    "health",
-    "failure_count",
-    "started_ns",
-    "completed_ns",
-    "updated_ns",
-    "run_seconds",
-    "termination",
-    "exit_code",
-    "signal",
-    "next_run",
-    "due_ns",
-    "revision",
-)
-_WRITE_STATUS = (
-    sa.update(POD)
-    .where(POD.c.job_id == sa.bindparam("key_job"), POD.c.instance_id == sa.bindparam("key_instance"))
-    .values({name: sa.bindparam(f"new_{name}") for name in _STATUS_COLUMNS})
-)
-
-
-def _write_changes(conn: sa.Connection, changes: Sequence[_Change]) -> None:
-    conn.execute(_WRITE_STATUS, [_status_values(change) for change in changes])
-    keys = pod_keys(conn, [(change.pod.job_id, change.pod.instance_id) for change in changes])
-    same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
-    add_events(conn, sa.true(), keys.join(POD, same))
-
-
-def _status_values(change: _Change) -> dict[str, Any]:
-    pod, termination = change.pod, change.pod.termination
-    return {
-        "key_job": pod.job_id,
-        "key_instance": pod.instance_id,
-        "new_state": POD_STATE_NUMBERS[pod.state],
-        "new_goal": POD_STATE_NUMBERS[pod.goal],
-        "new_host": pod.host,
-        "new_desired_host": pod.desired_host,
-        "new_agent_id": pod.agent_id,
-        "new_message": stored_text(pod.message),
-        "new_reason": stored_text(pod.reason),
-        "new_health": HEALTH_NUMBERS[pod.health],
-        "new_failure_count": pod.failure_count,
-        "new_started_ns": pod.started_ns,
-        "new_completed_ns": pod.completed_ns,
-        "new_updated_ns": pod.updated_ns,
-        "new_run_seconds": pod.run_seconds,
-        "new_termination": TERMINATION_NUMBERS[termination.reason] if termination else 0,
-        "new_exit_code": termination.exit_code if termination else 0,
-        "new_signal": stored_text(termination.signal) if termination else "",
-        "new_next_run": int(change.ending.next_run),
-        "new_due_ns": change.ending.due_ns,
-        "new_revision": pod.revision,
-    }
+    if ending.is_rest:
+        return decision.pod
+    next_run, due_ns = ending.next_run, ending.due_ns
+    again = next_pod(decision.pod, Event.RUN_AGAIN, status.time_ns, next_run=next_run, due_ns=due_ns)
+    assert again is not None, f"{status.pod_id} is to rest, and to run again: {ending}"
+    return again
 
 
 def _log_ended(conn: sa.Connection, outcome: StatusOutcome, pods: dict[tuple[str, int], PodRecord]) -> None:
@@ -341,16 +258,13 @@ def _mark_killing(
 ) -> list[KillRow]:
     if lock_job(conn, job_id) is None:
         return []
-    ends = sa.or_(ENDS, POD.c.desired_run_id > POD.c.run_id)
-    untold = sa.and_(POD.c.state.in_(numbers(ON_HOST - {PodState.KILLING})), ends)
-    chosen = sa.or_(untold, POD.c.state == KILLING) if again else untold
+    chosen = where(UNWANTED | terms.KILLING if again else UNWANTED)
     mine = sa.and_(POD.c.job_id == job_id, POD.c.cluster == cluster)
     query = sa.select(POD).where(mine, chosen).order_by(POD.c.instance_id).limit(limit)
     pods = [pod_record(row) for row in conn.execute(query)]
     told = [pod.instance_id for pod in pods if pod.state is not PodState.KILLING]
     if told:
-        scope = among(conn, job_id, told)
-        change_pods(conn, scope, sa.true(), {"state": KILLING, "message": KILL_MESSAGE}, now_ns)
+        fire(conn, Chosen(job_id, told), Event.KILL, now_ns)
     return _with_grace(conn, job_id, pods)
 
 

@@ -12,26 +12,23 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from peloton.api import convert
-from peloton.api.convert import HEALTH_NUMBERS, JOB_STATE_NUMBERS, POD_STATE_NUMBERS
+from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
-from peloton.lifecycle.goal import default_pod_goal
-from peloton.lifecycle.job import is_ending
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
-from peloton.model.pod import HealthState
 from peloton.model.update import UPDATE_TERMINAL
 from services.storage.codec import job_record, job_values, sla_values
 from services.storage.configs import (
     OverrideRows,
     insert_config,
     read_config,
-    read_facts,
     search_text,
     without_instances,
 )
 from services.storage.engine import lock_job
-from services.storage.store import CHUNK_PODS, INITIALIZED, KILLED, NON_RUNNING_KILLED, Store, add_events, in_range
+from services.storage.new_pods import insert_batch_pods
+from services.storage.store import CHUNK_PODS, Store
 from services.storage.tables import (
     DISRUPTION,
     FINISHED_STATES,
@@ -240,89 +237,5 @@ def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, i
     count = min(CHUNK_PODS, job.instance_count - start)
     if count <= 0 or job.state in JOB_TERMINAL:
         return start, start, job.instance_count
-    _insert(conn, job, job.config_version, start, count, now_ns)
-    add_events(conn, in_range(job_id, start, count))
+    insert_batch_pods(conn, job, start, count, now_ns)
     return start, start + count, job.instance_count
-
-
-def insert_service_pods(conn: sa.Connection, job: JobRecord, version: int, start: int, count: int, now_ns: int) -> None:
-    """Instances that an update adds. One that existed before goes on counting its runs."""
-    _insert(conn, job, version, start, count, now_ns)
-    mine = in_range(job.job_id, start, count)
-    same = sa.and_(POD_EVENT.c.job_id == POD.c.job_id, POD_EVENT.c.instance_id == POD.c.instance_id)
-
-    def last(column: sa.ColumnElement[int]) -> sa.ScalarSelect[Any]:
-        return sa.select(sa.func.max(column)).where(same).correlate(POD).scalar_subquery()
-
-    run, revision = last(POD_EVENT.c.run_id), last(POD_EVENT.c.revision)
-    values = {"run_id": run + 1, "desired_run_id": run + 1, "prev_run_id": run, "revision": revision + 1}
-    conn.execute(sa.update(POD).where(mine, run.is_not(None)).values(**values))
-    add_events(conn, mine)
-
-
-def _insert(conn: sa.Connection, job: JobRecord, version: int, start: int, count: int, now_ns: int) -> None:
-    """Without their events."""
-    job_id = job.job_id
-    default, overridden = read_facts(conn, job_id, version, (start, start + count - 1))
-    assert default is not None, f"job {job_id} has no configuration {version}"
-    values = {
-        **_new_pod(replace(job, config_version=version), now_ns),
-        "max_failures": default.max_failures,
-        "initial_health": HEALTH_NUMBERS[default.health],
-    }
-    _insert_pods(conn, start, count, values)
-    special = [
-        {"instance": i, "max_failures": facts.max_failures, "initial_health": HEALTH_NUMBERS[facts.health]}
-        for i, facts in overridden.items()
-        if (facts.max_failures, facts.health) != (default.max_failures, default.health)
-    ]
-    if special:
-        mine = sa.and_(POD.c.job_id == job_id, POD.c.instance_id == sa.bindparam("instance"))
-        conn.execute(
-            sa.update(POD)
-            .where(mine)
-            .values(max_failures=sa.bindparam("max_failures"), initial_health=sa.bindparam("initial_health")),
-            special,
-        )
-    alive = sa.and_(in_range(job_id, start, count), POD.c.state == INITIALIZED)
-    conn.execute(sa.update(POD).where(alive, POD.c.health != POD.c.initial_health).values(health=POD.c.initial_health))
-
-
-def _new_pod(job: JobRecord, now_ns: int) -> dict[str, Any]:
-    stillborn = is_ending(job)
-    health = HealthState.INVALID if stillborn else HealthState.DISABLED
-    values: dict[str, Any] = dict.fromkeys((c.name for c in POD.columns if isinstance(c.type, sa.Text)), "")
-    values |= dict.fromkeys((c.name for c in POD.columns if isinstance(c.type, sa.Integer | sa.Double)), 0)
-    values |= {
-        "job_id": job.job_id,
-        "run_id": 1,
-        "desired_run_id": 1,
-        "state": KILLED if stillborn else INITIALIZED,
-        "goal": KILLED if stillborn else POD_STATE_NUMBERS[default_pod_goal(job.type)],
-        "config_version": job.config_version,
-        "desired_config_version": job.config_version,
-        "message": NON_RUNNING_KILLED if stillborn else "",
-        "health": HEALTH_NUMBERS[health],
-        "completed_ns": now_ns if stillborn else 0,
-        "updated_ns": now_ns,
-        "revision": 1,
-    }
-    return values
-
-
-def _inserting() -> sa.Insert:
-    """One statement: the database counts the instances."""
-    first, last = (sa.bindparam(name, type_=sa.BigInteger) for name in ("first", "last"))
-    numbered = sa.select(sa.cast(first, sa.BigInteger).label("i")).cte("numbered", recursive=True)
-    numbered = numbered.union_all(sa.select(numbered.c.i + 1).where(numbered.c.i < last))
-    columns = [c for c in POD.columns if c.name != "instance_id"]
-    rows = sa.select(numbered.c.i, *(sa.bindparam(f"new_{c.name}", type_=c.type) for c in columns))
-    return POD.insert().from_select(["instance_id", *(c.name for c in columns)], rows)
-
-
-_INSERTING = _inserting()
-
-
-def _insert_pods(conn: sa.Connection, start: int, count: int, values: dict[str, Any]) -> None:
-    named = {f"new_{name}": value for name, value in values.items() if name != "instance_id"}
-    conn.execute(_INSERTING, {"first": start, "last": start + count - 1, **named})

@@ -11,40 +11,54 @@ import sqlalchemy as sa
 from peloton.api.convert import POD_STATES
 from peloton.errors import NotFound
 from peloton.lifecycle import deadline, rollout
+from peloton.lifecycle.guards import Condition, In
 from peloton.lifecycle.job import is_ending
-from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
+from peloton.lifecycle.pod_terms import (
+    DUE,
+    ENDS,
+    GONE,
+    LATER,
+    MISSED,
+    NEWER,
+    RESTS,
+    STALE,
+    TIMED,
+    UNQUEUED_END,
+    UNTHROTTLED,
+    VANISHES,
+    WAITS,
+)
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType
-from peloton.model.pod import TERMINAL, PodState
+from peloton.model.pod import PodState
 from services.storage.codec import job_record
 from services.storage.gangs import GangWork, find_gang_work
 from services.storage.instances import pods_of
-from services.storage.store import (
-    DELETED,
-    ENDS,
-    INITIALIZED,
-    STAYS,
-    TERMINAL_NUMBERS,
-)
+from services.storage.pod_sql import where
 from services.storage.tables import JOB, POD
 from services.storage.update_rows import read_update
 
 SETTLE_PODS_MAX = 1_000
 """Pods that one settle changes."""
-_NS = 1_000_000_000
-_RUNNING = next(n for n, s in POD_STATES.items() if s is PodState.RUNNING)
-_SECOND_DUE, _SECOND_LATER = 1, 2
+FLAGS = (ENDS, VANISHES, NEWER, STALE, RESTS, LATER)
+"""What matters of a pod beside its state."""
+_STATE = 1 << len(FLAGS) + 1
 
 
 class Kind(NamedTuple):
     """Pods alike in all that settling looks at."""
 
     state: PodState
-    killed: bool  # it is to end, and to stay so
-    deleted: bool  # its goal is DELETED: nothing is to be left of it
-    newer: bool  # a newer run is wanted
-    again: int  # 0: no further run; 1: due; 2: later
     in_gang: bool  # of several
-    stale: bool  # it is to have another configuration
+    flags: frozenset[Condition]  # those of FLAGS that hold
+
+    def meets(self, condition: Condition) -> bool:
+        return condition.judge(self._holds)
+
+    def _holds(self, leaf: Condition) -> bool:
+        if isinstance(leaf, In) and leaf.column == "state":
+            return self.state in leaf.values
+        assert leaf in FLAGS, f"pods are not counted by {leaf}"
+        return leaf in self.flags
 
 
 class UpdateLook(NamedTuple):
@@ -90,6 +104,14 @@ class Look:
         kills = self.unqueued_kills or self.gone or self.unmarked_kills
         return any((self.due, self.throttled, kills, self.overdue, self.gang))
 
+    def has(self, condition: Condition) -> bool:
+        return any(kind.meets(condition) for kind in self.kinds)
+
+    def count(self, condition: Condition, in_gang: bool | None = None) -> int:
+        """Pods that meet it; ``in_gang`` None: members or not."""
+        kinds = self.kinds.items()
+        return sum(n for kind, n in kinds if kind.meets(condition) and in_gang in (None, kind.in_gang))
+
 
 def look(conn: sa.Connection, job_id: str, now_ns: int) -> Look | JobProgress:
     row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
@@ -115,7 +137,7 @@ def _has_rest(conn: sa.Connection, job: JobRecord) -> bool:
     """Whether an update has left pods of an ended service that are to go, or are not counted yet."""
     if job.type is JobType.BATCH:
         return False
-    counting = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_flag(POD.c.goal == DELETED)), 0))
+    counting = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_flag(where(VANISHES))), 0))
     count, deleted = conn.execute(counting.where(POD.c.job_id == job.job_id)).one()
     return bool(deleted) or count != sum(job.pod_counts.values())
 
@@ -134,19 +156,9 @@ def _flag(condition: sa.ColumnElement[bool]) -> sa.Case[int]:
 
 def _counting() -> sa.Select[Any]:
     """The one pass over all pods: kinds are counted by a number that packs what they are made of."""
-    now_ns = sa.bindparam("now_ns", type_=sa.BigInteger)
-    again = sa.case(
-        (POD.c.next_run == int(NextRun.NONE), 0), (POD.c.due_ns <= now_ns, _SECOND_DUE), else_=_SECOND_LATER
-    )
-    packed = (
-        POD.c.state * 256
-        + _flag(POD.c.desired_config_version != POD.c.config_version) * 128
-        + _flag(POD.c.goal == DELETED) * 64
-        + _flag(ENDS) * 32
-        + _flag(POD.c.desired_run_id > POD.c.run_id) * 16
-        + again * 4
-        + _flag(POD.c.instance_id < sa.bindparam("members", type_=sa.BigInteger))
-    )
+    packed = POD.c.state * _STATE + _flag(POD.c.instance_id < sa.bindparam("members", type_=sa.BigInteger))
+    for at, flag in enumerate(FLAGS, 1):
+        packed += _flag(where(flag)) * (1 << at)
     first_run = sa.case((POD.c.instance_id == 0, POD.c.run_id), else_=0).label("first_run")
     columns = (POD.c.started_ns, POD.c.completed_ns, POD.c.due_ns, POD.c.run_seconds)
     pods = sa.select(packed.label("kind"), first_run, *columns).where(POD.c.job_id == sa.bindparam("job_id")).subquery()
@@ -167,7 +179,7 @@ _COUNTING = _counting()
 
 
 def count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
-    values = {"job_id": job.job_id, "now_ns": now_ns, "members": job.gang_size if job.gang_size > 1 else 0}
+    values = {"job_id": job.job_id, "p_now_ns": now_ns, "members": job.gang_size if job.gang_size > 1 else 0}
     seen = Look(job, Counter(), 0, 0, 0, 0, 0.0, None, [], [], [], [], [], [])
     for number, count, first_start, last_end, first_due, seconds, run in conn.execute(_COUNTING, values):
         kind = _unpacked(number)
@@ -176,23 +188,16 @@ def count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look:
         seen.run_seconds += seconds
         seen.last_end_ns = max(seen.last_end_ns, last_end)
         seen.first_start_ns = earlier(seen.first_start_ns, first_start or 0)
-        if kind.state is PodState.RUNNING and not kind.killed:
+        if kind.meets(TIMED):
             seen.oldest_start_ns = earlier(seen.oldest_start_ns, first_start or 0)
-        if kind.again == _SECOND_LATER:
+        if kind.meets(WAITS):
             seen.next_due_ns = earlier(seen.next_due_ns, first_due)
     return seen
 
 
 def _unpacked(number: int) -> Kind:
-    return Kind(
-        POD_STATES[number // 256],
-        bool(number & 32),
-        bool(number & 64),
-        bool(number & 16),
-        number // 4 % 4,
-        bool(number & 1),
-        bool(number & 128),
-    )
+    flags = frozenset(flag for at, flag in enumerate(FLAGS, 1) if number & 1 << at)
+    return Kind(POD_STATES[number // _STATE], bool(number & 1), flags)
 
 
 def earlier(a_ns: int, b_ns: int) -> int:
@@ -208,39 +213,24 @@ def controller_state(conn: sa.Connection, job_id: str) -> PodState | None:
 def _find_work(conn: sa.Connection, seen: Look, now_ns: int) -> None:
     """Instances that this settle changes. Queries only for what the count says is there."""
     job, room = seen.job, SETTLE_PODS_MAX
-    cutoff = deadline.cutoff_ns(job, now_ns)
-    overdue = cutoff is not None and 0 < seen.oldest_start_ns < cutoff
-    later = sa.and_(POD.c.next_run != 0, POD.c.due_ns > now_ns, POD.c.message != THROTTLED_MESSAGE)
-    alive = POD.c.state.not_in(TERMINAL_NUMBERS)
-    tasks: list[tuple[bool, list[int], sa.ColumnElement[bool]]] = [
-        (
-            any_kind(seen, lambda k: k.again == _SECOND_DUE),
-            seen.due,
-            sa.and_(POD.c.next_run != 0, POD.c.due_ns <= now_ns),
-        ),
-        (
-            any_kind(seen, lambda k: k.state is PodState.INITIALIZED and k.killed and not k.deleted),
-            seen.unqueued_kills,
-            sa.and_(POD.c.state == INITIALIZED, ENDS, POD.c.goal != DELETED),
-        ),
-        (
-            any_kind(seen, lambda k: k.deleted and (k.state in TERMINAL or k.state is PodState.INITIALIZED)),
-            seen.gone,
-            sa.and_(POD.c.goal == DELETED, sa.or_(~alive, POD.c.state == INITIALIZED)),
-        ),
-        (
-            is_ending(job) and any_kind(seen, lambda k: k.state not in TERMINAL and not k.killed),
-            seen.unmarked_kills,
-            sa.and_(alive, STAYS),
-        ),
-        (overdue, seen.overdue, sa.and_(POD.c.state == _RUNNING, STAYS, POD.c.started_ns < (cutoff or 0))),
-        (any_kind(seen, lambda k: k.again == _SECOND_LATER), seen.throttled, later),
+    cutoff_ns = deadline.cutoff_ns(job, now_ns)
+    overdue = cutoff_ns is not None and 0 < seen.oldest_start_ns < cutoff_ns
+    tasks: list[tuple[bool, list[int], Condition]] = [
+        (seen.has(DUE), seen.due, DUE),
+        (seen.has(UNQUEUED_END), seen.unqueued_kills, UNQUEUED_END),
+        (seen.has(GONE), seen.gone, GONE),
+        (is_ending(job) and seen.has(MISSED), seen.unmarked_kills, MISSED),
+        (overdue, seen.overdue, TIMED),
+        (seen.has(WAITS), seen.throttled, UNTHROTTLED),
     ]
     for needed, found, condition in tasks:
         if not needed:
             continue
-        query = sa.select(POD.c.instance_id).where(POD.c.job_id == job.job_id, condition)
-        found += conn.execute(query.order_by(POD.c.instance_id).limit(room + 1)).scalars()
+        query = sa.select(POD.c.instance_id).where(POD.c.job_id == job.job_id, where(condition))
+        if found is seen.overdue:
+            query = query.where(POD.c.started_ns < cutoff_ns)
+        query = query.order_by(POD.c.instance_id).limit(room + 1)
+        found += conn.execute(query, {"p_now_ns": now_ns}).scalars()
         if len(found) > room:
             found.pop()
             seen.more = True
@@ -251,7 +241,3 @@ def _find_work(conn: sa.Connection, seen: Look, now_ns: int) -> None:
     if seen.gang is not None:
         seen.more |= seen.gang.more
         seen.due = [instance for instance in seen.due if instance not in set(seen.gang.ending)]
-
-
-def any_kind(seen: Look, holds: Any) -> bool:
-    return any(holds(kind) for kind in seen.kinds)

@@ -30,7 +30,8 @@ from peloton.model.maintenance import (
 from peloton.model.resources import Resources
 from services.storage.codec import stored_text
 from services.storage.engine import take_numbers
-from services.storage.store import ENDS, KILLING, ON_HOST_NUMBERS, Store
+from services.storage.pod_sql import ENDS, NEWER
+from services.storage.store import KILLING, ON_HOST_NUMBERS, Store
 from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
 
 MAINTENANCE_SEQ = "maintenance"
@@ -131,7 +132,7 @@ class Maintenance(Store):
         """Pods that storage believes on these hosts of a cluster. One pass over the pods of jobs that have not ended:
         no index mentions the host of a pod, so ask for many hosts at once."""
         found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
-        leaves = sa.or_(ENDS, POD.c.desired_run_id > POD.c.run_id, POD.c.state == KILLING)
+        leaves = sa.or_(ENDS, NEWER, POD.c.state == KILLING)
         query = (
             sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves.label("leaves"))
             .join(JOB, JOB.c.job_id == POD.c.job_id)

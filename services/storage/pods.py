@@ -7,17 +7,18 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
+from peloton.api.convert import POD_STATES
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import Label, PodEvent, PodRecord, PodState
-from services.storage.codec import pod_event, pod_record, stored_text
+from services.storage.codec import pod_event, pod_record
 from services.storage.configs import read_facts
 from services.storage.engine import lock_jobs
-from services.storage.store import KILLED, ON_HOST_NUMBERS, STAYS, TERMINAL_NUMBERS, Store, among, numbers
+from services.storage.pod_sql import STAYS
+from services.storage.pod_writes import add_output
+from services.storage.store import KILLED, ON_HOST_NUMBERS, TERMINAL_NUMBERS, Store, among, numbers
 from services.storage.tables import FINISHED_STATES, JOB, POD, POD_EVENT
 
 PAGE_PODS = 5_000
-OUTPUT_MARK = "; stderr: "
 _FAILED = numbers({PodState.FAILED, PodState.LOST})
 LIVING_JOBS = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
 
@@ -179,13 +180,4 @@ def _labelled(
 def _add_output(conn: sa.Connection, texts: Sequence[tuple[PodId, str]]) -> None:
     lock_jobs(conn, [pod_id.job_id for pod_id, _ in texts])
     for pod_id, text in texts:
-        for table in (POD, POD_EVENT):
-            failed = sa.and_(
-                table.c.job_id == pod_id.job_id,
-                table.c.instance_id == pod_id.instance_id,
-                table.c.run_id == pod_id.run_id,
-                table.c.state == POD_STATE_NUMBERS[PodState.FAILED],
-                table.c.message.not_like(f"%{OUTPUT_MARK}%"),
-            )
-            message = table.c.message + stored_text(f"{OUTPUT_MARK}{text}")
-            conn.execute(sa.update(table).where(failed).values(message=message))
+        add_output(conn, pod_id, text)

@@ -15,7 +15,8 @@ from peloton.model.pod import AllOf, Label, PodShape
 from peloton.model.resources import Resources
 from services.storage.codec import InstanceFacts, job_record
 from services.storage.configs import read_facts
-from services.storage.store import LAUNCHABLE, Store
+from services.storage.pod_sql import LAUNCHABLE
+from services.storage.store import Store
 from services.storage.tables import JOB, POD
 
 _Pod = tuple[int, int, int, str, str, int, int]

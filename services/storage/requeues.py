@@ -14,29 +14,19 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from peloton.lifecycle.gang import HOLD
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import HOMELESS, QUEUED, STALE, STAYS
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import PodShape, ShapeRange
-from services.storage.codec import job_record, stored_text
+from services.storage.codec import job_record
 from services.storage.configs import shape_runs
 from services.storage.engine import lock_job
 from services.storage.evictions import runs_of
+from services.storage.pod_sql import LAUNCHABLE, where
+from services.storage.pod_writes import Chosen, Span, fire, forget_earlier_tries
 from services.storage.snapshot import EvictionResult
-from services.storage.store import (
-    CHUNK_PODS,
-    LAUNCHABLE,
-    ON_HOST_NUMBERS,
-    PENDING,
-    READY,
-    STAYS,
-    Store,
-    among,
-    as_ranges,
-    change_pods,
-    chunks,
-    forget_earlier_tries,
-    in_range,
-)
+from services.storage.store import CHUNK_PODS, ON_HOST_NUMBERS, READY, Store, among, as_ranges, chunks
 from services.storage.tables import POD
 
 POD_REQUEUE_REASON = "REASON_POD_REQUEUED"
@@ -70,7 +60,7 @@ class Requeues(Store):
         result, along = self.db.write(work)
         for hold in along:
             for span in chunks(hold.ranges):
-                self.db.write(partial(_hold_back, job_id=job_id, span=span, hold=hold))
+                self.db.write(partial(_hold_back, job_id=job_id, span=span, hold=hold, now_ns=now_ns))
                 result.held_back.append((*span, hold.until_ns))
         return result
 
@@ -96,10 +86,12 @@ def _requeue(
     for vain_count in sorted({*gone.vain_counts.values()}):
         mine = sorted(i for i, count in gone.vain_counts.items() if count == vain_count)
         until_ns = until(vain_count)
-        message = stored_text(f"queued again, {_told(vain_count, until_ns - now_ns)}: {reason}")
-        words = {"message": message, "reason": POD_REQUEUE_REASON}
+        words = {
+            "message": f"queued again, {_told(vain_count, until_ns - now_ns)}: {reason}",
+            "reason": POD_REQUEUE_REASON,
+        }
         held = {"vain_count": vain_count, "held_until_ns": until_ns}
-        change_pods(conn, among(conn, job_id, mine), sa.true(), {"state": PENDING, **held, **words}, now_ns)
+        fire(conn, Chosen(job_id, mine), Event.REQUEUE, now_ns, **held, **words)
         if vain_count > 1:
             forget_earlier_tries(conn, job_id, mine, POD_REQUEUE_REASON)
         result.held_back += [(start, count, until_ns) for start, count in as_ranges(mine)]
@@ -187,17 +179,14 @@ def _waiting(
 ) -> Iterator[tuple[PodShape, bool, int, tuple[int, int]]]:
     """Ranges of PENDING and READY pods of these shapes: shape, whether READY, tries in vain, range. Those that come
     back to a host are passed over: room is held for them."""
-    stays = sa.and_(STAYS, POD.c.desired_config_version == POD.c.config_version, POD.c.desired_host == "")
-    runs = runs_of(alone, sa.and_(POD.c.state.in_([PENDING, READY]), stays), POD.c.state, POD.c.vain_count)
+    runs = runs_of(alone, where(QUEUED & STAYS & ~STALE & HOMELESS), POD.c.state, POD.c.vain_count)
     for state, first, length, version, _, vain_count in conn.execute(runs.order_by("start")):
         for shape, span in _by_shape(shapes, version, first, length):
             if shape in wanted:
                 yield shape, state == READY, vain_count, span
 
 
-def _hold_back(conn: sa.Connection, job_id: JobId, span: tuple[int, int], hold: _Hold) -> None:
-    """Without an event: what a pod waits for is no news of it."""
+def _hold_back(conn: sa.Connection, job_id: JobId, span: tuple[int, int], hold: _Hold, now_ns: int) -> None:
     lock_job(conn, job_id)
-    waits = sa.and_(in_range(job_id, *span), POD.c.state == PENDING)
-    held = {"vain_count": hold.vain_count, "held_until_ns": hold.until_ns}
-    conn.execute(sa.update(POD).where(waits).values(**held))
+    scope = Span(job_id, *span)
+    fire(conn, scope, Event.HOLD_BACK, now_ns, vain_count=hold.vain_count, held_until_ns=hold.until_ns)

@@ -6,49 +6,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS
 from peloton.lifecycle import rollout
 from peloton.lifecycle.job import is_ending
-from peloton.lifecycle.retry import NextRun
+from peloton.lifecycle.pod_machine import Event
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobRecord, JobState
-from peloton.model.pod import PodRecord, PodState, TerminationReason
+from peloton.model.pod import PodRecord, PodState, Termination, TerminationReason
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
 from services.storage import instances
 from services.storage.codec import job_record
 from services.storage.coming import coming_images, images_ahead
 from services.storage.configs import copy_config, read_config_with_instances, read_facts
 from services.storage.engine import lock_job
-from services.storage.jobs import insert_service_pods
-from services.storage.store import (
-    DELETED,
-    ENDS,
-    INITIALIZED,
-    KILLED,
-    KILLING,
-    NO_DESIRED_HOST,
-    NO_NEXT_RUN,
-    NO_TERMINATION,
-    ON_HOST_NUMBERS,
-    STAYS,
-    TERMINAL_NUMBERS,
-    Store,
-    among,
-    as_ranges,
-    change_pods,
-    new_run,
-    terminated,
-)
-from services.storage.tables import JOB, POD
+from services.storage.gangs import FOR_RESTART
+from services.storage.new_pods import insert_service_pods, set_facts
+from services.storage.pod_writes import Chosen, fire
+from services.storage.store import Store, as_ranges
+from services.storage.tables import JOB
 from services.storage.update_rows import read_update, write_update
 from services.storage.updates import adopt_config
 
-RUNNING = POD_STATE_NUMBERS[PodState.RUNNING]
+FOR_UPDATE = Termination(TerminationReason.KILLED_FOR_UPDATE)
 UPDATED, ROLLED_BACK = "Job configuration updated via API", "Job configuration updated due to rollback"
-REMOVED = "Task Count reduced via API"
 _MESSAGES = {
     UpdateType.UPDATE: UPDATED,
     UpdateType.RESTART: "Task restarted via API",
@@ -131,8 +114,7 @@ def _turn_back(
 
 def _relabel(conn: sa.Connection, job_id: str, version: int, unchanged: Iterable[int], now_ns: int) -> None:
     if chosen := sorted(unchanged):
-        values = {"config_version": version, "desired_config_version": version}
-        change_pods(conn, among(conn, job_id, chosen), sa.true(), values, now_ns)
+        fire(conn, Chosen(job_id, chosen), Event.RELABEL, now_ns, version=version)
 
 
 # -- pods ----------------------------------------------------------------------------------------------------------
@@ -143,134 +125,45 @@ def _apply(conn: sa.Connection, job: JobRecord, step: rollout.Step, now_ns: int)
     for start, count in as_ranges(step.add):
         insert_service_pods(conn, job, update.config_version, start, count, now_ns)
     if step.remove:
-        gone = {"goal": DELETED, "desired_config_version": update.config_version, "message": REMOVED, "reason": ""}
-        scope = among(conn, job.job_id, step.remove)
-        change_pods(conn, scope, sa.true(), {**gone, **terminated(TerminationReason.KILLED_FOR_UPDATE)}, now_ns)
+        fire(conn, Chosen(job.job_id, step.remove), Event.REMOVE, now_ns, version=update.config_version)
     if not step.change:
         return
-    _take_facts(conn, job.job_id, update.config_version, step.change)
+    _take_facts(conn, job.job_id, update.config_version, step.change, now_ns)
     is_back = update.state is UpdateState.ROLLING_BACKWARD
-    message = ROLLED_BACK if is_back else _MESSAGES[update.type]
+    words = {"message": ROLLED_BACK if is_back else _MESSAGES[update.type], "version": update.config_version}
+    scope = Chosen(job.job_id, step.change)
     match update.type:
         case UpdateType.UPDATE:
-            _replace(conn, job, update, step.change, message, now_ns)
+            _replace(conn, job, update, scope, words, now_ns)
         case UpdateType.RESTART:
-            _restart(conn, job, update, step.change, message, now_ns)
+            _restart(conn, update, scope, words, now_ns)
         case UpdateType.START:
-            _start(conn, job, update, step.change, message, now_ns)
+            fire(conn, scope, Event.UPDATE_START, now_ns, **words)
         case UpdateType.STOP:
-            _stop(conn, job, update, step.change, message, now_ns)
+            fire(conn, scope, Event.UPDATE_STOP, now_ns, **words)
 
 
-def _take_facts(conn: sa.Connection, job_id: str, version: int, chosen: Sequence[int]) -> None:
-    """What a pod's row keeps of its configuration."""
+def _take_facts(conn: sa.Connection, job_id: str, version: int, chosen: Sequence[int], now_ns: int) -> None:
     default, overridden = read_facts(conn, job_id, version, (min(chosen), max(chosen)))
     assert default is not None, f"job {job_id} has no configuration {version}"
-    by_facts: dict[tuple[int, int], list[int]] = {}
-    for i in chosen:
-        facts = overridden.get(i, default)
-        by_facts.setdefault((facts.max_failures, HEALTH_NUMBERS[facts.health]), []).append(i)
-    for (max_failures, health), mine in by_facts.items():
-        values = {"max_failures": max_failures, "initial_health": health}
-        conn.execute(sa.update(POD).where(among(conn, job_id, mine)).values(**values))
-
-
-_ON_HOST = POD.c.state.in_(ON_HOST_NUMBERS)
-_ENDED = POD.c.state.in_(TERMINAL_NUMBERS)
-_NEWER = sa.case((POD.c.desired_run_id > POD.c.run_id, POD.c.desired_run_id), else_=POD.c.run_id + 1)
+    set_facts(conn, job_id, {i: overridden.get(i, default) for i in chosen}, now_ns)
 
 
 def _replace(
-    conn: sa.Connection,
-    job: JobRecord,
-    update: UpdateRecord,
-    chosen: Sequence[int],
-    message: str,
-    now_ns: int,
+    conn: sa.Connection, job: JobRecord, update: UpdateRecord, scope: Chosen, words: Mapping[str, Any], now_ns: int
 ) -> None:
     """Each pod is to run the new configuration; one that was stopped stays so, unless it is to be started."""
-    scope = among(conn, job.job_id, chosen)
-    stays_after_all = {"goal": KILLED if is_ending(job) else RUNNING}
-    change_pods(conn, scope, POD.c.goal == DELETED, stays_after_all, now_ns)  # an earlier update was removing them
     if update.spec.start_pods:
-        _revive(conn, job, chosen, now_ns)
-    if update.spec.in_place:
-        _stay_on_hosts(conn, job.job_id, chosen)
+        fire(conn, scope, Event.REVIVE, now_ns)
     else:
-        conn.execute(sa.update(POD).where(scope).values(**NO_DESIRED_HOST))
-    _renew(conn, scope, update.config_version, message, TerminationReason.KILLED_FOR_UPDATE, now_ns, fresh=True)
+        fire(conn, scope, Event.KEEP, now_ns, goal=PodState.KILLED if is_ending(job) else PodState.RUNNING)
+    # A pod comes back where it is; one that waits to go somewhere goes there.
+    fire(conn, scope, Event.STAY_ON_HOST if update.spec.in_place else Event.LEAVE_HOST, now_ns)
+    fire(conn, scope, Event.UPDATE, now_ns, is_new=True, failure_count=0, why=FOR_UPDATE, **words)
 
 
-def _restart(
-    conn: sa.Connection, job: JobRecord, update: UpdateRecord, chosen: Sequence[int], message: str, now_ns: int
-) -> None:
-    _revive(conn, job, chosen, now_ns)
-    scope = among(conn, job.job_id, chosen)
-    reason = TerminationReason.KILLED_FOR_RESTART
+def _restart(conn: sa.Connection, update: UpdateRecord, scope: Chosen, words: Mapping[str, Any], now_ns: int) -> None:
+    fire(conn, scope, Event.REVIVE, now_ns)
     if update.spec.in_place:
-        _stay_on_hosts(conn, job.job_id, chosen)
-    _renew(conn, scope, update.config_version, message, reason, now_ns)
-
-
-def _start(
-    conn: sa.Connection, job: JobRecord, update: UpdateRecord, chosen: Sequence[int], message: str, now_ns: int
-) -> None:
-    scope = among(conn, job.job_id, chosen)
-    stopped = sa.and_(ENDS, _ENDED)
-    same = {"config_version": update.config_version, "desired_config_version": update.config_version}
-    dying = sa.and_(ENDS, _ON_HOST)
-    desired = {"desired_config_version": update.config_version}
-    wanted = {"goal": RUNNING, "message": message}
-    change_pods(conn, scope, dying, {**wanted, **desired, "desired_run_id": _NEWER, **NO_TERMINATION}, now_ns)
-    change_pods(conn, scope, stopped, {**new_run(message), **same, "goal": RUNNING}, now_ns)
-    change_pods(conn, scope, POD.c.desired_config_version != update.config_version, {**wanted, **same}, now_ns)
-
-
-def _stop(
-    conn: sa.Connection, job: JobRecord, update: UpdateRecord, chosen: Sequence[int], message: str, now_ns: int
-) -> None:
-    scope = among(conn, job.job_id, chosen)
-    same = {"config_version": update.config_version, "desired_config_version": update.config_version}
-    values = {**same, "goal": KILLED, "message": message, **NO_NEXT_RUN, **NO_DESIRED_HOST}
-    reason = terminated(TerminationReason.KILLED_ON_REQUEST)
-    change_pods(conn, scope, sa.and_(STAYS, ~_ENDED), {**values, **reason}, now_ns)
-    change_pods(conn, scope, POD.c.desired_config_version != update.config_version, values, now_ns)
-
-
-def _revive(conn: sa.Connection, job: JobRecord, chosen: Sequence[int], now_ns: int) -> None:
-    change_pods(conn, among(conn, job.job_id, chosen), ENDS, {"goal": RUNNING}, now_ns)
-
-
-def _stay_on_hosts(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> None:
-    """A pod comes back where it is; one that waits to go somewhere goes there."""
-    placed = sa.and_(among(conn, job_id, chosen), _ON_HOST, POD.c.desired_host == "")
-    conn.execute(sa.update(POD).where(placed).values(desired_host=POD.c.host))
-
-
-def _renew(
-    conn: sa.Connection,
-    scope: sa.ColumnElement[bool],
-    version: int,
-    message: str,
-    reason: TerminationReason,
-    now_ns: int,
-    *,
-    fresh: bool = False,
-) -> None:
-    """A new run with the configuration of ``version``; ``fresh``: it differs, and failures are forgotten."""
-    adopts = {"desired_config_version": version, "message": message, "reason": ""}
-    if fresh:
-        adopts["failure_count"] = 0
-    now = {**adopts, "config_version": version}
-    goes = {**adopts, "desired_run_id": _NEWER, **terminated(reason)}
-    again = {**adopts, "desired_run_id": _NEWER, "next_run": int(NextRun.REPLACE), "due_ns": 0}
-    fresh_health = {"health": POD.c.initial_health}
-    unchanged = POD.c.desired_config_version != version
-    dying = sa.and_(unchanged, STAYS, POD.c.state == KILLING)
-    change_pods(conn, scope, dying, {**adopts, "desired_run_id": _NEWER}, now_ns)
-    change_pods(conn, scope, sa.and_(unchanged, STAYS, _ON_HOST), goes, now_ns)
-    change_pods(conn, scope, sa.and_(unchanged, STAYS, _ENDED), again, now_ns)
-    change_pods(conn, scope, sa.and_(unchanged, ENDS), now, now_ns)
-    change_pods(conn, scope, sa.and_(unchanged, POD.c.state == INITIALIZED), {**now, **fresh_health}, now_ns)
-    # In a queue, which they leave for the new configuration; one that is the same they simply take.
-    change_pods(conn, scope, unchanged, adopts if fresh else now, now_ns)
+        fire(conn, scope, Event.STAY_ON_HOST, now_ns)
+    fire(conn, scope, Event.UPDATE, now_ns, is_new=False, failure_count=None, why=FOR_RESTART, **words)

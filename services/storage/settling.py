@@ -7,29 +7,41 @@ One look (a read of one moment: a count over the job's pods, and the few that ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS, POD_STATES
+from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
 from peloton.lifecycle import deadline
 from peloton.lifecycle.gang import failed_for_good
 from peloton.lifecycle.job import admit_count, has_started, is_ending, roll_up
-from peloton.lifecycle.retry import THROTTLED_MESSAGE, NextRun
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import (
+    ENDS,
+    INITIALIZED,
+    MISSED,
+    NEWER,
+    ON_REQUEST,
+    QUEUED,
+    READY,
+    RESTS,
+    STALE,
+    STAYS,
+    UNWANTED,
+    state,
+)
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
-from peloton.model.pod import ON_HOST, TERMINAL, PodState, Termination, TerminationReason
+from peloton.model.pod import PodState
 from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import lock_job
 from services.storage.gangs import apply_gang_work
-from services.storage.goals import STOP_MESSAGE, kill_pods
+from services.storage.goals import STOP_MESSAGE
 from services.storage.looking import (
     Kind,
     Look,
-    any_kind,
     controller_state,
     count_pods,
     earlier,
@@ -37,15 +49,9 @@ from services.storage.looking import (
     look_at,
     look_at_update,
 )
-from services.storage.store import (
-    STAYS,
-    Store,
-    among,
-    change_pods,
-    new_run,
-)
-from services.storage.store import killed_before_launch as killed_values
-from services.storage.tables import JOB, POD
+from services.storage.pod_writes import Chosen, fire
+from services.storage.store import Store
+from services.storage.tables import JOB
 from services.storage.watch import note_job
 
 SMALL_PODS = 100
@@ -56,7 +62,10 @@ LOOKS_MAX = 5
 """Looks before a settle gives up for now."""
 _NS = 1_000_000_000
 _BATCH = JOB_TYPE_NUMBERS[JobType.BATCH]
-_RUNNING = next(n for n, s in POD_STATES.items() if s is PodState.RUNNING)
+_WAITS = INITIALIZED & STAYS  # for its place in a queue
+_ON_ITS_WAY = STAYS & (READY | (state(PodState.LAUNCHED, PodState.STARTING) & ~NEWER))  # from admission to running
+_SERVES = state(PodState.RUNNING, PodState.SUCCEEDED) & ~NEWER
+_LEAVES_QUEUE = QUEUED & (ENDS | STALE)
 
 
 class Settling(Store):
@@ -131,17 +140,16 @@ def apply(conn: sa.Connection, seen: Look, now_ns: int) -> JobRecord | None:
         return None
     if seen.gang is not None:
         apply_gang_work(conn, seen.job.job_id, seen.gang, now_ns)
-    for ids, values in _changes(seen, now_ns):
-        scope = among(conn, seen.job.job_id, ids)
-        change_pods(conn, scope, sa.true(), values, now_ns)
-    if seen.gone:
-        conn.execute(sa.delete(POD).where(among(conn, seen.job.job_id, seen.gone)))
-    if seen.unmarked_kills:
-        kill_pods(conn, among(conn, seen.job.job_id, seen.unmarked_kills), STAYS, now_ns, STOP_MESSAGE)
-    if seen.overdue:
-        why = Termination(TerminationReason.DEADLINE_TIMEOUT_EXCEEDED)
-        scope = among(conn, seen.job.job_id, seen.overdue)
-        kill_pods(conn, scope, POD.c.state == _RUNNING, now_ns, deadline.DEADLINE_REASON, why, deadline.DEADLINE_REASON)
+    for event, instances, given in (
+        (Event.BEGIN_NEXT_RUN, seen.due, {}),
+        (Event.END_UNQUEUED, seen.unqueued_kills, {}),
+        (Event.THROTTLE, seen.throttled, {}),
+        (Event.FORGET, seen.gone, {}),
+        (Event.STOP, seen.unmarked_kills, {"message": STOP_MESSAGE, "reason": "", "why": ON_REQUEST}),
+        (Event.EXCEED_DEADLINE, seen.overdue, {}),
+    ):
+        if instances:
+            fire(conn, Chosen(seen.job.job_id, instances), event, now_ns, **given)
     if seen.has_work:
         _recount(conn, seen, now_ns)
     job = _rolled_up(seen, now_ns)
@@ -151,18 +159,6 @@ def apply(conn: sa.Connection, seen: Look, now_ns: int) -> JobRecord | None:
     job = replace(job, revision=job.revision + 1, updated_ns=now_ns)
     _write_job(conn, job)
     return job
-
-
-def _changes(seen: Look, now_ns: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
-    if seen.due:
-        message = sa.case({int(n): n.message for n in NextRun}, value=POD.c.next_run, else_="")
-        # A run that failed loses its place in the queue; one that was sent away keeps it.
-        place = sa.case((POD.c.next_run == int(NextRun.RETRY), 0), else_=POD.c.queue_seq)
-        yield seen.due, {**new_run(message), "queue_seq": place}
-    if seen.unqueued_kills:
-        yield seen.unqueued_kills, killed_values(now_ns)
-    if seen.throttled:
-        yield seen.throttled, {"message": THROTTLED_MESSAGE}
 
 
 def _recount(conn: sa.Connection, seen: Look, now_ns: int) -> None:
@@ -183,15 +179,15 @@ def _rolled_up(seen: Look, now_ns: int) -> JobRecord:
     job = seen.job
     counts: Counter[PodState] = Counter()
     resting: Counter[PodState] = Counter()
-    gang_failed = job.goal is not JobState.KILLED and any_kind(seen, _is_failed_member)
+    gang_failed = job.goal is not JobState.KILLED and any(map(_is_failed_member, seen.kinds))
     for kind, count in seen.kinds.items():
         counts[kind.state] += count
         if gang_failed and kind.in_gang and kind.state is PodState.KILLED:
             resting[PodState.FAILED] += count  # it was killed for the sake of a member that failed
         else:
-            resting[PodState.INITIALIZED if kind.again else kind.state] += count
+            resting[kind.state if kind.meets(RESTS) else PodState.INITIALIZED] += count
     state = roll_up(job, resting, seen.controller)
-    unmarked = is_ending(job) and any_kind(seen, lambda k: k.state not in TERMINAL and not k.killed)
+    unmarked = is_ending(job) and seen.has(MISSED)
     started_ns = job.started_ns
     if not started_ns and has_started(counts):
         started_ns = seen.first_start_ns or now_ns
@@ -208,12 +204,12 @@ def _rolled_up(seen: Look, now_ns: int) -> JobRecord:
 
 
 def _is_failed_member(kind: Kind) -> bool:
-    return kind.in_gang and failed_for_good(kind.state, bool(kind.again))
+    return kind.in_gang and failed_for_good(kind.state, not kind.meets(RESTS))
 
 
 def _runs_whole(seen: Look) -> bool:
     members = [kind for kind in seen.kinds if kind.in_gang]
-    return bool(members) and all(k.state in (PodState.RUNNING, PodState.SUCCEEDED) and not k.newer for k in members)
+    return bool(members) and all(kind.meets(_SERVES) for kind in members)
 
 
 def _write_job(conn: sa.Connection, job: JobRecord) -> None:
@@ -248,39 +244,15 @@ def progress(seen: Look, job: JobRecord, now_ns: int) -> JobProgress:
         state=job.state,
         counts=counts,
         missing_count=0 if job.update_id else max(0, job.instance_count - sum(counts.values())),
-        admit_count=admit_count(job, job.pod_counts, *_waiting(seen)),
-        ready_count=sum(
-            n for k, n in seen.kinds.items() if k.state is PodState.READY and not k.killed and not k.in_gang
-        ),
-        kill_count=sum(n for k, n in seen.kinds.items() if _must_end(k)),
-        queued_kill_count=sum(n for k, n in seen.kinds.items() if _must_end(k) and k.state not in ON_HOST),
+        admit_count=admit_count(job, job.pod_counts, seen.count(_WAITS), seen.count(_WAITS, in_gang=True)),
+        ready_count=seen.count(READY & STAYS, in_gang=False),
+        kill_count=seen.count(_LEAVES_QUEUE | UNWANTED),
+        queued_kill_count=seen.count(_LEAVES_QUEUE),
         settle_again=seen.more,
         deadline_s=_wait_s(seen, now_ns),
-        gang_run=seen.first_run if any_kind(seen, _is_on_its_way) else 0,
+        gang_run=seen.first_run if seen.count(_ON_ITS_WAY, in_gang=True) else 0,
     )
     return seen.update.told(answer)
-
-
-def _is_on_its_way(kind: Kind) -> bool:
-    """Between admission and running."""
-    is_launched = kind.state in (PodState.LAUNCHED, PodState.STARTING) and not kind.newer
-    return kind.in_gang and not kind.killed and (kind.state is PodState.READY or is_launched)
-
-
-def _waiting(seen: Look) -> tuple[int, int]:
-    """INITIALIZED pods that are to run, and how many of them are members of the gang."""
-    ready = {k: n for k, n in seen.kinds.items() if k.state is PodState.INITIALIZED and not k.killed}
-    return sum(ready.values()), sum(n for k, n in ready.items() if k.in_gang)
-
-
-def _must_end(kind: Kind) -> bool:
-    """Still to be told: not yet queued pods end in settle itself, KILLING ones have been told. Those that wait in a
-    queue with an old configuration leave it."""
-    if kind.state in TERMINAL or kind.state in (PodState.INITIALIZED, PodState.KILLING):
-        return False
-    if kind.state in ON_HOST:
-        return kind.killed or kind.newer
-    return kind.killed or kind.stale
 
 
 def _wait_s(seen: Look, now_ns: int) -> float:

@@ -3,7 +3,8 @@ nobody watches a hundred thousand pods, are not in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -77,11 +78,14 @@ def note_service(conn: sa.Connection, job_id: str) -> None:
     _append(conn, [(job_id, THE_JOB)])
 
 
-def note_pods(conn: sa.Connection, scope: sa.ColumnElement[bool], source: sa.FromClause = POD) -> None:
-    """The pods of ``scope`` that belong to services."""
+def pods_of_services(scope: sa.ColumnElement[bool], source: sa.FromClause = POD) -> sa.Select[Any]:
+    """Keys of the pods of ``scope`` that belong to services."""
     joined = source.join(JOB, sa.and_(JOB.c.job_id == POD.c.job_id, JOB.c.type == _SERVICE))
-    query = sa.select(POD.c.job_id, POD.c.instance_id).select_from(joined).where(scope)
-    _append(conn, [(row.job_id, row.instance_id) for row in conn.execute(query)])
+    return sa.select(POD.c.job_id, POD.c.instance_id).select_from(joined).where(scope)
+
+
+def note_pods(conn: sa.Connection, found: sa.Select[Any], named: Mapping[str, Any]) -> None:
+    _append(conn, [(row.job_id, row.instance_id) for row in conn.execute(found, named)])
 
 
 def _append(conn: sa.Connection, changes: Sequence[tuple[str, int]]) -> None:

@@ -17,7 +17,7 @@ from random import Random
 from peloton.lifecycle.gang import Fate, Member, fate, goes_along
 from peloton.lifecycle.job import admit_count, roll_up, scheduled_count
 from peloton.lifecycle.pod import Applied, apply_status
-from peloton.lifecycle.retry import NextRun, after_end
+from peloton.lifecycle.retry import after_end
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
@@ -26,6 +26,7 @@ from peloton.model.pod import (
     ON_HOST,
     QUEUED,
     TERMINAL,
+    NextRun,
     PodRecord,
     PodShape,
     PodState,

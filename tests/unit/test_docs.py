@@ -14,6 +14,7 @@ import pytest
 
 from cli.main import peloton
 from cli.reference import context, installed_commands
+from peloton.lifecycle.pod_page import TARGET, page
 from services.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,6 +99,11 @@ def test_every_command_is_in_the_reference() -> None:
     commands = [path for path, _, _ in installed_commands(peloton, context(peloton, "peloton"))]
 
     assert [command for command in commands if command not in sections] == []
+
+
+def test_the_page_of_pod_states_is_current() -> None:
+    """docs/pod-states.md says what the pod machine's table says."""
+    assert page() == text(TARGET)
 
 
 def test_every_target_that_is_named_exists_and_is_explained() -> None:

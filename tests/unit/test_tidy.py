@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from peloton.errors import PelotonError
+from peloton.lifecycle.pod_machine import TABLE, Actor, Event
 from tests.unit.tidy import (
     ALLOWED_CALLS,
     BANNED_CALLS_IN,
@@ -35,6 +36,7 @@ from tests.unit.tidy import (
     size_faults,
     tree_of,
 )
+from tests.unit.tidy_pods import POD_ACTORS, POD_WRITES, events_caused, pod_write_faults
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,6 +81,49 @@ def test_a_workflow_cannot_reach(package: str) -> None:
             if is_below(name, package)
         ]
     )
+
+
+def test_pods_are_written_in_one_place() -> None:
+    """Only one module builds statements that write pods: what happens to a pod is a row of the pod machine's table."""
+    none([fault for path in python_files(*PACKAGES) for fault in pod_write_faults(path, tree_of(path))])
+
+
+def test_events_of_pods_are_caused_by_those_who_may() -> None:
+    """Each event of the pod machine is caused somewhere, and only in the name of whom its rule says."""
+    caused: dict[Event, set[Actor]] = {}
+    faults: list[str] = []
+    for path in python_files(*PACKAGES):
+        if path.as_posix() in (POD_WRITES, "peloton/lifecycle/pod_machine.py"):
+            continue
+        for line, event in events_caused(path, tree_of(path)):
+            actors = POD_ACTORS.get(path.as_posix(), set()) & TABLE[event].by
+            caused[event] = caused.get(event, set()) | actors
+            if not actors:
+                faults.append(f"{path}:{line}: {event.name} is not caused from here")
+
+    none(faults)
+    assert {event: set(rule.by) for event, rule in TABLE.items()} == caused
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "conn.execute(sa.update(POD).values(state=1))",
+        "POD.insert().values(rows)",
+        "sqlite.insert(POD)",
+        "self.db.upsert(POD)",
+        "for table in (JOB, POD): sa.update(table)",
+        "conn.execute(sa.text('UPDATE pod SET state = 4'))",
+        "conn.exec_driver_sql('insert into pod values (1)')",
+    ],
+)
+def test_a_pod_written_elsewhere_is_noticed(line: str) -> None:
+    """The rule above sees a statement that writes pods in whatever way it is built, and leaves others alone."""
+    here = Path("services/storage/elsewhere.py")
+    harmless = "sa.update(JOB); JOB.insert(); insert(POD_EVENT); values.update(more); 'update pod_event'; 'a pod'"
+
+    assert [f"{here}:1"] == [fault.rpartition(": pods")[0] for fault in pod_write_faults(here, ast.parse(line))]
+    assert [] == list(pod_write_faults(here, ast.parse(harmless)))
 
 
 def test_files_and_functions_are_short() -> None:

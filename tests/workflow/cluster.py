@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from peloton.lifecycle.gang import Member
 from peloton.lifecycle.pod import Applied, apply_status
-from peloton.lifecycle.retry import NextRun, after_end
+from peloton.lifecycle.retry import after_end
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
-from peloton.model.pod import ALLOCATED, ON_HOST, PodRecord, PodState, PodStatus
+from peloton.model.pod import ALLOCATED, ON_HOST, NextRun, PodRecord, PodState, PodStatus
 from peloton.ports import Lifecycles
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from peloton.lifecycle.gang import (
     stage,
 )
 from peloton.lifecycle.job import admit_count, roll_up
-from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, NextRun
+from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER
 from peloton.model.host import (
     ClusterChoice,
     Desired,
@@ -42,7 +42,7 @@ from peloton.model.host import (
 )
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState, Queued
-from peloton.model.pod import ON_HOST, TERMINAL, PodRecord, PodShape, PodState
+from peloton.model.pod import ON_HOST, TERMINAL, NextRun, PodRecord, PodShape, PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 from peloton.ports import REQUEUED_PODS_MAX

@@ -23,9 +23,8 @@ from peloton.lifecycle.gang import (
     progress_of,
     stage,
 )
-from peloton.lifecycle.retry import NextRun
 from peloton.model.job import GangProgress
-from peloton.model.pod import ON_HOST, TERMINAL, PodState
+from peloton.model.pod import ON_HOST, TERMINAL, NextRun, PodState
 
 I, P, READY, L, R, S, F, LOST, K = (  # noqa: E741
     PodState.INITIALIZED,

@@ -9,10 +9,10 @@ import pytest
 from peloton.lifecycle.backoff import BATCH_BACKOFF, Backoff
 from peloton.lifecycle.endings import RULES, Again
 from peloton.lifecycle.goal import default_pod_goal
-from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, REST, Ending, NextRun, after_end
+from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, REST, Ending, after_end
 from peloton.model.ids import JobId
 from peloton.model.job import JobType
-from peloton.model.pod import TERMINAL, Cause, PodRecord, PodState
+from peloton.model.pod import TERMINAL, Cause, NextRun, PodRecord, PodState
 
 SECOND = 1_000_000_000
 RETRY = Ending(NextRun.RETRY)
@@ -159,17 +159,3 @@ def test_a_pod_that_has_not_ended_is_no_question() -> None:
 def test_backoff_doubles_up_to_an_hour(failures: int, seconds: int) -> None:
     """30 s, 1 m, 2 m ... 32 m, then always an hour; no wait before the first failure."""
     assert seconds * SECOND == Backoff().delay_ns(failures)
-
-
-@pytest.mark.parametrize(
-    ("next_run", "message"),
-    [
-        (NextRun.NONE, ""),
-        (NextRun.REPLACE, "Initialize task"),
-        (NextRun.RETRY, "Rescheduled after task terminated"),
-        (NextRun.RELAUNCH, "Regenerate placement"),
-    ],
-)
-def test_each_cause_has_its_message(next_run: NextRun, message: str) -> None:
-    """Clients see why a run was made."""
-    assert message == next_run.message

@@ -1,0 +1,227 @@
+"""The small language of the pod machine's table: conditions and values that are written once, evaluated here on a
+record, and compiled to SQL by storage.
+
+Column names are fields of the record. ``given`` holds the parameters of an event by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Given = Mapping[str, Any]
+
+
+# -- values --------------------------------------------------------------------------------------------------------
+
+
+class Value:
+    """What a column is set to. Anything that is not a Value is a constant."""
+
+    __slots__ = ()
+
+    def of(self, record: Any, given: Given) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Value):
+    name: str
+
+    def of(self, record: Any, given: Given) -> Any:
+        return getattr(record, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Value):
+    """``kept``: the column stays as it is when the parameter is None."""
+
+    name: str
+    kept: str = ""
+
+    def of(self, record: Any, given: Given) -> Any:
+        value = given[self.name]
+        return getattr(record, self.kept) if value is None and self.kept else value
+
+
+@dataclass(frozen=True, slots=True)
+class Plus(Value):
+    term: Column | Parameter
+    more: int | Parameter
+
+    def of(self, record: Any, given: Given) -> Any:
+        return self.term.of(record, given) + value_of(self.more, record, given)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Value):
+    """Texts, one after the other."""
+
+    parts: tuple[str | Parameter, ...]
+
+    def of(self, record: Any, given: Given) -> Any:
+        return "".join(value_of(part, record, given) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Pick(Value):
+    when: Condition
+    then: Any
+    otherwise: Any
+
+    def of(self, record: Any, given: Given) -> Any:
+        return value_of(self.then if self.when.holds(record, given) else self.otherwise, record, given)
+
+
+def value_of(value: Any, record: Any, given: Given) -> Any:
+    return value.of(record, given) if isinstance(value, Value) else value
+
+
+# -- conditions ----------------------------------------------------------------------------------------------------
+
+
+class Condition:
+    """Combined by ``&``, ``|`` and ``~``."""
+
+    __slots__ = ()
+
+    def holds(self, record: Any, given: Given) -> bool:
+        raise NotImplementedError
+
+    def judge(self, leaf: Callable[[Condition], bool]) -> bool:
+        """The same for somebody who knows the answers of the leaves and not the record."""
+        return leaf(self)
+
+    def __and__(self, other: Condition) -> Condition:
+        return All((*_parts(self, All), *_parts(other, All)))
+
+    def __or__(self, other: Condition) -> Condition:
+        return Either((*_parts(self, Either), *_parts(other, Either)))
+
+    def __invert__(self) -> Condition:
+        return self.part if isinstance(self, Not) else Not(self)
+
+
+@dataclass(frozen=True, slots=True)
+class In(Condition):
+    column: str
+    values: frozenset[Any]
+
+    def holds(self, record: Any, given: Given) -> bool:
+        return getattr(record, self.column) in self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Unset(Condition):
+    """The column is 0, empty or None."""
+
+    column: str
+
+    def holds(self, record: Any, given: Given) -> bool:
+        return not getattr(record, self.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Differs(Condition):
+    column: str
+    other: Any  # Column, Parameter or a constant
+
+    def holds(self, record: Any, given: Given) -> bool:
+        return bool(getattr(record, self.column) != value_of(self.other, record, given))
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeds(Condition):
+    column: str
+    other: Column | Parameter
+
+    def holds(self, record: Any, given: Given) -> bool:
+        return bool(getattr(record, self.column) > self.other.of(record, given))
+
+
+@dataclass(frozen=True, slots=True)
+class Said(Condition):
+    """A parameter of the event that is true or false."""
+
+    name: str
+
+    def holds(self, record: Any, given: Given) -> bool:
+        return bool(given[self.name])
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Condition):
+    part: Condition
+
+    def holds(self, record: Any, given: Given) -> bool:
+        return not self.part.holds(record, given)
+
+    def judge(self, leaf: Callable[[Condition], bool]) -> bool:
+        return not self.part.judge(leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class All(Condition):
+    parts: tuple[Condition, ...] = ()
+
+    def holds(self, record: Any, given: Given) -> bool:
+        for part in self.parts:  # noqa: SIM110, a generator would take twice as long, for every report of a host
+            if not part.holds(record, given):
+                return False
+        return True
+
+    def judge(self, leaf: Callable[[Condition], bool]) -> bool:
+        return all(part.judge(leaf) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Either(Condition):
+    parts: tuple[Condition, ...] = ()
+
+    def holds(self, record: Any, given: Given) -> bool:
+        return any(part.holds(record, given) for part in self.parts)
+
+    def judge(self, leaf: Callable[[Condition], bool]) -> bool:
+        return any(part.judge(leaf) for part in self.parts)
+
+
+ALWAYS = All()
+
+
+def _parts(condition: Condition, kind: type[All] | type[Either]) -> tuple[Condition, ...]:
+    return condition.parts if isinstance(condition, kind) else (condition,)
+
+
+def leaves(of: Any) -> Iterator[Condition]:
+    """The conditions that a condition or a value is made of, without what combines them."""
+    match of:
+        case Not(part):
+            yield from leaves(part)
+        case All(parts) | Either(parts):
+            for part in parts:
+                yield from leaves(part)
+        case Condition():
+            yield of
+        case Pick(when, then, otherwise):
+            for part in (when, then, otherwise):
+                yield from leaves(part)
+
+
+def parameters(of: Any) -> Iterator[str]:
+    """Names of the parameters that a condition or a value reads."""
+    match of:
+        case Parameter(name) | Said(name):
+            yield name
+        case Plus(term, more):
+            yield from (*parameters(term), *parameters(more))
+        case Joined(parts):
+            for part in parts:
+                yield from parameters(part)
+        case Differs(_, other) | Exceeds(_, other):
+            yield from parameters(other)
+        case Pick(when, then, otherwise):
+            yield from (*parameters(when), *parameters(then), *parameters(otherwise))
+        case Not() | All() | Either():
+            for leaf in leaves(of):
+                yield from parameters(leaf)

@@ -1,0 +1,378 @@
+"""The life of a pod: which event, in which state, leads where, what it writes, and who may cause it.
+
+``TABLE`` is the whole truth. ``next_pod`` evaluates it on one record; ``services/storage/pod_writes.py`` compiles it to
+one UPDATE per event; ``docs/pod-states.md`` is generated from it. Of an event's rows the first whose guard holds
+decides; where none holds, nothing changes. A pod that does not exist is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any
+
+from peloton.lifecycle.guards import ALWAYS, Column, Condition, Parameter, Said, Value
+from peloton.lifecycle.pod_terms import (
+    ADOPTED,
+    ADOPTS,
+    ALIVE,
+    ANOTHER_RUN,
+    BORN,
+    COUNTED_ON,
+    DIFFERS,
+    DUE,
+    ENDED,
+    ENDS,
+    FACTS,
+    GONE,
+    HAS_PLACE,
+    HELD_BACK,
+    HOMELESS,
+    HOSTED,
+    IN_QUEUE,
+    INITIALIZED,
+    KILLED_UNLAUNCHED,
+    KILLING,
+    LAST,
+    LATEST_RUN,
+    LAUNCHABLE,
+    LAUNCHED,
+    LAUNCHED_THERE,
+    LEAVING,
+    LOST,
+    LOST_STOPPED,
+    MESSAGE,
+    NEW_RUN,
+    NEWER,
+    NEXT_RUN_ID,
+    NO_DESIRED_HOST,
+    NO_NEXT_RUN,
+    NO_PLACE,
+    NO_TERMINATION,
+    NOT_RUNNING_YET,
+    NOW,
+    NOWHERE,
+    ON_REQUEST,
+    OVERDUE,
+    PENDING,
+    QUEUED,
+    READY,
+    REASON,
+    RELAUNCHES,
+    REMOVED,
+    REPLACED,
+    RESTARTED,
+    RESTS,
+    RETRIES,
+    REVIVABLE,
+    RUN_ENDED,
+    RUNNING,
+    RUNS_ANEW,
+    SAME_VERSION,
+    SENT_AWAY,
+    SENT_AWAY_AS,
+    STALE,
+    STARTED,
+    STAYING,
+    STAYS,
+    TAKES_CONFIG,
+    TIMED,
+    UNQUEUED_END,
+    UNSTARTED,
+    UNTHROTTLED,
+    UNWANTED,
+    UPDATE_STARTED,
+    UPDATE_STOPPED,
+    VANISHES,
+    WAS_TOLD,
+    WHY,
+    WORDS,
+)
+from peloton.lifecycle.retry import THROTTLED_MESSAGE
+from peloton.model.ids import JobId
+from peloton.model.pod import PodRecord, PodState
+
+
+class Event(StrEnum):
+    CREATE = "create"
+    SET_FACTS = "set facts"
+    COUNT_ON = "count on"
+    FORGET = "forget"
+    ENQUEUE = "enqueue"
+    ENQUEUE_GANG = "enqueue gang"
+    ADMIT = "admit"
+    LEAVE_QUEUE = "leave queue"
+    SEND_BACK = "send back"
+    REQUEUE = "requeue"
+    HOLD_BACK = "hold back"
+    REQUEUE_GANG = "requeue gang"
+    LAUNCH = "launch"
+    KILL = "kill"
+    EVICT = "evict"
+    EVICT_FOR_GOOD = "evict for good"
+    DISRUPT = "disrupt"
+    REPORT_STARTING = "report STARTING"
+    REPORT_RUNNING = "report RUNNING"
+    REPORT_SUCCEEDED = "report SUCCEEDED"
+    REPORT_FAILED = "report FAILED"
+    REPORT_LOST = "report LOST"
+    REPORT_KILLED = "report KILLED"
+    RUN_AGAIN = "run again"
+    BEGIN_NEXT_RUN = "begin next run"
+    THROTTLE = "throttle"
+    END_UNQUEUED = "end unqueued"
+    EXCEED_DEADLINE = "exceed deadline"
+    RERUN_WITH_GANG = "rerun with gang"
+    STOP = "stop"
+    START = "start"
+    RESTART = "restart"
+    RELABEL = "relabel"
+    REMOVE = "remove"
+    KEEP = "keep"
+    REVIVE = "revive"
+    STAY_ON_HOST = "stay on host"
+    LEAVE_HOST = "leave host"
+    UPDATE = "update"
+    UPDATE_START = "update: start"
+    UPDATE_STOP = "update: stop"
+
+
+class Actor(StrEnum):
+    """In whose name a pod is written."""
+
+    API = "api"
+    CREATION = "worker, creating pods"
+    SETTLE = "worker, settling"
+    ROLLOUT = "worker, rolling out an update"
+    RESMGR = "resmgr"
+    HOSTMGR = "hostmgr"
+
+
+class Row:
+    """``to`` None: the state stays. What is set are columns of PodRecord; what is no Value is a constant."""
+
+    __slots__ = ("assigned", "constants", "guard", "to", "values")
+
+    def __init__(
+        self, guard: Condition, to: PodState | None, sets: Mapping[str, Any] | None = None, **more: Any
+    ) -> None:
+        self.guard, self.to = guard, to
+        self.assigned = {**({} if to is None else {"state": to}), **(sets or {}), **more}
+        self.constants = {column: value for column, value in self.assigned.items() if not isinstance(value, Value)}
+        self.values = {column: value for column, value in self.assigned.items() if isinstance(value, Value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``is_quiet``: no pod event is written, and the revision stays: another event comes with it, or nobody sees it."""
+
+    by: frozenset[Actor]
+    rows: tuple[Row, ...]
+    is_quiet: bool
+
+
+def _rule(by: set[Actor], *rows: Row) -> Rule:
+    return Rule(frozenset(by), rows, False)
+
+
+def _quietly(by: set[Actor], *rows: Row) -> Rule:
+    return Rule(frozenset(by), rows, True)
+
+
+# -- the table -----------------------------------------------------------------------------------------------------
+
+_S = PodState
+_API, _CREATION, _SETTLE, _ROLLOUT = Actor.API, Actor.CREATION, Actor.SETTLE, Actor.ROLLOUT
+_RESMGR, _HOSTMGR = Actor.RESMGR, Actor.HOSTMGR
+
+# fmt: off
+TABLE: Mapping[Event, Rule] = {
+    # Beginning and end.
+    Event.CREATE: _rule(
+        {_CREATION, _ROLLOUT},
+        Row(NOWHERE & Said("is_ending"), _S.KILLED, BORN | KILLED_UNLAUNCHED, goal=_S.KILLED),
+        Row(NOWHERE, _S.INITIALIZED, BORN, goal=Parameter("goal"), health=Parameter("initial_health")),
+    ),
+    Event.SET_FACTS: _quietly(
+        {_CREATION, _ROLLOUT},
+        Row(INITIALIZED, None, FACTS, health=Parameter("initial_health")),
+        Row(ALWAYS, None, FACTS),
+    ),
+    Event.COUNT_ON: _quietly({_ROLLOUT}, Row(INITIALIZED | ENDED, None, COUNTED_ON)),  # it was removed once
+    Event.FORGET: _quietly({_SETTLE}, Row(GONE, _S.UNKNOWN)),
+    # The queue.
+    Event.ENQUEUE: _rule(
+        {_RESMGR},
+        Row(INITIALIZED & STAYS & HAS_PLACE, _S.PENDING, IN_QUEUE),
+        Row(INITIALIZED & STAYS, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
+    ),
+    Event.ENQUEUE_GANG: _rule(
+        {_RESMGR},
+        Row(INITIALIZED & STAYS, _S.PENDING, IN_QUEUE, queue_seq=Parameter("queue_seq")),
+    ),
+    Event.ADMIT: _rule({_RESMGR}, Row(PENDING, _S.READY, held_until_ns=0)),
+    Event.LEAVE_QUEUE: _rule(
+        {_RESMGR},
+        Row(QUEUED & ENDS, _S.KILLED, KILLED_UNLAUNCHED),
+        Row(QUEUED & STALE, _S.INITIALIZED, TAKES_CONFIG, health=Column("initial_health")),
+    ),
+    Event.SEND_BACK: _rule(
+        {_RESMGR},
+        Row(READY & STAYS & Said("gathers"), _S.INITIALIZED, WORDS),  # it waits for the rest of its gang
+        Row(READY & STAYS, _S.PENDING, WORDS),
+    ),
+    Event.REQUEUE: _rule({_RESMGR}, Row(LAUNCHABLE, _S.PENDING, HELD_BACK | WORDS)),
+    Event.HOLD_BACK: _quietly({_RESMGR}, Row(PENDING, None, HELD_BACK)),  # what it waits for is no news of it
+    Event.REQUEUE_GANG: _rule(
+        {_RESMGR},
+        Row(READY & STAYS & Said("gathers"), _S.INITIALIZED, WORDS),
+        Row(READY & STAYS, _S.PENDING, WORDS),
+        Row(STAYING, None, RUNS_ANEW),
+    ),
+    # Hosts.
+    Event.LAUNCH: _rule(
+        {_HOSTMGR},
+        Row(LAUNCHABLE & NEWER, _S.LAUNCHED, LAUNCHED_THERE | LATEST_RUN),  # asked for while it waited
+        Row(LAUNCHABLE, _S.LAUNCHED, LAUNCHED_THERE),
+    ),
+    Event.KILL: _rule({_HOSTMGR}, Row(UNWANTED, _S.KILLING, message="Killing the task")),
+    Event.EVICT: _rule({_RESMGR, _HOSTMGR}, Row(STAYING, _S.PREEMPTING, RUNS_ANEW)),
+    Event.EVICT_FOR_GOOD: _rule(
+        {_RESMGR, _HOSTMGR},
+        Row(STAYING, _S.PREEMPTING, WORDS, goal=Parameter("goal"), termination=WHY),
+    ),
+    Event.DISRUPT: _rule(
+        {_API, _HOSTMGR},
+        Row(HOSTED & STAYS & ~NEWER, None, message=MESSAGE, desired_run_id=ANOTHER_RUN, termination=WHY),
+    ),
+    # What hosts report.
+    Event.REPORT_STARTING: _rule({_HOSTMGR}, Row(LAUNCHED, _S.STARTING, ALIVE)),
+    Event.REPORT_RUNNING: _rule(
+        {_HOSTMGR},
+        Row(RUNNING & Said("is_health_news"), None, WORDS, health=Parameter("health")),
+        Row(NOT_RUNNING_YET & UNSTARTED, _S.RUNNING, ALIVE | NO_DESIRED_HOST, started_ns=NOW),
+        Row(NOT_RUNNING_YET, _S.RUNNING, ALIVE),
+    ),
+    Event.REPORT_SUCCEEDED: _rule(
+        {_HOSTMGR},
+        Row(HOSTED & WAS_TOLD, _S.SUCCEEDED, RUN_ENDED),  # why we asked says more than the host does
+        Row(HOSTED, _S.SUCCEEDED, RUN_ENDED, reason=""),
+    ),
+    Event.REPORT_FAILED: _rule(
+        {_HOSTMGR},
+        Row(HOSTED, _S.FAILED, RUN_ENDED | NO_DESIRED_HOST, reason=REASON, termination=Parameter("failed_as")),
+    ),
+    Event.REPORT_LOST: _rule(
+        {_HOSTMGR},
+        Row(HOSTED & (ENDS | LAST), _S.KILLED, RUN_ENDED | SENT_AWAY_AS, message=LOST_STOPPED, reason=""),
+        Row(HOSTED, _S.LOST, RUN_ENDED | SENT_AWAY_AS | NO_DESIRED_HOST, message=LOST, reason=REASON),
+    ),
+    Event.REPORT_KILLED: _rule(
+        {_HOSTMGR},
+        Row(HOSTED & WAS_TOLD, _S.KILLED, RUN_ENDED),
+        Row(HOSTED & Said("sent_away"), _S.KILLED, RUN_ENDED | SENT_AWAY_AS, message=SENT_AWAY, reason=REASON),
+        Row(HOSTED, _S.KILLED, RUN_ENDED, reason=""),
+    ),
+    Event.RUN_AGAIN: _quietly(  # with the report of the end
+        {_HOSTMGR},
+        Row(ENDED & STAYS, None, next_run=Parameter("next_run"), due_ns=Parameter("due_ns")),
+    ),
+    # What a settle does.
+    Event.BEGIN_NEXT_RUN: _rule(
+        {_SETTLE},
+        Row(DUE & RETRIES, _S.INITIALIZED, NEW_RUN | NO_PLACE, message="Rescheduled after task terminated"),
+        Row(DUE & RELAUNCHES, _S.INITIALIZED, NEW_RUN, message="Regenerate placement"),
+        Row(DUE, _S.INITIALIZED, NEW_RUN, message="Initialize task"),
+    ),
+    Event.THROTTLE: _rule({_SETTLE}, Row(UNTHROTTLED, None, message=THROTTLED_MESSAGE)),
+    Event.END_UNQUEUED: _rule({_SETTLE}, Row(UNQUEUED_END, _S.KILLED, KILLED_UNLAUNCHED)),
+    Event.EXCEED_DEADLINE: _rule({_SETTLE}, Row(TIMED, None, NO_DESIRED_HOST | OVERDUE, goal=_S.KILLED)),
+    Event.RERUN_WITH_GANG: _rule(
+        {_SETTLE},
+        Row(ENDED & STAYS & RESTS, _S.INITIALIZED, NEW_RUN, message=MESSAGE),
+        Row(HOSTED & STAYS & ~NEWER, None, RUNS_ANEW),
+    ),
+    # What people ask for.
+    Event.STOP: _rule(
+        {_API, _SETTLE},
+        Row(ENDED & STAYS, None, NO_NEXT_RUN | NO_DESIRED_HOST, goal=_S.KILLED),
+        Row(INITIALIZED & STAYS, _S.KILLED, KILLED_UNLAUNCHED | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
+        Row(STAYS, None, WORDS | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
+    ),
+    Event.START: _rule(
+        {_API},
+        Row(ENDED & REVIVABLE, _S.INITIALIZED, NEW_RUN | NO_PLACE | STARTED),
+        Row(LEAVING & REVIVABLE, None, NO_TERMINATION | NO_PLACE | STARTED, desired_run_id=NEXT_RUN_ID),
+        Row(REVIVABLE, None, NO_TERMINATION | STARTED),
+    ),
+    Event.RESTART: _rule(
+        {_API},
+        Row(ENDED & STAYS & (~NEWER | RESTS), None, REPLACED | {"desired_run_id": ANOTHER_RUN}),
+        Row(STAYS & ~NEWER, None, RESTARTED),
+    ),
+    # What an update does.
+    Event.RELABEL: _rule({_ROLLOUT}, Row(ALWAYS, None, SAME_VERSION)),
+    Event.REMOVE: _rule({_ROLLOUT}, Row(ALWAYS, None, REMOVED, goal=_S.DELETED)),
+    Event.KEEP: _rule({_ROLLOUT}, Row(VANISHES, None, goal=Parameter("goal"))),  # another update was removing it
+    Event.REVIVE: _rule({_ROLLOUT}, Row(ENDS, None, goal=_S.RUNNING)),
+    Event.STAY_ON_HOST: _quietly({_ROLLOUT}, Row(HOSTED & HOMELESS, None, desired_host=Column("host"))),
+    Event.LEAVE_HOST: _quietly({_ROLLOUT}, Row(ALWAYS, None, NO_DESIRED_HOST)),
+    Event.UPDATE: _rule(
+        {_ROLLOUT},
+        Row(KILLING & DIFFERS & STAYS, None, ADOPTS, desired_run_id=NEXT_RUN_ID),
+        Row(HOSTED & DIFFERS & STAYS, None, ADOPTS, desired_run_id=NEXT_RUN_ID, termination=WHY),
+        Row(ENDED & DIFFERS & STAYS, None, ADOPTS | REPLACED),
+        Row(DIFFERS & ENDS, None, ADOPTED),
+        Row(INITIALIZED & DIFFERS, None, ADOPTED, health=Column("initial_health")),
+        Row(QUEUED & DIFFERS & Said("is_new"), None, ADOPTS),  # it leaves its queue for the new configuration
+        Row(QUEUED & DIFFERS, None, ADOPTED),
+    ),
+    Event.UPDATE_START: _rule(
+        {_ROLLOUT},
+        Row(HOSTED & ENDS, None, NO_TERMINATION | UPDATE_STARTED, desired_run_id=NEXT_RUN_ID),
+        Row(ENDED & ENDS, _S.INITIALIZED, NEW_RUN | SAME_VERSION | UPDATE_STARTED),
+        Row(DIFFERS, None, SAME_VERSION | UPDATE_STARTED),
+    ),
+    Event.UPDATE_STOP: _rule(
+        {_ROLLOUT},
+        Row(~ENDED & STAYS, None, UPDATE_STOPPED, goal=_S.KILLED, termination=ON_REQUEST),
+        Row(DIFFERS, None, UPDATE_STOPPED, goal=_S.KILLED),
+    ),
+}
+# fmt: on
+
+
+_COLUMNS = tuple(field.name for field in fields(PodRecord))
+_column_values = attrgetter(*_COLUMNS)
+
+
+def next_pod(pod: PodRecord, event: Event, now_ns: int, **given: Any) -> PodRecord | None:
+    """The pod after the event; None when nothing changes."""
+    given["now_ns"] = now_ns
+    rule = TABLE[event]
+    for row in rule.rows:
+        if row.guard.holds(pod, given):
+            after = dict(zip(_COLUMNS, _column_values(pod), strict=True))  # twice as fast as dataclasses.replace
+            after |= row.constants
+            after |= {column: value.of(pod, given) for column, value in row.values.items()}
+            if not rule.is_quiet:
+                after |= {"updated_ns": now_ns, "revision": pod.revision + 1}
+            return PodRecord(**after)
+    return None
+
+
+def nobody(job_id: JobId, instance_id: int) -> PodRecord:
+    """A pod that does not exist."""
+    return PodRecord(
+        job_id=job_id,
+        instance_id=instance_id,
+        run_id=0,
+        state=PodState.UNKNOWN,
+        goal=PodState.UNKNOWN,
+        config_version=0,
+        desired_config_version=0,
+        desired_run_id=0,
+        revision=0,
+    )

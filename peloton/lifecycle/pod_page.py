@@ -1,0 +1,243 @@
+"""Writes docs/pod-states.md from the pod machine's table: ``python -m peloton.lifecycle.pod_page``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from peloton.lifecycle import pod_terms as terms
+from peloton.lifecycle.guards import (
+    All,
+    Column,
+    Condition,
+    Differs,
+    Either,
+    In,
+    Joined,
+    Not,
+    Parameter,
+    Pick,
+    Plus,
+    Said,
+    Unset,
+)
+from peloton.lifecycle.pod_machine import TABLE, Row
+from peloton.model.pod import ON_HOST, TERMINAL, HealthState, NextRun, PodState, Termination
+
+TARGET = Path(__file__).resolve().parents[2] / "docs" / "pod-states.md"
+OPENING = """# The states of a pod
+
+Generated from the [table of the pod machine](../peloton/lifecycle/pod_machine.py) by `make docs`; do not edit. Why
+there is one table is in [ADR 36](adr/0036-one-pod-machine.md).
+
+A pod is a row: where it is (its *state*), where it is steered (its *goal*), which run it has and which it wants, which
+configuration it has and which it wants. Only the events below write it. Of an event's rows the first whose condition
+holds decides; where none holds, nothing changes. Every event leaves a pod event, except those marked *quiet*. *On a
+host* are LAUNCHED, STARTING, RUNNING, PREEMPTING and KILLING, *ended* SUCCEEDED, FAILED, LOST and KILLED; *it is to
+end* says that the goal is KILLED, PREEMPTING or DELETED.
+"""
+WORDS: dict[Condition, tuple[str, str]] = {
+    terms.ENDS: ("it is to end", "it is not to end"),
+    terms.VANISHES: ("its goal is DELETED", "its goal is not DELETED"),
+    terms.NEWER: ("it wants a newer run", "it wants no newer run"),
+    terms.STALE: ("it wants another configuration", "it wants no other configuration"),
+    terms.DIFFERS: ("it wants another configuration than the update's", "it wants the update's configuration"),
+    terms.RESTS: ("it has no next run", "it has a next run"),
+    terms.RETRIES: ("its next run is a RETRY", "its next run is no RETRY"),
+    terms.RELAUNCHES: ("its next run is a RELAUNCH", "its next run is no RELAUNCH"),
+    terms.LATER: ("its next run is not due", "its next run is due"),
+    terms.UNPLACED: ("it has no place in a queue", "it has a place in a queue"),
+    terms.UNTERMINATED: ("its run was not asked to end", "its run was asked to end"),
+    terms.UNSTARTED: ("it has not run yet", "it has run"),
+    terms.HOMELESS: ("it has no desired host", "it has a desired host"),
+    terms.LAST: ("this eviction is to be its end", "this eviction is not to be its end"),
+}
+GROUPS: dict[str, Mapping[str, Any]] = {
+    "a new run": terms.NEW_RUN,
+    "ended unlaunched": terms.KILLED_UNLAUNCHED,
+    "run ended": terms.RUN_ENDED,
+    "alive": terms.ALIVE,
+    "launched there": terms.LAUNCHED_THERE,
+    "born": terms.BORN,
+    "queued": terms.IN_QUEUE,
+    "adopted": terms.ADOPTED,
+    "adopts": terms.ADOPTS,
+    "runs anew": terms.RUNS_ANEW,
+    "no next run": terms.NO_NEXT_RUN,
+    "no termination": terms.NO_TERMINATION,
+    "words": terms.WORDS,
+}
+"""Columns that are set together, the larger ones first."""
+STATES = frozenset(row.to for rule in TABLE.values() for row in rule.rows if row.to is not None)
+_TOGETHER = {"on a host": ON_HOST, "ended": TERMINAL & STATES}
+_ORDER = {state: number for number, state in enumerate(PodState)}
+
+
+def page() -> str:
+    return "\n".join([OPENING, *_drawing(), "", *_table(), "", *_groups(), ""])
+
+
+# -- the drawing ---------------------------------------------------------------------------------------------------
+
+
+def _drawing() -> Iterator[str]:
+    """States are drawn as one where an event treats them alike."""
+    yield "```mermaid"
+    yield "flowchart TD"
+    yield '    nothing(("no pod"))'
+    for name, states in _TOGETHER.items():
+        yield f'    subgraph {_node(name)} ["{name}"]'
+        yield f"        {'; '.join(_sorted(states))}"
+        yield "    end"
+    labels: dict[tuple[str, str], dict[str, None]] = {}
+    for event, rule in TABLE.items():
+        for row in rule.rows:
+            if row.to is not None:
+                (target,) = _drawn(frozenset({row.to}))
+                for source in _drawn(sources(row)):
+                    labels.setdefault((source, target), {})[event.value] = None
+    for (source, target), events in labels.items():
+        yield f'    {source} -->|"{", ".join(events)}"| {target}'
+    yield "```"
+
+
+def _drawn(states: frozenset[PodState]) -> list[str]:
+    names, single = _grouped(states)
+    nodes = ["nothing" if state is PodState.UNKNOWN else state.value for state in single]
+    return [*nodes, *map(_node, names)]
+
+
+def _node(name: str) -> str:
+    return name.upper().replace(" ", "_")
+
+
+def _grouped(states: frozenset[PodState]) -> tuple[list[str], list[PodState]]:
+    names = [name for name, together in _TOGETHER.items() if states >= together]
+    return names, _sorted(states.difference(*(_TOGETHER[name] for name in names)))
+
+
+def sources(row: Row) -> frozenset[PodState]:
+    """States in which the row may decide."""
+    states = _states_of(row.guard)
+    return states if states == {PodState.UNKNOWN} else states - {PodState.UNKNOWN}
+
+
+def _states_of(condition: Condition) -> frozenset[PodState]:
+    match condition:
+        case In("state", values):
+            return frozenset(values)
+        case Not(In("state", values)):
+            return STATES - values
+        case All(parts):
+            return STATES.intersection(*map(_states_of, parts))
+        case Either(parts):
+            return frozenset().union(*map(_states_of, parts))
+    return STATES
+
+
+def _sorted(states: frozenset[PodState]) -> list[PodState]:
+    return sorted(states, key=_ORDER.__getitem__)
+
+
+# -- the table -----------------------------------------------------------------------------------------------------
+
+
+def _table() -> Iterator[str]:
+    yield "| event | by | state | when | becomes | sets |"
+    yield "|---|---|---|---|---|---|"
+    for event, rule in TABLE.items():
+        name = f"**{event.value}**" + (" (quiet)" if rule.is_quiet else "")
+        by = "; ".join(sorted(rule.by))
+        for row in rule.rows:
+            to = "" if row.to is None else "gone" if row.to is PodState.UNKNOWN else row.to.value
+            yield f"| {name} | {by} | {_from(row)} | {_when(row.guard)} | {to} | {_sets(row)} |"
+            name = by = ""
+
+
+def _from(row: Row) -> str:
+    states = sources(row)
+    if states >= STATES - {PodState.UNKNOWN}:
+        return "any"
+    if states == {PodState.UNKNOWN}:
+        return "none yet"
+    names, single = _grouped(states)
+    return ", ".join([*(state.value for state in single), *names])
+
+
+def _when(condition: Condition) -> str:
+    if condition in WORDS:
+        return WORDS[condition][0]
+    match condition:
+        case All(parts):
+            return ", ".join(filter(None, map(_when, parts)))
+        case Either(parts):
+            return " or ".join(filter(None, map(_when, parts)))
+        case In("state", _) | Not(In("state", _)):
+            return ""
+        case Not(part):
+            return _said(part, False)
+    return _said(condition, True)
+
+
+def _said(leaf: Condition, holds: bool) -> str:
+    no = "" if holds else "not "
+    match leaf:
+        case _ if leaf in WORDS:
+            return WORDS[leaf][not holds]
+        case Said(name):
+            return f"{no}*{name}*"
+        case Unset(column):
+            return f"`{column}` is {'unset' if holds else 'set'}"
+        case Differs(column, other):
+            return f"`{column}` is {'not ' if holds else ''}{_text(other)}"
+    raise AssertionError(f"{leaf} has no words")
+
+
+def _sets(row: Row) -> str:
+    left = {column: value for column, value in row.assigned.items() if column != "state"}
+    texts = []
+    for name, group in GROUPS.items():
+        alike = {column for column, value in group.items() if column in left and left[column] == value}
+        if left.keys() >= group.keys() and 2 * len(alike) > len(group):  # the rest is set to something else
+            texts.append(f"*{name}*")
+            left = {column: value for column, value in left.items() if column not in alike}
+    return ", ".join([*texts, *(f"`{column}` = {_text(value)}" for column, value in left.items())])
+
+
+def _text(value: Any) -> str:
+    match value:
+        case Column(name):
+            return f"`{name}`"
+        case Parameter(name, kept):
+            return f"*{name}*" + (" if given" if kept else "")
+        case Plus(term, more):
+            return f"{_text(term)} + {_text(more)}"
+        case Joined(parts):
+            return " ".join(map(_text, parts))
+        case _ if value == terms.NEXT_RUN_ID:
+            return "the next run"
+        case Pick(when, then, otherwise):
+            return f"{_text(then)} if {_when(when)}, else {_text(otherwise)}"
+        case PodState():
+            return value.value
+        case Termination(reason):
+            return str(reason.value)
+        case NextRun() | HealthState():
+            return value.name
+        case str():
+            return f'"{value}"' if value else "empty"
+        case None | {}:
+            return "none"
+    return str(value)
+
+
+def _groups() -> Iterator[str]:
+    yield "Columns that are set together; what stands *so* comes with the event:"
+    yield ""
+    for name, group in GROUPS.items():
+        yield f"* *{name}*: " + ", ".join(f"`{column}` = {_text(value)}" for column, value in group.items())
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")

@@ -1,0 +1,186 @@
+"""The terms of the pod machine's table: conditions on a pod, and columns that are set together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.lifecycle.deadline import DEADLINE_REASON
+from peloton.lifecycle.guards import Column, Condition, Differs, Exceeds, In, Joined, Parameter, Pick, Plus, Said, Unset
+from peloton.lifecycle.retry import THROTTLED_MESSAGE
+from peloton.model.pod import (
+    ENDING_GOALS,
+    ON_HOST,
+    TERMINAL,
+    HealthState,
+    NextRun,
+    PodState,
+    Termination,
+    TerminationReason,
+)
+
+_S = PodState
+
+# -- conditions ----------------------------------------------------------------------------------------------------
+
+
+def state(*states: PodState) -> Condition:
+    return In("state", frozenset(states))
+
+
+NOWHERE = state(_S.UNKNOWN)
+INITIALIZED = state(_S.INITIALIZED)
+PENDING = state(_S.PENDING)
+READY = state(_S.READY)
+QUEUED = state(_S.PENDING, _S.READY)
+LAUNCHED = state(_S.LAUNCHED)
+RUNNING = state(_S.RUNNING)
+PLACED = state(_S.LAUNCHED, _S.STARTING, _S.RUNNING)
+NOT_RUNNING_YET = state(_S.LAUNCHED, _S.STARTING, _S.PREEMPTING)  # a host may report that it runs
+LEAVING = state(_S.KILLING, _S.PREEMPTING)
+KILLING = state(_S.KILLING)
+HOSTED = In("state", ON_HOST)
+UNTOLD = In("state", ON_HOST - {_S.KILLING})  # its host was not told to end it
+ENDED = In("state", TERMINAL - {_S.DELETED})
+
+ENDS = In("goal", ENDING_GOALS)  # it is to end, and to stay so
+STAYS = ~ENDS
+VANISHES = In("goal", frozenset({_S.DELETED}))  # nothing is to be left of it
+NEWER = Exceeds("desired_run_id", Column("run_id"))  # a newer run is wanted
+STALE = Differs("desired_config_version", Column("config_version"))  # it is to have another configuration
+DIFFERS = Differs("desired_config_version", Parameter("version"))  # it is not yet to have the update's configuration
+REVIVABLE = ENDS & ~VANISHES
+RETRIES = In("next_run", frozenset({NextRun.RETRY}))
+RELAUNCHES = In("next_run", frozenset({NextRun.RELAUNCH}))
+RESTS = In("next_run", frozenset({NextRun.NONE}))
+LATER = Exceeds("due_ns", Parameter("now_ns"))
+UNPLACED = Unset("queue_seq")  # it has no place in a queue
+HAS_PLACE = ~UNPLACED
+UNTERMINATED = Unset("termination")
+WAS_TOLD = ~UNTERMINATED  # we asked its run to end
+UNSTARTED = Unset("started_ns")
+HOMELESS = Unset("desired_host")
+
+LAUNCHABLE = READY & STAYS & ~STALE  # once launched with an old configuration, nothing would replace it
+UNQUEUED_END = INITIALIZED & ENDS & ~VANISHES
+GONE = VANISHES & (ENDED | INITIALIZED)
+UNWANTED = UNTOLD & (ENDS | NEWER)
+STAYING = PLACED & STAYS & ~NEWER
+TIMED = RUNNING & STAYS
+DUE = ENDED & ~RESTS & ~LATER
+WAITS = ENDED & ~RESTS & LATER
+UNTHROTTLED = WAITS & Differs("message", THROTTLED_MESSAGE)
+MISSED = ~ENDED & STAYS  # of a job that is to end
+LAST = Said("is_last") & STAYS & ~NEWER & ~STALE  # others evict it, which is to be its end
+
+# -- what is set ---------------------------------------------------------------------------------------------------
+
+Sets = dict[str, Any]
+
+NOW, VERSION = Parameter("now_ns"), Parameter("version")
+MESSAGE, REASON, WHY = Parameter("message"), Parameter("reason"), Parameter("why")
+WORDS: Sets = {"message": MESSAGE, "reason": REASON}
+ANOTHER_RUN = Plus(Column("run_id"), 1)
+NEXT_RUN_ID = Pick(NEWER, Column("desired_run_id"), ANOTHER_RUN)
+NON_RUNNING_KILLED = "Non-running task killed"
+
+ON_REQUEST = Termination(TerminationReason.KILLED_ON_REQUEST)
+LOST, LOST_STOPPED = Joined(("Task LOST: ", MESSAGE)), Joined(("Stopped task LOST event: ", MESSAGE))
+SENT_AWAY = Joined(("Sent away, as ", Parameter("cause"), ": ", MESSAGE))
+
+NO_NEXT_RUN: Sets = {"next_run": NextRun.NONE, "due_ns": 0}
+NO_PLACE: Sets = {"queue_seq": 0}
+NO_TERMINATION: Sets = {"termination": None}
+NO_DESIRED_HOST: Sets = {"desired_host": ""}
+SAME_VERSION: Sets = {"config_version": VERSION, "desired_config_version": VERSION}
+FACTS: Sets = {"max_failures": Parameter("max_failures"), "initial_health": Parameter("initial_health")}
+BORN: Sets = {"run_id": 1, "desired_run_id": 1, **SAME_VERSION, **FACTS}
+TAKES_CONFIG: Sets = {"config_version": Column("desired_config_version")}
+LATEST_RUN: Sets = {"prev_run_id": Column("run_id"), "run_id": Column("desired_run_id")}
+REPLACED: Sets = {"desired_run_id": NEXT_RUN_ID, "next_run": NextRun.REPLACE, "due_ns": 0}
+COUNTED_ON: Sets = {
+    "prev_run_id": Parameter("last_run"),
+    "run_id": Plus(Parameter("last_run"), 1),
+    "desired_run_id": Plus(Parameter("last_run"), 1),
+    "revision": Plus(Parameter("last_revision"), 1),
+}
+HELD_BACK: Sets = {"vain_count": Parameter("vain_count"), "held_until_ns": Parameter("held_until_ns")}
+OVERDUE: Sets = {
+    "message": DEADLINE_REASON,
+    "reason": DEADLINE_REASON,
+    "termination": Termination(TerminationReason.DEADLINE_TIMEOUT_EXCEEDED),
+}
+STARTED: Sets = {"goal": Parameter("goal"), "message": MESSAGE}
+RESTARTED: Sets = {
+    "desired_run_id": ANOTHER_RUN,
+    "message": Parameter("message", kept="message"),
+    "reason": Parameter("reason", kept="reason"),
+    "termination": Parameter("why", kept="termination"),
+}
+REMOVED: Sets = {
+    "desired_config_version": VERSION,
+    "message": "Task Count reduced via API",
+    "reason": "",
+    "termination": Termination(TerminationReason.KILLED_FOR_UPDATE),
+}
+UPDATE_STARTED: Sets = {"goal": PodState.RUNNING, "message": MESSAGE, "desired_config_version": VERSION}
+UPDATE_STOPPED: Sets = {**SAME_VERSION, **NO_NEXT_RUN, **NO_DESIRED_HOST, "message": MESSAGE}
+IN_QUEUE: Sets = {"message": "Task sent for placement", "reason": "", "vain_count": 0, "held_until_ns": 0}
+
+NEW_RUN: Sets = {  # failures, goal, usage and the place in the queue stay
+    "prev_run_id": Column("run_id"),
+    "run_id": NEXT_RUN_ID,
+    "desired_run_id": NEXT_RUN_ID,
+    **TAKES_CONFIG,
+    "health": Column("initial_health"),
+    "reason": "",
+    "host": "",
+    "agent_id": "",
+    "ports": {},
+    "started_ns": 0,
+    "completed_ns": 0,
+    **NO_TERMINATION,
+    **NO_NEXT_RUN,
+}
+KILLED_UNLAUNCHED: Sets = {
+    "message": NON_RUNNING_KILLED,
+    "reason": "",
+    "health": HealthState.INVALID,
+    "completed_ns": NOW,
+    "queue_seq": 0,
+    **NO_NEXT_RUN,
+}
+LAUNCHED_THERE: Sets = {
+    "host": Parameter("host"),
+    "agent_id": Parameter("agent_id"),
+    "cluster": Parameter("cluster"),
+    "ports": Parameter("ports"),
+    "message": "Add hostname and ports",
+    "reason": "REASON_UPDATE_OFFER",
+    "vain_count": 0,
+}
+RUNS_ANEW: Sets = {**WORDS, "desired_run_id": ANOTHER_RUN, "termination": WHY}  # it is to end first
+ALIVE: Sets = {
+    **WORDS,
+    "host": Pick(Unset("host"), Parameter("host"), Column("host")),
+    "agent_id": Pick(Unset("agent_id"), Parameter("agent_id"), Column("agent_id")),
+    "health": Parameter("health"),
+    "completed_ns": 0,
+}
+RUN_ENDED: Sets = {
+    "message": MESSAGE,
+    "health": HealthState.INVALID,
+    "goal": Pick(LAST, Parameter("last_goal"), Column("goal")),
+    "failure_count": Plus(Column("failure_count"), Parameter("failures")),
+    "completed_ns": NOW,
+    "run_seconds": Plus(Column("run_seconds"), Parameter("used_s")),
+    "desired_host": Pick(Said("sent_away"), "", Column("desired_host")),  # its host takes none any more
+    **NO_NEXT_RUN,
+}
+SENT_AWAY_AS: Sets = {"termination": Pick(WAS_TOLD, Column("termination"), Parameter("sent_away_as"))}
+ADOPTS: Sets = {
+    "desired_config_version": VERSION,
+    "message": MESSAGE,
+    "reason": "",
+    "failure_count": Parameter("failure_count", kept="failure_count"),
+}
+ADOPTED: Sets = {**ADOPTS, "config_version": VERSION}

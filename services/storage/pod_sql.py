@@ -1,0 +1,127 @@
+"""The pod machine's conditions and values as SQL. Parameters of an event are bound as ``p_NAME``."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.lifecycle import pod_terms as terms
+from peloton.lifecycle.guards import (
+    All,
+    Column,
+    Condition,
+    Differs,
+    Either,
+    Exceeds,
+    In,
+    Joined,
+    Not,
+    Parameter,
+    Pick,
+    Plus,
+    Said,
+    Unset,
+    Value,
+)
+from peloton.model.pod import HealthState, NextRun, PodState, Termination
+from services.storage.codec import ports_to_text, stored_text
+from services.storage.tables import POD
+
+TERMINATION = ("termination", "exit_code", "signal")
+"""The columns of what is one field of a record."""
+
+
+def columns_of(field: str) -> tuple[str, ...]:
+    return TERMINATION if field == "termination" else (field,)
+
+
+def stored(value: Any) -> tuple[Any, ...]:
+    """A field of a record as its columns hold it."""
+    match value:
+        case PodState():
+            return (POD_STATE_NUMBERS[value],)
+        case HealthState():
+            return (HEALTH_NUMBERS[value],)
+        case Termination(reason, exit_code, signal):
+            return (TERMINATION_NUMBERS[reason], exit_code, stored_text(signal))
+        case NextRun() | bool():
+            return (int(value),)
+        case str():
+            return (stored_text(value),)
+        case dict():
+            return (ports_to_text(value),)
+        case _:
+            return (value,)
+
+
+def stored_columns(field: str, value: Any) -> dict[str, Any]:
+    values = (0, 0, "") if field == "termination" and value is None else stored(value)
+    return dict(zip(columns_of(field), values, strict=True))
+
+
+# -- conditions ----------------------------------------------------------------------------------------------------
+
+
+def where(condition: Condition) -> sa.ColumnElement[bool]:
+    """Of a row of ``pod``."""
+    match condition:
+        case All(parts):
+            return sa.and_(sa.true(), *map(where, parts))
+        case Either(parts):
+            return sa.or_(sa.false(), *map(where, parts))
+        case Not(part):
+            return sa.not_(where(part))
+        case In(column, values):
+            numbers = sorted(number for value in values for number in stored(value))
+            listed = [_constant(number) for number in numbers]
+            return POD.c[column] == listed[0] if len(listed) == 1 else POD.c[column].in_(listed)
+        case Unset(column):
+            return POD.c[column] == _constant("" if isinstance(POD.c[column].type, sa.Text) else 0)
+        case Differs(column, other):
+            return POD.c[column] != value_sql(other, column)
+        case Exceeds(column, other):
+            return POD.c[column] > value_sql(other, column)
+        case Said(name):
+            return sa.bindparam(f"p_{name}", type_=sa.SmallInteger) == _constant(1)
+    raise AssertionError(f"{condition} has no SQL")
+
+
+# -- values --------------------------------------------------------------------------------------------------------
+
+
+def value_sql(value: Any, column: str) -> sa.ColumnElement[Any]:
+    """What ``column``, one of those of a field, is set to."""
+    match value:
+        case Column(name):
+            return POD.c[column if name == "termination" else name]
+        case Parameter(name, kept):
+            part = f"_{column}" if column in TERMINATION else ""
+            parameter = sa.bindparam(f"p_{name}{part}", type_=POD.c[column].type)
+            return sa.func.coalesce(parameter, POD.c[column]) if kept else parameter
+        case Plus(term, more):
+            return value_sql(term, column) + value_sql(more, column)
+        case Joined(parts):
+            return reduce(add, [value_sql(part, column) for part in parts])
+        case Pick(when, then, otherwise):
+            return sa.case((where(when), value_sql(then, column)), else_=value_sql(otherwise, column))
+        case Value():
+            raise AssertionError(f"{value} has no SQL")
+        case Termination() | None:
+            return _constant(stored_columns("termination", value)[column])
+    return _constant(*stored(value))
+
+
+def _constant(value: Any) -> sa.ColumnElement[Any]:
+    """Written into the statement: it never changes, so nothing is to be bound."""
+    if isinstance(value, str):
+        assert not set(value) & set("'\\%"), f"{value!r} would have to be quoted"
+        return sa.literal_column(f"'{value}'", sa.Text)
+    return sa.literal_column(str(value), sa.BigInteger)
+
+
+ENDS, STAYS = where(terms.ENDS), where(terms.STAYS)
+LAUNCHABLE, STALE, NEWER = where(terms.LAUNCHABLE), where(terms.STALE), where(terms.NEWER)
