@@ -176,8 +176,9 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.drain_watch import DrainWatch
     from services.hostmgr.images import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
-    from services.hostmgr.manager import HostManagerCore
-    from services.hostmgr.mesos.framework import HostManagerSettings
+    from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+    from services.hostmgr.mesos.driver import MesosDriver
+    from services.hostmgr.mesos.framework import MesosSettings
     from services.hostmgr.qos import QosController
     from services.hostmgr.servicer import serve
     from services.resmgr.client import ResourceManagerClient
@@ -186,12 +187,12 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     role = _hostmgr_role(settings)
     qos_settings, images = _qos_settings(settings), prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
-    core_settings = HostManagerSettings(
+    core_settings = HostManagerSettings(settings.cluster, settings.host_lease_s)
+    mesos = MesosSettings(
         settings.mesos,
         settings.cluster,
         settings.mesos_role,
         settings.mesos_user,
-        settings.host_lease_s,
         settings.agents_period_s,
         mesos_access(settings),
         settings.agent_reregister_timeout_s,
@@ -203,7 +204,8 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         async def lead() -> Leading:
             watch = DrainWatch(jobs, hosts)
             failed: asyncio.Future[None] = loop.create_future()
-            core = HostManagerCore(core_settings, gateway, watch, lambda why: _fail(loop, failed, why))
+            driver = MesosDriver(mesos, gateway)
+            core = HostManagerCore(core_settings, gateway, watch, driver, lambda why: _fail(loop, failed, why))
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
             maintainer = HostMaintainer(
                 core, gateway, gateway, jobs, hosts, watch, cluster=settings.cluster, share=share

@@ -13,7 +13,7 @@ from typing import Any
 
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.ids import hostmgr_role
-from services.hostmgr.mesos.framework import HostManagerSettings, framework_info
+from services.hostmgr.mesos.framework import MesosSettings, framework_info
 from services.hostmgr.mesos.subscription import Callbacks, Subscription
 from services.runtime import mesos_access
 from services.settings import Settings, load
@@ -60,7 +60,7 @@ def tear_down(settings: Settings) -> str:
         gateway.close()
     access = mesos_access(settings)
     role, user = settings.mesos_role, settings.mesos_user
-    ours = HostManagerSettings(settings.mesos, settings.cluster, role, user, access=access)
+    ours = MesosSettings(settings.mesos, settings.cluster, role, user, access=access)
     subscriber = _Subscriber()
     driver = Subscription(subscriber, framework_info(ours, framework_id), settings.mesos, access)
     driver.start()

@@ -55,7 +55,7 @@ RULES: dict[Cause, Rule] = {
     Cause.PREEMPTED: Rule(_CLUSTER, _ALWAYS, False, False, _PREEMPTION),
     Cause.FRAMEWORK: Rule(_CLUSTER, _ALWAYS, False, False),
     Cause.NOT_STARTED: Rule(_CLUSTER, _ALWAYS, False, False),
-    Cause.OFFER: Rule(_CLUSTER, _PLATFORM, True, False),
+    Cause.ROOM_GONE: Rule(_CLUSTER, _PLATFORM, True, False),
     Cause.INVALID: Rule(_REQUEST, _POLICY, True, False),
     Cause.NO_ENDING: Rule(_POD, _POLICY, True, False),
 }

@@ -16,8 +16,8 @@ from peloton.model.pod import ENDING_GOALS, TERMINAL, Cause, NextRun, PodRecord,
 SYSTEM_FAILURE_ATTEMPTS = 4
 """A run that the platform broke is tried at least so often, whatever the job says."""
 
-REASON_HOST_REJECT_OFFER = "REASON_HOST_REJECT_OFFER"
-"""Set by the host manager on a launch that the host or its master refused."""
+REASON_LAUNCH_REFUSED = "REASON_HOST_REJECT_OFFER"
+"""Set by the host manager on a launch that its cluster did not take."""
 
 THROTTLED_MESSAGE = "Task throttled due to failure"
 
@@ -60,7 +60,7 @@ def after_end(
         return REST
     if pod.desired_run_id > pod.run_id or pod.desired_config_version != pod.config_version:
         return Ending(NextRun.REPLACE)
-    if pod.state is PodState.LOST and (launch_lost or pod.reason == REASON_HOST_REJECT_OFFER):
+    if pod.state is PodState.LOST and (launch_lost or pod.reason == REASON_LAUNCH_REFUSED):
         return Ending(NextRun.RELAUNCH)
     if sent_away(cause) and pod.state is not PodState.SUCCEEDED:
         return Ending(NextRun.REPLACE)

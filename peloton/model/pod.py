@@ -96,7 +96,7 @@ class Cause(StrEnum):
     PREEMPTED = "its host had no room for it any more"
     FRAMEWORK = "its cluster removed the framework"
     NOT_STARTED = "it was killed before it started"
-    OFFER = "the room for it was gone when it was launched"
+    ROOM_GONE = "the room for it was gone when it was launched"
     INVALID = "its cluster does not take it"
     NO_ENDING = "nothing ended it"  # news of a run that goes on, or the answer to a question
 

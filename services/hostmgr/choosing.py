@@ -18,18 +18,18 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Constraint, HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources, free_share
+from services.hostmgr.driver import RegisteredHost, needed
 from services.hostmgr.holds import Holds, PodKey
-from services.hostmgr.mesos.resources import needed
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.ready import HostClass, ReadyHosts, first_come
 from services.hostmgr.registered import RegisteredHosts
-from services.hostmgr.room import HostRoom, RegisteredHost, by_key, room_for, unfit
+from services.hostmgr.room import HostRoom, by_key, room_for, unfit
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = "leased to another placement"
 """Why a host was not taken: the one reason that a lease given back changes."""
-UNAVAILABILITY_NOTICE_NS = 3 * 3_600 * 10**9
-"""A host that Mesos will take away within this time gets no new pods."""
+GOES_NOTICE_NS = 3 * 3_600 * 10**9
+"""A host that the cluster will take away within this time gets no new pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class HostChooser:
         return hostname in self.maintained and self.maintained[hostname].is_away
 
     def capacity_of(self, hostname: Hostname) -> Resources:
-        agent = self.registered.by_name.get(hostname)
-        return agent.capacity if agent else Resources()
+        host = self.registered.by_name.get(hostname)
+        return host.capacity if host else Resources()
 
     def pick_desired(
         self,
@@ -141,10 +141,10 @@ class HostChooser:
         named = pod_labels_named(shape.constraint)
         return any(
             name not in avoided
-            and needed(shape.resources).fits_in(_whole(agent, shape))
-            and accepts(agent.labels, shape.constraint, by_key(self.pod_labels.on_host(name, named)))
+            and needed(shape.resources).fits_in(_whole(host, shape))
+            and accepts(host.labels, shape.constraint, by_key(self.pod_labels.on_host(name, named)))
             and not self._kept_back(name, shape)
-            for name, agent in self.registered.by_name.items()
+            for name, host in self.registered.by_name.items()
         )
 
     def _in_order(
@@ -214,9 +214,9 @@ class HostChooser:
         return self._goes_soon(self.hosts[hostname]) if hostname in self.hosts else ""
 
     def _goes_soon(self, host: HostRoom) -> str:
-        start_ns = host.unavailable_from_ns
-        if start_ns and start_ns - UNAVAILABILITY_NOTICE_NS <= self.wall_ns():
-            return "scheduled for maintenance in Mesos"
+        start_ns = host.goes_ns
+        if start_ns and start_ns - GOES_NOTICE_NS <= self.wall_ns():
+            return "scheduled for maintenance in the cluster"
         return ""
 
 
@@ -228,8 +228,8 @@ def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
     )
 
 
-def _whole(agent: RegisteredHost, shape: PodShape) -> Resources:
+def _whole(host: RegisteredHost, shape: PodShape) -> Resources:
     """All that the host has for pods of this kind."""
     if not shape.revocable:
-        return agent.capacity
-    return replace(agent.capacity, cpu_milli=agent.revocable.cpu_milli)
+        return host.capacity
+    return replace(host.capacity, cpu_milli=host.revocable.cpu_milli)

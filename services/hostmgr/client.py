@@ -99,7 +99,7 @@ class HostManagerClient:
         return Capacity(*map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered)))
 
     def free(self) -> Resources:
-        """What is on offer there and leased to nobody."""
+        """What is free there and leased to nobody."""
         with raising(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
         return messages.resources_from_wire(answer.free)

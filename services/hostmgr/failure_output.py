@@ -1,6 +1,6 @@
 """Why a pod failed, in its own words: the last lines of its stderr are added to its message.
 
-Best effort, beside the way of statuses: an agent that does not answer costs a failed pod these lines and nothing else.
+Best effort, beside the way of statuses: a host that does not answer costs a failed pod these lines and nothing else.
 When thousands fail in a minute the first ones are enough to see why, so the number read per second is bounded.
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 import queue
-import re
 import threading
 from collections.abc import Callable, Sequence
 
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState, PodStatus
-from services.hostmgr.hosts import HostPool
-from services.hostmgr.mesos.operator import Operator, stderr_path
+from services.hostmgr.driver import PodOnHost
 
 log = logging.getLogger(__name__)
 
@@ -27,23 +25,18 @@ QUEUE_MAX = 100
 BATCH_MAX = 10
 PERIOD_S = 0.5
 """Between batches: at most 20 pods a second, whatever fails."""
-# The executor of Mesos logs to the same file as the command.
-_EXECUTOR_LINE = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ")
-
-Failure = tuple[PodId, str]
-"""A pod and its agent."""
 
 
 class FailureOutput:
     """One thread that reads the stderr of pods that failed."""
 
     def __init__(
-        self, read: Callable[[PodId, str], bytes], store: Callable[[Sequence[tuple[PodId, str]]], None]
+        self, read: Callable[[PodOnHost, int], bytes], store: Callable[[Sequence[tuple[PodId, str]]], None]
     ) -> None:
-        """``read``: the end of stderr of a pod on an agent; raises OSError. ``store``: adds texts to messages."""
+        """``read``: the end of what a pod wrote, so many bytes; raises OSError. ``store``: adds texts to messages."""
         self._read = read
         self._store = store
-        self._failures: queue.Queue[Failure] = queue.Queue(QUEUE_MAX)
+        self._failures: queue.Queue[PodOnHost] = queue.Queue(QUEUE_MAX)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="output of failed pods", daemon=True)
 
@@ -59,7 +52,7 @@ class FailureOutput:
         for status in statuses:
             if status.state is PodState.FAILED and status.agent_id:
                 try:
-                    self._failures.put_nowait((status.pod_id, status.agent_id))
+                    self._failures.put_nowait(PodOnHost(status.pod_id, status.host, status.agent_id))
                 except queue.Full:
                     return
 
@@ -75,14 +68,14 @@ class FailureOutput:
         for _ in range(min(BATCH_MAX, self._failures.qsize())):
             if self._stopping.is_set():
                 return
-            pod_id, agent_id = self._failures.get_nowait()
+            pod = self._failures.get_nowait()
             try:
-                text = last_lines(self._read(pod_id, agent_id))
+                text = last_lines(self._read(pod, TAIL_BYTES))
             except (OSError, ValueError, KeyError) as error:
-                log.debug("stderr of %s not read: %s", pod_id, error)
+                log.debug("stderr of %s not read: %s", pod.pod_id, error)
                 continue
             if text:
-                texts.append((pod_id, text))
+                texts.append((pod.pod_id, text))
         if texts:
             self._store(texts)
 
@@ -90,22 +83,6 @@ class FailureOutput:
 def last_lines(tail: bytes) -> str:
     """The last lines that the command wrote, at most LINES_MAX and CHARACTERS_MAX; what cannot be shown is ``?``."""
     lines = tail.decode("utf-8", "replace").splitlines()
-    own = [line.rstrip() for line in lines if line.strip() and not _EXECUTOR_LINE.match(line)][-LINES_MAX:]
+    own = [line.rstrip() for line in lines if line.strip()][-LINES_MAX:]
     text = "\n".join("".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in own)
     return text if len(text) <= CHARACTERS_MAX else f"...{text[3 - CHARACTERS_MAX :]}"
-
-
-class StderrReader:
-    """Reads the end of a pod's stderr from its agent; raises OSError."""
-
-    def __init__(self, pool: HostPool, operator: Operator, framework_id: Callable[[], str]) -> None:
-        self._pool = pool
-        self._operator = operator
-        self._framework_id = framework_id
-
-    def __call__(self, pod_id: PodId, agent_id: str) -> bytes:
-        agent = next((each for each in self._pool.agents() if each.agent_id == agent_id), None)
-        if agent is None or not agent.address:
-            raise OSError(f"agent {agent_id} is not registered")
-        path = stderr_path(self._framework_id(), str(pod_id))
-        return self._operator.end_of_file(agent.address, path, TAIL_BYTES)

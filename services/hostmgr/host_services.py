@@ -122,7 +122,7 @@ def _host_info(host: Host, use: Use | None, cluster: str) -> host_pb2.HostInfo:
         cluster=cluster,
         avoided=host.avoided,
     )
-    if any(host.capacity):  # the agent is there
+    if any(host.capacity):  # the host is there
         info.capacity.CopyFrom(_amounts(host.capacity))
         info.free.CopyFrom(_amounts(host.free))
     if use is not None:

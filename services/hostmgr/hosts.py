@@ -1,4 +1,4 @@
-"""Hosts and their offers: the only owner of what is free where.
+"""Hosts and their room: the only owner of what is free where.
 
 A host is READY (may be leased), or LEASED to one placement until it launches, gives back, or is too late.
 All methods are called under the lock of ``HostPool``; time is passed in.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,25 +23,18 @@ from peloton.model.resources import Resources
 from peloton.scheduling.feasibility import why_unfit
 from services.hostmgr.aversions import Aversions
 from services.hostmgr.choosing import LEASED, HostChooser, hosts_named
+from services.hostmgr.driver import Claim, Holder, RegisteredHost, Room
 from services.hostmgr.holds import ComingBackOf, Holds
 from services.hostmgr.host_rooms import HostRooms
 from services.hostmgr.judged import JudgedShapes
 from services.hostmgr.launches import Launches
 from services.hostmgr.listed import listed
-from services.hostmgr.mesos.resources import ANY_ROLE, Json
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.registered import RegisteredHosts
-from services.hostmgr.room import (
-    Claim,
-    HostRoom,
-    RegisteredHost,
-    leased_host,
-)
-from services.hostmgr.waiting import Holder, WaitingJobs
+from services.hostmgr.room import HostRoom, leased_host
+from services.hostmgr.waiting import WaitingJobs
 
-AGENTS_UNKNOWN = "the hosts of the cluster are not known yet"
-INVERSE_OFFERS_MAX = 1_000
-"""Kept until they are answered; Mesos repeats those that are not."""
+HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
 
 class HostPool:
@@ -49,19 +42,17 @@ class HostPool:
         self,
         lease_s: float,
         wall_ns: Callable[[], int] = time.time_ns,
-        cluster: str = "",
-        role: str = ANY_ROLE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._lease_s = lease_s
         self._wall_ns = wall_ns
         self._lock = threading.RLock()
-        self._offered = HostRooms(cluster, role)
-        self._hosts, self._ready = self._offered.hosts, self._offered.ready
+        self._rooms = HostRooms()
+        self._hosts, self._ready = self._rooms.hosts, self._rooms.ready
         self._registered = RegisteredHosts()
-        self._withdrawn: dict[Hostname, RegisteredHost] = {}  # by operators of Mesos: they count for nothing
-        self._are_agents_known = False
+        self._withdrawn: dict[Hostname, RegisteredHost] = {}  # by operators of the cluster: they count for nothing
+        self._are_hosts_known = False
         self._judged = JudgedShapes()
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         self._lease_of_job: dict[Holder, str] = {}
@@ -69,7 +60,6 @@ class HostPool:
         self._closed: dict[Hostname, int] = {}  # take no more revocable pods; -> cpu_milli that others hold there
         self._maintained: dict[Hostname, HostMaintenance] = {}
         self._refused: dict[Hostname, str] = {}  # host -> the other cluster that has its name
-        self.inverse_offers: deque[Json] = deque(maxlen=INVERSE_OFFERS_MAX)
         self.pod_labels = PodLabelIndex()
         self._holds = Holds()
         self._chooser = HostChooser(
@@ -99,26 +89,26 @@ class HostPool:
         with self._lock:
             return self._chooser.is_away(Hostname(hostname)) and not self.launches.are_on(hostname)
 
-    # What Mesos says.
+    # What the cluster says.
 
-    def set_agents(self, agents: Iterable[RegisteredHost], refused: Mapping[str, str] | None = None) -> None:
+    def set_hosts(self, hosts: Iterable[RegisteredHost], refused: Mapping[str, str] | None = None) -> None:
         """``refused``: of them those whose names are of hosts of other clusters, and of which."""
         refused = refused or {}
-        ours = [agent for agent in agents if agent.hostname not in refused]  # takes a while, and leases go on
-        now = [agent for agent in ours if not agent.withdrawn]
-        withdrawn = {agent.hostname: agent for agent in ours if agent.withdrawn}
+        ours = [host for host in hosts if host.hostname not in refused]  # takes a while, and leases go on
+        now = [host for host in ours if not host.withdrawn]
+        withdrawn = {host.hostname: host for host in ours if host.withdrawn}
         with self._lock:
             self._withdrawn = withdrawn
             self._refused.clear()
             self._refused.update((Hostname(name), cluster) for name, cluster in refused.items())
             self._registered.replace(now)
-            self._are_agents_known = True
-            self._offered.keep(self._registered.by_name.keys())
+            self._are_hosts_known = True
+            self._rooms.keep(self._registered.by_name.keys())
 
-    def add_offers(self, offers: Sequence[Json]) -> set[JobId]:
-        """Take new offers in; returns the jobs that waited for hosts."""
+    def add_room(self, rooms: Sequence[Room]) -> set[JobId]:
+        """Take new room in; returns the jobs that waited for hosts."""
         with self._lock:
-            self._offered.add(offers, self._clock())
+            self._rooms.add(rooms, self._clock())
             return self._waiting.take_all()
 
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
@@ -151,71 +141,61 @@ class HostPool:
             dropped = self._holds.drop(gone) | self._holds.expire(now_s)
             return self._waiting.take_all() if dropped else set()
 
-    def remove_offer(self, offer_id: str) -> None:
+    def remove_room(self, room_ids: Iterable[str]) -> None:
         with self._lock:
-            self._offered.remove(offer_id)
+            for room_id in room_ids:
+                self._rooms.remove(room_id)
 
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int) -> list[str]:
-        """Offers that came until then and are idle: they are given back to Mesos. ``kept``: so many are not."""
+        """Room that came until then and is idle: it is given back to the cluster. ``kept``: so much of it is not."""
         with self._lock:
-            return self._offered.take_idle(until_s, now_s, kept, limit, set(self._holds.hostnames()))
+            return self._rooms.take_idle(until_s, now_s, kept, limit, set(self._holds.hostnames()))
 
     def may_fit(self, shapes: Iterable[PodShape]) -> bool:
-        """Whether one of these has room on some host as Mesos last told of it, on offer or not."""
+        """Whether one of these has room on some host as the cluster last told of it, announced or not."""
         with self._lock:
             return any(self._registered.has_room(shape) for shape in shapes)
 
-    def forget_offers(self) -> None:
-        """The subscription is gone, and every offer and lease with it; who waits is told with the next offers."""
+    def forget_room(self) -> None:
+        """The session is over, and with it all room and every lease; who waits is told with the next room."""
         with self._lock:
-            self._offered.clear()
+            self._rooms.clear()
             self._leases.clear()
             self._lease_of_job.clear()
 
     # What the cluster holds.
 
-    def agent(self, hostname: str) -> RegisteredHost | None:
+    def host(self, hostname: str) -> RegisteredHost | None:
         with self._lock:
             return self._registered.by_name.get(Hostname(hostname)) or self._withdrawn.get(Hostname(hostname))
-
-    def agents(self) -> list[RegisteredHost]:
-        """Those that are registered."""
-        with self._lock:
-            return list(self._registered.by_name.values())
-
-    def agent_ids(self, hostnames: Collection[str]) -> set[str]:
-        """Of those that are registered."""
-        with self._lock:
-            found = (self._registered.by_name.get(Hostname(name)) for name in hostnames)
-            return {agent.agent_id for agent in found if agent is not None}
 
     def host_count(self) -> int:
         """Hosts of the cluster, also those that are down for maintenance."""
         with self._lock:
-            agents = self._registered.by_name
-            return len(agents) + sum(name not in agents for name in self._maintained)
+            registered = self._registered.by_name
+            return len(registered) + sum(name not in registered for name in self._maintained)
 
     def capacity(self) -> tuple[Resources, Resources, int]:
-        """Sum of totals and of revocable totals over registered agents that take pods, and how many there are. Raises
+        """Sum of totals and of revocable totals over registered hosts that take pods, and how many there are. Raises
         Unavailable before they are known: none would look like a cluster that is gone."""
         with self._lock:
-            if not self._are_agents_known:
-                raise Unavailable(AGENTS_UNKNOWN)
+            if not self._are_hosts_known:
+                raise Unavailable(HOSTS_UNKNOWN)
             away = [name for name in self._maintained if self._chooser.is_away(name)]
             return self._registered.capacity(away, self._closed)
 
     def registered_capacity(self) -> Resources:
-        """Of all hosts, also those that are draining, or down for maintenance and gone from Mesos."""
+        """Of all hosts, also those that are draining, or down for maintenance and gone from the cluster."""
         with self._lock:
-            agents = self._registered.by_name
-            down = (host.capacity for name, host in self._maintained.items() if name not in agents)
+            registered = self._registered.by_name
+            down = (host.capacity for name, host in self._maintained.items() if name not in registered)
             return sum(down, self._registered.total)
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
         """Pods that no registered host could take even if it were empty, and why. Raises Unavailable."""
         with self._lock:
-            if not self._are_agents_known:
-                raise Unavailable(AGENTS_UNKNOWN)
+            if not self._are_hosts_known:
+                raise Unavailable(HOSTS_UNKNOWN)
         return self._judged_now(shapes)
 
     def _judged_now(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
@@ -229,34 +209,29 @@ class HostPool:
             return self._judged.learn(shapes, found, version)
 
     def free(self) -> Resources:
-        """What is free on hosts that take pods and are leased to nobody: on offer, or given back to Mesos."""
+        """What is free on hosts that take pods and are leased to nobody: announced, or given back to the cluster."""
         with self._lock:
             away = {name for name in self._maintained if self._chooser.is_away(name)} | self._refused.keys()
-            return sum(self._not_on_offer(away).values(), self._ready.free_without(away))
+            return sum(self._unannounced(away).values(), self._ready.free_without(away))
 
-    def _not_on_offer(self, apart: Collection[Hostname] = ()) -> dict[Hostname, Resources]:
-        """Of hosts that were not offered since they were given back, or ever, what Mesos last told to be free."""
-        agents = self._registered.by_name
-        names = (self._offered.declined | (agents.keys() - self._hosts.keys())) - set(apart)
-        return {name: agents[name].free for name in names if name in agents}
-
-    @property
-    def offer_count(self) -> int:
-        return self._offered.offer_count
+    def _unannounced(self, apart: Collection[Hostname] = ()) -> dict[Hostname, Resources]:
+        """Of hosts whose room was not announced since it was given back, or ever: what the cluster says is free."""
+        registered = self._registered.by_name
+        names = (self._rooms.returned | (registered.keys() - self._hosts.keys())) - set(apart)
+        return {name: registered[name].free for name in names if name in registered}
 
     @property
-    def claimed_count(self) -> int:
-        """Hosts whose offers launches have used."""
-        return self._offered.claimed_count
+    def room_count(self) -> int:
+        return self._rooms.room_count
 
     def slack(self) -> tuple[int, int]:
-        """Revocable cpu of all registered agents, and what is held of it, in thousandths."""
+        """Revocable cpu of all registered hosts, and what is held of it, in thousandths."""
         with self._lock:
-            held = sum(agent.revocable_held.cpu_milli for agent in self._registered.holders.values())
+            held = sum(host.revocable_held.cpu_milli for host in self._registered.holders.values())
             return self._registered.revocable_cpu_milli, held
 
     def revocable_holders(self) -> list[RegisteredHost]:
-        """Agents on which revocable pods run, by host name."""
+        """Hosts on which revocable pods run, by name."""
         with self._lock:
             holders = self._registered.holders
             return [holders[name] for name in sorted(holders)]
@@ -274,9 +249,9 @@ class HostPool:
         """All that are known, whether they take pods or not; by host name."""
         avoided = self.aversions.avoided_by_all(time.monotonic())
         with self._lock:  # only for what may change meanwhile
-            agents, withdrawn, maintained = self._registered.by_name, self._withdrawn, dict(self._maintained)
-            free = {name: host.free for name, host in self._hosts.items()} | self._not_on_offer()
-        return listed(agents, withdrawn, maintained, free, avoided, self._wall_ns())
+            registered, withdrawn, maintained = self._registered.by_name, self._withdrawn, dict(self._maintained)
+            free = {name: host.free for name, host in self._hosts.items()} | self._unannounced()
+        return listed(registered, withdrawn, maintained, free, avoided, self._wall_ns())
 
     # Leases.
 
@@ -328,7 +303,7 @@ class HostPool:
             all_short = frozenset(short) | {pod.shape for pod in desired if pod.instance_id in waiting}
             lease = HostLease(str(uuid.uuid4()), leased, dict(rejected), awaited, short=all_short)
             for hostname in picked:
-                self._offered.lease(self._hosts[hostname], lease.lease_id)
+                self._rooms.lease(self._hosts[hostname], lease.lease_id)
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
                 self._lease_of_job[job_id, for_gang] = lease.lease_id
@@ -337,7 +312,7 @@ class HostPool:
             return lease, short
 
     def claim(self, lease_id: str, hostnames: Iterable[Hostname]) -> dict[Hostname, Claim]:
-        """Take the offers of the hosts that are still under this lease, without those that have gone into
+        """Take the room of the hosts that are still under this lease, without those that have gone into
         maintenance. The lease has to be released: its other hosts are in it until then."""
         with self._lock:
             deadline_s, leased = self._leases.pop(lease_id, (0.0, []))
@@ -348,8 +323,8 @@ class HostPool:
                 host = self._hosts.get(hostname)
                 if host is None or host.lease_id != lease_id:
                     continue
-                if hostname in wanted and host.offers and not self._chooser.is_away(hostname):
-                    claims[hostname] = self._offered.claim(host)
+                if hostname in wanted and host.rooms and not self._chooser.is_away(hostname):
+                    claims[hostname] = self._rooms.claim(host)
                 else:
                     left.append(hostname)
             if left:
@@ -369,7 +344,7 @@ class HostPool:
         _, leased = self._leases.pop(lease_id, (0.0, []))
         for hostname in leased:
             if (host := self._hosts.get(hostname)) and host.lease_id == lease_id:
-                self._offered.lease(host, "")
+                self._rooms.lease(host, "")
         return bool(leased)
 
     def _expire(self, now_s: float) -> None:

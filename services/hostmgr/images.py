@@ -1,4 +1,4 @@
-"""Images fetched ahead: whoever has hosts fetch them, if anybody has. Mesos itself has no such call."""
+"""Images fetched ahead: whoever has hosts fetch them, if anybody has. No driver of a cluster does."""
 
 from __future__ import annotations
 

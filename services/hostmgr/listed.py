@@ -10,22 +10,22 @@ from peloton.model.host import Host, HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.resources import Resources
-from services.hostmgr.room import NOTHING, RegisteredHost
+from services.hostmgr.driver import NOTHING, RegisteredHost
 
 
 def listed(
-    agents: Mapping[Hostname, RegisteredHost],
+    hosts: Mapping[Hostname, RegisteredHost],
     withdrawn: Mapping[Hostname, RegisteredHost],
     maintained: Mapping[Hostname, HostMaintenance],
     free: Mapping[Hostname, Resources],
     avoided: Mapping[Hostname, tuple[str, float]],
     wall_ns: int,
 ) -> list[Host]:
-    """Registered agents, those that operators of Mesos have withdrawn, and those in maintenance that are neither; by
-    host name. ``avoided``: why, and for how many seconds from now."""
-    found = [_registered(a, maintained.get(name), free.get(name, NOTHING)) for name, a in agents.items()]
-    found += [_withdrawn(agent) for name, agent in withdrawn.items() if name not in maintained]
-    found += [_gone(host) for name, host in maintained.items() if name not in agents]
+    """Registered hosts, those that operators of the cluster have withdrawn, and those in maintenance that are neither;
+    by host name. ``avoided``: why, and for how many seconds from now."""
+    found = [_registered(a, maintained.get(name), free.get(name, NOTHING)) for name, a in hosts.items()]
+    found += [_withdrawn(host) for name, host in withdrawn.items() if name not in maintained]
+    found += [_gone(host) for name, host in maintained.items() if name not in hosts]
     for at, host in enumerate(found):
         if host.hostname in avoided:
             why, seconds = avoided[host.hostname]
@@ -34,18 +34,18 @@ def listed(
     return sorted(found, key=lambda host: host.hostname)
 
 
-def _registered(agent: RegisteredHost, maintained: HostMaintenance | None, free: Resources) -> Host:
+def _registered(host: RegisteredHost, maintained: HostMaintenance | None, free: Resources) -> Host:
     state, goal = (maintained.state, maintained.goal) if maintained else (HostState.UP, HostState.UP)
-    labels = tuple(sorted(agent.labels.items()))
-    amounts = (agent.capacity, agent.revocable, free)
-    return Host(agent.hostname, state, *amounts, labels, agent.ip, goal, agent.revocable_held)
+    labels = tuple(sorted(host.labels.items()))
+    amounts = (host.capacity, host.revocable, free)
+    return Host(host.hostname, state, *amounts, labels, host.ip, goal, host.revocable_held)
 
 
-def _withdrawn(agent: RegisteredHost) -> Host:
-    labels = tuple(sorted(agent.labels.items()))
+def _withdrawn(host: RegisteredHost) -> Host:
+    labels = tuple(sorted(host.labels.items()))
     amounts = (NOTHING, NOTHING, NOTHING)
-    goal = HostState.UP if agent.state is HostState.UP else HostState.DRAINED
-    return Host(agent.hostname, agent.state, *amounts, labels, agent.ip, goal, avoided=agent.withdrawn)
+    goal = HostState.UP if host.state is HostState.UP else HostState.DRAINED
+    return Host(host.hostname, host.state, *amounts, labels, host.ip, goal, avoided=host.withdrawn)
 
 
 def _gone(host: HostMaintenance) -> Host:

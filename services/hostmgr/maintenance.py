@@ -1,5 +1,6 @@
 """Maintenance of hosts, on the side that leads the cluster: the rows say what is wanted and how far it is, this keeps
-leases and launches off hosts that go, asks pods to leave, and talks to Mesos. Workflows say when to do what."""
+leases and launches off hosts that go, asks pods to leave, and has the driver tell the cluster. Workflows say when to
+do what."""
 
 from __future__ import annotations
 
@@ -27,19 +28,15 @@ from peloton.model.maintenance import (
 from peloton.model.pod import TerminationReason
 from peloton.ports import HostLifecycles, Lifecycles
 from services.hostmgr.drain_watch import DrainWatch
+from services.hostmgr.driver import HostAddress
 from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.mesos.resources import Json
-from services.hostmgr.mesos.schedule import MaintenanceSchedule
-from services.hostmgr.mesos.subscription import Disconnected
 from services.hostmgr.residents import Residents
 from services.storage.gateway import Gateway
 
 log = logging.getLogger(__name__)
 
 CHORES_PERIOD_S = 10.0
-REFUSE_INVERSE_S = 60
-"""Mesos asks again after this."""
-NOT_AN_AGENT = "host is not a Peloton agent"
+NOT_A_HOST = "host is not a Peloton agent"
 """The original's words, which clients look for; what follows names the host."""
 
 
@@ -79,7 +76,6 @@ class HostMaintainer:
         self._jobs, self._hosts, self._watch = jobs, hosts, watch
         self.cluster, self._share = cluster, share
         self._residents = Residents(partial(gateway.residents, cluster=cluster))
-        self._schedule = MaintenanceSchedule(lambda: core.driver.master, core.operator)
         self._refreshing = threading.Lock()
         self._wanted = threading.Event()
         self._stopping = False
@@ -103,13 +99,13 @@ class HostMaintainer:
         known = {host.hostname for host in self._gateway.maintained_hosts(self.cluster)}
         placed: dict[Hostname, MaintenanceRequest] = {}
         for request in requests:
-            agent = self._pool.agent(request.hostname)
-            if agent is None and request.hostname not in known:
+            host = self._pool.host(request.hostname)
+            if host is None and request.hostname not in known:
                 if not self.host_count():
                     raise Unavailable("the hosts of the cluster are not known yet")
-                raise Aborted(f"{NOT_AN_AGENT}: {request.hostname}")
-            if agent is not None:
-                request = replace(request, ip=agent.ip, capacity=agent.capacity)
+                raise Aborted(f"{NOT_A_HOST}: {request.hostname}")
+            if host is not None:
+                request = replace(request, ip=host.ip, capacity=host.capacity)
             placed[request.hostname] = request
         hosts = self._gateway.request_maintenance(self.cluster, list(placed.values()), self.away_max(), time.time_ns())
         self._changed(hosts)
@@ -159,14 +155,14 @@ class HostMaintainer:
 
     def take_down(self, hostname: str) -> None:
         if host := self._next(hostname, Step.TAKE_DOWN):
-            self._mesos(lambda: self._schedule.take_down(_machine(host)))
+            self._tell_cluster(lambda: self._core.driver.take_down(_address(host)))
             self._gateway.move_host(self.cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
             log.info("host %s is down for maintenance", hostname)
             self._refresh()
 
     def bring_up(self, hostname: str) -> None:
         if host := self._next(hostname, Step.BRING_UP):
-            self._mesos(lambda: self._schedule.bring_up(_machine(host)))
+            self._tell_cluster(lambda: self._core.driver.bring_up(_address(host)))
             begun = self._gateway.end_maintenance(self.cluster, hostname, self.away_max(), time.time_ns())
             log.info("maintenance of host %s is over", hostname)
             self._watch.watch(host.hostname)
@@ -239,48 +235,29 @@ class HostMaintainer:
     def _tell(self, hosts: Iterable[HostMaintenance]) -> None:
         self._hosts.hosts_changed([host.hostname for host in hosts])
 
-    # Mesos: its schedule follows the rows, its questions are answered.
+    # The cluster: what it knows of maintenance follows the rows.
 
-    def _mesos(self, call: Callable[[], None]) -> None:
+    def _tell_cluster(self, call: Callable[[], None]) -> None:
         try:
             call()
         except OSError as error:
-            raise Unavailable(f"Mesos did not take it: {error}") from error
+            raise Unavailable(f"the cluster did not take it: {error}") from error
 
     def _run_chores(self) -> None:
         while not self._stopping:
             self._wanted.wait(CHORES_PERIOD_S)
             self._wanted.clear()
-            for chore in (self._announce, self._answer_inverse_offers):
-                try:
-                    chore()
-                except Exception as error:
-                    if not self._stopping:
-                        log.warning("a chore of maintenance failed, tried again soon: %s", error)
+            try:
+                self._announce()
+            except Exception as error:
+                if not self._stopping:
+                    log.warning("maintenance not told to the cluster, tried again soon: %s", error)
 
     def _announce(self) -> None:
-        going = [h for h in self._gateway.maintained_hosts(self.cluster) if h.is_away and h.goal is HostState.DOWN]
-        if going and self._core.driver.connected:
-            self._schedule.announce([_machine(host) for host in going])
-
-    def _answer_inverse_offers(self) -> None:
-        """We leave hosts that are to go by our own rows; of others that Mesos announces operators decide."""
-        offers = self._pool.inverse_offers
-        asked = [offers.popleft() for _ in range(len(offers))]
-        if not asked:
-            return
-        going = {host.hostname for host in self._gateway.maintained_hosts(self.cluster) if host.is_away}
-        ours = self._pool.agent_ids(going)
-        for verb in ("ACCEPT", "DECLINE"):
-            ids = [o["id"] for o in asked if (o["agent_id"]["value"] in ours) == (verb == "ACCEPT")]
-            if ids:
-                body = {"inverse_offer_ids": ids, "filters": {"refuse_seconds": REFUSE_INVERSE_S}}
-                name = f"{verb}_INVERSE_OFFERS"
-                try:
-                    self._core.driver.send_all([{"type": name, name.lower(): body}])
-                except (Disconnected, OSError) as error:
-                    log.info("%d inverse offers not answered: %s; Mesos asks again", len(ids), error)
+        if self._core.driver.is_connected:
+            hosts = self._gateway.maintained_hosts(self.cluster)
+            self._core.driver.drain([_address(h) for h in hosts if h.is_away and h.goal is HostState.DOWN])
 
 
-def _machine(host: HostMaintenance) -> Json:
-    return {"hostname": host.hostname, "ip": host.ip}
+def _address(host: HostMaintenance) -> HostAddress:
+    return HostAddress(host.hostname, host.ip)

@@ -32,11 +32,10 @@ from peloton.scheduling.qos import (
     is_due,
     observe,
 )
+from services.hostmgr.driver import RegisteredHost, needed
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.mesos.resources import needed
-from services.hostmgr.mesos.usage import HostUse, look
-from services.hostmgr.room import RegisteredHost
+from services.hostmgr.usage import HostUse, look
 from services.storage.gateway import Gateway
 
 log = logging.getLogger(__name__)
@@ -67,15 +66,15 @@ class QosSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    agent: RegisteredHost
+    host: RegisteredHost
     use: HostUse
 
     @property
     def load(self) -> HostLoad:
-        agent = self.agent
-        total = Use(agent.capacity.cpu_milli, agent.capacity.memory_mib)
-        held = agent.revocable_held.cpu_milli
-        return HostLoad(agent.hostname, total, self.use.total(), agent.revocable.cpu_milli, held)
+        host = self.host
+        total = Use(host.capacity.cpu_milli, host.capacity.memory_mib)
+        held = host.revocable_held.cpu_milli
+        return HostLoad(host.hostname, total, self.use.total(), host.revocable.cpu_milli, held)
 
 
 class QosController:
@@ -90,6 +89,7 @@ class QosController:
         lifecycles: Lifecycles,
     ) -> None:
         self._settings = settings
+        self._is_enabled = settings.enabled and core.driver.capabilities.measures_use
         self._core = core
         self._pool = core.pool
         self._gateway = gateway
@@ -105,12 +105,12 @@ class QosController:
         self._thread = threading.Thread(target=self._run, name="qos controller", daemon=True)
 
     def start(self) -> None:
-        if self._settings.enabled:
+        if self._is_enabled:
             self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
-        if self._settings.enabled:
+        if self._is_enabled:
             self._thread.join()
         self._threads.shutdown(cancel_futures=True)
 
@@ -134,8 +134,8 @@ class QosController:
         looks = self._look(self._next_hosts())
         for each in looks:
             if each.use.is_news:
-                watch = self._watches.get(each.agent.hostname, HostWatch())
-                self._watches[each.agent.hostname] = observe(watch, each.load, policy)
+                watch = self._watches.get(each.host.hostname, HostWatch())
+                self._watches[each.host.hostname] = observe(watch, each.load, policy)
         self._meter.note(self._uses, self._watches, policy)
         made: list[Correction] = []
         for each in looks:
@@ -152,35 +152,35 @@ class QosController:
 
     def _next_hosts(self) -> list[RegisteredHost]:
         """Hosts on which revocable pods run, a bounded number of them, each in its turn."""
-        agents = self._pool.revocable_holders()
-        names = {agent.hostname for agent in agents}
+        hosts = self._pool.revocable_holders()
+        names = {host.hostname for host in hosts}
         self._uses = {name: use for name, use in self._uses.items() if name in names}
-        chosen = in_turn(agents, self._last, HOSTS_PER_ROUND_MAX)
+        chosen = in_turn(hosts, self._last, HOSTS_PER_ROUND_MAX)
         if chosen:
             self._last = chosen[-1].hostname
         return chosen
 
-    def _look(self, agents: Sequence[RegisteredHost]) -> list[_Look]:
+    def _look(self, hosts: Sequence[RegisteredHost]) -> list[_Look]:
         """Hosts that do not answer are left out."""
 
-        def ask(agent: RegisteredHost) -> _Look | None:
+        def ask(host: RegisteredHost) -> _Look | None:
             try:
-                rows = self._core.operator.statistics(agent.address, agent.process)
-                return _Look(agent, look(self._uses.get(agent.hostname, HostUse()), rows))
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                log.info("no statistics of host %s: %r", agent.hostname, error)
+                samples = self._core.driver.samples_of(host.hostname)
+                return _Look(host, look(self._uses.get(host.hostname, HostUse()), samples))
+            except (OSError, ValueError) as error:
+                log.info("no statistics of host %s: %r", host.hostname, error)
                 return None
 
-        looks = [found for found in self._threads.map(ask, agents) if found is not None]
-        self._uses = self._uses | {found.agent.hostname: found.use for found in looks}  # others read it meanwhile
+        looks = [found for found in self._threads.map(ask, hosts) if found is not None]
+        self._uses = self._uses | {found.host.hostname: found.use for found in looks}  # others read it meanwhile
         return looks
 
     def _correct(self, found: _Look, now_s: float) -> tuple[Correction, ...]:
-        policy, hostname = self._settings.policy, found.agent.hostname
+        policy, hostname = self._settings.policy, found.host.hostname
         watch = self._watches.get(hostname, HostWatch())
         if not is_due(watch, policy):
             return ()
-        uses = found.use.pods(self._core.driver.framework_id)
+        uses = found.use.pods()
         rows = self._gateway.revocable_pods(list(uses))
         pods = [
             RevocablePod(r.pod_id, r.priority, r.started_ns, needed(r.asked).cpu_milli, uses[r.pod_id], r.is_leaving)
@@ -206,10 +206,10 @@ class QosController:
         return made
 
 
-def in_turn(agents: Sequence[RegisteredHost], last: Hostname, limit: int) -> list[RegisteredHost]:
-    """Of agents by host name the next after ``last``, and round."""
-    begin = bisect_right(agents, last, key=lambda agent: agent.hostname)
-    return [*agents[begin:], *agents[:begin]][:limit]
+def in_turn(hosts: Sequence[RegisteredHost], last: Hostname, limit: int) -> list[RegisteredHost]:
+    """Of hosts by host name the next after ``last``, and round."""
+    begin = bisect_right(hosts, last, key=lambda host: host.hostname)
+    return [*hosts[begin:], *hosts[:begin]][:limit]
 
 
 class QosMeter:

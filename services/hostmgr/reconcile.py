@@ -1,4 +1,4 @@
-"""When to compare what storage believes to be on hosts with what Mesos knows, and about which pods not to ask."""
+"""When to compare what storage believes to be on hosts with what the cluster knows, and about which pods not to ask."""
 
 from __future__ import annotations
 
@@ -12,27 +12,23 @@ from enum import IntEnum
 
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
-from services.hostmgr.mesos.resources import Json
-from services.hostmgr.mesos.wire import MesosRefusal
+from services.hostmgr.driver import PodOnHost, PodReport
 
 log = logging.getLogger(__name__)
 
 PERIOD_S = 1_800.0
 FOLLOW_UPS_S = (20.0, 60.0, 180.0, 600.0)
-"""After a comparison of everything. A master that still waits for its agents does not answer for their pods."""
+"""After a comparison of everything. A cluster that still waits for hosts does not answer for their pods."""
 
 ASKED_MAX = 20_000
-"""Pods that Mesos is asked about before it has answered for others: the queue of statuses takes all of its answers."""
+"""Pods that are asked about before there are answers for others: the queue of reports takes all answers."""
 PATIENCE_S = 2.0
 """When no answer has come for so long, the next question does not wait for those that are left."""
-RECONCILED = "REASON_RECONCILIATION"
-AGENT_BACK = "REASON_AGENT_REREGISTERED"
-AGENT_BACK_REST_S = 5.0
-"""After an agent came back to a master that did not know what runs there, pods that must end are told again."""
-RUNNING = "TASK_RUNNING"
+HOST_BACK_REST_S = 5.0
+"""After a host came back to a control plane that did not know what runs there, pods that must end are told again."""
 
 Row = tuple[PodId, str, str, PodState]
-"""Pod, host, agent id, stored state."""
+"""Pod, host, the cluster's id of the host, stored state."""
 
 
 class Look(IntEnum):
@@ -48,7 +44,7 @@ class ReconcileSchedule:
     """One thread takes what is due; any thread may want a look now."""
 
     def __init__(self, settled_s: float = FOLLOW_UPS_S[-1]) -> None:
-        """``settled_s``: so long after a look at everything a new master has heard of all agents that will come."""
+        """``settled_s``: so long after a look at everything all hosts have come that will."""
         self._follow_ups_s = sorted({delay_s for delay_s in (*FOLLOW_UPS_S, settled_s) if 0 < delay_s < PERIOD_S})
         self._lock = threading.Lock()
         self._wanted = Look.ALL
@@ -81,7 +77,8 @@ class ReconcileSchedule:
 
 
 class InFlight:
-    """Pods between their commit as LAUNCHED and their ACCEPT: Mesos has not heard of them, and would call them lost."""
+    """Pods between their commit as LAUNCHED and their launch: the cluster has not heard of them, and would call them
+    lost."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,27 +98,27 @@ class InFlight:
                         del self._pods[pod_id]
 
     def landed(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows read from storage before, without those in flight: what has landed since is known to Mesos."""
+        """Rows read from storage before, without those in flight: what has landed since is known to the cluster."""
         with self._lock:
             return [row for row in rows if row[0] not in self._pods]
 
 
 class Answers:
-    """What Mesos has said of the pods that it was asked about. Filled by one thread, asked by others."""
+    """What the cluster has said of the pods that it was asked about. Filled by one thread, asked by others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = threading.Condition()
         self._awaited: set[str] = set()
         self._late_count = 0  # of those that are awaited: nobody waits for them any more
-        # Task id -> state that is stored: until Mesos has told it once more, or another one, or the next look at all.
+        # Pod -> state that is stored: until the cluster has told it once more, or another one, or the next look at all.
         self._said: dict[str, str] = {}
         self._asked_count = 0
         self._began_s = 0.0
 
     def begin(self, look: Look = Look.ALL) -> frozenset[str]:
         """Questions follow; returns those that are still open, as if they had not been asked. After a look at
-        everything Mesos tells all that it knows, for seconds: a smaller look does not forget what is stored of it."""
+        everything the cluster tells all that it knows, for seconds: a smaller look does not forget what is stored."""
         with self._changed:
             before = frozenset(self._awaited)
             self._awaited.clear()
@@ -130,45 +127,45 @@ class Answers:
             self._late_count, self._asked_count, self._began_s = 0, 0, self._clock()
             return before
 
-    def ask(self, task_ids: Collection[str], running: Iterable[str] = (), is_late: bool = False) -> None:
+    def ask(self, pods: Collection[str], running: Iterable[str] = (), is_late: bool = False) -> None:
         """``running``: those of which storage says so."""
         with self._changed:
             before = len(self._awaited)
-            self._awaited.update(task_ids)
-            self._said.update(dict.fromkeys(running, RUNNING))
+            self._awaited.update(pods)
+            self._said.update(dict.fromkeys(running, PodState.RUNNING.value))
             self._asked_count += len(self._awaited) - before
             self._late_count += is_late * (len(self._awaited) - before)
 
-    def is_news(self, status: Json) -> bool:
+    def is_news(self, report: PodReport) -> bool:
         """False for an answer that says what is stored. Nearly all do: they need no look at storage."""
-        task_id = status["task_id"]["value"]
+        pod = report.pod
         with self._changed:
-            if status.get("reason") != RECONCILED or self._said.get(task_id) != status["state"]:
-                self._said.pop(task_id, None)
+            if not report.is_answer or self._said.get(pod) != report.told:
+                self._said.pop(pod, None)
                 return True
-            if task_id in self._awaited:
-                self._close([task_id])
+            if pod in self._awaited:
+                self._close([pod])
             else:  # told with all the others, and not a third time
-                del self._said[task_id]
+                del self._said[pod]
             return False
 
-    def take(self, statuses: Iterable[Json]) -> None:
-        """Statuses that are stored, or that say nothing that could be."""
+    def take(self, reports: Iterable[PodReport]) -> None:
+        """Reports that are stored, or that say nothing that could be."""
         with self._changed:
-            said = {status["task_id"]["value"]: status["state"] for status in statuses}
-            for task_id in said.keys() & self._awaited:
-                self._said[task_id] = said[task_id]
+            said = {report.pod: report.told for report in reports}
+            for pod in said.keys() & self._awaited:
+                self._said[pod] = said[pod]
             self._close(said)
 
-    def _close(self, task_ids: Iterable[str]) -> None:
+    def _close(self, pods: Iterable[str]) -> None:
         if not self._awaited:
             return
-        self._awaited.difference_update(task_ids)
+        self._awaited.difference_update(pods)
         self._late_count = min(self._late_count, len(self._awaited))
         self._changed.notify_all()
         if not self._awaited:
             seconds = self._clock() - self._began_s
-            log.info("Mesos has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
+            log.info("the cluster has answered for all pods: the last %d within %.1f s", self._asked_count, seconds)
 
     def wait(self, most: int) -> None:
         """Until no more than so many answers are awaited, or none comes any more."""
@@ -178,32 +175,32 @@ class Answers:
                     self._late_count = len(self._awaited)
 
 
-SendAll = Callable[[Sequence[Json]], Sequence[MesosRefusal | None]]
+Ask = Callable[[Sequence[PodOnHost]], None]
 
 
 class Reconciler:
-    """Asks Mesos about the pods that storage believes on hosts, a bounded number at a time, and then about all."""
+    """Asks the cluster about the pods that storage believes on hosts, so many at a time, and then about all."""
 
     def __init__(self, pages: Callable[[], Iterator[Sequence[Row]]], in_flight: InFlight) -> None:
         self._pages = pages
         self._in_flight = in_flight
         self.answers = Answers()
 
-    def ask(self, look: Look, send_all: SendAll) -> list[Row]:
-        """Returns the pods that must end and have not. Pods for which Mesos never answered, as it had not heard of
-        their agents again, are in every look. Raises MesosRefusal and what ``send_all`` does."""
+    def ask(self, look: Look, ask: Ask) -> list[Row]:
+        """Returns the pods that must end and have not. Pods for which no answer ever came, as their hosts have not come
+        back yet, are in every look. Raises what ``ask`` does."""
         open_ids = self.answers.begin(look)
         try:
-            ending = self._ask_pages(look, open_ids, send_all)
+            ending = self._ask_pages(look, open_ids, ask)
         except BaseException:
             self.answers.ask(open_ids, is_late=True)
             raise
         if look is Look.ALL:
             self.answers.wait(0)
-            _send([], send_all)
+            ask([])
         return ending
 
-    def _ask_pages(self, look: Look, open_ids: Collection[str], send_all: SendAll) -> list[Row]:
+    def _ask_pages(self, look: Look, open_ids: Collection[str], ask: Ask) -> list[Row]:
         ending = []
         for page in self._pages():
             asked = self._in_flight.landed([row for row in page if look.covers(row[3]) or str(row[0]) in open_ids])
@@ -211,14 +208,6 @@ class Reconciler:
                 self.answers.wait(ASKED_MAX - len(asked))
                 running = [str(row[0]) for row in asked if row[3] is PodState.RUNNING]
                 self.answers.ask([str(row[0]) for row in asked], running)
-                _send(asked, send_all)
+                ask([PodOnHost(*row[:3]) for row in asked])
             ending += [row for row in asked if row[3] is PodState.KILLING]
         return ending
-
-
-def _send(rows: Sequence[Row], send_all: SendAll) -> None:
-    """Without rows: about everything that Mesos knows of us."""
-    tasks = [{"task_id": {"value": str(pod_id)}, "agent_id": {"value": agent}} for pod_id, _, agent, _ in rows]
-    for refusal in send_all([{"type": "RECONCILE", "reconcile": {"tasks": tasks}}]):
-        if refusal:
-            raise refusal

@@ -1,4 +1,4 @@
-"""The agents that Mesos has, and sums over them that are kept: looked up for each question they would cost all hosts.
+"""The hosts of the cluster, and sums over them that are kept: looked up for each question they would cost all hosts.
 
 Under the lock of ``HostPool``.
 """
@@ -14,11 +14,10 @@ from peloton.model.ids import Hostname
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.feasibility import HostKind
-from services.hostmgr.mesos.resources import needed
-from services.hostmgr.room import NOTHING, RegisteredHost
+from services.hostmgr.driver import NOTHING, RegisteredHost, needed
 
 _Kind = tuple[Resources, tuple[tuple[str, str], ...]]
-"""What agents alike have: totals, and labels without the host's name."""
+"""What hosts alike have: totals, and labels without the host's name."""
 
 
 class RegisteredHosts:
@@ -26,62 +25,62 @@ class RegisteredHosts:
         self.by_name: dict[Hostname, RegisteredHost] = {}
         self.holders: dict[Hostname, RegisteredHost] = {}  # of revocable cpu
         self.revocable_cpu_milli = 0
-        self.kinds_version = 0  # another one whenever agents of other kinds are there
+        self.kinds_version = 0  # another one whenever hosts of other kinds are there
         self._capacity = [0, 0, 0, 0]  # [R]
         self._kinds: Counter[_Kind] = Counter()
-        self._free: Counter[tuple[Resources, int]] = Counter()  # what is free, and revocable cpu_milli -> agents
+        self._free: Counter[tuple[Resources, int]] = Counter()  # what is free, and revocable cpu_milli -> hosts
 
     @property
     def total(self) -> Resources:
         return Resources(*self._capacity)
 
-    def replace(self, agents: Iterable[RegisteredHost]) -> None:
+    def replace(self, hosts: Iterable[RegisteredHost]) -> None:
         """These and no others are registered now. What is the same object as before costs next to nothing."""
-        before, now = self.by_name, {agent.hostname: agent for agent in agents}
+        before, now = self.by_name, {host.hostname: host for host in hosts}
         for name in before.keys() - now.keys():
             self._count(before[name], -1)
             self._count_kind(before[name], -1)
-        for name, agent in now.items():
-            if (old := before.get(name)) is not agent:
+        for name, host in now.items():
+            if (old := before.get(name)) is not host:
                 if old is not None:
                     self._count(old, -1)
-                self._count(agent, 1)
-                if old is None or (old.capacity, old.labels) != (agent.capacity, agent.labels):
+                self._count(host, 1)
+                if old is None or (old.capacity, old.labels) != (host.capacity, host.labels):
                     if old is not None:
                         self._count_kind(old, -1)
-                    self._count_kind(agent, 1)
+                    self._count_kind(host, 1)
         self.by_name = now
 
-    def _count(self, agent: RegisteredHost, sign: int) -> None:
-        self.revocable_cpu_milli += agent.revocable.cpu_milli * sign
-        free = agent.free, agent.revocable.cpu_milli - agent.revocable_held.cpu_milli
+    def _count(self, host: RegisteredHost, sign: int) -> None:
+        self.revocable_cpu_milli += host.revocable.cpu_milli * sign
+        free = host.free, host.revocable.cpu_milli - host.revocable_held.cpu_milli
         self._free[free] += sign
         if not self._free[free]:
             del self._free[free]
-        for kind, amount in enumerate(agent.capacity):
+        for kind, amount in enumerate(host.capacity):
             self._capacity[kind] += amount * sign
-        if agent.revocable_held.cpu_milli:
+        if host.revocable_held.cpu_milli:
             if sign > 0:
-                self.holders[agent.hostname] = agent
+                self.holders[host.hostname] = host
             else:
-                del self.holders[agent.hostname]
+                del self.holders[host.hostname]
 
-    def _count_kind(self, agent: RegisteredHost, sign: int) -> None:
-        kind = _kind(agent)
+    def _count_kind(self, host: RegisteredHost, sign: int) -> None:
+        kind = _kind(host)
         self._kinds[kind] += sign
         if not self._kinds[kind]:
             del self._kinds[kind]
         self.kinds_version += 1
 
     def kinds(self, named: Iterable[Hostname]) -> list[HostKind]:
-        """All agents by kind; those that are named each with its name."""
+        """All hosts by kind; those that are named each with its name."""
         apart = [self.by_name[name] for name in sorted({*named}) if name in self.by_name]
-        counts = self._kinds - Counter(_kind(agent) for agent in apart)
+        counts = self._kinds - Counter(_kind(host) for host in apart)
         found = [HostKind(capacity, dict(labels), count) for (capacity, labels), count in counts.items()]
-        return found + [HostKind(agent.capacity, agent.labels) for agent in apart]
+        return found + [HostKind(host.capacity, host.labels) for host in apart]
 
     def has_room(self, shape: PodShape) -> bool:
-        """Some agent has, by the amounts alone."""
+        """Some host has, by the amounts alone."""
         need = needed(shape.resources)
         if not shape.revocable:
             return any(need.fits_in(free) for free, _ in self._free)
@@ -89,16 +88,16 @@ class RegisteredHosts:
         return any(rest.fits_in(free) and need.cpu_milli <= slack for free, slack in self._free)
 
     def capacity(self, away: Collection[Hostname], closed: Mapping[Hostname, int]) -> tuple[Resources, Resources, int]:
-        """Sums without agents that are away, and how many are left. Of revocable cpu those that are closed count
+        """Sums without hosts that are away, and how many are left. Of revocable cpu those that are closed count
         with no more than this: what pods hold where no more may come."""
         gone = {name: self.by_name[name] for name in away if name in self.by_name}
-        total = self.total - sum((agent.capacity for agent in gone.values()), NOTHING)
-        slack = self.revocable_cpu_milli - sum(agent.revocable.cpu_milli for agent in gone.values())
+        total = self.total - sum((host.capacity for host in gone.values()), NOTHING)
+        slack = self.revocable_cpu_milli - sum(host.revocable.cpu_milli for host in gone.values())
         for name in closed.keys() - gone.keys():
             if name in self.by_name:
                 slack -= max(self.by_name[name].revocable.cpu_milli - closed[name], 0)
         return total, Resources(cpu_milli=slack), len(self.by_name) - len(gone)
 
 
-def _kind(agent: RegisteredHost) -> _Kind:
-    return agent.capacity, tuple(sorted(label for label in agent.labels.items() if label[0] != HOSTNAME_LABEL))
+def _kind(host: RegisteredHost) -> _Kind:
+    return host.capacity, tuple(sorted(label for label in host.labels.items() if label[0] != HOSTNAME_LABEL))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from peloton.model.ids import PodId
-from peloton.model.pod import Cause, PodStatus
+from peloton.model.pod import PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.hosts import HostPool
 from services.storage.gateway import Gateway
@@ -20,7 +20,6 @@ class Reports:
         cluster: str,
         pool: HostPool,
         lifecycles: PodLifecycles,
-        look_at_agents: Callable[[], None],
         committed: Callable[[Sequence[PodStatus]], None],
         clock: Callable[[], float],
     ) -> None:
@@ -29,7 +28,6 @@ class Reports:
         self._cluster = cluster
         self._pool = pool
         self._lifecycles = lifecycles
-        self._look_at_agents = look_at_agents
         self._committed = committed
         self._clock = clock
 
@@ -40,8 +38,6 @@ class Reports:
             [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._cluster
         )
         self._pool.aversions.take(outcome.ends, self._clock())
-        if any(status.cause is Cause.HOST_DRAINED for status in statuses):
-            self._look_at_agents()  # a host that is drained counts for nothing from now on
         waiting = self._pool.pods_ended(outcome.ended)
         self._lifecycles.pods_changed(outcome.changed_jobs)
         self._lifecycles.jobs_changed(waiting)

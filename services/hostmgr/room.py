@@ -1,12 +1,10 @@
-"""One host: the agent that is registered for it, what Mesos offers of it, and which pods fit there."""
+"""One host: the room that the cluster lets us use there, and which pods fit in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from peloton.lifecycle.constraints import (
-    CLUSTER_LABEL,
     EXCLUSIVE_LABEL,
     HOSTNAME_LABEL,
     accepts,
@@ -14,39 +12,11 @@ from peloton.lifecycle.constraints import (
     describe,
     matches,
 )
-from peloton.model.host import HostState, LeasedHost
+from peloton.model.host import LeasedHost
 from peloton.model.ids import Hostname
 from peloton.model.pod import Label, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
-from services.hostmgr.mesos.resources import Json, Offered, OfferedResources, Ports, needed
-
-NOTHING = Resources()
-
-
-@dataclass(slots=True)
-class RegisteredHost:
-    """A registered Mesos agent: totals and address, whatever is on offer."""
-
-    agent_id: str
-    hostname: Hostname
-    address: str  # ip:port of its own HTTP endpoints
-    capacity: Resources
-    revocable: Resources
-    labels: dict[str, str]
-    process: str = "slave(1)"  # its name at the address
-    revocable_held: Resources = NOTHING
-    state: HostState = HostState.UP
-    withdrawn: str = ""  # why it offers nothing: what an operator of Mesos did
-    held: Resources = NOTHING  # by pods of whichever framework
-
-    @property
-    def free(self) -> Resources:
-        return Resources(*(max(have - held, 0) for have, held in zip(self.capacity, self.held, strict=True)))
-
-    @property
-    def ip(self) -> str:
-        return self.address.rpartition(":")[0]
-
+from services.hostmgr.driver import NOTHING, Ports, Room, needed
 
 Kind = tuple[bool, Resources, int, int, int, tuple[tuple[str, str], ...]]
 """All that decides whether a pod fits, whatever host it is: see ``HostRoom.kind``."""
@@ -55,38 +25,36 @@ Kind = tuple[bool, Resources, int, int, int, tuple[tuple[str, str], ...]]
 @dataclass(slots=True)
 class HostRoom:
     hostname: Hostname
-    agent_id: str
+    host_id: str
     labels: dict[str, str]
     order: int = 0  # of hosts, as they came: the earlier is filled first
-    offers: dict[str, tuple[Offered, int]] = field(default_factory=dict)  # -> contents, when the host goes
+    rooms: dict[str, Room] = field(default_factory=dict)
     lease_id: str = ""
     free: Resources = NOTHING
     revocable: Resources = NOTHING
     ports: Ports = ()
-    unavailable_from_ns: int = 0  # as Mesos's schedule of maintenance says; 0 = not
+    goes_ns: int = 0  # when the cluster takes the host away for maintenance; 0 = not
     kind_labels: tuple[tuple[str, str], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         name = (HOSTNAME_LABEL, self.hostname)
         self.kind_labels = tuple(sorted(label for label in self.labels.items() if label != name))
 
-    def add(self, offer_id: str, offered: Offered, unavailability: Json | None) -> None:
-        self.offers[offer_id] = (offered, max(int(unavailability["start"]["nanoseconds"]), 1) if unavailability else 0)
-        self.recount()
-
     def recount(self) -> None:
-        self.unavailable_from_ns = min((start_ns for _, start_ns in self.offers.values() if start_ns), default=0)
-        if len(self.offers) == 1:
-            ((only, _),) = self.offers.values()
-            self.free, self.revocable, self.ports = only.free, only.revocable, only.ports
+        rooms = self.rooms.values()
+        if len(rooms) == 1:
+            (only,) = rooms
+            self.free, self.revocable, self.ports, self.goes_ns = only.free, only.revocable, only.ports, only.goes_ns
         else:
-            pot = self.pot()
-            self.free, self.revocable, self.ports = pot.total(revocable=False), pot.total(revocable=True), pot.ports()
+            self.free = sum((room.free for room in rooms), NOTHING)
+            self.revocable = sum((room.revocable for room in rooms), NOTHING)
+            self.ports = tuple(sorted(ports for room in rooms for ports in room.ports))
+            self.goes_ns = min((room.goes_ns for room in rooms if room.goes_ns), default=0)
 
     @property
     def kind(self) -> Kind:
         amounts = self.free, self.revocable.cpu_milli, self.port_count
-        return bool(self.offers), *amounts, self.unavailable_from_ns, self.kind_labels
+        return bool(self.rooms), *amounts, self.goes_ns, self.kind_labels
 
     def nameless(self) -> HostRoom:
         """As those hosts of its kind look whose name nobody asks for."""
@@ -102,39 +70,6 @@ class HostRoom:
             return self
         free = Resources(*(max(have - kept, 0) for have, kept in zip(self.free, held, strict=True)))
         return replace(self, free=free)
-
-    def pot(self) -> OfferedResources:
-        pot = OfferedResources()
-        for offered, _ in self.offers.values():
-            pot.scalars += offered.scalars
-            pot.port_entries += offered.port_entries
-        return pot
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a launch takes from a leased host: all of its offers."""
-
-    hostname: Hostname
-    agent_id: str
-    offer_ids: tuple[str, ...]
-    pot: OfferedResources
-
-
-def labels_of(hostname: str, attributes: Iterable[Json], cluster: str = "") -> dict[str, str]:
-    """Host labels: ``hostname``, the cluster, and every attribute as text (a set's items are joined by commas)."""
-    labels = {"hostname": hostname}
-    for attribute in attributes:
-        name, kind = attribute["name"], attribute["type"]
-        if kind == "TEXT":
-            labels[name] = attribute["text"]["value"]
-        elif kind == "SCALAR":
-            labels[name] = f"{attribute['scalar']['value']:.6f}"
-        elif kind == "SET":
-            labels[name] = ",".join(attribute["set"].get("item", []))
-    if cluster:
-        labels[CLUSTER_LABEL] = cluster
-    return labels
 
 
 PodCounts = tuple[tuple[Label, int], ...]
@@ -154,7 +89,7 @@ def leased_host(
     return LeasedHost(host.hostname, host.free, revocable, host.ports, labels, pods, capacity, is_shunned)
 
 
-def _offered(host: HostRoom, shape: PodShape) -> Resources:
+def _usable(host: HostRoom, shape: PodShape) -> Resources:
     """What this kind of pod may use: revocable pods take revocable cpu and ordinary memory, disk and gpu."""
     if not shape.revocable:
         return host.free
@@ -167,10 +102,8 @@ def unfit(host: HostRoom, shape: PodShape, pods: PodCounts = ()) -> str:
 
 
 def lack_of_room(host: HostRoom, shape: PodShape) -> str:
-    if not needed(shape.resources).fits_in(_offered(host, shape)):
-        return _lack(_offered(host, shape), shape)  # also without offers: had it more free, they had been asked for
-    if not host.offers:
-        return "nothing on offer"
+    if not needed(shape.resources).fits_in(_usable(host, shape)):
+        return _lack(_usable(host, shape), shape)
     if shape.port_count and host.port_count < shape.port_count:
         return "not enough ports"
     return ""
@@ -184,9 +117,9 @@ def broken_rule(host: HostRoom, shape: PodShape, pods: PodCounts = ()) -> str:
     return ""
 
 
-def _lack(offered: Resources, shape: PodShape) -> str:
+def _lack(usable: Resources, shape: PodShape) -> str:
     """The first kind that is short. What is free differs from host to host, so that it is not told: reasons count."""
-    kinds = zip(RESOURCE_KINDS, needed(shape.resources), offered, strict=True)
+    kinds = zip(RESOURCE_KINDS, needed(shape.resources), usable, strict=True)
     kind, wanted = next((kind, wanted) for kind, wanted, have in kinds if wanted > have)
     amount = f"{wanted / 1000:g}" if kind in ("cpu", "gpu") else f"{wanted} MiB"
     return f"less than {amount} {'revocable ' if shape.revocable and kind == 'cpu' else ''}{kind} free"
@@ -194,8 +127,8 @@ def _lack(offered: Resources, shape: PodShape) -> str:
 
 def room_for(host: HostRoom, shape: PodShape) -> int:
     """How many pods of the shape fit; at least one, as it has been found fit."""
-    offered = _offered(host, shape)
-    rooms = [have // need for have, need in zip(offered, needed(shape.resources), strict=True) if need > 0]
+    usable = _usable(host, shape)
+    rooms = [have // need for have, need in zip(usable, needed(shape.resources), strict=True) if need > 0]
     if shape.port_count:
         rooms.append(host.port_count // shape.port_count)
     return min(rooms, default=1_000_000)

@@ -10,17 +10,17 @@ from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2_grpc
-from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.errors import InvalidArgument, Unavailable, Unimplemented
 from peloton.model.host import PREFETCH_MAX
-from peloton.model.ids import Hostname, JobId
+from peloton.model.ids import Hostname, JobId, PodId
 from peloton.ports import ImagePrefetcher
 from services.grpc_errors import answering
 from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
 from services.hostmgr import messages
+from services.hostmgr.driver import PodOnHost
 from services.hostmgr.host_services import HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.mesos.operator import container_of
 
 THREADS_MAX = 16
 JUDGED_MAX = 1_000
@@ -86,26 +86,25 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     def BrowseSandbox(
         self, request: pb.BrowseSandboxRequest, context: grpc.ServicerContext
     ) -> pb.BrowseSandboxResponse:
-        agent = self._core.pool.agent(request.hostname)
-        if agent is None or not agent.address:
-            raise NotFound(f"host {request.hostname} is not registered with Mesos")
-        framework_id = self._core.driver.framework_id
-        run = f"slaves/{request.agent_id}/frameworks/{framework_id}/executors/{request.pod_id}/runs/latest"
         try:
-            operator = self._core.operator
-            state = operator.agent_state(agent.address)
-            paths = operator.browse(agent.address, f"{state['flags']['work_dir']}/{run}")
+            pod = PodOnHost(PodId.parse(request.pod_id), request.hostname, request.agent_id)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from error
+        if not self._core.driver.capabilities.serves_files:
+            raise Unimplemented("the cluster does not serve files of pods")
+        try:
+            found = self._core.driver.sandbox(pod)
         except OSError as error:
             raise Unavailable(f"get slave log failed on host:{request.hostname} due to: {error}") from error
-        ip, _, port = agent.address.rpartition(":")
-        master_ip, _, master_port = (self._core.driver.master or "").rpartition(":")
+        ip, _, port = found.address.rpartition(":")
+        control_plane_ip, _, control_plane_port = found.control_plane.rpartition(":")
         return pb.BrowseSandboxResponse(
             hostname=ip,
             port=port,
-            paths=paths,
-            mesos_master_hostname=master_ip,
-            mesos_master_port=master_port,
-            container_id=container_of(state, framework_id or "", request.pod_id),
+            paths=found.paths,
+            mesos_master_hostname=control_plane_ip,
+            mesos_master_port=control_plane_port,
+            container_id=found.container_id,
         )
 
     @answering

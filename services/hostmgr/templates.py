@@ -1,4 +1,4 @@
-"""TaskInfo templates per job and config, cached: building one costs more than filling it in."""
+"""Templates of pods per job and config, cached: building one costs more than filling it in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
-from services.hostmgr.mesos.codec import TaskTemplate
+from services.hostmgr.driver import PodTemplate
 from services.storage.gateway import Gateway
 
 TEMPLATES_MAX = 10_000
@@ -28,27 +28,25 @@ _Key = tuple[JobId, int, int, bytes]
 class TemplateCache:
     """Configs are immutable per version, so an entry never goes stale."""
 
-    def __init__(self, gateway: Gateway, cluster: str, user: str = "") -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._cluster = cluster
-        self._user = user
         self._lock = threading.Lock()
-        self._templates: OrderedDict[_Key, tuple[TaskTemplate, int]] = OrderedDict()
+        self._templates: OrderedDict[_Key, tuple[PodTemplate, int]] = OrderedDict()
         self._size_bytes = 0
 
-    def of_job(self, job: JobRecord, instance_ids: Sequence[int]) -> dict[int, TaskTemplate]:
+    def of_job(self, job: JobRecord, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
         """Templates by instance, each of the configuration that its pod is to run: in the middle of a rollout a pod
         that failed comes back as what it was. Instances with equal configs share one."""
         by_version = self._gateway.instances_by_version(job.job_id, instance_ids)
-        templates: dict[int, TaskTemplate] = {}
+        templates: dict[int, PodTemplate] = {}
         for version, mine in by_version.items():
             templates |= self._of_version(job, version, mine)
         return templates
 
-    def _of_version(self, job: JobRecord, version: int, instance_ids: Sequence[int]) -> dict[int, TaskTemplate]:
+    def _of_version(self, job: JobRecord, version: int, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
         configs = self._gateway.task_configs(job.job_id, version, instance_ids)
-        seen: dict[int, TaskTemplate] = {}
-        templates: dict[int, TaskTemplate] = {}
+        seen: dict[int, PodTemplate] = {}
+        templates: dict[int, PodTemplate] = {}
         for instance_id, config in configs.items():
             # Instances without an override share one message object: look once.
             template = seen.get(id(config))
@@ -57,7 +55,7 @@ class TemplateCache:
             templates[instance_id] = template
         return templates
 
-    def _of_config(self, job: JobRecord, version: int, config: task_pb2.TaskConfig) -> TaskTemplate:
+    def _of_config(self, job: JobRecord, version: int, config: task_pb2.TaskConfig) -> PodTemplate:
         text = config.SerializeToString(deterministic=True)
         key = (job.job_id, job.created_ns, version, blake2b(text, digest_size=16).digest())
         with self._lock:
@@ -65,7 +63,7 @@ class TemplateCache:
             if known is not None:
                 return known[0]
             as_of, pool_path = self._as_of(job, version), self._pool_path(job.respool_id)
-            template = TaskTemplate(as_of, pool_path, self._cluster, config, self._user)
+            template = PodTemplate(as_of, pool_path, config)
             self._templates[key] = (template, len(text))
             self._size_bytes += len(text)
             while len(self._templates) > TEMPLATES_MAX or self._size_bytes > TEMPLATES_BYTES_MAX:

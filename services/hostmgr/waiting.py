@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from peloton.model.ids import JobId
+from services.hostmgr.driver import Holder
 
 WAITING_JOBS_MAX = 10_000
 """More than these look again by themselves."""
-Holder = tuple[JobId, bool]
-"""A job, and whether for its gang: a job's gang is placed apart from its other pods."""
 
 
 class WaitingJobs:

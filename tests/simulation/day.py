@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from peloton.errors import InvalidArgument
-from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER
+from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
@@ -346,7 +346,7 @@ class Day:
         self.figures.launched(job.plan, self.now_s - (job.queued_s[instance_id] - START_S))
         if self.random.random() < self.chances.rejects_per_launch:
             self.counts.rejected += 1
-            self.after(0, self._report, pod.pod_id, PodState.LOST, REASON_HOST_REJECT_OFFER)
+            self.after(0, self._report, pod.pod_id, PodState.LOST, REASON_LAUNCH_REFUSED)
             return
         start_s = self.size.step_s * job.random.randint(1, LAUNCH_STEPS_MAX)
         run_s = min(job.random.lognormvariate(0, RUN_SIGMA) * job.plan.median_s, RUN_MAX_S)

@@ -6,18 +6,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from peloton.model.host import PlacementBatch
-from peloton.model.ids import JobId
+from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
 from services.hostmgr.holds import HOLD_S
-from services.hostmgr.mesos.codec import KILL_GRACE_DEFAULT_S
+from services.hostmgr.memory.cluster import MemoryCluster
+from services.storage.configs import KILL_GRACE_DEFAULT_S
 from services.storage.gateway import Gateway
-from tests.simulation.mesos import Clock, SimulatedMesos
+from tests.simulation.clock import Clock
 from tests.simulation.services import Service
 
 
 class Homes:
-    def __init__(self, gateway: Gateway, mesos: SimulatedMesos, clock: Clock) -> None:
-        self._gateway, self._mesos, self._clock = gateway, mesos, clock
+    def __init__(self, gateway: Gateway, cluster: MemoryCluster, clock: Clock) -> None:
+        self._gateway, self._cluster, self._clock = gateway, cluster, clock
         self._homes: dict[tuple[JobId, int], tuple[str, float]] = {}  # -> host, until when
 
     def clear(self) -> None:
@@ -42,13 +43,13 @@ class Homes:
 
     def check_rooms(self, services: Iterable[Service], away_hosts: Collection[str]) -> None:
         """Whatever others were given meanwhile."""
-        running = {(pod_id.job_id, pod_id.instance_id) for pod_id in self._mesos.running()}
+        running = {(pod_id.job_id, pod_id.instance_id) for pod_id in self._cluster.running()}
         for service in services:
             mine = [instance for job_id, instance in self._homes if job_id == service.job_id]
             still = {pod.instance_id for pod in self._gateway.coming_back(service.job_id, mine)}
             for instance in mine:
                 host, until_s = self._homes[service.job_id, instance]
-                machine = self._mesos.machines[host]
+                machine = self._cluster.hosts[Hostname(host)]
                 is_over = instance not in still or until_s < self._clock.monotonic()
                 if is_over or host in away_hosts or not machine.is_up:
                     del self._homes[service.job_id, instance]

@@ -1,4 +1,4 @@
-"""The host manager without its threads: what they would do are acts of a story. It talks to a simulated Mesos."""
+"""The host manager without its threads: what they would do are acts of a story. Its cluster is in memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from peloton.model.host import ClusterChoice, HostLease, LaunchResult
 from peloton.model.ids import JobId
 from services.hostmgr import manager
 from services.hostmgr.drain_watch import DrainWatch
+from services.hostmgr.driver import HostAddress
 from services.hostmgr.maintenance import HostMaintainer
-from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.mesos.framework import HostManagerSettings
+from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+from services.hostmgr.memory.cluster import MemoryCluster
+from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.residents import Residents
 from services.storage.gateway import Gateway
-from tests.simulation.mesos import Clock, SimulatedMesos
+from tests.simulation.clock import Clock
 
 
 class Nobody:
@@ -48,17 +50,20 @@ class QueueOfAll:
         return count
 
 
+class SimulatedDriver(MemoryDriver):
+    def take_down(self, host: HostAddress) -> None:
+        left = self.cluster.hosts[host.hostname].pods
+        assert not left, f"{host.hostname} goes down with {sorted(left)}"
+        super().take_down(host)
+
+
 class SimulatedHostManager(HostManagerCore):
-    def __init__(self, gateway: Gateway, mesos: SimulatedMesos) -> None:
-        super().__init__(HostManagerSettings("simulated"), gateway, Nobody())
-        self.mesos = mesos
+    def __init__(self, gateway: Gateway, cluster: MemoryCluster) -> None:
+        super().__init__(HostManagerSettings(), gateway, Nobody(), SimulatedDriver(cluster))
+        self.cluster = cluster
         for pods in gateway.labelled_pods("local"):
             self.pool.pod_labels.add(pods)
-        mesos.subscribe()
-
-    @property
-    def driver(self) -> Any:
-        return self.mesos
+        self.driver.start(self)
 
     def choose_clusters(self, *_: object) -> ClusterChoice:
         return ClusterChoice(("local",))
@@ -69,36 +74,23 @@ class SimulatedHostManager(HostManagerCore):
         assert cluster == "local"
         return super().acquire_hosts(job_id, gangs, for_gang, desired)
 
-    def take_offers(self) -> None:
-        offers = self.mesos.make_offers()
-        for offer_id in self.mesos.to_rescind:
-            self.offerRescinded(self.driver, {"value": offer_id})
-        self.mesos.to_rescind.clear()
-        self.pool.add_offers(offers)
+    def take_room(self) -> None:
+        self.cluster.deliver_room()
 
     def take_news(self, random: Random, most: int) -> None:
-        self._kill_orphans(self._reports.commit(self.mesos.some_news(random, most)))
+        """Of each pod in their order, of several pods in any."""
+        statuses = []
+        while (waiting := self.cluster.reports) and len(statuses) < most:
+            report = self.cluster.take_report(random.choice(sorted(waiting)))
+            assert report.status is not None
+            statuses.append(report.status)
+        self._kill_orphans(self._reports.commit(statuses))
 
     def do_chores(self) -> None:
-        self._keeper.returns.send(self.mesos.send_all)
-        self.pool.set_agents(self.mesos.agents())
+        self.cluster.deliver_hosts()
         self._review_holds()
         if look := self._reconciling.take(manager.time.monotonic()):
             self._reconcile(look)
-
-
-class Schedule:
-    """Mesos's side of a maintenance: the machine goes at once."""
-
-    def __init__(self, mesos: SimulatedMesos) -> None:
-        self._mesos = mesos
-
-    def take_down(self, machine: dict[str, str]) -> None:
-        left = self._mesos.lose(machine["hostname"])
-        assert not left, f"{machine['hostname']} goes down with {left}"
-
-    def bring_up(self, machine: dict[str, str]) -> None:
-        self._mesos.bring_back(machine["hostname"])
 
 
 class SimulatedMaintainer(HostMaintainer):
@@ -111,7 +103,6 @@ class SimulatedMaintainer(HostMaintainer):
             return gateway.residents(hostnames, "local")
 
         self._residents = Residents(slow_look, clock.monotonic)
-        self._schedule: Any = Schedule(core.mesos)
 
     def step(self, hostname: str) -> None:
         host = self._gateway.maintained_host("local", hostname)

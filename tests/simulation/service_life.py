@@ -22,16 +22,19 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.maintenance import MaintenanceAct, MaintenanceRequest
 from peloton.model.pod import PodState, TerminationReason
+from peloton.model.resources import Resources
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
 from peloton.scheduling.placement import FirstFitPlacer
-from services.hostmgr import maintenance, manager
+from services.hostmgr import launching, maintenance, manager
+from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.storage.gateway import EvictionOrder, Gateway
 from tests.availability import Pod, Rules, Tale
+from tests.simulation.clock import Clock
 from tests.simulation.homes import Homes
 from tests.simulation.hostmgr import QueueOfAll, SimulatedHostManager, SimulatedMaintainer, Through
-from tests.simulation.mesos import Clock, SimulatedMesos
 from tests.simulation.services import Service
 
+CAPACITY = Resources.of(4, 8_192, 20_000)
 HOSTS = tuple(f"h{n}" for n in range(8))
 LOST_MAX = 2
 ROUNDS_TO_END_MAX = 400
@@ -47,10 +50,12 @@ class ServiceLife:
         self.seed, self.random, self.clock = seed, Random(seed), Clock()
         self.tale = Tale(path).tell()
         self.gateway = Gateway(f"sqlite:///{path}", self.clock)
-        self.mesos = SimulatedMesos(self.clock, HOSTS)
+        self.cluster = MemoryCluster(
+            [MemoryHost(Hostname(name), CAPACITY) for name in HOSTS], self.clock, delivers=False
+        )
         self.story: list[str] = []
         self.broken: set[tuple[str, int, int]] = set()
-        self.homes = Homes(self.gateway, self.mesos, self.clock)
+        self.homes = Homes(self.gateway, self.cluster, self.clock)
         self.commands = self.queue_seq = self.restarts = 0
         self.services = [
             self._service(5, 0.5, per_host=1, maximumUnavailableInstances=1),
@@ -67,8 +72,8 @@ class ServiceLife:
         return Service(job_id, count, cpu, per_host, in_place, sla)
 
     def __enter__(self) -> ServiceLife:
-        self._times = maintenance.time, manager.time
-        maintenance.time = manager.time = self.clock  # type: ignore[assignment]
+        self._times = launching.time, maintenance.time, manager.time
+        launching.time = maintenance.time = manager.time = self.clock  # type: ignore[assignment]
         self._lead()
         for service in self.services:
             config = service.config(0)
@@ -77,13 +82,13 @@ class ServiceLife:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        maintenance.time, manager.time = self._times  # type: ignore[assignment]
+        launching.time, maintenance.time, manager.time = self._times  # type: ignore[assignment]
         self.tale.close()
         self.gateway.close()
 
     def _lead(self) -> None:
         """A new host manager, which knows what storage and Mesos tell it."""
-        self.core = SimulatedHostManager(self.gateway, self.mesos)
+        self.core = SimulatedHostManager(self.gateway, self.cluster)
         self.maintainer = SimulatedMaintainer(self.core, self.gateway, self.clock)
         hosts: Any = Through(self.core, self.launch)
         queue: Any = QueueOfAll(self.gateway)
@@ -98,7 +103,7 @@ class ServiceLife:
 
     def live(self, steps: int) -> None:
         acts: list[tuple[Callable[[], str], float]] = [
-            (self.turn, 30), (self.advance, 5), (self.news, 15), (self.offers, 8), (self.chores, 3), (self.drain, 7),
+            (self.turn, 30), (self.advance, 5), (self.news, 15), (self.room, 8), (self.chores, 3), (self.drain, 7),
             (self.update, 3), (self.restart, 3), (self.pause, 0.7), (self.resume, 1), (self.abort, 0.7),
             (self.stop, 0.3), (self.start, 0.6), (self.wait, 1.5), (self.fail, 0.7), (self.lose_host, 0.4),
             (self.return_host, 0.6), (self.evict, 0.6), (self.restart_with_care, 0.6), (self.maintain, 0.8),
@@ -114,13 +119,13 @@ class ServiceLife:
         with self._told():
             for host in HOSTS:
                 if (row := self.gateway.maintained_host("local", host)) is None or row.state is not HostState.DOWN:
-                    self.mesos.bring_back(host)
+                    self.cluster.bring_back(host)
             self.services[-1].count = 1  # with it there would not be room for all
             for service in self.services:
                 self._settle_owner(service)
             for _ in range(ROUNDS_TO_END_MAX):
                 self._round()
-                if not self.mesos.news and all(map(self._is_done, self.services)) and not self._maintained():
+                if not self.cluster.reports and all(map(self._is_done, self.services)) and not self._maintained():
                     break
             self.rules.read(self.tale)
             for service in self.services:
@@ -164,7 +169,7 @@ class ServiceLife:
             for part in self._turn(service):
                 part()
         self.core.do_chores()
-        self.core.take_offers()
+        self.core.take_room()
         self.core.take_news(self.random, 1_000)
         self.clock.pass_s(5)
         self.rules.read(self.tale)
@@ -182,9 +187,9 @@ class ServiceLife:
     def _check_memory(self) -> None:
         """What runs is what storage says, and the labels in memory are those of a manager that has just begun."""
         stored = {pod.pod_id: pod.host for service in self.services for pod in self.gateway.pods(service.job_id)}
-        assert stored == {pod_id: machine.name for pod_id, machine in self.mesos.running().items()}
+        assert stored == {pod_id: host.hostname for pod_id, host in self.cluster.running().items()}
         labels = frozenset(service.label for service in self.services)
-        fresh = SimulatedHostManager(self.gateway, self.mesos)
+        fresh = SimulatedHostManager(self.gateway, self.cluster)
         for host in HOSTS:
             assert fresh.pool.pod_labels.on_host(host, labels) == self.core.pool.pod_labels.on_host(host, labels)
 
@@ -205,7 +210,7 @@ class ServiceLife:
         for part in parts:
             part()
         if self.random.random() < 0.4:
-            self.core.take_offers()
+            self.core.take_room()
             self.core.take_news(self.random, 10)
         return self.name(service)
 
@@ -221,7 +226,7 @@ class ServiceLife:
         ]
 
     def _kill(self, service: Service) -> None:
-        running = self.mesos.running()
+        running = self.cluster.running()
         before = [pod for pod in self.gateway.pods(service.job_id) if pod.pod_id in running]
         self.core.kill_running(service.job_id)
         self.homes.note(before)
@@ -246,10 +251,10 @@ class ServiceLife:
 
     def news(self) -> str:
         self.core.take_news(self.random, self.random.choice([1, 3, 10]))
-        return f"{len(self.mesos.news)} pods have more"
+        return f"{len(self.cluster.reports)} pods have more"
 
-    def offers(self) -> str:
-        self.core.take_offers()
+    def room(self) -> str:
+        self.core.take_room()
         return ""
 
     def chores(self) -> str:
@@ -347,32 +352,32 @@ class ServiceLife:
     # What hosts do, and what is done to them.
 
     def fail(self) -> str:
-        running = self.mesos.running()
+        running = self.cluster.running()
         if not running:
             return ""
         pod_id = self.random.choice(sorted(running))
         self._break(pod_id)
-        self.mesos.end(running[pod_id], pod_id, PodState.FAILED)
+        self.cluster.end(pod_id, PodState.FAILED)
         return str(pod_id)
 
     def _break(self, pod_id: PodId) -> None:
         self.broken.add((pod_id.job_id.replace("-", ""), pod_id.instance_id, pod_id.run_id))
 
     def lose_host(self) -> str:
-        lost = [name for name, machine in self.mesos.machines.items() if not machine.is_up]
+        lost = [name for name, host in self.cluster.hosts.items() if not host.is_up]
         host = self.random.choice(HOSTS)
         if host in lost or len(lost) >= LOST_MAX:
             return ""
-        for pod_id in self.mesos.lose(host):
+        for pod_id in self.cluster.lose(host):
             self._break(pod_id)
         return host
 
     def return_host(self) -> str:
         down = {h.hostname for h in self.gateway.maintained_hosts("local") if h.state is HostState.DOWN}
-        lost = [n for n, machine in self.mesos.machines.items() if not machine.is_up and n not in down]
+        lost = [name for name, host in self.cluster.hosts.items() if not host.is_up and name not in down]
         if not lost:
             return ""
-        self.mesos.bring_back(lost[0])
+        self.cluster.bring_back(lost[0])
         return lost[0]
 
     def maintain(self) -> str:

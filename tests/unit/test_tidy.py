@@ -13,6 +13,7 @@ from peloton.lifecycle.pod_machine import TABLE, Actor, Event
 from tests.unit.tidy import (
     ALLOWED_CALLS,
     BANNED_CALLS_IN,
+    CLUSTER_WORDS_ALLOWED,
     FUNCTION_LINES_MAX,
     MAY,
     PACKAGES,
@@ -20,6 +21,7 @@ from tests.unit.tidy import (
     TEXT_ENDINGS,
     TEXT_NAMES,
     banned_call_faults,
+    cluster_word_faults,
     docstring_faults,
     files,
     import_circles,
@@ -29,6 +31,7 @@ from tests.unit.tidy import (
     is_migration,
     name_faults,
     name_of,
+    names,
     path_faults,
     python_files,
     raised,
@@ -151,6 +154,23 @@ def test_the_inside_has_no_clock() -> None:
     none([fault for path in python_files(*BANNED_CALLS_IN) for fault in banned_call_faults(path, tree_of(path))])
 
 
+def test_the_host_manager_knows_no_cluster() -> None:
+    """Mesos's words, and those of any other cluster, stand in its driver; each exception is used."""
+    paths = python_files("services/hostmgr")
+    none([fault for path in paths for fault in cluster_word_faults(path, tree_of(path))])
+    used = {name for path in paths for _, name in names(tree_of(path))}
+    assert set(CLUSTER_WORDS_ALLOWED) <= used
+
+
+def test_the_word_rule_notices() -> None:
+    """A word of Mesos is found in any name; in its driver it is at home."""
+    source = ast.parse("class OfferBook:\n  def f(self, agent_id): self.known_agents = agent_id")
+    core, driver = Path("services/hostmgr/x.py"), Path("services/hostmgr/mesos/x.py")
+
+    assert ["'OfferBook'", "'known_agents'"] == [f.split()[1] for f in cluster_word_faults(core, source)]
+    assert [] == list(cluster_word_faults(driver, source))
+
+
 def test_exceptions_to_the_clock_rule_are_used() -> None:
     """Every exception to the rule about time and chance still has its reason in the code."""
     unused = [key for key in ALLOWED_CALLS if key[1] not in (ROOT / key[0]).read_text(encoding="utf-8")]
@@ -190,6 +210,16 @@ def test_no_refusal_is_without_a_code() -> None:
         ("workflows/x.py", "def f():\n  import services.temporal", "workflows may not import services.temporal"),
         ("services/api/x.py", "import sqlalchemy.orm", "services.api may not import sqlalchemy.orm"),
         ("services/hostmgr/x.py", "import pymesos", "services.hostmgr may not import pymesos"),
+        (
+            "services/hostmgr/x.py",
+            "from services.hostmgr.mesos import codec",
+            "services.hostmgr may not import services.hostmgr.mesos.codec",
+        ),
+        (
+            "services/hostmgr/mesos/x.py",
+            "from services.hostmgr import hosts",
+            "services.hostmgr.mesos may not import services.hostmgr.hosts",
+        ),
         (
             "services/api/x.py",
             "from services.hostmgr import hosts",

@@ -86,8 +86,10 @@ MAY: dict[str, May] = {
         ),
         ("google", "grpc", "opentelemetry"),
     ),
+    # A driver of a cluster knows its port and nothing of what stands on it; processes are put together in the runtime.
+    "services.hostmgr.memory": May(("peloton.model", "peloton.lifecycle", "services.hostmgr.driver")),
     "services.hostmgr.mesos": May(
-        (*_INSIDE, "peloton.scheduling.qos", "services.hostmgr"),
+        (*_INSIDE, "services.hostmgr.driver"),
         ("google", "httptools", "orjson", "pymesos"),
     ),
     "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
@@ -139,6 +141,14 @@ ALLOWED_CALLS = {
     ): "on the workflow's loop, which runs tasks in the order of asking",
     ("peloton/model/ids.py", "uuid.uuid4"): "a new job id; no decision depends on it, and no workflow calls it",
 }
+# The host manager knows no cluster: words of one stay in its driver.
+CLUSTER_WORDS = re.compile(r"offer|framework|mesos|agent|slave|kube", re.IGNORECASE)
+CLUSTER_WORDS_ALLOWED = {
+    "agent_id": "a stored column, and fields of messages: the driver's own id of a host",
+    "mesos_master_hostname": "a field of a message",
+    "mesos_master_port": "a field of a message",
+}
+CLUSTER_DRIVERS = ("services.hostmgr.memory", "services.hostmgr.mesos")
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 # Written in two pieces, so that this file does not break its own rule.
 MACHINE_PATH = re.compile(r"(?<![\w.})/])/(?:" + "work|" + "root" + r")/\w|/home/\w+/(?!\.)|/" + "Users/")
@@ -246,7 +256,8 @@ def import_faults(path: Path, tree: ast.AST) -> Iterator[str]:
         if top not in PACKAGES:
             allowed = top in may.others
         else:
-            allowed = is_below(name, own) or any(is_below(name, prefix) for prefix in may.ours)
+            is_its_own = is_below(name, own) and owner_of(name) not in {*CLUSTER_DRIVERS} - {own}
+            allowed = is_its_own or any(is_below(name, prefix) for prefix in may.ours)
         if not allowed:
             yield f"{path}:{line}: {own} may not import {name}"
 
@@ -314,6 +325,24 @@ def name_faults(path: Path) -> Iterator[str]:
     for part in path.with_suffix("").parts:
         if part in BANNED_NAMES:
             yield f"{path}:1: nothing is called {part!r}: name what it is about"
+
+
+def cluster_word_faults(path: Path, tree: ast.Module) -> Iterator[str]:
+    if owner_of(name_of(path)) != "services.hostmgr":
+        return
+    for line, name in names(tree):
+        if CLUSTER_WORDS.search(name) and name not in CLUSTER_WORDS_ALLOWED:
+            yield f"{path}:{line}: {name!r} is a word of one cluster, and belongs into its driver"
+
+
+def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """All that a module calls something, but for what it imports."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                yield node.lineno, name  # type: ignore[attr-defined]
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield node.lineno, name
 
 
 def banned_call_faults(path: Path, tree: ast.Module) -> Iterator[str]:

@@ -26,7 +26,7 @@ from peloton.lifecycle.gang import (
     stage,
 )
 from peloton.lifecycle.job import admit_count, roll_up
-from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER
+from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.host import (
     ClusterChoice,
     Desired,
@@ -326,7 +326,7 @@ class FakeHostManager(Port):
         self._free(lease_id)
         if launched:
             self.cluster.start(launched)
-        self.cluster.report(failed, lambda _: PodState.LOST, REASON_HOST_REJECT_OFFER)
+        self.cluster.report(failed, lambda _: PodState.LOST, REASON_LAUNCH_REFUSED)
         return LaunchResult(len(launched), asked - len(launched) - len(failed), len(failed))
 
     def _launch_one(self, job: Job, pod: PodRecord, hostname: Hostname) -> None:

@@ -1,19 +1,17 @@
-"""Keeps the host pool's agents as Mesos has them, on a thread of its own: a master that hangs in the middle of its long
+"""Keeps what we know of agents as Mesos has them, on a thread of its own: a master that hangs in the middle of its long
 answer keeps neither reconciliation nor launches waiting."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from peloton.model.ids import Hostname
-from services.hostmgr.claims import HostClaims
-from services.hostmgr.hosts import HostPool
-from services.hostmgr.mesos.agents import AgentLooks
+from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.mesos.agents import Agent, AgentLooks
 from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.operator import Denied
-from services.hostmgr.room import RegisteredHost
 
 log = logging.getLogger(__name__)
 
@@ -25,25 +23,38 @@ class AgentWatch:
     def __init__(
         self,
         looks: AgentLooks,
-        claims: HostClaims,
-        pool: HostPool,
+        tell: Callable[[Sequence[RegisteredHost]], None],
         find_master: Callable[[], str | None],
         denied: Callable[[str], None],
         term: MasterTerm,
     ) -> None:
-        """``find_master``: the leading one, None while there is no subscription. ``denied`` hears how it denies us.
-        ``term``: of the leading master."""
+        """``tell`` hears of all agents; it may raise, and then they are looked at again. ``find_master``: the leading
+        one, None while there is no subscription. ``denied`` hears how it denies us. ``term``: of the leading master."""
         self._term = term
         self._awaiting = threading.Lock()
-        self._awaited: dict[Hostname, RegisteredHost] = {}
+        self._awaited: dict[Hostname, Agent] = {}
+        self._by_host: dict[Hostname, Agent] = {}
         self._looks = looks
-        self._claims = claims
-        self._pool = pool
+        self._tell = tell
         self._find_master = find_master
         self._denied = denied
         self._now = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
+
+    def take(self, agents: Sequence[Agent]) -> None:
+        """These, and no others, are registered. Raises what storage does."""
+        self._by_host = {agent.host.hostname: agent for agent in agents}
+        self._tell([agent.host for agent in agents])
+
+    def of_host(self, hostname: Hostname) -> Agent | None:
+        return self._by_host.get(hostname)
+
+    def of_id(self, agent_id: str) -> Agent | None:
+        return next((agent for agent in self._by_host.values() if agent.host.host_id == agent_id), None)
+
+    def knows_all(self, hostnames: Collection[str]) -> bool:
+        return self._by_host.keys() >= set(hostnames)
 
     def start(self) -> None:
         self._thread.start()
@@ -62,15 +73,15 @@ class AgentWatch:
         """Who leads next may have to be told of these agents by themselves: they count as hosts until it has heard of
         them, or has led for so long that they would have come."""
         with self._awaiting:
-            self._awaited = {agent.hostname: agent for agent in self._pool.agents()}
+            self._awaited = {name: agent for name, agent in self._by_host.items() if not agent.host.withdrawn}
         self.want()
 
-    def _with_awaited(self, agents: list[RegisteredHost]) -> list[RegisteredHost]:
+    def _with_awaited(self, agents: list[Agent]) -> list[Agent]:
         with self._awaiting:
             if not self._term.is_settling:
                 self._awaited.clear()
             for agent in agents:
-                self._awaited.pop(agent.hostname, None)
+                self._awaited.pop(agent.host.hostname, None)
             return [*agents, *self._awaited.values()]
 
     def _run(self) -> None:
@@ -95,8 +106,7 @@ class AgentWatch:
         if self._stopping.is_set():
             return
         try:
-            refused = self._claims.refused([agent.hostname for agent in agents])
+            self.take(agents)
         except Exception:
-            self._looks.want()  # what was seen is not known to the pool
+            self._looks.want()  # what was seen is not known to the host manager
             raise
-        self._pool.set_agents(agents, refused)

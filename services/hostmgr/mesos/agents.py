@@ -4,22 +4,89 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 import orjson
 
+from peloton.lifecycle.constraints import CLUSTER_LABEL, HOSTNAME_LABEL
+from peloton.model.host import HostState
 from peloton.model.ids import Hostname
-from services.hostmgr.mesos.codec import agent_of
-from services.hostmgr.mesos.resources import ANY_ROLE, Json, roles_above
-from services.hostmgr.room import RegisteredHost
+from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.mesos.resources import ANY_ROLE, Json, OfferedResources, roles_above
 
 Ask = Callable[[str, Json], Iterable[bytes]]
 REST_PER_LOOK = 20
 """A look that nothing asked for follows the last one after so many times as long as that one took; one that is wanted,
 as an agent has come or gone, after as long as it took."""
-
 BEGIN = b'{"agent_info":'
 """How Mesos begins an agent. A text cannot hold this: its quotes would be escaped."""
+
+
+@dataclass(slots=True)
+class Agent:
+    """A registered agent: the host that it is, and where it listens."""
+
+    host: RegisteredHost
+    address: str  # ip:port of its HTTP endpoints
+    process: str  # its name at the address
+
+
+def labels_of(hostname: str, attributes: Iterable[Json], cluster: str = "") -> dict[str, str]:
+    """Host labels: ``hostname``, the cluster, and every attribute as text (a set's items are joined by commas)."""
+    labels = {HOSTNAME_LABEL: hostname}
+    for attribute in attributes:
+        name, kind = attribute["name"], attribute["type"]
+        if kind == "TEXT":
+            labels[name] = attribute["text"]["value"]
+        elif kind == "SCALAR":
+            labels[name] = f"{attribute['scalar']['value']:.6f}"
+        elif kind == "SET":
+            labels[name] = ",".join(attribute["set"].get("item", []))
+    if cluster:
+        labels[CLUSTER_LABEL] = cluster
+    return labels
+
+
+def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> Agent | None:
+    """An entry of a GET_AGENTS answer, with what frameworks of these roles may use; None of one that is away, and that
+    nobody has withdrawn."""
+    state, withdrawn = _withdrawn(entry)
+    if not entry.get("active", True) and not withdrawn:
+        return None
+    info = entry["agent_info"]
+    pot = OfferedResources(roles)
+    pot.add(entry.get("total_resources") or info.get("resources", ()))
+    allocated = OfferedResources(roles)
+    allocated.add(entry.get("allocated_resources", ()))
+    process, _, address = entry.get("pid", "").rpartition("@")
+    hostname = info["hostname"]
+    host = RegisteredHost(
+        info["id"]["value"],
+        hostname,
+        address.rpartition(":")[0],
+        pot.total(revocable=False),
+        pot.total(revocable=True),
+        labels_of(hostname, info.get("attributes", ()), cluster),
+        allocated.total(revocable=True),
+        state,
+        withdrawn,
+        allocated.total(revocable=False),
+    )
+    return Agent(host, address, process)
+
+
+def _withdrawn(entry: Json) -> tuple[HostState, str]:
+    """Drained or deactivated agents offer nothing until an operator reactivates them."""
+    if not entry.get("deactivated"):
+        return HostState.UP, ""
+    match entry.get("drain_info", {}).get("state"):
+        case "DRAINING":
+            return HostState.DRAINING, "an operator of Mesos drains it"
+        case "DRAINED":
+            return HostState.DRAINED, "an operator of Mesos has drained it, and must reactivate it"
+        case _:
+            return HostState.UP, "an operator of Mesos has deactivated it, and must reactivate it"
 
 
 def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -55,20 +122,20 @@ class AgentReader:
     def __init__(self, cluster: str = "", role: str = ANY_ROLE) -> None:
         self._cluster = cluster
         self._roles = roles_above(role)
-        self._known: dict[bytes, RegisteredHost | None] = {}
+        self._known: dict[bytes, Agent | None] = {}
 
-    def read(self, pieces: Iterable[bytes]) -> list[RegisteredHost]:
+    def read(self, pieces: Iterable[bytes]) -> list[Agent]:
         """Active agents, one for each host: those that are there stand before those that are waited for."""
-        known: dict[bytes, RegisteredHost | None] = {}
+        known: dict[bytes, Agent | None] = {}
         for entry in entries(pieces):
             key = hashlib.blake2b(entry, digest_size=16).digest()
             is_known = key in self._known
             known[key] = self._known[key] if is_known else agent_of(orjson.loads(entry), self._cluster, self._roles)
         self._known = known
-        found: dict[Hostname, RegisteredHost] = {}
+        found: dict[Hostname, Agent] = {}
         for agent in known.values():
             if agent is not None:
-                found.setdefault(agent.hostname, agent)
+                found.setdefault(agent.host.hostname, agent)
         return list(found.values())
 
 
@@ -102,7 +169,7 @@ class AgentLooks:
     def due_in_s(self) -> float:
         return max((self._wanted_from_s if self._is_wanted else self._due_s) - self._clock(), 0.0)
 
-    def look(self, master: str) -> list[RegisteredHost]:
+    def look(self, master: str) -> list[Agent]:
         """Active agents. Raises OSError, ValueError; then it is wanted again."""
         self._is_wanted, began_s = False, self._clock()
         is_done = False

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
 from peloton.api.v0.task import task_pb2
-from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER
-from peloton.model.host import HostState, PlacedPod
-from peloton.model.ids import JobId, PodId, parse_job_id
-from peloton.model.job import JobRecord
-from peloton.model.pod import Cause, PodState, PodStatus
-from peloton.model.resources import Resources
+from peloton.model.ids import PodId, parse_job_id
+from peloton.model.pod import PodState, PodStatus
+from services.hostmgr.driver import PodLaunch, PodOnHost, PodReport, PodTemplate, Token
 from services.hostmgr.mesos.reasons import cause_of
-from services.hostmgr.mesos.resources import OfferedResources
-from services.hostmgr.room import RegisteredHost, labels_of
 
 Json = dict[str, Any]
 
+log = logging.getLogger(__name__)
+
 KILL_GRACE_DEFAULT_S = 30
+RECONCILED = "REASON_RECONCILIATION"
+AGENT_BACK = "REASON_AGENT_REREGISTERED"
+_SAY_NOTHING = ("TASK_UNREACHABLE", "TASK_UNKNOWN")
 _STATES = {
     "TASK_STAGING": PodState.LAUNCHED,
     "TASK_STARTING": PodState.STARTING,
@@ -38,93 +39,52 @@ _STATES = {
 }
 
 
-def pod_status(status: Json, host: str) -> PodStatus | None:
-    """None for a task that is not ours, or a state that says nothing about the pod (TASK_UNREACHABLE and such)."""
+def report_of(status: Json) -> PodReport:
+    """Of a status update."""
+    task_id, told = status["task_id"]["value"], status["state"]
+    agent_id = status.get("agent_id", {}).get("value", "")
+    uuid = status.get("uuid")
+    return PodReport(
+        task_id,
+        _STATES[told].value if told in _STATES else told,
+        _pod_status(task_id, agent_id, status),
+        (agent_id, task_id, uuid) if uuid else (),
+        status.get("reason") == RECONCILED,
+    )
+
+
+def _pod_status(task_id: str, agent_id: str, status: Json) -> PodStatus | None:
+    """None of a task that is not ours, or of a state that says nothing about the pod (TASK_UNREACHABLE and such)."""
     state = _STATES.get(status["state"])
     try:
-        pod_id = PodId.parse(status["task_id"]["value"])
+        pod_id = PodId.parse(task_id)
         parse_job_id(pod_id.job_id)
     except ValueError:
-        return None
+        state = None
     if state is None:
+        if status["state"] not in _SAY_NOTHING:
+            log.warning("status %s of %s is not ours", status["state"], task_id)
         return None
     return PodStatus(
         pod_id,
         state,
         int(status.get("timestamp", 0) * 1e9),
-        host,
-        status.get("agent_id", {}).get("value", ""),
-        status.get("message", ""),
-        status.get("reason", ""),
-        status.get("healthy"),
-        cause_of(status),
+        agent_id=agent_id,
+        message=status.get("message", ""),
+        reason=status.get("reason", ""),
+        healthy=status.get("healthy"),
+        cause=cause_of(status),
     )
-
-
-def launch_refused(pod_id: PodId, why: str, now_ns: int) -> PodStatus:
-    """What we report ourselves of a pod that Mesos did not take, or that it was not told of."""
-    reason = REASON_HOST_REJECT_OFFER
-    return PodStatus(pod_id, PodState.LOST, now_ns, message=why, reason=reason, cause=Cause.OFFER)
-
-
-def agent_of(entry: Json, cluster: str = "", roles: Collection[str] = ()) -> RegisteredHost | None:
-    """An entry of a GET_AGENTS answer, with what frameworks of these roles may use; None of one that is away, and that
-    nobody has withdrawn."""
-    state, withdrawn = _withdrawn(entry)
-    if not entry.get("active", True) and not withdrawn:
-        return None
-    info = entry["agent_info"]
-    pot = OfferedResources(roles)
-    pot.add(entry.get("total_resources") or info.get("resources", ()))
-    allocated = OfferedResources(roles)
-    allocated.add(entry.get("allocated_resources", ()))
-    process, _, address = entry.get("pid", "").rpartition("@")
-    hostname = info["hostname"]
-    return RegisteredHost(
-        info["id"]["value"],
-        hostname,
-        address,
-        pot.total(revocable=False),
-        pot.total(revocable=True),
-        labels_of(hostname, info.get("attributes", ()), cluster),
-        process,
-        allocated.total(revocable=True),
-        state,
-        withdrawn,
-        allocated.total(revocable=False),
-    )
-
-
-def _withdrawn(entry: Json) -> tuple[HostState, str]:
-    """Drained or deactivated agents offer nothing until an operator reactivates them."""
-    if not entry.get("deactivated"):
-        return HostState.UP, ""
-    match entry.get("drain_info", {}).get("state"):
-        case "DRAINING":
-            return HostState.DRAINING, "an operator of Mesos drains it"
-        case "DRAINED":
-            return HostState.DRAINED, "an operator of Mesos has drained it, and must reactivate it"
-        case _:
-            return HostState.UP, "an operator of Mesos has deactivated it, and must reactivate it"
 
 
 class TaskTemplate:
     """The TaskInfo of one config of a job, made once; each pod adds its ids, ports and resources."""
 
-    def __init__(
-        self, job: JobRecord, pool_path: str, cluster: str, config: task_pb2.TaskConfig, user: str = ""
-    ) -> None:
+    def __init__(self, template: PodTemplate, cluster: str, user: str = "") -> None:
         """``user``: whom it runs as, unless the configuration says. That of a framework never changes in Mesos."""
-        self.job_id: JobId = job.job_id
-        self.resources = Resources.of(
-            config.resource.cpuLimit,
-            config.resource.memLimitMb,
-            config.resource.diskLimitMb,
-            config.resource.gpuLimit,
-        )
-        self.revocable = config.revocable or job.sla.revocable
-        self.labels = tuple((label.key, label.value) for label in config.labels)
-        self.port_names = [(p.name, p.envName) for p in config.ports if p.value == 0]
+        job, config = template.job, template.config
+        self._job_id = job.job_id
+        self._dynamic_ports = template.dynamic_ports
         self._static_ports = [(p.name, p.envName, p.value) for p in config.ports if p.value]
         self._command = _dict(config.command) if config.HasField("command") else {}
         self._command_env: list[Json] = self._command.pop("environment", {}).get("variables", [])
@@ -137,7 +97,7 @@ class TaskTemplate:
             {"key": "peloton.job_name", "value": job.name},
             {"key": "peloton.job_owner", "value": job.owning_team},
             {"key": "peloton.job_type", "value": job.type.value},
-            {"key": "peloton.resource_pool", "value": pool_path},
+            {"key": "peloton.resource_pool", "value": template.pool_path},
             {"key": "peloton.job_id", "value": job.job_id},
         ]
         grace_s = config.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S
@@ -154,32 +114,28 @@ class TaskTemplate:
         if config.HasField("healthCheck"):
             self._rest["health_check"] = _health_check(config.healthCheck)
 
-    def ports(self, dealt: tuple[int, ...]) -> dict[str, int]:
-        """Dynamic port names with the numbers dealt to the pod, in the order of the config."""
-        return {name: number for (name, _), number in zip(self.port_names, dealt, strict=True)}
-
-    def task_info(self, pod: PlacedPod, agent_id: str, resources: list[Json]) -> Json:
-        pod_id = PodId(self.job_id, pod.instance_id, pod.run_id)
-        name = f"{self.job_id}-{pod.instance_id}"
+    def task_info(self, pod: PodLaunch, agent_id: str, resources: list[Json]) -> Json:
+        instance_id = pod.pod_id.instance_id
+        name = f"{self._job_id}-{instance_id}"
         environment = [
             *self._command_env,
-            {"name": "PELOTON_JOB_ID", "value": self.job_id},
-            {"name": "PELOTON_INSTANCE_ID", "value": str(pod.instance_id)},
+            {"name": "PELOTON_JOB_ID", "value": self._job_id},
+            {"name": "PELOTON_INSTANCE_ID", "value": str(instance_id)},
             {"name": "PELOTON_TASK_ID", "value": name},
         ]
-        named_ports = [(n, e, number) for (n, e), number in zip(self.port_names, pod.ports, strict=True)]
+        named_ports = [(n, e, number) for (n, e), number in zip(self._dynamic_ports, pod.ports, strict=True)]
         for _, env_name, number in named_ports + self._static_ports:
             if env_name:
                 environment.append({"name": env_name, "value": str(number)})
         info = {
             **self._rest,
-            "task_id": {"value": str(pod_id)},
+            "task_id": {"value": str(pod.pod_id)},
             "agent_id": {"value": agent_id},
             "resources": resources,
             "labels": {
                 "labels": [
                     *self._labels,
-                    {"key": "peloton.instance_id", "value": str(pod.instance_id)},
+                    {"key": "peloton.instance_id", "value": str(instance_id)},
                     {"key": "peloton.task_id", "value": name},
                 ]
             },
@@ -194,7 +150,7 @@ class TaskTemplate:
         if all_ports:
             info["discovery"] = {
                 "visibility": "EXTERNAL",
-                "name": self.job_id,
+                "name": self._job_id,
                 "ports": {"ports": [{"name": n, "number": number} for n, number in all_ports]},
             }
         return info
@@ -219,10 +175,17 @@ def _health_check(config: task_pb2.HealthCheckConfig) -> Json:
     return check
 
 
-def acknowledge_call(status: Json) -> Json:
-    """An ACKNOWLEDGE call."""
-    known = {key: status[key] for key in ("agent_id", "task_id", "uuid")}
+def acknowledge_call(token: Token) -> Json:
+    """Of a report's token."""
+    agent_id, task_id, uuid = token
+    known = {"agent_id": {"value": agent_id}, "task_id": {"value": task_id}, "uuid": uuid}
     return {"type": "ACKNOWLEDGE", "acknowledge": known}
+
+
+def reconcile_call(pods: Sequence[PodOnHost]) -> Json:
+    """Without pods: about everything that Mesos knows of us."""
+    tasks = [{"task_id": {"value": str(pod.pod_id)}, "agent_id": {"value": pod.host_id}} for pod in pods]
+    return {"type": "RECONCILE", "reconcile": {"tasks": tasks}}
 
 
 def kill_call(pod_id: PodId, agent_id: str) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.errors import InvalidArgument
@@ -13,12 +14,11 @@ FAILOVER_TIMEOUT_S = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class HostManagerSettings:
+class MesosSettings:
     master: str  # host:port, or zk://...
     cluster: str = "local"
     role: str = "peloton"
     user: str = "root"
-    lease_s: float = 30.0
     agents_period_s: float = 10.0
     access: MesosAccess = OPEN
     agent_reregister_timeout_s: float = 600.0
@@ -32,7 +32,14 @@ class HostManagerSettings:
             raise InvalidArgument(text)
 
 
-def framework_info(settings: HostManagerSettings, known_id: str | None) -> Json:
+class FrameworkRecords(Protocol):
+    """The part of storage that knows under which id a cluster has us."""
+
+    def framework_id(self, cluster: str) -> str | None: ...
+    def set_framework_id(self, cluster: str, framework_id: str) -> None: ...
+
+
+def framework_info(settings: MesosSettings, known_id: str | None) -> Json:
     """``known_id``: under which the cluster has registered before."""
     info: Json = {
         "user": settings.user,
@@ -50,7 +57,7 @@ def framework_info(settings: HostManagerSettings, known_id: str | None) -> Json:
     return info
 
 
-def framework_refusal(settings: HostManagerSettings, master: str | None, message: str) -> str:
+def framework_refusal(settings: MesosSettings, master: str | None, message: str) -> str:
     """A master that lets us in, but not with this framework."""
     return (
         f"Mesos master {master} refuses the framework of principal {settings.access.principal!r} "

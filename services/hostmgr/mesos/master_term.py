@@ -10,8 +10,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from services.hostmgr.mesos.codec import RECONCILED
 from services.hostmgr.mesos.resources import Json
-from services.hostmgr.reconcile import RECONCILED
 
 log = logging.getLogger(__name__)
 

@@ -16,15 +16,11 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 
-from peloton.model.host import Desired, HostLease
-from peloton.model.ids import JobId
 from peloton.model.pod import PodShape, Strategy
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.driver import Holder, RoomWish
 from services.hostmgr.mesos.codec import decline_call
 from services.hostmgr.mesos.offer_returns import OfferReturns
 from services.hostmgr.mesos.resources import Json
-from services.hostmgr.mesos.subscription import Disconnected
-from services.hostmgr.waiting import Holder
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +35,7 @@ IN_VAIN_MAX = 10_000
 """Shapes of holders of which that is remembered; those that asked longest ago are forgotten."""
 OFFERS_WAIT_S = 0.5
 """A lease waits so long for the offers that it asked for; those that come later wake its job."""
-KEPT_PER_CLAIM = 10
+KEPT_PER_USED = 10
 """Idle offers that are kept for each that launches have used within two hold times."""
 PERIOD_MAX_S = 10.0
 DECLINE_BATCH = 1_000
@@ -47,6 +43,8 @@ DECLINED_MAX = 20_000
 """In one round; the others follow in the next."""
 
 SendAll = Callable[[Sequence[Json]], Sequence[object]]
+TakeIdle = Callable[[float, int, int], list[str]]
+"""Offers that came until then, but for so many that are kept, and at most so many: nobody else uses them any more."""
 
 
 class OfferKeeper:
@@ -54,16 +52,17 @@ class OfferKeeper:
     as a call hangs. The driver's thread never takes it."""
 
     def __init__(
-        self, pool: HostPool, send_all: SendAll, hold_s: float, clock: Callable[[], float] = time.monotonic
+        self, take_idle: TakeIdle, send_all: SendAll, hold_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.returns = OfferReturns()  # what goes back without being hidden
-        self._pool = pool
+        self._take_idle = take_idle
         self._send_all = send_all
         self._hold_s = hold_s
         self._clock = clock
         self._came = threading.Event()
         self._came.set()
-        self._claims: deque[tuple[float, int]] = deque()  # when, claims until then
+        self._used_count = 0  # hosts whose offers launches have used
+        self._used: deque[tuple[float, int]] = deque()  # when, used until then
         self._telling = threading.Lock()
         self._lock = threading.Lock()  # of what follows; taken last, and for moments
         # What Mesos may believe: set before it is told, unset when it has been told otherwise.
@@ -87,41 +86,32 @@ class OfferKeeper:
     def offers_came(self) -> None:
         self._came.set()
 
-    def lease(
-        self,
-        job_id: JobId,
-        wanted: Sequence[tuple[PodShape, int]],
-        clock: Callable[[], float],
-        for_gang: bool,
-        desired: Sequence[Desired],
-    ) -> HostLease:
-        """Of offers that are here, or else of those that come when Mesos is asked."""
-        lease, holder = self._pool.acquire(job_id, wanted, clock(), for_gang, desired), (job_id, for_gang)
-        is_poor = any(host.is_shunned for host in lease.hosts)
-        shapes = [shape for shape, _ in wanted]
-        if self._want(holder, shapes, lease.short, is_poor):
-            lease = self._pool.acquire(job_id, wanted, clock(), for_gang, desired)  # instead of the first, which ends
+    def note_used(self, host_count: int) -> None:
+        """By a launch."""
+        with self._lock:
+            self._used_count += host_count
+
+    def sufficed(self, holder: Holder, shapes: Iterable[PodShape]) -> None:
+        """A lease found enough for pods of these shapes."""
         with self._lock:
             for shape in shapes:
-                if shape not in lease.short:
-                    self._in_vain.pop((holder, shape), None)
-        return lease
+                self._in_vain.pop((holder, shape), None)
 
-    def _want(self, holder: Holder, shapes: Sequence[PodShape], short: frozenset[PodShape], is_poor: bool) -> bool:
-        """After a lease for pods of these shapes; ``short``: of which it found too little; ``is_poor``: it has hosts on
-        which pods of the job failed. Asks Mesos if that may help; returns whether offers have come meanwhile. Pods that
-        do not fill hosts one by one are to see all hosts."""
+    def want(self, wish: RoomWish) -> bool:
+        """Asks Mesos if that may help; returns whether offers have come meanwhile. Pods that do not fill hosts one by
+        one are to see all hosts, and so are those that would have to go where pods of their job failed."""
+        holder, short = wish.holder, wish.short
         now_s = self._clock()
         with self._lock:
             self._asked_s = now_s
             if short:
                 self._short_s = now_s
             not_yet = {shape for shape in short if self._in_vain.get((holder, shape), (now_s, 0.0))[0] > now_s}
-        asking = [shape for shape in shapes if shape not in not_yet]
-        wants_all = any(is_poor or shape.strategy is not Strategy.PACK_HOST for shape in asking)
+        asking = [shape for shape in wish.shapes if shape not in not_yet]
+        wants_all = any(wish.is_poor or shape.strategy is not Strategy.PACK_HOST for shape in asking)
         if not (short or wants_all):
             return False
-        may_fit = wants_all or self._pool.may_fit(asking)
+        may_fit = wants_all or wish.may_fit(asking)
         with self._telling:  # others may have asked meanwhile
             now_s = self._clock()
             has_asked = self._may_help(may_fit, not not_yet.issuperset(short), now_s) and self._revive(now_s)
@@ -150,7 +140,7 @@ class OfferKeeper:
         self._came.clear()
         try:
             refusals = self._send_all([{"type": "REVIVE"}])
-        except (Disconnected, OSError) as error:
+        except OSError as error:
             self._came.set()
             log.info("Mesos not asked for offers: %s", error)  # who waits asks again, or is told after a subscription
             return False
@@ -171,7 +161,7 @@ class OfferKeeper:
             now_s = self._clock()
             suppresses = self._suppresses(now_s)
             calls: list[Json] = [{"type": "SUPPRESS"}] if suppresses else []
-            idle = self._pool.take_idle(now_s - self._hold_s, now_s, self._kept(now_s), DECLINED_MAX)
+            idle = self._take_idle(now_s - self._hold_s, self._kept(now_s), DECLINED_MAX)
             batches = (idle[start : start + DECLINE_BATCH] for start in range(0, len(idle), DECLINE_BATCH))
             calls += [decline_call(batch, REFUSED_S) for batch in batches]
             self._believe(suppresses, bool(idle))
@@ -198,8 +188,7 @@ class OfferKeeper:
             self._are_some_declined |= are_some_declined
 
     def _kept(self, now_s: float) -> int:
-        total = self._pool.claimed_count
-        self._claims.append((now_s, total))
-        while self._claims[0][0] < now_s - 2 * self._hold_s:
-            self._claims.popleft()
-        return KEPT_PER_CLAIM * (total - self._claims[0][1])
+        self._used.append((now_s, self._used_count))
+        while self._used[0][0] < now_s - 2 * self._hold_s:
+            self._used.popleft()
+        return KEPT_PER_USED * (self._used_count - self._used[0][1])

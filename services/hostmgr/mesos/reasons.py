@@ -5,6 +5,7 @@ from __future__ import annotations
 from peloton.model.pod import Cause
 from services.hostmgr.mesos.resources import Json
 
+AGENT_DRAINING = "REASON_AGENT_DRAINING"
 AGENT_REMOVED = "REASON_AGENT_REMOVED"
 COMMAND_EXECUTOR_FAILED = "REASON_COMMAND_EXECUTOR_FAILED"
 BROKEN_EXECUTOR_MESSAGE = "Container terminated with signal Broken pipe"
@@ -32,15 +33,15 @@ CAUSES: dict[str, Cause] = {
     "REASON_AGENT_RESTARTED": Cause.HOST_LOST,
     "REASON_AGENT_UNKNOWN": Cause.HOST_LOST,
     # Operators, and whom they or the cluster prefer.
-    "REASON_AGENT_DRAINING": Cause.HOST_DRAINED,
+    AGENT_DRAINING: Cause.HOST_DRAINED,
     "REASON_AGENT_REMOVED_BY_OPERATOR": Cause.HOST_GONE,
     "REASON_CONTAINER_PREEMPTED": Cause.PREEMPTED,
     "REASON_FRAMEWORK_REMOVED": Cause.FRAMEWORK,
     "REASON_TASK_KILLED_DURING_LAUNCH": Cause.NOT_STARTED,
     # A launch that did not reach its host.
-    "REASON_INVALID_OFFERS": Cause.OFFER,
-    "REASON_MASTER_DISCONNECTED": Cause.OFFER,
-    "REASON_RESOURCES_UNKNOWN": Cause.OFFER,
+    "REASON_INVALID_OFFERS": Cause.ROOM_GONE,
+    "REASON_MASTER_DISCONNECTED": Cause.ROOM_GONE,
+    "REASON_RESOURCES_UNKNOWN": Cause.ROOM_GONE,
     # What was asked for.
     "REASON_INVALID_FRAMEWORKID": Cause.INVALID,
     "REASON_TASK_GROUP_INVALID": Cause.INVALID,

@@ -9,18 +9,14 @@ from typing import Any
 import orjson
 
 from peloton.model.resources import Resources
+from services.hostmgr.driver import Ports, needed
 
 Json = dict[str, Any]
-Ports = tuple[tuple[int, int], ...]
 Scalar = tuple[str, bool, int, Json]
 """Kind, whether it is revocable, thousandths, entry."""
 _KINDS = ("cpus", "mem", "disk", "gpus")
 OFFERED_KEPT_MAX = 10_000
 """Different contents of offers that are remembered: hosts of one kind that are as free as each other share one."""
-LEAST_CPU_MILLI = 10
-"""Mesos refuses a task without resources; a pod that asks for none takes this much."""
-
-
 ANY_ROLE = "*"
 
 
@@ -45,11 +41,6 @@ def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
         return len(stack) == 1 and stack[0]["type"] == "STATIC" and stack[0]["role"] in roles
     role = entry.get("role", ANY_ROLE)
     return "reservation" not in entry and (role == ANY_ROLE or role in roles)
-
-
-def needed(asked: Resources) -> Resources:
-    """What a pod that asks for this much takes."""
-    return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
 
 
 @dataclass(slots=True)

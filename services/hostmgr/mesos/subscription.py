@@ -49,7 +49,7 @@ REMOVED = "Framework has been removed"
 Json = dict[str, Any]
 
 
-class Disconnected(Exception):
+class Disconnected(ConnectionError):
     """The driver has no subscribed stream: nothing was sent."""
 
 

@@ -34,8 +34,9 @@ from services.resmgr.server import serve as serve_pools
 from services.storage import migrate
 from services.storage.gateway import Gateway
 from tests.conformance.fuzz.requests import JOBS, Maker, methods
+from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
-from tests.conformance.hostmgr.world import Emulated, World, wait
+from tests.conformance.hostmgr.world import World, wait
 from tests.conformance.storage.services import roll
 from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.fakes import RecordedWakes

@@ -13,8 +13,9 @@ import pytest
 
 from peloton.api.mesos_access import OPEN, MesosAccess
 from services.storage import migrate
+from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
-from tests.conformance.hostmgr.world import Emulated, World, wait
+from tests.conformance.hostmgr.world import World, wait
 
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 
@@ -57,7 +58,7 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
         }
         world = World(url, link, cluster, **ours)
         ends.extend([world.close, link.close] + ([cluster.close] if cluster else []))
-        wait(lambda: world.core.driver.framework_id, "a subscription")
+        wait(lambda: world.mesos.subscription.framework_id, "a subscription")
         wait(lambda: world.gateway.framework_id("local"), "the framework id in storage")
         return world
 

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
+from peloton.model.ids import Hostname
+from services.hostmgr.driver import PodOnHost
 from services.hostmgr.mesos import operator
 from services.minicluster.http.authentication import tls_context
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.world import PATIENCE_S, Emulated, World, wait
+from tests.conformance.hostmgr.emulated import PATIENCE_S, Emulated
+from tests.conformance.hostmgr.world import World, wait
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
 CREDENTIALS = {"alice": "a secret", "bob": "b"}
@@ -34,14 +37,12 @@ def test_credentials_and_tls_reach_master_and_agents(make: Make, tmp_path: Path)
     tls = tls_context(CERTIFICATES / "server.pem", CERTIFICATES / "ca.pem")
     world = make(simulate=False, credentials=CREDENTIALS, tls=tls, access=encrypted(tmp_path))
     job = world.running(2, command="echo hello; sleep 300")
-    agent = wait(lambda: world.core.pool.agent(world.pod(job).host), "the agents")
-
-    work_dir = world.core.operator.agent_state(agent.address)["flags"]["work_dir"]
     pod = world.pod(job)
-    run = f"slaves/{agent.agent_id}/frameworks/{world.core.driver.framework_id}/executors/{pod.pod_id}/runs/latest"
-    paths = world.core.operator.browse(agent.address, f"{work_dir}/{run}")
-    assert {"stdout", "stderr"} <= {Path(path).name for path in paths}
-    wait(lambda: world.core.operator.statistics(agent.address, agent.process), "what the pod uses")
+    wait(lambda: world.core.pool.host(pod.host), "the agents")
+
+    sandbox = world.core.driver.sandbox(PodOnHost(pod.pod_id, pod.host, pod.agent_id))
+    assert {"stdout", "stderr"} <= {Path(path).name for path in sandbox.paths}
+    wait(lambda: world.core.driver.samples_of(Hostname(pod.host)), "what the pod uses")
     world.kill(job)
     world.wait_states(job, {"KILLED": 2})
     assert [] == world.given_up

@@ -13,7 +13,7 @@ from tests.conformance.hostmgr.world import World, wait
 @pytest.fixture(autouse=True)
 def quick_follow_ups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods without an answer are asked about again soon, and what must end is told soon when an agent is back."""
-    monkeypatch.setattr(manager, "AGENT_BACK_REST_S", 0.1)
+    monkeypatch.setattr(manager, "HOST_BACK_REST_S", 0.1)
     monkeypatch.setattr(reconcile, "FOLLOW_UPS_S", (0.2, 0.4, 0.6, 0.8))
 
 
@@ -71,7 +71,7 @@ def test_a_kill_meanwhile_waits_for_the_agent(make: Make) -> None:
     calls = len(world.link.calls)
     world.lose_registry()
     wait(lambda: "SUBSCRIBE" in world.link.calls[calls:], "another subscription")
-    wait(lambda: world.core.driver.connected, "the subscription")
+    wait(lambda: world.mesos.is_connected, "the subscription")
 
     world.kill(job)
     asked(world, calls)

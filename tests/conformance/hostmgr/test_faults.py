@@ -6,15 +6,18 @@ import threading
 from pathlib import Path
 
 import pytest
+from google.protobuf.json_format import ParseDict
 
+from peloton.api.v0.task.task_pb2 import TaskConfig
 from peloton.errors import Unavailable
 from peloton.model.host import LaunchResult
 from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
-from peloton.model.resources import Resources
+from services.hostmgr.driver import HostLaunch, PodLaunch, PodTemplate
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.world import LONG, Outage, World, wait
+from tests.conformance.hostmgr.emulated import LONG
+from tests.conformance.hostmgr.world import Outage, World, wait
 
 KILLED, LAUNCHED, LOST, RUNNING = PodState.KILLED, PodState.LAUNCHED, PodState.LOST, PodState.RUNNING
 MASTER = {"hostname": "a new", "port": 5050}
@@ -34,14 +37,14 @@ def test_pods_outlive_their_host_manager(any_world: World) -> None:
     """The next leader takes the same framework; what runs keeps running, and can be killed."""
     world = any_world
     job = world.running(2)
-    before, framework_id = world.tasks(), world.core.driver.framework_id
+    before, framework_id = world.tasks(), world.mesos.subscription.framework_id
     world.core.stop()
 
     world.lead()
 
     world.wait_calls("SUBSCRIBE", after=1)
-    wait(lambda: world.core.driver.connected, "the subscription")
-    assert (framework_id, before) == (world.core.driver.framework_id, world.tasks())
+    wait(lambda: world.mesos.is_connected, "the subscription")
+    assert (framework_id, before) == (world.mesos.subscription.framework_id, world.tasks())
     assert {"RUNNING": 2} == world.states(job)
     world.kill(job)
     world.wait_states(job, {"KILLED": 2})
@@ -51,10 +54,10 @@ def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> Non
     """The host manager dies between its commit and the ACCEPT: the next one reconciles, and settle gives a new run."""
     job = world.job()
     batch = world.place(job)
-    agent = world.core.pool.agent("h0")
+    agent = world.core.pool.host("h0")
     assert agent is not None
     world.core.stop()
-    world.gateway.mark_launched(job, [(0, 1, "h0", agent.agent_id, {})], 1, "local")
+    world.gateway.mark_launched(job, [(0, 1, "h0", agent.host_id, {})], 1, "local")
 
     world.lead()
 
@@ -94,7 +97,7 @@ def test_a_leader_that_was_replaced_stays_away(world: World) -> None:
     older = world.core
     newer = world.lead()
 
-    wait(lambda: newer.driver.connected and not older.driver.connected, "the newer one alone")
+    wait(lambda: newer.driver.is_connected and not older.driver.is_connected, "the newer one alone")
     job = world.running()
 
     assert 2 == world.link.calls.count("SUBSCRIBE")
@@ -109,7 +112,7 @@ def test_a_leader_that_was_replaced_launches_nothing(world: World) -> None:
 
     def replaced(_: JobId) -> None:
         world.lead()
-        wait(lambda: world.core.driver.connected and not older.driver.connected, "the newer one")
+        wait(lambda: world.mesos.is_connected and not older.driver.is_connected, "the newer one")
         newer.set()
 
     world.gateway.on_launched = replaced
@@ -131,7 +134,7 @@ def test_a_cut_connection_is_made_again(any_world: World) -> None:
     world.link.cut()
 
     world.wait_calls("SUBSCRIBE", after=told)
-    wait(lambda: world.core.driver.connected, "the subscription")
+    wait(lambda: world.mesos.is_connected, "the subscription")
     assert LaunchResult(0, 1) == world.launch(batch)
     assert LaunchResult(1) == world.launch(world.place(batch.job_id))
     assert {"RUNNING": 1} == world.states(job)
@@ -143,7 +146,7 @@ def test_a_launch_while_mesos_is_away_is_lost_and_repeated(world: World) -> None
 
     def away(_: JobId) -> None:
         world.link.down()
-        wait(lambda: not world.core.driver.connected, "the end of the subscription")
+        wait(lambda: not world.mesos.is_connected, "the end of the subscription")
 
     world.gateway.on_launched = away
 
@@ -206,7 +209,7 @@ def test_an_acknowledgement_that_is_lost_is_sent_again(world: World) -> None:
 
     world.wait_states(job, {"SUCCEEDED": 1})
     frameworks = world.cluster.cluster.master.registry.frameworks
-    wait(lambda: not frameworks[world.core.driver.framework_id].tasks, "acknowledgements")
+    wait(lambda: not frameworks[world.mesos.subscription.framework_id].tasks, "acknowledgements")
     assert 1 == [state for _, state in world.history(job)].count(RUNNING)
 
 
@@ -225,13 +228,13 @@ def test_a_master_without_memory_and_agents_loses_pods_but_takes_new_ones(make: 
 def test_a_removed_framework_comes_back_as_a_new_one(world: World) -> None:
     """Its pods are gone with it, the new id is stored, and launches go on."""
     job = world.running()
-    before = world.core.driver.framework_id
+    before = world.mesos.subscription.framework_id
 
     world.cluster.remove_frameworks()
 
-    wait(lambda: world.core.driver.framework_id not in (None, before), "another framework")
+    wait(lambda: world.mesos.subscription.framework_id not in (None, before), "another framework")
     world.wait_states(job, {"LOST": 1})
-    wait(lambda: world.gateway.framework_id("local") == world.core.driver.framework_id, "its id in storage")
+    wait(lambda: world.gateway.framework_id("local") == world.mesos.subscription.framework_id, "its id in storage")
     assert world.running()
 
 
@@ -248,7 +251,7 @@ def test_nothing_is_launched_before_the_framework_id_is_stored(world: World) -> 
     with pytest.raises(Unavailable, match="framework id is not stored"):
         world.launch(batch)
 
-    wait(lambda: world.gateway.framework_id("local") == world.core.driver.framework_id, "its id in storage")
+    wait(lambda: world.gateway.framework_id("local") == world.mesos.subscription.framework_id, "its id in storage")
     assert LaunchResult(1) == world.launch(world.place(batch.job_id))
 
 
@@ -325,17 +328,11 @@ def test_a_run_that_nobody_wants_is_killed(any_world: World) -> None:
     stranger = PodId(new_job_id(), 0, 1)
     batch = world.place(world.job())
     (claim,) = world.core.pool.claim(batch.lease_id, [batch.placements[0].hostname]).values()
-    task = {
-        "name": "stranger",
-        "task_id": {"value": str(stranger)},
-        "agent_id": {"value": claim.agent_id},
-        "command": {"value": LONG},
-        "resources": claim.pot.take(Resources.of(0.1, 32), False, ()),
-    }
-    launch = {"type": "LAUNCH", "launch": {"task_infos": [task]}}
-    offers = [{"value": offer_id} for offer_id in claim.offer_ids]
+    config = ParseDict({"command": {"value": LONG}, "resource": {"cpuLimit": 0.1, "memLimitMb": 32}}, TaskConfig())
+    job = world.gateway.job(batch.job_id)
+    assert job is not None
 
-    world.core.driver.send_all([{"type": "ACCEPT", "accept": {"offer_ids": offers, "operations": [launch]}}])
+    world.core.driver.launch([HostLaunch(claim, [PodLaunch(stranger, PodTemplate(job, "", config), ())])])
 
     world.wait_calls("KILL")
     wait(lambda: not world.tasks(), "the end of the orphan")
@@ -350,7 +347,7 @@ def test_mesos_is_not_asked_about_a_launch_on_its_way(world: World) -> None:
 
     def reconciled(_: JobId) -> None:
         asked = len(world.link.calls)
-        world.core.reregistered(world.core.driver, MASTER)
+        world.mesos.reregistered(world.mesos.subscription, MASTER)
         world.wait_calls("RECONCILE", after=asked)
 
     world.gateway.on_launched = reconciled

@@ -13,7 +13,8 @@ from peloton.model.resources import Resources
 from services.hostmgr.mesos import offer_keeper
 from services.minicluster.hosts import HostSpec
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.world import Other, World, wait
+from tests.conformance.hostmgr.emulated import Other
+from tests.conformance.hostmgr.world import World, wait
 
 HOLD_S = 0.4
 HOSTS = [HostSpec(f"h{index}", revocable_cpus=2) for index in range(3)]
@@ -36,7 +37,7 @@ def other(world: World) -> Iterator[Other]:
 
 def idle(world: World) -> None:
     """Mesos keeps all offers, perhaps since before this was called."""
-    wait(lambda: _is_suppressed(world.link.calls) and not world.core.pool.offer_count, "the end of all offers")
+    wait(lambda: _is_suppressed(world.link.calls) and not world.core.pool.room_count, "the end of all offers")
 
 
 def _is_suppressed(calls: Sequence[str]) -> bool:
@@ -120,7 +121,7 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
     shape = world.gateway.ready_gangs(job, 1)[0].shape
     world.core.acquire_hosts(job, [(shape, 1)])  # the first since nothing waited asks
     wait(lambda: "REVIVE" in world.link.calls, "the question")
-    wait(lambda: not world.core.pool.offer_count, "the end of all offers")
+    wait(lambda: not world.core.pool.room_count, "the end of all offers")
     revived = world.link.calls.count("REVIVE")
 
     for _ in range(3):

@@ -25,7 +25,8 @@ from services.hostmgr import images as images_module
 from services.hostmgr.client import HostManagerClient
 from services.hostmgr.images import CALLS_MAX, HttpPrefetcher, prefetcher
 from services.hostmgr.servicer import HostsServicer
-from tests.conformance.hostmgr.world import PATIENCE_S, Emulated, wait
+from tests.conformance.hostmgr.emulated import PATIENCE_S, Emulated
+from tests.conformance.hostmgr.world import wait
 from tests.unit.hostmgr.sockets import Server
 
 H0, H1 = Hostname("h0"), Hostname("h1")

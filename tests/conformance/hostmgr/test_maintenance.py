@@ -22,7 +22,8 @@ from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.mesos.operator import Operator
 from services.storage.gateway import Gateway
 from tests.conformance.hostmgr.conftest import Make
-from tests.conformance.hostmgr.world import LONG, World, wait
+from tests.conformance.hostmgr.emulated import LONG
+from tests.conformance.hostmgr.world import World, wait
 from tests.conformance.storage import builders
 
 DRAINING, DRAINED, DOWN = HostState.DRAINING, HostState.DRAINED, HostState.DOWN
@@ -41,7 +42,7 @@ class Keeper:
 
     def __init__(self, world: World) -> None:
         self.world, self.woken = world, HostWakes()
-        wait(lambda: world.core.pool.agent("h2"), "agents")
+        wait(lambda: world.core.pool.host("h2"), "agents")
         watch = DrainWatch(world.wakes, self.woken)
         world.core._lifecycles = watch  # as the composition root does before the core starts
         self.maintainer = HostMaintainer(
@@ -115,7 +116,7 @@ def test_a_host_goes_and_comes_back(world: World) -> None:
         keeper.maintainer.take_down(host)
         keeper.maintainer.drain(host)
 
-        wait(lambda: host not in keeper.agents() and not world.core.pool.agent(host), "an agent less")
+        wait(lambda: host not in keeper.agents() and not world.core.pool.host(host), "an agent less")
         assert [h.state for h in world.core.pool.hosts() if h.hostname == host] == [DOWN]
         world.settle(job)
         world.admit(job)
@@ -125,7 +126,7 @@ def test_a_host_goes_and_comes_back(world: World) -> None:
 
         wait(lambda: host in keeper.agents(), "the agent back")
         assert keeper.schedule() == []
-        wait(lambda: world.core.pool.agent(host), "known to us")
+        wait(lambda: world.core.pool.host(host), "known to us")
 
 
 def test_cancelled_it_stays(world: World) -> None:

@@ -16,10 +16,10 @@ SOON = {"agents_period_s": 0.1}
 
 def ask(world: World, call: str, host: str, **body: Any) -> None:
     """A call to the operator API of the master about the agent of a host."""
-    agent = world.core.pool.agent(host)
+    agent = world.core.pool.host(host)
     assert agent is not None
     address = f"{world.link.target[0]}:{world.link.target[1]}"
-    world.core.operator.call(address, {"type": call, call.lower(): {"agent_id": {"value": agent.agent_id}, **body}})
+    world.mesos.operator.call(address, {"type": call, call.lower(): {"agent_id": {"value": agent.host_id}, **body}})
 
 
 def ends(world: World, job: JobId) -> list[PodEvent]:

@@ -62,7 +62,7 @@ class Story:
         """The host manager knows what revocable pods hold."""
 
         def held() -> int:
-            agent = self.world.core.pool.agent("h")
+            agent = self.world.core.pool.host("h")
             return 0 if agent is None else agent.revocable_held.cpu_milli
 
         wait(lambda: held() == milli, f"{milli} revocable cpu held")
@@ -148,10 +148,13 @@ def test_an_agent_that_does_not_answer_is_passed_over(make: Callable[..., World]
     story = Story(make(hosts=[HOST], agents_period_s=60.0))
     story.run(0.9, 1.0)
     slack = story.run(0.3, 1.0, is_revocable=True)
-    agent = story.world.core.pool.agent("h")
+    agent = story.world.core.pool.host("h")
     assert agent is not None
     known = replace(agent, revocable_held=Resources(cpu_milli=300))
-    story.world.core.pool.set_agents([known, replace(known, hostname=Hostname("away"), address="127.0.0.1:1")])
+    there = story.world.mesos.agents.of_host(known.hostname)
+    assert there is not None
+    away = replace(there, host=replace(known, hostname=Hostname("away")), address="127.0.0.1:1")
+    story.world.mesos.agents.take([replace(there, host=known), away])
 
     made = wait(story.round, "a correction")
 

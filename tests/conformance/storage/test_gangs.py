@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peloton.lifecycle.gang import HOLD
-from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER
+from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.job import GangProgress, JobState
 from peloton.model.pod import PodState, TerminationReason
 from services.storage.gateway import EvictionResult, Gateway
@@ -145,7 +145,7 @@ def test_a_refused_member_takes_the_others_back(gateway: Gateway) -> None:
     """A host that does not take one member: all end and come back to their place, no failure counted."""
     job_id = a_gang(gateway, 3, retries=0)
     launch(gateway, job_id)
-    report(gateway, job_id, [1], L, reason=REASON_HOST_REJECT_OFFER)
+    report(gateway, job_id, [1], L, reason=REASON_LAUNCH_REFUSED)
 
     assert GangProgress(3, {"refused": 1, "starting": 2}) == gateway.gang(job_id)
     gateway.requeue_gang(job_id, WHY)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from peloton.api.mesos_access import OPEN, TlsFiles, read_access
 from peloton.errors import InvalidArgument
-from services.hostmgr.claims import HostClaims
-from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.agent_watch import AgentWatch
 from services.hostmgr.mesos.agents import AgentLooks
 from services.hostmgr.mesos.master_term import MasterTerm
@@ -80,8 +78,7 @@ def test_who_may_not_list_agents_gives_up() -> None:
         heard.append(why)
         done.set()
 
-    claims = cast(HostClaims, None)
-    watch = AgentWatch(AgentLooks(10.0, ask), claims, HostPool(1.0), lambda: "m:1", denied, MasterTerm(600.0))
+    watch = AgentWatch(AgentLooks(10.0, ask), lambda hosts: None, lambda: "m:1", denied, MasterTerm(600.0))
 
     watch.start()
 

@@ -40,22 +40,22 @@ def test_an_answer_may_be_cut_anywhere(names: list[str], size: int) -> None:
 
     found = AgentReader().read(pieces(answer(*map(entry, texts)), size))
 
-    assert texts == [each.hostname for each in found]
+    assert texts == [each.host.hostname for each in found]
 
 
 def test_an_answer_with_spaces_is_read_too() -> None:
     """Mesos writes none; whoever stands in for it may."""
     text = orjson.dumps(orjson.loads(answer(entry("a"), entry("b"))), option=orjson.OPT_INDENT_2)
 
-    assert ["a", "b"] == [each.hostname for each in AgentReader().read(pieces(text, 100))]
+    assert ["a", "b"] == [each.host.hostname for each in AgentReader().read(pieces(text, 100))]
 
 
 def test_agents_that_a_new_master_waits_for_are_there() -> None:
     """The cluster does not shrink while its master is replaced."""
     found = AgentReader().read([answer(entry("a"), recovered=[entry("b")["agent_info"]])])
 
-    assert [("a", 4_000, "10.0.0.1:5051"), ("b", 4_000, "")] == [
-        (each.hostname, each.capacity.cpu_milli, each.address) for each in found
+    assert [("a", 4_000, "10.0.0.1"), ("b", 4_000, "")] == [
+        (each.host.hostname, each.host.capacity.cpu_milli, each.host.ip) for each in found
     ]
 
 
@@ -65,11 +65,11 @@ def test_an_agent_that_is_there_stands_for_its_host() -> None:
     old = {**entry("a")["agent_info"], "id": {"value": "old"}}
     pool = HostPool(LEASE_S)
 
-    pool.set_agents(AgentReader().read([answer(entry("a"), recovered=[old])]))
+    pool.set_hosts(agent.host for agent in AgentReader().read([answer(entry("a"), recovered=[old])]))
 
-    found = pool.agent("a")
+    found = pool.host("a")
     assert found is not None
-    assert ("a-S", "10.0.0.1:5051") == (found.agent_id, found.address)
+    assert ("a-S", "10.0.0.1") == (found.host_id, found.ip)
 
 
 def test_what_has_not_changed_is_the_same_object() -> None:
@@ -79,8 +79,8 @@ def test_what_has_not_changed_is_the_same_object() -> None:
 
     after = reader.read([answer(entry("a"), entry("b", 5.0))])
 
-    assert before[0] is after[0]
-    assert [4_000, 5_000] == [before[1].capacity.cpu_milli, after[1].capacity.cpu_milli]
+    assert before[0].host is after[0].host
+    assert [4_000, 5_000] == [before[1].host.capacity.cpu_milli, after[1].host.capacity.cpu_milli]
 
 
 def test_looks_take_a_bounded_part_of_the_time() -> None:
@@ -122,7 +122,7 @@ def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
     with pytest.raises(Unavailable, match="not known yet"):
         pool.capacity()
 
-    pool.set_agents([agent("a", 0, 0)])
+    pool.set_hosts([agent("a", 0, 0)])
     assert (Resources.of(4, 2048), Resources(), 1) == pool.capacity()
 
 
@@ -130,9 +130,9 @@ def test_the_capacity_is_not_told_before_the_agents_are_known() -> None:
 def test_sums_are_those_of_the_agents(looks: list[dict[str, tuple[int, int]]]) -> None:
     """Kept from look to look, they are what adding up all agents gives."""
     pool = HostPool(LEASE_S)
-    pool.set_agents([])
+    pool.set_hosts([])
     for look in looks:
-        pool.set_agents([agent(name, slack, held) for name, (slack, held) in look.items()])
+        pool.set_hosts([agent(name, slack, held) for name, (slack, held) in look.items()])
         slack, held = (sum(amounts) for amounts in zip(*look.values(), strict=True)) if look else (0, 0)
 
         assert pool.capacity() == (Resources.of(4, 2048) * len(look), Resources(cpu_milli=slack), len(look))

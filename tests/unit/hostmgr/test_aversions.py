@@ -16,9 +16,9 @@ from peloton.model.pod import HostLabel, PodLabel, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr import aversions
 from services.hostmgr.aversions import Aversions
+from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.room import RegisteredHost
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, offer, pool_with, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, pool_with, room, shape
 
 H1, H2, H3 = Hostname("h1"), Hostname("h2"), Hostname("h3")
 WHY = "avoided after 3 pods of 2 jobs failed there within 1 s"
@@ -40,8 +40,8 @@ SICK = [failed(JOB), failed(JOB, 1), failed(OTHER)]
 
 
 def three_hosts(ends: Sequence[RunEnd] = ()) -> HostPool:
-    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
-    pool.set_agents([there("h1"), there("h2"), there("h3")])
+    pool = pool_with(room("h1"), room("h2"), room("h3"))
+    pool.set_hosts([there("h1"), there("h2"), there("h3")])
     pool.aversions.take(ends, 0.0)
     return pool
 
@@ -63,10 +63,10 @@ def test_who_can_run_nowhere_else_runs_there() -> None:
     only = shape(constraint=HostLabel("hostname", "h1"))
     assert ["h1"] == leased(pool, only, 1, now_s=1.0, job=THIRD)
 
-    alone = pool_with(offer("h1"))
-    alone.set_agents([there("h1"), there("h2")])
+    alone = pool_with(room("h1"))
+    alone.set_hosts([there("h1"), there("h2")])
     alone.aversions.take(SICK, 0.0)
-    alone.set_agents([there("h1")])
+    alone.set_hosts([there("h1")])
     assert ["h1"] == leased(alone, shape(), 1, now_s=1.0, job=THIRD)
 
 
@@ -91,17 +91,17 @@ def test_a_pod_that_wants_company_waits_for_it_elsewhere() -> None:
 
 
 def test_hosts_that_take_no_such_pods_are_not_waited_for() -> None:
-    """Hosts closed to revocable pods do not take them, nor do those that Mesos will take away soon take any."""
+    """Hosts closed to revocable pods do not take them, nor do those that the cluster will take away soon take any."""
     revocable = shape(revocable=True)
-    closed = pool_with(offer("h1", revocable=4), offer("h2", revocable=4))
-    closed.set_agents([replace(there(name), revocable=Resources(4_000)) for name in ("h1", "h2")])
+    closed = pool_with(room("h1", revocable=4), room("h2", revocable=4))
+    closed.set_hosts([replace(there(name), revocable=Resources(4_000)) for name in ("h1", "h2")])
     closed.aversions.take(SICK, 0.0)
     assert ["h2"] == leased(closed, revocable, 5, now_s=1.0, job=THIRD)
     closed.close_to_revocable({H2: 0})
     assert ["h1"] == leased(closed, revocable, 5, now_s=2.0, job=THIRD)
 
-    going = pool_with(offer("h1"), offer("h2") | {"unavailability": {"start": {"nanoseconds": 1}}})
-    going.set_agents([there("h1"), there("h2")])
+    going = pool_with(room("h1"), replace(room("h2"), goes_ns=1))
+    going.set_hosts([there("h1"), there("h2")])
     going.aversions.take(SICK, 0.0)
     assert ["h1"] == leased(going, shape(), 1, now_s=1.0, job=THIRD)
 

@@ -15,9 +15,10 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.resources import Resources, free_share
 from services.hostmgr.choosing import LEASED
+from services.hostmgr.driver import Room
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.room import room_for
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, offer, pool_with, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, pool_with, room, shape
 
 NAMES = [f"h{number}" for number in range(8)]
 RACK_B, ON_H3 = HostLabel("rack", "b"), HostLabel("hostname", "h3")
@@ -30,8 +31,8 @@ SHAPES = st.builds(
     strategy=st.sampled_from(Strategy),
     constraint=st.sampled_from([None, None, RACK_B, ON_H3, ALONE, AllOf((RACK_B, ALONE))]),
 )
-OFFERS = st.builds(
-    offer,
+ROOMS = st.builds(
+    room,
     st.sampled_from(NAMES),
     cpus=st.sampled_from([0.5, 1.0, 4.0]),
     revocable=st.sampled_from([0, 2.0]),
@@ -39,8 +40,8 @@ OFFERS = st.builds(
     number=st.integers(1, 2),
 )
 ACTS = st.one_of(
-    st.tuples(st.just("offer"), OFFERS),
-    st.tuples(st.just("rescind"), st.sampled_from([f"{name}-O{number}" for name in NAMES for number in (1, 2)])),
+    st.tuples(st.just("room"), ROOMS),
+    st.tuples(st.just("take back"), st.sampled_from([f"{name}-O{number}" for name in NAMES for number in (1, 2)])),
     st.tuples(st.just("return"), st.sampled_from(NAMES)),
     st.tuples(st.just("lease"), st.tuples(SHAPES, st.integers(1, 5))),
     st.tuples(st.just("claim"), st.sampled_from(NAMES)),
@@ -53,16 +54,16 @@ ACTS = st.one_of(
 
 def act(pool: HostPool, what: str, on: Any) -> None:
     match what:
-        case "offer":
-            pool.add_offers([on])
-        case "rescind":
-            pool.remove_offer(on)
+        case "room":
+            pool.add_room([on])
+        case "take back":
+            pool.remove_room([on])
         case "return":
             for number in (1, 2):
-                pool.remove_offer(f"{on}-O{number}")
-            pool.set_agents([agent(name, 2_000, 0) for name in NAMES if name != on])
-            pool.set_agents([agent(name, 2_000, 0) for name in NAMES])
-            pool.add_offers([offer(on)])
+                pool.remove_room([f"{on}-O{number}"])
+            pool.set_hosts([agent(name, 2_000, 0) for name in NAMES if name != on])
+            pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
+            pool.add_room([room(on)])
         case "lease":
             pool.acquire(OTHER, [on], 0.0)
         case "claim":
@@ -108,13 +109,13 @@ def scanned(pool: HostPool, wanted: PodShape, count: int) -> tuple[list[str], Co
     return taken, refused if count > 0 else Counter()
 
 
-@given(st.lists(OFFERS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
+@given(st.lists(ROOMS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
 def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
-    offers: list[dict[str, Any]], acts: list[tuple[str, Any]], wanted: PodShape, count: int
+    rooms: list[Room], acts: list[tuple[str, Any]], wanted: PodShape, count: int
 ) -> None:
     """The same hosts in the same order, and the same reasons when they are too few, whatever happened before."""
-    pool = pool_with(*offers)
-    pool.set_agents([agent(name, 2_000, 0) for name in NAMES])
+    pool = pool_with(*rooms)
+    pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
     for what, on in acts:
         act(pool, what, on)
     hosts, reasons = scanned(pool, wanted, count)
@@ -126,10 +127,10 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
 
 def test_a_host_that_was_away_is_leased_once() -> None:
     """It counts for itself alone, behind those that stayed, and whoever needs more hosts gets the others."""
-    pool = pool_with(offer("h1"), offer("h2"))
-    pool.remove_offer("h1-O1")
-    pool.set_agents([agent("h2", 0, 0)])
-    pool.add_offers([offer("h1"), offer("h3")])
+    pool = pool_with(room("h1"), room("h2"))
+    pool.remove_room(["h1-O1"])
+    pool.set_hosts([agent("h2", 0, 0)])
+    pool.add_room([room("h1"), room("h3")])
 
     lease = pool.acquire(JOB, [(shape(4), 3)], 0.0)
 
@@ -138,7 +139,7 @@ def test_a_host_that_was_away_is_leased_once() -> None:
 
 def test_hosts_that_come_and_go_leave_nothing_behind() -> None:
     """However often hosts change, what is kept of them stays in proportion to them, and so does the cost of a lease."""
-    pool = pool_with(*(offer(name) for name in NAMES))
+    pool = pool_with(*(room(name) for name in NAMES))
     for turn in range(1_000):
         lease = pool.acquire(JobId(f"job-{turn}"), [(shape(), 32)], 0.0)
         pool.release(lease.lease_id)

@@ -10,12 +10,11 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from services.hostmgr.claims import HostClaims
+from services.hostmgr.driver import RegisteredHost, Room
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.room import RegisteredHost
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 SHAPE = PodShape(Resources(1_000))
-CPUS = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}, "role": "*"}]
 
 
 class Table:
@@ -66,14 +65,14 @@ def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.Lo
 
 def test_a_refused_host_takes_no_pods() -> None:
     """It is no part of the capacity, is not told of, and says why."""
-    pool = HostPool(30.0, cluster="b")
+    pool = HostPool(30.0)
     agent = RegisteredHost("agent1", Hostname("h1"), "ip:1", Resources(4_000), Resources(), {})
-    offer = {"id": {"value": "o1"}, "agent_id": {"value": "agent1"}, "hostname": "h1", "resources": CPUS}
+    room = Room("o1", Hostname("h1"), "agent1", Resources(1_000), Resources(), (), {"hostname": "h1"})
 
-    pool.add_offers([offer])
-    pool.set_agents([agent], {"h1": "a"})
+    pool.add_room([room])
+    pool.set_hosts([agent], {"h1": "a"})
 
     assert ((Resources(), Resources(), 0), []) == (pool.capacity(), pool.hosts())
     assert {"a host of cluster a has the same name": 1} == pool.acquire(JOB, [(SHAPE, 1)], 0.0).rejected
-    pool.set_agents([agent])
+    pool.set_hosts([agent])
     assert ["h1"] == [host.hostname for host in pool.acquire(JOB, [(SHAPE, 1)], 0.0).hosts]

@@ -11,27 +11,31 @@ from google.protobuf.json_format import ParseDict
 from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.model.host import PlacedPod
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
+from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.mesos.agents import AgentReader
-from services.hostmgr.mesos.codec import TaskTemplate, pod_status
+from services.hostmgr.mesos.codec import TaskTemplate, acknowledge_call, report_of
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 NAME = f"{JOB}-3"
 RESOURCES = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 1.0}}]
 
 
-def template(task: dict[str, Any], **sla: Any) -> TaskTemplate:
+def launch(instance_id: int, run_id: int, ports: tuple[int, ...] = ()) -> PodLaunch:
+    return PodLaunch(PodId(JOB, instance_id, run_id), template({}), ports)
+
+
+def template(task: dict[str, Any], **sla: Any) -> PodTemplate:
     config = ParseDict(task, task_pb2.TaskConfig())
     job = job_pb2.JobConfig(name="train", owningTeam="maps", type=job_pb2.BATCH, instanceCount=4)
     job.sla.revocable = sla.get("revocable", False)
-    return TaskTemplate(new_job_record(JOB, job, 1), "/eng/ml", "west", config)
+    return PodTemplate(new_job_record(JOB, job, 1), "/eng/ml", config)
 
 
 def info(task: dict[str, Any], ports: tuple[int, ...] = ()) -> dict[str, Any]:
-    return template(task).task_info(PlacedPod(3, 2, ports), "agent-1", RESOURCES)
+    return TaskTemplate(template(task), "west").task_info(launch(3, 2, ports), "agent-1", RESOURCES)
 
 
 def pairs(entries: list[dict[str, str]], key: str) -> dict[str, str]:
@@ -60,9 +64,9 @@ def test_a_task_names_its_user() -> None:
     """Ours, unless the configuration names another."""
     config = ParseDict({"command": {"value": "run"}}, task_pb2.TaskConfig())
     job = new_job_record(JOB, job_pb2.JobConfig(name="train"), 1)
-    plain = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
+    plain = TaskTemplate(PodTemplate(job, "", config), "", "maps").task_info(launch(3, 2), "a", [])
     config.command.user = "ads"
-    named = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
+    named = TaskTemplate(PodTemplate(job, "", config), "", "maps").task_info(launch(3, 2), "a", [])
 
     assert ["maps", "ads"] == [task["command"]["user"] for task in (plain, named)]
     assert "user" not in info({})["command"]
@@ -80,9 +84,9 @@ def test_a_task_with_an_executor_has_no_command() -> None:
     }
     config = ParseDict(task, task_pb2.TaskConfig())
     job = new_job_record(JOB, job_pb2.JobConfig(name="train"), 1)
-    plain = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
+    plain = TaskTemplate(PodTemplate(job, "", config), "", "maps").task_info(launch(3, 2), "a", [])
     config.executor.command.user = "ads"
-    named = TaskTemplate(job, "", "", config, "maps").task_info(PlacedPod(3, 2), "a", [])
+    named = TaskTemplate(PodTemplate(job, "", config), "", "maps").task_info(launch(3, 2), "a", [])
 
     assert "command" not in plain
     assert [("run", "maps"), ("run", "ads")] == [
@@ -212,10 +216,10 @@ def test_a_container_is_passed_on_as_it_is() -> None:
 
 def test_one_pod_does_not_show_in_the_next() -> None:
     """A template is shared: what one pod adds is its own."""
-    shared = template({"command": {"environment": {"variables": [{"name": "A", "value": "b"}]}}})
+    shared = TaskTemplate(template({"command": {"environment": {"variables": [{"name": "A", "value": "b"}]}}}), "west")
 
-    first = shared.task_info(PlacedPod(1, 1), "agent-1", RESOURCES)
-    second = shared.task_info(PlacedPod(2, 1), "agent-2", RESOURCES)
+    first = shared.task_info(launch(1, 1), "agent-1", RESOURCES)
+    second = shared.task_info(launch(2, 1), "agent-2", RESOURCES)
 
     assert len(first["command"]["environment"]["variables"]) == len(second["command"]["environment"]["variables"])
     assert len(first["labels"]["labels"]) == len(second["labels"]["labels"])
@@ -262,8 +266,8 @@ def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None
         "healthy": True,
     }
 
-    known = PodStatus(PodId(JOB, 3, 2), expected, 1_500_000_000, "h1", "agent-1", "why", "REASON_X", True)
-    assert known == pod_status(status, "h1")
+    known = PodStatus(PodId(JOB, 3, 2), expected, 1_500_000_000, "", "agent-1", "why", "REASON_X", True)
+    assert (known, expected.value) == (report_of(status).status, report_of(status).told)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +284,8 @@ def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None
 )
 def test_what_says_nothing_of_a_pod_of_ours_is_no_status(task_id: str, state: str) -> None:
     """Storage never sees it: one such update in a batch would fail all the others."""
-    assert pod_status({"task_id": {"value": task_id}, "state": state}, "") is None
+    report = report_of({"task_id": {"value": task_id}, "state": state})
+    assert (task_id, None) == (report.pod, report.status)
 
 
 def test_active_agents_have_totals_and_an_address() -> None:
@@ -302,9 +307,21 @@ def test_active_agents_have_totals_and_an_address() -> None:
     }
 
     (found,) = AgentReader().read([orjson.dumps(answer)])
-    assert ("S0", "h1", "slave(7)", "10.0.0.1:5051") == (found.agent_id, found.hostname, found.process, found.address)
+    assert ("slave(7)", "10.0.0.1:5051") == (found.process, found.address)
+    assert ("S0", "h1", "10.0.0.1") == (found.host.host_id, found.host.hostname, found.host.ip)
     assert (1_000, 1_000, 500) == (
-        found.capacity.cpu_milli,
-        found.revocable.cpu_milli,
-        found.revocable_held.cpu_milli,
+        found.host.capacity.cpu_milli,
+        found.host.revocable.cpu_milli,
+        found.host.revocable_held.cpu_milli,
     )
+
+
+def test_a_report_says_what_acknowledges_it() -> None:
+    """What Mesos itself tells has no uuid and comes once; an answer to a question says so."""
+    status = {"task_id": {"value": f"{JOB}-3-2"}, "agent_id": {"value": "agent-1"}, "state": "TASK_LOST"}
+    again = report_of({**status, "uuid": "dQ=="})
+    once = report_of({**status, "reason": "REASON_RECONCILIATION"})
+
+    known = {"agent_id": {"value": "agent-1"}, "task_id": {"value": f"{JOB}-3-2"}, "uuid": "dQ=="}
+    assert {"type": "ACKNOWLEDGE", "acknowledge": known} == acknowledge_call(again.token)
+    assert (False, (), True) == (again.is_answer, once.token, once.is_answer)

@@ -9,11 +9,11 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import Strategy
 from peloton.model.resources import Resources
 from services.hostmgr import holds as holds_module
+from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.holds import HOLD_S
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
-from services.hostmgr.room import RegisteredHost
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, offer, pool_with, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, pool_with, room, shape
 
 H1 = Hostname("h1")
 BIG, SMALL = shape(3), shape(2)
@@ -27,9 +27,9 @@ def back(instance: int = 0, job: JobId = JOB) -> ComingBack:
 
 def held(*hosts: str) -> HostPool:
     """h1 has room for the pod that comes back to it, and one cpu more."""
-    pool = pool_with(*map(offer, hosts))
-    pool.set_agents(
-        [RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1:5051", Resources(), Resources(), {}) for name in hosts]
+    pool = pool_with(*map(room, hosts))
+    pool.set_hosts(
+        [RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1", Resources(), Resources(), {}) for name in hosts]
     )
     pool.hold([back()], 0.0)
     return pool
@@ -59,13 +59,13 @@ def test_who_comes_back_gets_its_host_first() -> None:
 
 
 def test_who_comes_back_waits_while_its_room_is_held() -> None:
-    """Also when its host has no offers yet; it is told when there are some, and goes elsewhere after the hold."""
+    """Also when its host has no room yet; it is told when there is some, and goes elsewhere after the hold."""
     pool = held("h0", "h1")
-    pool.remove_offer("h1-O1")
+    pool.remove_room(["h1-O1"])
     lease = come_back(pool)
     assert ((), ((0, H1),)) == (lease.hosts, lease.awaited)
     assert lease == lease_from_wire(lease_to_wire(lease, []), [])
-    assert {JOB} == pool.add_offers([offer("h2")])
+    assert {JOB} == pool.add_room([room("h2")])
 
     late = come_back(pool, END_S)
 
@@ -73,10 +73,10 @@ def test_who_comes_back_waits_while_its_room_is_held() -> None:
 
 
 def test_nobody_waits_for_a_host_that_is_gone() -> None:
-    """Neither registered nor offered."""
+    """Neither registered nor announced."""
     pool = held("h0", "h1")
-    pool.remove_offer("h1-O1")
-    pool.set_agents([])
+    pool.remove_room(["h1-O1"])
+    pool.set_hosts([])
 
     assert (["h0"], ()) == ([host.hostname for host in come_back(pool).hosts], come_back(pool).awaited)
 
@@ -120,10 +120,10 @@ def test_desired_hosts_cross_the_wire() -> None:
 
 def test_emptiest_hosts_are_leased_first() -> None:
     """As many as there are pods, by the share of the agent that is free, by name among equals."""
-    pool = pool_with(offer("h2", cpus=2), offer("h1", cpus=4), offer("h0", cpus=4))
-    pool.set_agents(
+    pool = pool_with(room("h2", cpus=2), room("h1", cpus=4), room("h0", cpus=4))
+    pool.set_hosts(
         [
-            RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1:5051", Resources.of(cpus, 2048), Resources(), {})
+            RegisteredHost(f"{name}-S", Hostname(name), "127.0.0.1", Resources.of(cpus, 2048), Resources(), {})
             for name, cpus in (("h0", 8), ("h1", 8), ("h2", 2))
         ]
     )

@@ -1,7 +1,8 @@
-"""Hosts, offers and leases."""
+"""Hosts, room and leases."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.choosing import HOSTS_PER_LEASE_MAX
+from services.hostmgr.driver import RegisteredHost, Room
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.room import RegisteredHost
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 OTHER = JobId("00000000-0000-4000-8000-000000000002")
@@ -19,29 +20,23 @@ THIRD = JobId("00000000-0000-4000-8000-000000000003")
 LEASE_S = 30.0
 
 
-def offer(
+def room(
     name: str, cpus: float = 4.0, mem: float = 2048, revocable: float = 0, rack: str = "a", number: int = 1
-) -> dict[str, Any]:
-    resources: list[dict[str, Any]] = [
-        {"name": "cpus", "type": "SCALAR", "scalar": {"value": cpus}},
-        {"name": "mem", "type": "SCALAR", "scalar": {"value": mem}},
-        {"name": "disk", "type": "SCALAR", "scalar": {"value": 20_000}},
-        {"name": "ports", "type": "RANGES", "ranges": {"range": [{"begin": 31_000, "end": 31_009}]}},
-    ]
-    if revocable:
-        resources.append({"name": "cpus", "type": "SCALAR", "scalar": {"value": revocable}, "revocable": {}})
-    return {
-        "id": {"value": f"{name}-O{number}"},
-        "agent_id": {"value": f"{name}-S"},
-        "hostname": name,
-        "resources": resources,
-        "attributes": [{"name": "rack", "type": "TEXT", "text": {"value": rack}}],
-    }
+) -> Room:
+    return Room(
+        f"{name}-O{number}",
+        Hostname(name),
+        f"{name}-S",
+        Resources.of(cpus, mem, 20_000),
+        Resources.of(revocable),
+        ((31_000, 31_009),),
+        {"hostname": name, "rack": rack},
+    )
 
 
-def pool_with(*offers: dict[str, Any]) -> HostPool:
+def pool_with(*rooms: Room) -> HostPool:
     pool = HostPool(LEASE_S)
-    pool.add_offers(offers)
+    pool.add_room(rooms)
     return pool
 
 
@@ -55,7 +50,7 @@ def leased(pool: HostPool, wanted: PodShape, count: int, now_s: float = 0.0, job
 
 def test_a_gang_has_a_lease_of_its_own() -> None:
     """The placement of a job's gang does not void that of its other pods, nor the other way round."""
-    pool = pool_with(offer("h1"), offer("h2"))
+    pool = pool_with(room("h1"), room("h2"))
     others = pool.acquire(JOB, [(shape(4), 1)], 0.0)
     gang = pool.acquire(JOB, [(shape(4), 1)], 0.0, for_gang=True)
 
@@ -66,7 +61,7 @@ def test_a_gang_has_a_lease_of_its_own() -> None:
 
 def test_a_job_holds_one_lease() -> None:
     """When the answer to a placement got lost, its next one finds the same hosts, the lost lease is void."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
     lost = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
     again = pool.acquire(JOB, [(shape(), 1)], 1.0)
@@ -77,21 +72,21 @@ def test_a_job_holds_one_lease() -> None:
 
 def test_a_lease_takes_no_more_hosts_than_the_pods_need() -> None:
     """Six one-cpu pods fit on two of three four-cpu hosts."""
-    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+    pool = pool_with(room("h1"), room("h2"), room("h3"))
 
     assert leased(pool, shape(), 6) == ["h1", "h2"]
 
 
 def test_spread_takes_one_host_per_pod() -> None:
     """Spreading three small pods asks for three hosts although one would hold them."""
-    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+    pool = pool_with(room("h1"), room("h2"), room("h3"))
 
     assert leased(pool, shape(0.1, strategy=Strategy.SPREAD_JOB), 3) == ["h1", "h2", "h3"]
 
 
 def test_two_leases_never_share_a_host() -> None:
     """A leased host is invisible to the next placement until the lease ends."""
-    pool = pool_with(offer("h1"), offer("h2"))
+    pool = pool_with(room("h1"), room("h2"))
 
     first, second, third = (leased(pool, shape(), 4, job=job) for job in (JOB, OTHER, THIRD))
 
@@ -109,7 +104,7 @@ def test_two_leases_never_share_a_host() -> None:
 )
 def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) -> None:
     """An empty lease says which rule rejected how many hosts."""
-    pool = pool_with(offer("h1"), offer("h2"))
+    pool = pool_with(room("h1"), room("h2"))
 
     lease = pool.acquire(JOB, [(wanted, 1)], 0.0)
 
@@ -118,33 +113,33 @@ def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) ->
 
 def test_revocable_pods_use_revocable_cpu() -> None:
     """The cpu of a revocable pod comes from the revocable part; its memory from the ordinary one."""
-    pool = pool_with(offer("h1", cpus=1.0, revocable=4.0))
+    pool = pool_with(room("h1", cpus=1.0, revocable=4.0))
 
     assert leased(pool, shape(3.0, revocable=True), 1) == ["h1"]
 
 
-def test_a_job_that_got_too_little_is_told_when_offers_come() -> None:
-    """The job is named once by the next offers, and not again."""
-    pool = pool_with(offer("h1"))
+def test_a_job_that_got_too_little_is_told_when_room_comes() -> None:
+    """The job is named once by the next room, and not again."""
+    pool = pool_with(room("h1"))
 
     leased(pool, shape(), 5)
 
-    assert {JOB} == pool.add_offers([offer("h2")])
-    assert set() == pool.add_offers([offer("h3")])
+    assert {JOB} == pool.add_room([room("h2")])
+    assert set() == pool.add_room([room("h3")])
 
 
 def test_a_job_that_got_enough_is_left_alone() -> None:
     """Offers wake nobody who does not wait."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
 
     leased(pool, shape(), 4)
 
-    assert set() == pool.add_offers([offer("h2")])
+    assert set() == pool.add_room([room("h2")])
 
 
 def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
     """Giving a lease back makes its hosts READY and wakes the job that found none."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
@@ -153,29 +148,29 @@ def test_a_released_lease_frees_its_hosts_and_names_who_waits() -> None:
 
 
 def test_a_lease_that_was_too_little_wakes_nobody_in_vain() -> None:
-    """Who gives back what is too few hosts for it is not told of them; nor is who found no hosts leased. New offers
+    """Who gives back what is too few hosts for it is not told of them; nor is who found no hosts leased. New room
     are told to both."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
     pool.acquire(OTHER, [(shape(8), 1)], 0.0)
     lease = pool.acquire(JOB, [(shape(3), 2)], 0.0, for_gang=True)
 
     assert set() == pool.release(lease.lease_id)
-    assert {JOB, OTHER} == pool.add_offers([offer("h2")])
+    assert {JOB, OTHER} == pool.add_room([room("h2")])
 
 
 def test_a_gang_is_told_of_the_hosts_of_its_other_pods() -> None:
     """A gang that found hosts leased to the job's own pods is told when they are given back."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.acquire(JOB, [(shape(), 1)], 0.0, for_gang=True)
 
     assert {JOB} == pool.release(lease.lease_id)
-    assert set() == pool.add_offers([offer("h2")])
+    assert set() == pool.add_room([room("h2")])
 
 
 def test_a_lease_ends_by_itself() -> None:
     """Hosts of a holder that died come back when the lease is over, and a late launch gets nothing."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
     late = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
     assert leased(pool, shape(), 1, LEASE_S - 1, job=OTHER) == []
@@ -183,23 +178,23 @@ def test_a_lease_ends_by_itself() -> None:
     assert {} == pool.claim(late.lease_id, [Hostname("h1")])
 
 
-def test_a_launch_consumes_all_offers_of_its_hosts() -> None:
-    """What is left of a launched host comes back as a new offer of Mesos; untouched hosts are READY once the lease is
+def test_a_launch_consumes_all_room_of_its_hosts() -> None:
+    """What is left of a launched host comes back as new room; untouched hosts are READY once the lease is
     given back, of which those hear that found them leased."""
-    pool = pool_with(offer("h1"), offer("h2"))
+    pool = pool_with(room("h1"), room("h2"))
     lease = pool.acquire(JOB, [(shape(), 8)], 0.0)
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
     claims = pool.claim(lease.lease_id, [Hostname("h1")])
 
-    assert [("h1", ("h1-O1",))] == [(c.hostname, c.offer_ids) for c in claims.values()]
+    assert [("h1", ("h1-O1",))] == [(c.hostname, c.room_ids) for c in claims.values()]
     assert {OTHER} == pool.release(lease.lease_id)
     assert leased(pool, shape(), 8) == ["h2"]
 
 
 def test_nobody_is_told_of_a_lease_that_a_launch_used_up() -> None:
     """Nothing of it is left for others."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.acquire(OTHER, [(shape(), 1)], 0.0)
     pool.claim(lease.lease_id, [Hostname("h1")])
@@ -209,55 +204,55 @@ def test_nobody_is_told_of_a_lease_that_a_launch_used_up() -> None:
 
 def test_a_second_launch_under_one_lease_gets_nothing() -> None:
     """A lease is used up by its launch."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
     pool.claim(lease.lease_id, [Hostname("h1")])
 
     assert {} == pool.claim(lease.lease_id, [Hostname("h1")])
 
 
-def test_offers_of_one_host_add_up() -> None:
-    """Two offers of a host are one pot."""
-    pool = pool_with(offer("h1", cpus=2.0), offer("h1", cpus=2.0, number=2))
+def test_room_of_one_host_adds_up() -> None:
+    """A pod may take some of each."""
+    pool = pool_with(room("h1", cpus=2.0), room("h1", cpus=2.0, number=2))
 
     lease = pool.acquire(JOB, [(shape(4.0), 1)], 0.0)
 
     assert [Resources(4_000, 4_096, 40_000)] == [h.free for h in lease.hosts]
 
 
-def test_a_rescinded_offer_is_gone() -> None:
+def test_room_that_is_taken_back_is_gone() -> None:
     """Its resources are not leased any more."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
 
-    pool.remove_offer("h1-O1")
+    pool.remove_room(["h1-O1"])
 
     assert leased(pool, shape(), 1) == []
 
 
-def test_losing_the_subscription_forgets_every_offer_and_lease() -> None:
-    """A lease from before the loss claims nothing afterwards, even when the host is offered again."""
-    pool = pool_with(offer("h1"))
+def test_losing_the_session_forgets_all_room_and_every_lease() -> None:
+    """A lease from before the loss claims nothing afterwards, even when the host is announced again."""
+    pool = pool_with(room("h1"))
     lease = pool.acquire(JOB, [(shape(), 1)], 0.0)
 
-    pool.forget_offers()
-    pool.add_offers([offer("h1", number=2)])
+    pool.forget_room()
+    pool.add_room([room("h1", number=2)])
 
     assert {} == pool.claim(lease.lease_id, [Hostname("h1")])
 
 
-def test_a_host_that_comes_back_as_a_new_agent_starts_afresh() -> None:
-    """Offers of the old agent id are not mixed with those of the new one."""
-    pool = pool_with(offer("h1"))
-    again = offer("h1", cpus=1.0, number=2) | {"agent_id": {"value": "h1-S2"}}
+def test_a_host_that_comes_back_as_another_machine_starts_afresh() -> None:
+    """Room of the old one is not mixed with that of the new one."""
+    pool = pool_with(room("h1"))
+    again = replace(room("h1", cpus=1.0, number=2), host_id="h1-S2")
 
-    pool.add_offers([again])
+    pool.add_room([again])
 
     assert [1_000] == [h.free.cpu_milli for h in pool.acquire(JOB, [(shape(0.5), 1)], 0.0).hosts]
 
 
 def test_a_lease_is_bounded() -> None:
     """However many pods are wanted, one lease holds at most HOSTS_PER_LEASE_MAX hosts."""
-    pool = pool_with(*(offer(f"h{i:05}") for i in range(HOSTS_PER_LEASE_MAX + 5)))
+    pool = pool_with(*(room(f"h{i:05}") for i in range(HOSTS_PER_LEASE_MAX + 5)))
 
     assert HOSTS_PER_LEASE_MAX == len(leased(pool, shape(4.0), 5_000))
 
@@ -277,8 +272,8 @@ def agent(name: str, slack: int, held: int) -> RegisteredHost:
 def test_a_closed_host_takes_no_revocable_pods() -> None:
     """It serves ordinary pods, shows no revocable cpu to a placement, and pods are admitted for no more than what is
     held there; when it opens, whoever waited is told."""
-    pool = pool_with(offer("h1", revocable=2), offer("h2", revocable=0))
-    pool.set_agents([agent("h1", slack=2000, held=500), agent("h2", slack=0, held=0)])
+    pool = pool_with(room("h1", revocable=2), room("h2", revocable=0))
+    pool.set_hosts([agent("h1", slack=2000, held=500), agent("h2", slack=0, held=0)])
     slack = shape(0.5, revocable=True)
     assert pool.close_to_revocable({Hostname("h1"): 300}) == set()
 

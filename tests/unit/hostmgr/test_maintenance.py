@@ -12,12 +12,12 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import HostMaintenance, Resident
 from peloton.model.resources import Resources
-from services.hostmgr.choosing import UNAVAILABILITY_NOTICE_NS
+from services.hostmgr.choosing import GOES_NOTICE_NS
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
+from services.hostmgr.driver import RegisteredHost, Room
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
-from services.hostmgr.room import RegisteredHost
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, offer, pool_with, shape
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, pool_with, room, shape
 
 UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN
 
@@ -27,12 +27,12 @@ def maintained(name: str, state: HostState, goal: HostState = DOWN) -> HostMaint
 
 
 def agent(name: str) -> RegisteredHost:
-    return RegisteredHost(f"{name}-S", Hostname(name), "10.0.0.1:5051", Resources.of(4, 2048), Resources.of(1, 0), {})
+    return RegisteredHost(f"{name}-S", Hostname(name), "10.0.0.1", Resources.of(4, 2048), Resources.of(1, 0), {})
 
 
 def test_a_host_that_goes_is_not_leased() -> None:
     """From the moment it is away; the job hears why."""
-    pool = pool_with(offer("h1"), offer("h2"))
+    pool = pool_with(room("h1"), room("h2"))
     pool.set_maintained([maintained("h1", DRAINING)])
 
     lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
@@ -43,7 +43,7 @@ def test_a_host_that_goes_is_not_leased() -> None:
 
 def test_it_is_leased_again_when_it_is_back() -> None:
     """Cancelled, or up again."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
     pool.set_maintained([maintained("h1", DRAINING)])
     pool.set_maintained([])
 
@@ -52,7 +52,7 @@ def test_it_is_leased_again_when_it_is_back() -> None:
 
 def test_a_host_that_will_go_comes_last() -> None:
     """While it waits for its turn it gets only what no other host takes."""
-    pool = pool_with(offer("h1"), offer("h2"))
+    pool = pool_with(room("h1"), room("h2"))
     pool.set_maintained([maintained("h1", UP)])
 
     assert leased(pool, shape(), 1) == ["h2"]
@@ -61,7 +61,7 @@ def test_a_host_that_will_go_comes_last() -> None:
 
 def test_a_launch_does_not_get_a_host_that_went_meanwhile() -> None:
     """Leased before, away at the claim: its pods are refused, those of other hosts are not."""
-    pool = pool_with(offer("h1"), offer("h2"))
+    pool = pool_with(room("h1"), room("h2"))
     lease = pool.acquire(JOB, [(shape(cpu=4), 2)], 0.0)
     pool.set_maintained([maintained("h1", DRAINING)])
 
@@ -73,7 +73,7 @@ def test_a_launch_does_not_get_a_host_that_went_meanwhile() -> None:
 
 def test_a_host_is_closed_once_launches_have_ended() -> None:
     """A launch that may have claimed it before keeps it open until its commit, whether that succeeds or not."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
 
     def fails() -> None:
         with pool.launches.on(["h1"]):
@@ -92,20 +92,19 @@ def test_a_host_is_closed_once_launches_have_ended() -> None:
 def test_capacity_without_those_that_go() -> None:
     """Draining hosts count for nothing, waiting ones do; all of them are registered, and count for the bound."""
     pool = HostPool(LEASE_S)
-    pool.set_agents([agent("h1"), agent("h2"), agent("h3")])
+    pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
     gone = replace(maintained("gone", DOWN), capacity=Resources.of(2, 1))
     pool.set_maintained([maintained("h1", DRAINING), maintained("h2", UP), gone])
 
     assert pool.capacity() == (Resources.of(8, 4096), Resources.of(2, 0), 2)
     assert pool.registered_capacity() == Resources.of(4 * 3 + 2, 2048 * 3 + 1)
     assert pool.host_count() == 4
-    assert pool.agent_ids({"h1", "gone"}) == {"h1-S"}
 
 
 def test_states_of_hosts() -> None:
     """Registered hosts and those that are down, with their goals."""
     pool = HostPool(LEASE_S)
-    pool.set_agents([agent("h1"), agent("h2"), agent("h3")])
+    pool.set_hosts([agent("h1"), agent("h2"), agent("h3")])
     pool.set_maintained([maintained("h1", DRAINING, UP), maintained("h2", UP), maintained("gone", DOWN)])
 
     assert [(h.hostname, h.state, h.goal, h.ip) for h in pool.hosts()] == [
@@ -116,24 +115,24 @@ def test_states_of_hosts() -> None:
     ]
 
 
-def going(name: str, start_ns: int, number: int = 1) -> dict[str, Any]:
-    return {**offer(name, number=number), "unavailability": {"start": {"nanoseconds": start_ns}}}
+def going(name: str, goes_ns: int, number: int = 1) -> Room:
+    return replace(room(name, number=number), goes_ns=goes_ns)
 
 
-NOW_NS = 1_000 * UNAVAILABILITY_NOTICE_NS
+NOW_NS = 1_000 * GOES_NOTICE_NS
 
 
-def test_mesos_takes_a_host_away_soon() -> None:
-    """An operator's own schedule in Mesos: no pods in the three hours before, however the host was offered."""
+def test_the_cluster_takes_a_host_away_soon() -> None:
+    """An operator's own schedule: no pods in the three hours before, however the host was announced."""
     pool = HostPool(LEASE_S, wall_ns=lambda: NOW_NS)
-    notice = NOW_NS + UNAVAILABILITY_NOTICE_NS
-    pool.add_offers([going("soon", notice), going("later", notice + 1), offer("past"), going("past", 0, number=2)])
+    notice = NOW_NS + GOES_NOTICE_NS
+    pool.add_room([going("soon", notice), going("later", notice + 1), room("past"), going("past", 1, number=2)])
 
     lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
 
     assert [h.hostname for h in lease.hosts] == ["later"]
-    assert lease.rejected == {"scheduled for maintenance in Mesos": 2}
-    pool.remove_offer("past-O2")
+    assert lease.rejected == {"scheduled for maintenance in the cluster": 2}
+    pool.remove_room(["past-O2"])
     assert leased(pool, shape(), 1, job=OTHER) == ["past"]
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from peloton.errors import InvalidArgument
-from peloton.model.host import ComingBack
+from peloton.model.host import ComingBack, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
+from services.hostmgr.driver import Claim, ClusterDriver, RegisteredHost
 from services.hostmgr.hosts import HostPool
+from services.hostmgr.leasing import lease_hosts
 from services.hostmgr.mesos import offer_keeper
-from services.hostmgr.mesos.framework import HostManagerSettings
-from services.hostmgr.mesos.offer_keeper import KEPT_PER_CLAIM, OFFERS_WAIT_S, REFUSED_S, WAITING_AGE_S, OfferKeeper
+from services.hostmgr.mesos.framework import MesosSettings
+from services.hostmgr.mesos.offer_keeper import KEPT_PER_USED, OFFERS_WAIT_S, REFUSED_S, WAITING_AGE_S, OfferKeeper
+from services.hostmgr.mesos.offers import OfferBook
 from services.hostmgr.mesos.subscription import Disconnected
-from services.hostmgr.room import RegisteredHost
 
 Json = dict[str, Any]
 JOB = JobId("00000000-0000-4000-8000-000000000001")
@@ -39,11 +41,26 @@ class Mesos:
         self.answers = True
         self.subscribes = False  # while it is told something
         self.pool = HostPool(30.0, clock=lambda: self.now_s)
-        self.keeper = OfferKeeper(self.pool, self.send_all, HOLD_S, clock=lambda: self.now_s)
+        self.book = OfferBook()
+        self.keeper = OfferKeeper(self.take_idle, self.send_all, HOLD_S, clock=lambda: self.now_s)
+        self.want_room, self.room_sufficed = self.keeper.want, self.keeper.sufficed
         self._count = 0
-        self.pool.set_agents(
+        self.pool.set_hosts(
             RegisteredHost(f"{name}-S", Hostname(name), "ip:1", Resources.of(4), Resources(), {}) for name in ("a", "b")
         )
+
+    def take_idle(self, until_s: float, kept: int, limit: int) -> list[str]:
+        return self.pool.take_idle(until_s, self.now_s, kept, limit)
+
+    def lease(self, job: JobId, *wanted: tuple[PodShape, int]) -> HostLease:
+        return lease_hosts(self.pool, cast(ClusterDriver, self), job, wanted, lambda: self.now_s)
+
+    def claim(self) -> Claim:
+        """For a launch of one pod."""
+        lease = self.pool.acquire(JOB, [(SMALL, 1)], self.now_s)
+        claims = self.pool.claim(lease.lease_id, [lease.hosts[0].hostname])
+        self.keeper.note_used(len(claims))
+        return claims[lease.hosts[0].hostname]
 
     def send_all(self, calls: Sequence[Json]) -> list[None]:
         if self.fails:
@@ -63,12 +80,13 @@ class Mesos:
             self._count += 1
             cpus = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}}
             ids = {"id": {"value": f"O{self._count}"}, "agent_id": {"value": f"{name}-S"}}
-            self.pool.add_offers([{**ids, "hostname": name, "resources": [cpus], "attributes": list(attributes)}])
+            offer = {**ids, "hostname": name, "resources": [cpus], "attributes": list(attributes)}
+            self.pool.add_room(self.book.take_in([offer]))
         self.keeper.offers_came()
 
     def want(self, shape: PodShape = SMALL, count: int = 1, job: JobId = JOB) -> int:
         """Hosts that a lease gets in the end; it is given back."""
-        lease = self.keeper.lease(job, [(shape, count)], lambda: self.now_s, False, ())
+        lease = self.lease(job, (shape, count))
         self.pool.release(lease.lease_id)
         return len(lease.hosts)
 
@@ -99,7 +117,7 @@ def mesos() -> Mesos:
 def test_times_that_make_no_sense(settings: dict[str, float], text: str) -> None:
     """The variable is named."""
     with pytest.raises(InvalidArgument, match=text):
-        HostManagerSettings("m:1", **settings)  # type: ignore[arg-type]
+        MesosSettings("m:1", **settings)  # type: ignore[arg-type]
 
 
 def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
@@ -107,7 +125,7 @@ def test_offers_are_held_for_their_time(mesos: Mesos) -> None:
     assert [] == mesos.tend(HOLD_S - 1)
     assert ["DECLINE"] == mesos.tend(1)
 
-    assert 0 == mesos.pool.offer_count
+    assert 0 == mesos.pool.room_count
     decline = mesos.calls[-1]["decline"]
     assert {"refuse_seconds": REFUSED_S} == decline["filters"]
     assert [{"value": "O1"}, {"value": "O2"}] == decline["offer_ids"]
@@ -192,7 +210,7 @@ def test_who_is_not_helped_by_offers_asks_ever_more_rarely(mesos: Mesos) -> None
 
     assert [0, 60, 180, 420, 900, 1_500, 2_100] == asked
     assert [0] == revives_while_waiting(mesos, ON_GPU, 30, OTHER)
-    both = mesos.keeper.lease(JOB, [(ON_GPU, 1), (SMALL, 1)], lambda: mesos.now_s, False, ())
+    both = mesos.lease(JOB, (ON_GPU, 1), (SMALL, 1))
     assert (1, {ON_GPU}) == (len(both.hosts), both.short)
 
 
@@ -268,7 +286,7 @@ def test_a_new_subscription_hides_nothing(mesos: Mesos) -> None:
     mesos.tend(HOLD_S)
     mesos.tend(3_600)
     mesos.keeper.subscribed()
-    mesos.pool.forget_offers()
+    mesos.pool.forget_room()
 
     assert 0 == mesos.want()
     assert "REVIVE" not in [call["type"] for call in mesos.calls]
@@ -303,30 +321,28 @@ def test_leased_hosts_and_held_room_are_not_given_back(mesos: Mesos) -> None:
     mesos.pool.hold([ComingBack(JOB, 1, Hostname(other), Resources.of(1), 30)], mesos.now_s)
 
     assert [] == mesos.tend()
-    assert 2 == mesos.pool.offer_count
+    assert 2 == mesos.pool.room_count
 
 
 def test_a_large_job_keeps_its_offers(mesos: Mesos) -> None:
     """What launches use says how many idle offers are kept for the next ones."""
     mesos.tend()
-    lease = mesos.pool.acquire(JOB, [(SMALL, 1)], mesos.now_s)
-    (claimed,) = mesos.pool.claim(lease.lease_id, [lease.hosts[0].hostname])
-    assert KEPT_PER_CLAIM > 1
+    claimed = mesos.claim().hostname
+    assert KEPT_PER_USED > 1
 
     assert [] == mesos.tend(HOLD_S)
-    assert 1 == mesos.pool.offer_count
+    assert 1 == mesos.pool.room_count
     assert ["DECLINE"] == mesos.tend(2 * HOLD_S)
     assert claimed not in mesos.pool.hosts()
 
 
 def test_what_is_given_back_is_free(mesos: Mesos) -> None:
     """By what the agents say; what is only used up is not."""
-    lease = mesos.pool.acquire(JOB, [(SMALL, 1)], mesos.now_s)
-    mesos.pool.claim(lease.lease_id, [lease.hosts[0].hostname])
+    mesos.claim()
     assert Resources.of(4) == mesos.pool.free()
     mesos.tend()
     mesos.tend(3 * HOLD_S)
 
-    assert 0 == mesos.pool.offer_count
+    assert 0 == mesos.pool.room_count
     assert Resources.of(4) == mesos.pool.free()
     assert [0, 4_000] == sorted(host.free.cpu_milli for host in mesos.pool.hosts())

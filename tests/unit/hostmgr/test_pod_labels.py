@@ -6,7 +6,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import AllOf, HostLabel, PodLabel
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
 from services.hostmgr.pod_labels import PodLabelIndex
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, offer, pool_with, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, pool_with, room, shape
 
 WEB, EU = ("app", "web"), ("zone", "eu")
 ONE_EACH = shape(0.1, constraint=PodLabel(*WEB))
@@ -28,7 +28,7 @@ def test_pods_are_counted_until_they_end() -> None:
 
 def test_a_lease_leaves_hosts_out_by_the_pods_there() -> None:
     """Also those of another job; the reason names the rule that failed, not those beside it."""
-    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+    pool = pool_with(room("h1"), room("h2"), room("h3"))
     pool.pod_labels.add([(PodId(OTHER, i, 1), f"h{i}", (WEB,)) for i in (1, 3)])
     rule = AllOf((HostLabel("rack", "a"), PodLabel(*WEB)))
 
@@ -39,7 +39,7 @@ def test_a_lease_leaves_hosts_out_by_the_pods_there() -> None:
 
 def test_a_lease_has_a_host_for_each_pod_that_counts_pods() -> None:
     """Twenty would fit on one host by their size; the counts of the labels they name come with the lease."""
-    pool = pool_with(offer("h1"), offer("h2"), offer("h3"))
+    pool = pool_with(room("h1"), room("h2"), room("h3"))
     pool.pod_labels.add([(PodId(OTHER, 0, 1), "h1", (WEB, EU))])
 
     lease = pool.acquire(JOB, [(shape(0.1, constraint=PodLabel(*WEB, "<", 2)), 3)], 0.0)
@@ -49,8 +49,8 @@ def test_a_lease_has_a_host_for_each_pod_that_counts_pods() -> None:
 
 
 def test_who_waits_is_told_when_labelled_pods_end() -> None:
-    """No new offer need come of it: offers may have come before the end was known."""
-    pool = pool_with(offer("h1"))
+    """No new room need come of it: it may have come before the end was known."""
+    pool = pool_with(room("h1"))
     pool.pod_labels.add([(PodId(OTHER, 0, 1), "h1", (WEB,))])
     assert () == pool.acquire(JOB, [(ONE_EACH, 1)], 0.0).hosts
 

@@ -1,4 +1,4 @@
-"""When Mesos is asked, and about which pods."""
+"""When the cluster is asked, and about which pods."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pytest
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState
 from services.hostmgr import reconcile
-from services.hostmgr.mesos.resources import Json
-from services.hostmgr.mesos.wire import MesosRefusal
+from services.hostmgr.driver import PodOnHost, PodReport
 from services.hostmgr.reconcile import (
     FOLLOW_UPS_S,
     PERIOD_S,
-    RECONCILED,
     InFlight,
     Look,
     Reconciler,
@@ -112,24 +110,21 @@ def test_a_pod_in_flight_is_left_out_until_each_launch_of_it_has_landed() -> Non
 class Master:
     """Answers for pods on its agents at once, and not for others; refuses when told to."""
 
-    def __init__(self, answers: Callable[[Sequence[Json]], None]) -> None:
+    def __init__(self, answers: Callable[[Sequence[PodReport]], None]) -> None:
         self.answers = answers
         self.agents = {"agent"}
         self.asked: list[list[str]] = []
         self.is_away = False
 
-    def send_all(self, calls: Sequence[Json]) -> list[MesosRefusal | None]:
+    def reconcile(self, pods: Sequence[PodOnHost]) -> None:
         if self.is_away:
             raise OSError("away")
-        for call in calls:
-            tasks = call["reconcile"]["tasks"]
-            self.asked.append([task["task_id"]["value"] for task in tasks])
-            self.answers([answer(t["task_id"]["value"]) for t in tasks if t["agent_id"]["value"] in self.agents])
-        return [None] * len(calls)
+        self.asked.append([str(pod.pod_id) for pod in pods])
+        self.answers([answer(str(pod.pod_id)) for pod in pods if pod.host_id in self.agents])
 
 
-def answer(task_id: str, state: str = "TASK_RUNNING") -> Json:
-    return {"task_id": {"value": task_id}, "state": state, "reason": RECONCILED}
+def answer(pod: str, told: str = "RUNNING") -> PodReport:
+    return PodReport(pod, told, None, is_answer=True)
 
 
 def pod_row(number: int, state: PodState = PodState.RUNNING, agent: str = "agent") -> Row:
@@ -146,7 +141,7 @@ def test_everything_that_is_known_is_asked_about_and_then_everything_else() -> N
     ending = pod_row(1, PodState.KILLING)
     made, master = reconciler(pod_row(0), ending)
 
-    assert [ending] == made.ask(Look.ALL, master.send_all)
+    assert [ending] == made.ask(Look.ALL, master.reconcile)
     assert [[str(pod_row(0)[0]), str(ending[0])], []] == master.asked
     assert frozenset() == made.answers.begin()
 
@@ -156,59 +151,59 @@ def test_pods_whose_agent_is_not_back_are_asked_about_again(monkeypatch: pytest.
     monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
     made, master = reconciler(pod_row(0), pod_row(1, agent="away"))
     late = str(pod_row(1)[0])
-    made.ask(Look.ALL, master.send_all)
+    made.ask(Look.ALL, master.reconcile)
     master.asked.clear()
 
     for _ in range(2):
-        made.ask(Look.UNSETTLED, master.send_all)
+        made.ask(Look.UNSETTLED, master.reconcile)
     assert [[late], [late]] == master.asked
     master.agents.add("away")
-    made.ask(Look.UNSETTLED, master.send_all)
-    made.ask(Look.UNSETTLED, master.send_all)
+    made.ask(Look.UNSETTLED, master.reconcile)
+    made.ask(Look.UNSETTLED, master.reconcile)
 
     assert [[late]] * 3 == master.asked
 
 
 def test_a_look_that_fails_forgets_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Mesos had not answered before is asked again, although the look that should have asked it failed."""
+    """What the cluster had not answered before is asked again, although the look that should have asked it failed."""
     monkeypatch.setattr(reconcile, "PATIENCE_S", 0.0)
     made, master = reconciler(pod_row(0, agent="away"))
-    made.ask(Look.ALL, master.send_all)
+    made.ask(Look.ALL, master.reconcile)
     master.is_away = True
     with pytest.raises(OSError, match="away"):
-        made.ask(Look.UNSETTLED, master.send_all)
+        made.ask(Look.UNSETTLED, master.reconcile)
     master.is_away, master.agents = False, {"away"}
 
-    made.ask(Look.UNSETTLED, master.send_all)
+    made.ask(Look.UNSETTLED, master.reconcile)
 
     assert frozenset() == made.answers.begin()
 
 
 def test_an_answer_that_is_stored_is_no_news() -> None:
-    """Neither to the question about the pod, nor when all that Mesos knows is told afterwards: only what differs."""
+    """Neither to the question about the pod, nor when all is told afterwards: only what differs."""
     made, master = reconciler(pod_row(0), pod_row(1, PodState.LAUNCHED))
     news: list[str] = []
-    master.answers = lambda statuses: news.extend(s["task_id"]["value"] for s in statuses if made.answers.is_news(s))
+    master.answers = lambda statuses: news.extend(s.pod for s in statuses if made.answers.is_news(s))
     running, launched = str(pod_row(0)[0]), str(pod_row(1)[0])
 
-    made.ask(Look.UNSETTLED, master.send_all)
+    made.ask(Look.UNSETTLED, master.reconcile)
     assert [launched] == news
     assert frozenset({launched}) == made.answers.begin()
-    made.ask(Look.UNSETTLED, master.send_all)
+    made.ask(Look.UNSETTLED, master.reconcile)
     made.answers.take([answer(launched)])
 
     assert not made.answers.is_news(answer(launched))
-    assert made.answers.is_news(answer(launched, "TASK_FAILED"))
+    assert made.answers.is_news(answer(launched, "FAILED"))
     assert made.answers.is_news(answer(running))
 
 
 def test_what_is_told_last_is_no_news_either() -> None:
-    """Mesos tells all that it knows for seconds, in which the next look may begin. After that nothing is remembered."""
+    """All that is known is told for seconds, in which the next look may begin. After that nothing is remembered."""
     made, master = reconciler(*(pod_row(number) for number in range(3)))
     master.answers = lambda statuses: [made.answers.is_news(status) for status in statuses]  # type: ignore[assignment]
-    made.ask(Look.ALL, master.send_all)
+    made.ask(Look.ALL, master.reconcile)
 
-    made.ask(Look.UNSETTLED, master.send_all)
+    made.ask(Look.UNSETTLED, master.reconcile)
 
     known = [answer(str(pod_row(number)[0])) for number in range(3)]
     assert [False] * 3 == [made.answers.is_news(status) for status in known]
@@ -216,12 +211,12 @@ def test_what_is_told_last_is_no_news_either() -> None:
 
 
 def test_an_answer_that_differs_ends_what_was_known() -> None:
-    """A pod that Mesos called lost, and then runs after all, is news both times."""
+    """A pod that the cluster called lost, and then runs after all, is news both times."""
     made, _ = reconciler()
     task_id = str(pod_row(0)[0])
     made.answers.ask([task_id], running=[task_id])
 
-    assert made.answers.is_news(answer(task_id, "TASK_LOST"))
+    assert made.answers.is_news(answer(task_id, "LOST"))
     assert made.answers.is_news(answer(task_id))
 
 
@@ -231,5 +226,5 @@ def test_what_has_changed_since_it_was_read_is_news() -> None:
     task_id = str(pod_row(0)[0])
     made.answers.ask([task_id], running=[task_id])
 
-    assert made.answers.is_news({"task_id": {"value": task_id}, "state": "TASK_LOST"})
+    assert made.answers.is_news(PodReport(task_id, "LOST", None))
     assert made.answers.is_news(answer(task_id))

@@ -11,6 +11,7 @@ import pytest
 from peloton.model.resources import Resources
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.agents import AgentReader
+from services.hostmgr.mesos.offers import OfferBook
 from services.hostmgr.mesos.resources import OfferedReader, is_for_pods, roles_above
 from tests.conformance.minicluster.recording import load
 
@@ -23,7 +24,10 @@ def lines(name: str) -> dict[int, Json]:
 
 def capacities(line: Json, role: str) -> dict[str, Resources]:
     """Of a recorded GET_AGENTS."""
-    return {agent.hostname: agent.capacity for agent in AgentReader(role=role).read([orjson.dumps(line["response"])])}
+    return {
+        agent.host.hostname: agent.host.capacity
+        for agent in AgentReader(role=role).read([orjson.dumps(line["response"])])
+    }
 
 
 def offers(*recorded: Json) -> Iterator[Json]:
@@ -135,10 +139,10 @@ def test_whose_a_resource_is(resource: Json, is_ours: bool) -> None:
 def test_a_reserved_cluster_takes_pods() -> None:
     """Capacity, what is free and what a launch takes are the same amounts, and keep their reservation."""
     recorded = lines("20")
-    pool = HostPool(30.0, role="peloton")
+    pool = HostPool(30.0)
     (host,) = [one for one in offers(recorded[12]) if one["hostname"] == "peloton-mesos-agent0"]
     agents = AgentReader(role="peloton").read([orjson.dumps(recorded[6]["response"])])
-    pool.set_agents(agent for agent in agents if agent.hostname == host["hostname"])
-    pool.add_offers([host])
+    pool.set_hosts(agent.host for agent in agents if agent.host.hostname == host["hostname"])
+    pool.add_room(OfferBook(role="peloton").take_in([host]))
 
     assert pool.capacity()[0] == pool.free() == Resources.of(4, 2048, 20_000)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.model.resources import Resources
-from services.hostmgr.mesos.resources import LEAST_CPU_MILLI, OfferedResources
+from services.hostmgr.driver import LEAST_CPU_MILLI
+from services.hostmgr.mesos.resources import OfferedResources
 
 
 def scalar(name: str, value: float, **rest: Any) -> dict[str, Any]:

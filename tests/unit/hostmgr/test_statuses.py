@@ -11,14 +11,18 @@ import pytest
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
 from services.hostmgr import statuses
+from services.hostmgr.driver import PodReport, Token
 from services.hostmgr.statuses import StatusCommitter
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 PATIENCE_S = 10.0
 
 
-def update(instance: int, uuid: str = "u", state: PodState = PodState.RUNNING) -> dict[str, Any]:
-    return {"instance": instance, "state": state} | ({"uuid": uuid} if uuid else {})
+def update(instance: int, uuid: str = "u", state: PodState = PodState.RUNNING) -> PodReport:
+    """One below 0 says nothing that could be stored."""
+    pod_id = PodId(JOB, instance, 1)
+    status = PodStatus(pod_id, state, 1) if instance >= 0 else None
+    return PodReport(str(pod_id), state.value, status, (uuid, str(instance)) if uuid else ())
 
 
 class Recorder:
@@ -41,17 +45,14 @@ class Recorder:
         self.note("commit", [s.pod_id.instance_id for s in batch])
         return self.orphans
 
-    def acknowledge(self, updates: list[dict[str, Any]]) -> None:
-        self.note("acknowledge", [u["instance"] for u in updates])
+    def acknowledge(self, tokens: list[Token]) -> None:
+        self.note("acknowledge", [int(instance) for _, instance in tokens])
 
     def kill(self, pods: list[PodId]) -> None:
         self.note("kill", [p.instance_id for p in pods])
 
     def missed(self) -> None:
         self.note("missed", None)
-
-    def translate(self, status: dict[str, Any]) -> PodStatus | None:
-        return None if status["instance"] < 0 else PodStatus(PodId(JOB, status["instance"], 1), status["state"], 1)
 
     def note(self, what: str, which: Any) -> None:
         with self.changed:
@@ -73,9 +74,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def committer(recorder: Recorder) -> Iterator[StatusCommitter]:
-    made = StatusCommitter(
-        recorder.commit, recorder.acknowledge, recorder.kill, recorder.translate, recorder.missed, patience_s=0.0
-    )
+    made = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
     made.start()
     yield made
     recorder.gate.set()
@@ -173,9 +172,7 @@ def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, comm
 def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full queue drops: an agent's update comes again, for one of the master's own we have to ask."""
     monkeypatch.setattr(statuses, "QUEUE_MAX", 2)
-    full = StatusCommitter(
-        recorder.commit, recorder.acknowledge, recorder.kill, recorder.translate, recorder.missed, patience_s=0.0
-    )
+    full = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
 
     for instance in range(3):
         full.add(update(instance))
@@ -193,7 +190,7 @@ def test_updates_that_find_no_room_are_told_together(
 ) -> None:
     """However many they are: once for each batch that is taken meanwhile."""
     monkeypatch.setattr(statuses, "QUEUE_MAX", 2)
-    full = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, recorder.translate)
+    full = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill)
 
     for instance in range(1_000):
         full.add(update(instance))
@@ -201,7 +198,7 @@ def test_updates_that_find_no_room_are_told_together(
     full.stop()
 
     told = [text for text in caplog.messages if "wait already" in text]
-    assert ["2 status updates wait already: 998 were left to Mesos to send again"] == told
+    assert ["2 reports of pods wait already: 998 were left to come again"] == told
 
 
 def test_stopping_commits_what_waits(recorder: Recorder, committer: StatusCommitter) -> None:
@@ -218,7 +215,7 @@ def test_stopping_does_not_wait_for_storage(recorder: Recorder, monkeypatch: pyt
     """With storage away the rest is left to the next leader."""
     monkeypatch.setattr(statuses, "BATCH_MAX", 1)
     recorder.failures = 1_000
-    stuck = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, recorder.translate, patience_s=60.0)
+    stuck = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, patience_s=60.0)
     for instance in range(50):
         stuck.add(update(instance))
 

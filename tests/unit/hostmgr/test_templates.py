@@ -46,7 +46,7 @@ def configs() -> Configs:
 
 @pytest.fixture
 def cache(configs: Configs) -> TemplateCache:
-    return TemplateCache(cast(Gateway, configs), "test")
+    return TemplateCache(cast(Gateway, configs))
 
 
 def test_instances_alike_share_a_template(cache: TemplateCache) -> None:

@@ -12,12 +12,12 @@ from peloton.errors import Unavailable
 from peloton.model.ids import Hostname
 from peloton.model.pod import HostLabel, PodShape
 from peloton.model.resources import Resources
+from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.judged import LOOKS_MAX
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
 from services.hostmgr.registered import RegisteredHosts
-from services.hostmgr.room import RegisteredHost
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, offer, pool_with, shape
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, pool_with, room, shape
 
 TOO_LARGE = "no host has cpu 7: the largest of 2 hosts has 4"
 
@@ -30,14 +30,14 @@ def agent(name: str, cpu: float = 4, rack: str = "a") -> RegisteredHost:
 
 def registered(*agents: RegisteredHost) -> HostPool:
     pool = HostPool(LEASE_S)
-    pool.set_agents(agents)
+    pool.set_hosts(agents)
     return pool
 
 
 def test_a_lease_that_is_too_little_says_what_no_host_could_take() -> None:
     """A pod that waits for hosts to become free is not among them; the answer survives the wire."""
-    pool = pool_with(offer("h1", cpus=1))
-    pool.set_agents([agent("h1"), agent("h2")])
+    pool = pool_with(room("h1", cpus=1))
+    pool.set_hosts([agent("h1"), agent("h2")])
     wanted = [(shape(3), 1), (shape(7), 2), (shape(1), 1)]
     lease = pool.acquire(JOB, wanted, 0.0)
     shapes = [one for one, _ in wanted]
@@ -52,9 +52,9 @@ def test_hosts_that_come_are_looked_at() -> None:
     assert {shape(7): TOO_LARGE} == pool.judge([shape(7), shape(2)])
     assert {shape(7): TOO_LARGE} == pool.judge([shape(7)])
 
-    pool.set_agents([agent("h1"), agent("h2"), agent("h3", cpu=8)])
+    pool.set_hosts([agent("h1"), agent("h2"), agent("h3", cpu=8)])
     assert {} == pool.judge([shape(7)])
-    pool.set_agents([agent("h1"), agent("h2")])
+    pool.set_hosts([agent("h1"), agent("h2")])
     assert {shape(7): TOO_LARGE} == pool.judge([shape(7)])
 
 
@@ -79,7 +79,7 @@ def test_pods_that_name_a_host(name: str, cpu: float, why: str) -> None:
 
 def test_before_the_hosts_are_known() -> None:
     """Nobody is told that no host could take it; who asks is told to ask again."""
-    pool = pool_with(offer("h1"))
+    pool = pool_with(room("h1"))
 
     assert {} == pool.acquire(JOB, [(shape(7), 1)], 0.0).unfit
     with pytest.raises(Unavailable):

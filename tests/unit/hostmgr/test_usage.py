@@ -12,8 +12,10 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import Hostname, PodId
 from peloton.scheduling.qos import Cause, Correction, HostWatch, QosPolicy, Use
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.mesos.usage import HostUse, look
+from services.hostmgr.mesos.statistics import samples_of
 from services.hostmgr.qos import QosMeter, QosSettings, in_turn
+from services.hostmgr.usage import HostUse
+from services.hostmgr.usage import look as look_at
 from tests.unit.hostmgr.test_hosts import agent
 
 POD = "00000000-0000-4000-8000-000000000001-0-1"
@@ -29,6 +31,11 @@ def row(executor: str, cpu_s: float, at_s: float, memory_mib: int = 0, framework
     return {"framework_id": framework, "executor_id": executor, "statistics": numbers}
 
 
+def look(before: HostUse, rows: list[dict[str, Any]]) -> HostUse:
+    """By a framework f."""
+    return look_at(before, samples_of(rows, "f"))
+
+
 def test_two_looks_make_a_rate() -> None:
     """Cpu is what the counter rose by in the time between; memory is as it is now."""
     first = look(HostUse(), [row(POD, 3, 100, 20), row("other", 1, 100, 5)])
@@ -36,8 +43,7 @@ def test_two_looks_make_a_rate() -> None:
 
     assert (first.total(), first.is_news) == (Use(0, 25), False)
     assert (second.total(), second.is_news) == (Use(750, 35), True)
-    assert second.pods("f") == {PodId.parse(POD): Use(500, 30)}
-    assert second.pods("g") == {}
+    assert second.pods() == {PodId.parse(POD): Use(500, 30)}
 
 
 def test_the_same_numbers_again_are_no_news() -> None:
@@ -83,7 +89,7 @@ def test_every_host_has_its_turn() -> None:
 def test_the_meter_sums_over_hosts() -> None:
     """Use of the hosts that were looked at, slack of all hosts, hot hosts, and who left why."""
     pool = HostPool(30.0)
-    pool.set_agents([agent("a", 1500, 500), agent("b", 500, 0)])
+    pool.set_hosts([agent("a", 1500, 500), agent("b", 500, 0)])
     reader = InMemoryMetricReader()
     meter = QosMeter(pool, MeterProvider([reader]).get_meter("test"))
     first = look(HostUse(), [row(POD, 3, 100)])
@@ -106,3 +112,10 @@ def test_the_meter_sums_over_hosts() -> None:
         ("peloton.qos.hot_hosts",): 1,
         ("peloton.qos.evicted", "hot cpu"): 1,
     }
+
+
+def test_pods_of_another_framework_are_not_ours() -> None:
+    """They use the host all the same."""
+    (sample,) = samples_of([row(POD, 3, 100, framework="g")], "f")
+
+    assert (sample.pod_id, sample.cpu_s) == (None, 3)

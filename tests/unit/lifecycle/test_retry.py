@@ -9,7 +9,7 @@ import pytest
 from peloton.lifecycle.backoff import BATCH_BACKOFF, Backoff
 from peloton.lifecycle.endings import RULES, Again
 from peloton.lifecycle.goal import default_pod_goal
-from peloton.lifecycle.retry import REASON_HOST_REJECT_OFFER, REST, Ending, after_end
+from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED, REST, Ending, after_end
 from peloton.model.ids import JobId
 from peloton.model.job import JobType
 from peloton.model.pod import TERMINAL, Cause, NextRun, PodRecord, PodState
@@ -45,13 +45,13 @@ def ended(state: PodState, **changes: object) -> PodRecord:
         (PodState.KILLED, {"failure_count": 1, "max_failures": 2}, RETRY),
         (PodState.LOST, {}, REST),
         (PodState.LOST, {"max_failures": 1}, RETRY),
-        (PodState.LOST, {"reason": REASON_HOST_REJECT_OFFER, "failure_count": 100}, RELAUNCH),
+        (PodState.LOST, {"reason": REASON_LAUNCH_REFUSED, "failure_count": 100}, RELAUNCH),
         (PodState.SUCCEEDED, {"desired_run_id": 2}, REPLACE),
         (PodState.KILLED, {"desired_run_id": 2, "failure_count": 9}, REPLACE),
         (PodState.FAILED, {"desired_config_version": 2}, REPLACE),
         (PodState.KILLED, {"desired_run_id": 2, "goal": PodState.KILLED}, REST),
         (PodState.FAILED, {"max_failures": 9, "goal": PodState.KILLED}, REST),
-        (PodState.LOST, {"reason": REASON_HOST_REJECT_OFFER, "goal": PodState.KILLED}, REST),
+        (PodState.LOST, {"reason": REASON_LAUNCH_REFUSED, "goal": PodState.KILLED}, REST),
         (PodState.FAILED, {"max_failures": 9, "goal": PodState.DELETED}, REST),
         (PodState.DELETED, {"max_failures": 9}, REST),
     ],

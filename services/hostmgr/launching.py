@@ -1,0 +1,121 @@
+"""Launches: committed first, then told to the cluster, so that none starts twice and none gets lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from peloton.errors import NotFound, Unavailable
+from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
+from peloton.model.host import LaunchResult, Placement
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.job import JobRecord
+from peloton.model.pod import Cause, PodState, PodStatus
+from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
+from services.hostmgr.hosts import HostPool
+from services.hostmgr.reconcile import InFlight
+from services.hostmgr.reports import Reports
+from services.hostmgr.templates import TemplateCache
+from services.storage.gateway import Gateway
+
+
+class Launcher:
+    """Any thread launches."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        cluster: str,
+        pool: HostPool,
+        driver: ClusterDriver,
+        reports: Reports,
+        in_flight: InFlight,
+        release: Callable[[str], None],
+        unsettled: Callable[[], None],
+        chore: Callable[[], None],
+    ) -> None:
+        """``release``: gives a lease back. ``unsettled`` hears that some pods are not known to have arrived; ``chore``
+        that the driver has something to do."""
+        self._gateway = gateway
+        self._cluster = cluster
+        self._pool = pool
+        self._driver = driver
+        self._reports = reports
+        self._in_flight = in_flight
+        self._release = release
+        self._unsettled = unsettled
+        self._chore = chore
+        self._templates = TemplateCache(gateway)
+
+    def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
+        """Commit, then tell the cluster. Pods that an earlier call committed are refused here, so nothing starts twice;
+        pods that the cluster does not take after the commit are stored as LOST and get a new run."""
+        if why := self._driver.unready:
+            raise Unavailable(why)
+        job = self._gateway.job(job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} not found")
+        claims = self._pool.claim(lease_id, [p.hostname for p in placements])
+        self._release(lease_id)
+        usable = [p for p in placements if p.hostname in claims]
+        pods = [PodId(job_id, pod.instance_id, pod.run_id) for p in usable for pod in p.pods]
+        try:
+            with self._in_flight.launching(pods):
+                taken, failed = self._launch(job, usable, claims)
+        except Exception as error:
+            # Not known what was committed and what arrived.
+            self._driver.return_room([room_id for claim in claims.values() for room_id in claim.room_ids])
+            self._unsettled()
+            if isinstance(error, OSError):
+                raise Unavailable(f"not known whether the cluster took the launch: {error}") from error
+            raise
+        total = sum(len(p.pods) for p in placements)
+        return LaunchResult(len(taken) - len(failed), total - len(taken), len(failed))
+
+    def _launch(
+        self, job: JobRecord, placements: Sequence[Placement], claims: dict[Hostname, Claim]
+    ) -> tuple[set[int], list[PodId]]:
+        """Instances that were committed, and of those the pods that the cluster did not get."""
+        templates = self._templates.of_job(job, [pod.instance_id for p in placements for pod in p.pods])
+        hosts = {hostname: claim.host_id for hostname, claim in claims.items()}
+        rows = [
+            (pod.instance_id, pod.run_id, p.hostname, hosts[p.hostname], templates[pod.instance_id].ports(pod.ports))
+            for p in placements
+            for pod in p.pods
+            if pod.instance_id in templates  # else it has been deleted
+        ]
+        taken = self._gateway.mark_launched(job.job_id, rows, time.time_ns(), self._cluster) if rows else set()
+        launched = [(i, run, host, templates[i].labels) for i, run, host, _, _ in rows if i in taken]
+        self._pool.pods_launched(job.job_id, launched)
+        return taken, self._tell(job.job_id, placements, claims, templates, taken)
+
+    def _tell(
+        self,
+        job_id: JobId,
+        placements: Sequence[Placement],
+        claims: dict[Hostname, Claim],
+        templates: dict[int, PodTemplate],
+        taken: set[int],
+    ) -> list[PodId]:
+        """Returns the pods that the cluster did not get."""
+        launches = [
+            HostLaunch(
+                claims[placement.hostname],
+                [
+                    PodLaunch(PodId(job_id, pod.instance_id, pod.run_id), templates[pod.instance_id], pod.ports)
+                    for pod in placement.pods
+                    if pod.instance_id in taken
+                ],
+            )
+            for placement in placements
+        ]
+        failed = self._driver.launch(launches)
+        if failed:
+            self._chore()
+            self._reports.commit([launch_refused(pod_id, message, time.time_ns()) for pod_id, message in failed])
+        return [pod_id for pod_id, _ in failed]
+
+
+def launch_refused(pod_id: PodId, why: str, now_ns: int) -> PodStatus:
+    """What we report ourselves of a pod that the cluster did not take, or that it was not told of."""
+    return PodStatus(pod_id, PodState.LOST, now_ns, message=why, reason=REASON_LAUNCH_REFUSED, cause=Cause.ROOM_GONE)

@@ -1,0 +1,322 @@
+"""A cluster in memory: hosts and pods are values, and nothing happens by itself.
+
+The smallest cluster that does what every driver must; for tests and simulations of what stands on the port. A pod whose
+command is ``true``, ``false`` or ``exit N`` ends at once, any other one runs until it is killed or its host is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.model.ids import Hostname, PodId
+from peloton.model.pod import Cause, PodState, PodStatus
+from peloton.model.resources import Resources
+from services.hostmgr.driver import (
+    NOTHING,
+    Claim,
+    DriverEvents,
+    PodLaunch,
+    PodReport,
+    PodTemplate,
+    Ports,
+    RegisteredHost,
+    Room,
+    Token,
+    needed,
+)
+
+PORTS: Ports = ((31_000, 31_999),)
+
+
+@dataclass(slots=True)
+class MemoryHost:
+    hostname: Hostname
+    capacity: Resources
+    revocable: Resources = NOTHING  # cpu only
+    labels: Mapping[str, str] = field(default_factory=dict)
+    number: int = 0  # of times it has registered
+    is_up: bool = True
+    goes_ns: int = 0
+    room_id: str = ""  # announced, and not used
+    pods: dict[PodId, PodLaunch] = field(default_factory=dict)
+
+    @property
+    def host_id(self) -> str:
+        return f"{self.hostname}-S{self.number}"
+
+    @property
+    def free(self) -> Resources:
+        return self.capacity - sum((_ordinary(pod.template) for pod in self.pods.values()), NOTHING)
+
+    @property
+    def revocable_free(self) -> Resources:
+        return self.revocable - self.revocable_held
+
+    @property
+    def revocable_held(self) -> Resources:
+        held = sum(needed(pod.template.resources).cpu_milli for pod in self.pods.values() if pod.template.revocable)
+        return Resources(cpu_milli=held)
+
+    @property
+    def ports(self) -> Ports:
+        taken = {port for pod in self.pods.values() for port in pod.ports}
+        return tuple(_without(PORTS, sorted(taken)))
+
+    def registered(self) -> RegisteredHost:
+        return RegisteredHost(
+            self.host_id,
+            self.hostname,
+            "127.0.0.1",
+            self.capacity,
+            self.revocable,
+            {HOSTNAME_LABEL: self.hostname, **self.labels},
+            self.revocable_held,
+            held=self.capacity - self.free,
+        )
+
+    def room(self) -> Room:
+        labels = {HOSTNAME_LABEL: self.hostname, **self.labels}
+        amounts = self.free, self.revocable_free, self.ports
+        return Room(self.room_id, self.hostname, self.host_id, *amounts, labels, self.goes_ns)
+
+    def takes(self, pod: PodLaunch) -> bool:
+        ordinary = _ordinary(pod.template)
+        cpu_milli = needed(pod.template.resources).cpu_milli if pod.template.revocable else 0
+        ports = [port for begin, end in self.ports for port in range(begin, end + 1)]
+        return (
+            ordinary.fits_in(self.free)
+            and cpu_milli <= self.revocable_free.cpu_milli
+            and set(pod.ports).issubset(ports)
+        )
+
+
+class MemoryCluster:
+    """Outlives the drivers that have sessions with it, one at a time. Events are delivered as things happen, or, unless
+    it ``delivers``, when the caller has them delivered."""
+
+    def __init__(
+        self, hosts: Iterable[MemoryHost], clock_ns: Callable[[], int] = time.time_ns, delivers: bool = True
+    ) -> None:
+        self.hosts = {host.hostname: host for host in hosts}
+        self.reports: dict[PodId, deque[PodReport]] = {}
+        """Not acknowledged yet, of each pod in order: the next one is delivered when the first is acknowledged."""
+        self.lock = threading.RLock()
+        self._clock_ns = clock_ns
+        self._delivers = delivers
+        self._events: DriverEvents | None = None
+        self._stale = set(self.hosts)  # their room is to be announced anew
+        self._gone: list[str] = []  # room that is no more
+        self._count = 0  # of rooms and reports
+
+    # Sessions.
+
+    def connect(self, events: DriverEvents) -> None:
+        """Another session ends."""
+        with self.lock:
+            self.disconnect()
+            self._events = events
+            for host in self.hosts.values():
+                host.room_id = ""
+            self._stale, self._gone = set(self.hosts), []
+            events.connected()
+            self._changed()
+            self.deliver_again()
+
+    def disconnect(self) -> None:
+        with self.lock:
+            events, self._events = self._events, None
+            if events is not None:
+                events.disconnected()
+
+    def serves(self, events: DriverEvents | None) -> bool:
+        return events is not None and self._events is events
+
+    def fail_over(self) -> None:
+        """Another control plane leads: pods run on, sessions begin anew."""
+        with self.lock:
+            if self._events is not None:
+                self.connect(self._events)
+
+    # What is delivered.
+
+    def deliver_again(self) -> None:
+        """What is not acknowledged."""
+        with self.lock:
+            for queue in list(self.reports.values()) if self._delivers else ():
+                self._tell(queue[0])
+
+    def _changed(self) -> None:
+        if self._delivers:
+            self.deliver_hosts()
+            self.deliver_room()
+
+    def deliver_hosts(self) -> None:
+        with self.lock:
+            if self._events is not None:
+                self._events.hosts_are([host.registered() for host in self.hosts.values() if host.is_up])
+
+    def deliver_room(self) -> None:
+        with self.lock:
+            stale, gone = [self.hosts[name] for name in sorted(self._stale)], self._gone
+            self._stale, self._gone = set(), []
+            gone += [host.room_id for host in stale if host.room_id]
+            rooms = []
+            for host in stale:
+                has_room = host.is_up and host.free.cpu_milli + host.revocable_free.cpu_milli > 0
+                host.room_id = self._next("R") if has_room else ""
+                rooms += [host.room()] if has_room else []
+            if self._events is not None and gone:
+                self._events.room_gone(gone)
+            if self._events is not None and rooms:
+                self._events.room_came(rooms)
+
+    def take_report(self, pod_id: PodId) -> PodReport:
+        """The first that is not acknowledged; now it is."""
+        with self.lock:
+            queue = self.reports[pod_id]
+            report = queue.popleft()
+            if not queue:
+                del self.reports[pod_id]
+            elif self._delivers:
+                self._tell(queue[0])
+            return report
+
+    def _tell(self, report: PodReport) -> None:
+        if self._events is not None:
+            self._events.reported(report)
+
+    def _next(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def _note(self, pod_id: PodId, state: PodState, host: MemoryHost | None, cause: Cause = Cause.PROGRAM) -> None:
+        """It comes until it is acknowledged."""
+        report = self._report(pod_id, state, host, cause, (str(pod_id), self._next("U")))
+        queue = self.reports.setdefault(pod_id, deque())
+        queue.append(report)
+        if self._delivers and len(queue) == 1:
+            self._tell(report)
+
+    def _report(
+        self, pod_id: PodId, state: PodState, host: MemoryHost | None, cause: Cause, token: Token = ()
+    ) -> PodReport:
+        hostname, host_id = (host.hostname, host.host_id) if host else ("", "")
+        status = PodStatus(pod_id, state, self._clock_ns(), hostname, host_id, f"pod {state}", cause=cause)
+        return PodReport(str(pod_id), state.value, status, token, is_answer=not token)
+
+    # What happens.
+
+    def running(self) -> dict[PodId, MemoryHost]:
+        return {pod_id: host for host in self.hosts.values() for pod_id in host.pods}
+
+    def end(self, pod_id: PodId, state: PodState) -> None:
+        with self.lock:
+            host = self.running()[pod_id]
+            del host.pods[pod_id]
+            self._stale.add(host.hostname)
+            self._note(pod_id, state, host)
+            self._changed()
+
+    def lose(self, hostname: str) -> list[PodId]:
+        """Returns the pods that are lost with it."""
+        with self.lock:
+            host = self.hosts[Hostname(hostname)]
+            lost, host.pods, host.is_up = sorted(host.pods), {}, False
+            for pod_id in lost:
+                self._note(pod_id, PodState.LOST, host, Cause.HOST_LOST)
+            self._stale.add(host.hostname)
+            self._changed()
+            return lost
+
+    def bring_back(self, hostname: str) -> None:
+        with self.lock:
+            host = self.hosts[Hostname(hostname)]
+            host.goes_ns = 0
+            if not host.is_up:
+                host.is_up, host.number = True, host.number + 1
+            self._stale.add(host.hostname)
+            self._changed()
+
+    def announce_end(self, hostname: str) -> None:
+        with self.lock:
+            host = self.hosts.get(Hostname(hostname))
+            if host is not None and not host.goes_ns:
+                host.goes_ns = self._clock_ns()
+                self._stale.add(host.hostname)
+                self._changed()
+
+    def launch(self, claim: Claim, pods: Sequence[PodLaunch]) -> None:
+        with self.lock:
+            host = self.hosts[claim.hostname]
+            is_there = host.is_up and host.room_id != "" and host.room_id in claim.room_ids
+            for pod in pods:
+                if not is_there or not host.takes(pod):
+                    self._note(pod.pod_id, PodState.LOST, None, Cause.ROOM_GONE)
+                    continue
+                assert pod.pod_id not in self.running(), f"{pod.pod_id} runs already"
+                host.pods[pod.pod_id] = pod
+                self._note(pod.pod_id, PodState.STARTING, host)
+                self._note(pod.pod_id, PodState.RUNNING, host)
+                if (state := _end_of(pod.template)) is not None:
+                    del host.pods[pod.pod_id]
+                    self._note(pod.pod_id, state, host)
+            self._stale.add(host.hostname)
+            self._changed()
+
+    def returned(self, room_ids: Sequence[str]) -> None:
+        with self.lock:
+            self._stale |= {host.hostname for host in self.hosts.values() if host.room_id in room_ids}
+            self._changed()
+
+    def kill(self, pod_id: PodId) -> None:
+        with self.lock:
+            if pod_id in self.running():
+                self.end(pod_id, PodState.KILLED)
+            else:
+                self.answer([pod_id])
+
+    def answer(self, pod_ids: Sequence[PodId]) -> None:
+        """What is known of these; of those of which news are on their way nothing else is said."""
+        with self.lock:
+            running = self.running()
+            for pod_id in pod_ids:
+                host = running.get(pod_id)
+                if host is None and pod_id in self.reports:
+                    continue
+                state = PodState.RUNNING if host is not None else PodState.LOST
+                report = self._report(pod_id, state, host, Cause.NO_ENDING)
+                if self._delivers:
+                    self._tell(report)
+                else:
+                    self.reports.setdefault(pod_id, deque()).append(report)
+
+
+def _ordinary(template: PodTemplate) -> Resources:
+    """What pods take of what is not revocable."""
+    asked = needed(template.resources)
+    return asked - Resources(cpu_milli=asked.cpu_milli) if template.revocable else asked
+
+
+def _end_of(template: PodTemplate) -> PodState | None:
+    match template.config.command.value.split():
+        case ["true"] | ["exit", "0"]:
+            return PodState.SUCCEEDED
+        case ["false"] | ["exit", _]:
+            return PodState.FAILED
+    return None
+
+
+def _without(ranges: Ports, taken: Sequence[int]) -> Iterable[tuple[int, int]]:
+    for begin, end in ranges:
+        for port in taken:
+            if begin <= port <= end:
+                if begin < port:
+                    yield begin, port - 1
+                begin = port + 1
+        if begin <= end:
+            yield begin, end

@@ -1,0 +1,312 @@
+"""Mesos as a ``ClusterDriver``: one framework per cluster, whose offers are room and whose tasks are pods."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from peloton.model.ids import Hostname, PodId
+from peloton.model.pod import PodShape
+from services.hostmgr.driver import (
+    Capabilities,
+    DriverEvents,
+    Holder,
+    HostAddress,
+    HostLaunch,
+    PodOnHost,
+    PodTemplate,
+    RoomWish,
+    Sandbox,
+    Token,
+    UseSample,
+)
+from services.hostmgr.mesos.agent_watch import AgentWatch
+from services.hostmgr.mesos.agents import AgentLooks
+from services.hostmgr.mesos.codec import (
+    AGENT_BACK,
+    TaskTemplate,
+    accept_call,
+    acknowledge_call,
+    kill_call,
+    reconcile_call,
+    report_of,
+)
+from services.hostmgr.mesos.framework import FrameworkRecords, MesosSettings, framework_info, framework_refusal
+from services.hostmgr.mesos.inverse_offers import InverseOffers
+from services.hostmgr.mesos.master_term import MasterTerm
+from services.hostmgr.mesos.offer_keeper import OfferKeeper
+from services.hostmgr.mesos.offers import OfferBook
+from services.hostmgr.mesos.operator import Operator
+from services.hostmgr.mesos.reasons import AGENT_DRAINING
+from services.hostmgr.mesos.resources import Json
+from services.hostmgr.mesos.sandboxes import Sandboxes
+from services.hostmgr.mesos.schedule import MaintenanceSchedule
+from services.hostmgr.mesos.statistics import samples_of
+from services.hostmgr.mesos.subscription import REMOVED, SUPERSEDED, Callbacks, Disconnected, Subscription
+from services.hostmgr.mesos.wire import MesosRefusal
+
+log = logging.getLogger(__name__)
+
+BEHIND_PERIOD_S = 1.0
+"""Between attempts at chores that have not worked."""
+
+
+class MesosDriver(Callbacks):
+    """Implements ``ClusterDriver``, and hears what the subscription tells."""
+
+    def __init__(self, settings: MesosSettings, records: FrameworkRecords) -> None:
+        self._settings = settings
+        self._records = records
+        self.operator = Operator(settings.access)
+        self._offers = OfferBook(settings.cluster, settings.role)
+        self._term = MasterTerm(settings.agent_reregister_timeout_s)
+        looks = AgentLooks(
+            settings.agents_period_s, self.operator.answer_of, cluster=settings.cluster, role=settings.role
+        )
+        self.agents = AgentWatch(
+            looks, lambda hosts: self._events.hosts_are(hosts), self._master, self._denied, self._term
+        )
+        self._sandboxes = Sandboxes(self.agents, self.operator)
+        self._keeper = OfferKeeper(self._take_idle, lambda calls: self.send_all(calls), settings.offer_hold_s)
+        self._schedule = MaintenanceSchedule(lambda: self.subscription.master, self.operator)
+        self._inverse_offers = InverseOffers(self.agents, lambda calls: self.send_all(calls))
+        self._tasks: WeakKeyDictionary[PodTemplate, TaskTemplate] = WeakKeyDictionary()
+        self._subscription: Subscription | None = None
+        self._unsaved_framework_id = ""
+        self.capabilities = Capabilities(
+            shares_room=True,
+            has_revocable_room=True,
+            measures_use=True,
+            serves_files=True,
+            settles_s=settings.agent_reregister_timeout_s,
+        )
+
+    # Life.
+
+    def start(self, events: DriverEvents) -> None:
+        settings = self._settings
+        self._events = events
+        framework = framework_info(settings, self._records.framework_id(settings.cluster))
+        self._subscription = Subscription(self, framework, settings.master, settings.access)
+        self._subscription.start()
+        self.agents.start()
+
+    def stop(self) -> None:
+        self.agents.stop()
+        self.subscription.stop()
+        self.subscription.join()
+
+    @property
+    def subscription(self) -> Subscription:
+        assert self._subscription is not None, "the driver has not been started"
+        return self._subscription
+
+    def send_all(self, calls: Sequence[Json]) -> list[MesosRefusal | None]:
+        return self.subscription.send_all(calls)
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self.subscription.connected)
+
+    @property
+    def unready(self) -> str:
+        if self._unsaved_framework_id:
+            return "the framework id is not stored yet: a successor could not find what is launched now"
+        return ""
+
+    def _master(self) -> str | None:
+        return self.subscription.master if self.is_connected else None
+
+    # What the subscription tells, on its thread.
+
+    def registered(self, driver: Subscription, framework_id: Json, master: Json) -> None:
+        log.info("subscribed to Mesos at %(hostname)s:%(port)s as %(id)s", {**master, "id": framework_id["value"]})
+        self._unsaved_framework_id = framework_id["value"]
+        self._subscribed(driver)
+
+    def reregistered(self, driver: Subscription, master: Json) -> None:
+        log.info("subscribed again to Mesos at %(hostname)s:%(port)s", master)
+        self._subscribed(driver)
+
+    def _subscribed(self, subscription: Subscription) -> None:
+        self._term.begin(subscription.leader_id)
+        self._keeper.subscribed()
+        self._events.connected()
+
+    def disconnected(self, driver: Subscription) -> None:
+        self._term.lost()
+        self.agents.connection_lost()
+        self._offers.clear()
+        self._keeper.returns.clear()
+        self._events.disconnected()
+
+    def resourceOffers(self, driver: Subscription, offers: list[Json]) -> None:
+        rooms = self._offers.take_in(offers)
+        self._events.room_came(rooms)
+        self._keeper.offers_came()
+        if not self.agents.knows_all([room.hostname for room in rooms]):
+            self.agents.want()
+
+    def offerRescinded(self, driver: Subscription, offer_id: Json) -> None:
+        self._offers.forget([offer_id["value"]])
+        self._events.room_gone([offer_id["value"]])
+
+    def statusUpdate(self, driver: Subscription, status: Json) -> None:
+        if self._term.is_premature(status):
+            return  # as if there were no answer: it is asked again
+        if status.get("reason") == AGENT_BACK:
+            self._events.host_returned()
+        if status.get("reason") == AGENT_DRAINING:
+            self.agents.want()  # it counts for nothing from now on
+        self._events.reported(report_of(status))
+
+    def slaveLost(self, driver: Subscription, agent_id: Json) -> None:
+        log.warning("agent %s is lost", agent_id["value"])
+        self.agents.want()
+
+    def inverseOffers(self, driver: Subscription, offers: list[Json]) -> None:
+        self._inverse_offers.came(offers)
+
+    def error(self, driver: Subscription, message: str) -> None:
+        log.error("Mesos refuses the framework: %s", message)
+        if message == REMOVED:
+            # Its pods are gone with it: a new framework, and reconciliation finds out what is lost.
+            driver.forget_framework()
+        elif message != SUPERSEDED:
+            self._events.refused(framework_refusal(self._settings, driver.master, message))
+
+    def denied(self, driver: Subscription, why: str) -> None:
+        self._denied(why)
+
+    def _denied(self, why: str) -> None:
+        self._events.refused(self._settings.access.denial(self.subscription.master, why))
+
+    # Room.
+
+    def want_room(self, wish: RoomWish) -> bool:
+        return self._keeper.want(wish)
+
+    def room_sufficed(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
+        self._keeper.sufficed(holder, shapes)
+
+    def return_room(self, room_ids: Sequence[str]) -> None:
+        """Mesos ignores a DECLINE of offers that were used."""
+        self._offers.forget(room_ids)
+        self._keeper.returns.add(room_ids)
+
+    def _take_idle(self, until_s: float, kept: int, limit: int) -> list[str]:
+        idle = self._events.idle_room(until_s, kept, limit)
+        self._offers.forget(idle)
+        return idle
+
+    # Pods.
+
+    def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
+        """One ACCEPT per host."""
+        self._keeper.note_used(len(launches))
+        calls: list[Json] = []
+        sent: list[tuple[list[str], list[PodId]]] = []  # by call: offers, pods
+        failed: list[tuple[PodId, str]] = []
+        for claim, pods in launches:
+            offer_ids, pot = self._offers.use(claim.room_ids)
+            tasks: list[Json] = []
+            taken: list[PodId] = []
+            for pod in pods:
+                resources = pot.take(pod.template.resources, pod.template.revocable, pod.ports)
+                if resources is None:
+                    failed.append((pod.pod_id, f"the offers of {claim.hostname} do not hold what the pod asks"))
+                    continue
+                tasks.append(self._task(pod.template).task_info(pod, claim.host_id, resources))
+                taken.append(pod.pod_id)
+            if offer_ids:
+                calls.append(accept_call(offer_ids, tasks))
+                sent.append((offer_ids, taken))
+        for (offer_ids, taken), refusal in zip(sent, self._send_accepts(calls), strict=True):
+            if refusal:
+                failed += [(pod_id, str(refusal)) for pod_id in taken]
+                self._keeper.returns.add(offer_ids)
+        return failed
+
+    def _task(self, template: PodTemplate) -> TaskTemplate:
+        made = self._tasks.get(template)
+        if made is None:
+            made = self._tasks[template] = TaskTemplate(template, self._settings.cluster, self._settings.user)
+        return made
+
+    def _send_accepts(self, calls: Sequence[Json]) -> Sequence[MesosRefusal | None]:
+        try:
+            return self.send_all(calls)
+        except Disconnected as error:
+            return [MesosRefusal(0, str(error))] * len(calls)
+        # An OSError goes on to our caller: not known what arrived, so reconciliation decides. Were the pods called
+        # LOST here, one that runs, and has said so already, would run on beside its next run.
+
+    def kill(self, pods: Sequence[PodOnHost]) -> None:
+        self._send([kill_call(pod.pod_id, pod.host_id) for pod in pods])
+
+    def acknowledge(self, tokens: Sequence[Token]) -> None:
+        self.send_all([acknowledge_call(token) for token in tokens])
+
+    def reconcile(self, pods: Sequence[PodOnHost]) -> None:
+        self._send([reconcile_call(pods)])
+
+    def _send(self, calls: Sequence[Json]) -> None:
+        """A refusal is an error like any other."""
+        if refusals := [refusal for refusal in self.send_all(calls) if refusal]:
+            raise OSError(str(refusals[0]))
+
+    # Hosts.
+
+    def drain(self, hosts: Sequence[HostAddress]) -> None:
+        """They are announced in Mesos's schedule; its questions whether we leave them are answered."""
+        if hosts:
+            self._schedule.announce([_machine(host) for host in hosts])
+        self._inverse_offers.answer({host.hostname for host in hosts})
+
+    def take_down(self, host: HostAddress) -> None:
+        self._schedule.take_down(_machine(host))
+
+    def bring_up(self, host: HostAddress) -> None:
+        self._schedule.bring_up(_machine(host))
+
+    # What pods wrote and use.
+
+    def samples_of(self, hostname: Hostname) -> list[UseSample]:
+        agent = self.agents.of_host(hostname)
+        if agent is None:
+            raise OSError(f"agent {hostname} is not registered")
+        try:
+            rows = self.operator.statistics(agent.address, agent.process)
+            return samples_of(rows, self.subscription.framework_id or "")
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"statistics of {hostname}: {error!r}") from error
+
+    def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
+        return self._sandboxes.output_tail(pod, self.subscription.framework_id or "", limit_bytes)
+
+    def sandbox(self, pod: PodOnHost) -> Sandbox:
+        return self._sandboxes.of(pod, self.subscription.framework_id or "", self.subscription.master or "")
+
+    # Chores.
+
+    def tend(self) -> None:
+        try:
+            self._save_framework_id()
+        finally:
+            self._keeper.tend()
+
+    def _save_framework_id(self) -> None:
+        if unsaved := self._unsaved_framework_id:
+            self._records.set_framework_id(self._settings.cluster, unsaved)
+            if self._unsaved_framework_id == unsaved:
+                self._unsaved_framework_id = ""
+
+    @property
+    def tend_in_s(self) -> float:
+        is_behind = self._unsaved_framework_id or self._keeper.returns.are_due
+        return BEHIND_PERIOD_S if is_behind else self._keeper.period_s
+
+
+def _machine(host: HostAddress) -> Json:
+    return {"hostname": host.hostname, "ip": host.ip}

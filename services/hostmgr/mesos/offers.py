@@ -1,0 +1,57 @@
+"""Offers that we hold: what each contains, in Mesos's words, and as room in ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.model.ids import Hostname
+from services.hostmgr.driver import Room
+from services.hostmgr.mesos.agents import labels_of
+from services.hostmgr.mesos.resources import ANY_ROLE, Json, Offered, OfferedReader, OfferedResources
+
+LABELLED_MAX = 100_000
+"""Agents whose labels are remembered: each offer repeats the attributes of its agent."""
+
+
+class OfferBook:
+    """The thread of events takes offers in, any thread uses them up."""
+
+    def __init__(self, cluster: str = "", role: str = ANY_ROLE) -> None:
+        self._cluster = cluster
+        self._reader = OfferedReader(role)
+        self._offers: dict[str, Offered] = {}
+        self._labels: dict[str, dict[str, str]] = {}  # by agent id
+
+    def take_in(self, offers: Iterable[Json]) -> list[Room]:
+        return [self._room(offer) for offer in offers]
+
+    def _room(self, offer: Json) -> Room:
+        offer_id, agent_id = offer["id"]["value"], offer["agent_id"]["value"]
+        offered = self._offers[offer_id] = self._reader.read(offer["resources"])
+        hostname, unavailability = Hostname(offer["hostname"]), offer.get("unavailability")
+        labels = self._labels.get(agent_id)
+        if labels is None:
+            if len(self._labels) >= LABELLED_MAX:
+                self._labels.clear()
+            labels = self._labels[agent_id] = labels_of(hostname, offer.get("attributes", ()), self._cluster)
+        goes_ns = max(int(unavailability["start"]["nanoseconds"]), 1) if unavailability else 0
+        return Room(offer_id, hostname, agent_id, offered.free, offered.revocable, offered.ports, labels, goes_ns)
+
+    def forget(self, offer_ids: Iterable[str]) -> None:
+        for offer_id in offer_ids:
+            self._offers.pop(offer_id, None)
+
+    def use(self, offer_ids: Iterable[str]) -> tuple[list[str], OfferedResources]:
+        """Those of the offers that still stand, and all that they hold; they are ours no more."""
+        standing, pot = [], OfferedResources()
+        for offer_id in offer_ids:
+            if (offered := self._offers.pop(offer_id, None)) is not None:
+                standing.append(offer_id)
+                pot.scalars += offered.scalars
+                pot.port_entries += offered.port_entries
+        return standing, pot
+
+    def clear(self) -> None:
+        """With the subscription all offers have ended."""
+        self._offers.clear()
+        self._labels.clear()

@@ -1,0 +1,43 @@
+"""Files of pods: agents serve them, each those on its own disk."""
+
+from __future__ import annotations
+
+import re
+
+from peloton.errors import NotFound
+from peloton.model.ids import Hostname
+from services.hostmgr.driver import PodOnHost, Sandbox
+from services.hostmgr.mesos.agent_watch import AgentWatch
+from services.hostmgr.mesos.operator import Operator, container_of, stderr_path
+
+# The executor of Mesos logs to the same file as the command.
+_EXECUTOR_LINE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ")
+
+
+class Sandboxes:
+    def __init__(self, agents: AgentWatch, operator: Operator) -> None:
+        self._agents = agents
+        self._operator = operator
+
+    def of(self, pod: PodOnHost, framework_id: str, master: str) -> Sandbox:
+        """Raises NotFound, OSError."""
+        agent = self._agents.of_host(Hostname(pod.hostname))
+        if agent is None or not agent.address:
+            raise NotFound(f"host {pod.hostname} is not registered with Mesos")
+        state = self._operator.agent_state(agent.address)
+        run = f"slaves/{pod.host_id}/frameworks/{framework_id}/executors/{pod.pod_id}/runs/latest"
+        paths = self._operator.browse(agent.address, f"{state['flags']['work_dir']}/{run}")
+        return Sandbox(agent.address, tuple(paths), master, container_of(state, framework_id, str(pod.pod_id)))
+
+    def output_tail(self, pod: PodOnHost, framework_id: str, limit_bytes: int) -> bytes:
+        """Raises OSError, ValueError."""
+        agent = self._agents.of_id(pod.host_id)
+        if agent is None or not agent.address:
+            raise OSError(f"agent {pod.host_id} is not registered")
+        path = stderr_path(framework_id, str(pod.pod_id))
+        return without_executor(self._operator.end_of_file(agent.address, path, limit_bytes))
+
+
+def without_executor(text: bytes) -> bytes:
+    """What the command itself wrote."""
+    return b"".join(line for line in text.splitlines(keepends=True) if not _EXECUTOR_LINE.match(line))

@@ -1,0 +1,124 @@
+"""The drivers: on a cluster in memory; on Mesos as minicluster emulates it, without processes and with them; and on the
+Mesos master that PELOTON_TEST_MESOS names (host:port; the framework is torn down after each test)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from peloton.model.ids import Hostname
+from peloton.model.resources import Resources
+from services.hostmgr.driver import ClusterDriver
+from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
+from services.hostmgr.memory.driver import MemoryDriver
+from services.hostmgr.mesos.driver import MesosDriver
+from services.hostmgr.mesos.framework import MesosSettings
+from tests.conformance.driver.lab import Lab
+from tests.conformance.hostmgr.emulated import Emulated
+from tests.conformance.hostmgr.link import Link
+
+MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
+OFFER_HOLD_S = 0.4
+
+
+class InMemory:
+    can_lose_hosts = can_fail_over = True
+    runs_processes = False
+
+    def __init__(self) -> None:
+        capacity = Resources.of(4, 2_048, 20_000)
+        self._cluster = MemoryCluster(MemoryHost(Hostname(f"h{i}"), capacity, Resources.of(4)) for i in range(3))
+
+    def driver(self) -> ClusterDriver:
+        return MemoryDriver(self._cluster)
+
+    def lose_host(self, hostname: str) -> None:
+        self._cluster.lose(hostname)
+
+    def bring_back_host(self, hostname: str) -> None:
+        self._cluster.bring_back(hostname)
+
+    def fail_over(self) -> None:
+        self._cluster.fail_over()
+
+    def tear_down(self) -> None:
+        """It is gone with the test."""
+
+    close = tear_down
+
+
+class Mesos:
+    """Implements ``FrameworkRecords`` for its drivers, too."""
+
+    def __init__(self, emulated: Emulated | None, master: tuple[str, int]) -> None:
+        self._emulated, self._link = emulated, Link(master)
+        self.can_lose_hosts = self.can_fail_over = emulated is not None
+        self.runs_processes = emulated is None or not emulated.simulates
+        self._ids: dict[str, str] = {}
+        self._driver: MesosDriver | None = None
+
+    def framework_id(self, cluster: str) -> str | None:
+        return self._ids.get(cluster)
+
+    def set_framework_id(self, cluster: str, framework_id: str) -> None:
+        self._ids[cluster] = framework_id
+
+    def driver(self) -> ClusterDriver:
+        # What a new master does not know counts as unknown at once.
+        quick = {"agents_period_s": 0.1, "agent_reregister_timeout_s": 0.0, "offer_hold_s": OFFER_HOLD_S}
+        self._driver = MesosDriver(MesosSettings(self._link.address, **quick), self)  # type: ignore[arg-type]
+        return self._driver
+
+    @property
+    def emulated(self) -> Emulated:
+        assert self._emulated is not None, "this needs an emulated cluster"
+        return self._emulated
+
+    def lose_host(self, hostname: str) -> None:
+        self.emulated.agent(hostname, "stop")
+
+    def bring_back_host(self, hostname: str) -> None:
+        self.emulated.agent(hostname, "start")
+
+    def fail_over(self) -> None:
+        self._link.down()
+        self.emulated.fail_over()
+        self._link.up()
+
+    def tear_down(self) -> None:
+        if self._driver is not None:
+            with suppress(OSError):
+                self._driver.send_all([{"type": "TEARDOWN"}])
+
+    def close(self) -> None:
+        self._link.close()
+        if self._emulated is not None:
+            self._emulated.close()
+
+
+@pytest.fixture(params=["memory", "simulated", "processes", "mesos"])
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    if request.param == "mesos" and not MESOS:
+        pytest.skip("PELOTON_TEST_MESOS names no Mesos master")
+    cluster: InMemory | Mesos
+    if request.param == "memory":
+        cluster = InMemory()
+    elif request.param == "mesos":
+        host, _, port = MESOS.rpartition(":")
+        cluster = Mesos(None, (host, int(port)))
+    else:
+        emulated = Emulated(tmp_path / "minicluster", simulate=request.param == "simulated")
+        cluster = Mesos(emulated, emulated.target)
+    made: Lab | None = None
+    try:
+        made = Lab(cluster)
+        yield made
+    finally:
+        cluster.tear_down()
+        if made is not None:
+            made.close()
+        cluster.close()

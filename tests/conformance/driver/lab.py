@@ -1,0 +1,270 @@
+"""A driver on a cluster, what it tells, and what is done to the cluster past it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from itertools import count
+from typing import Any, Protocol
+
+from google.protobuf.json_format import ParseDict
+
+from peloton.api import convert
+from peloton.api.v0.job.job_pb2 import JobConfig
+from peloton.api.v0.task.task_pb2 import TaskConfig
+from peloton.model.ids import Hostname, JobId, PodId, new_job_id
+from peloton.model.pod import PodShape, PodState
+from peloton.model.resources import Resources
+from services.hostmgr.driver import (
+    Claim,
+    ClusterDriver,
+    HostAddress,
+    HostLaunch,
+    PodLaunch,
+    PodOnHost,
+    PodReport,
+    PodTemplate,
+    RegisteredHost,
+    Room,
+    RoomWish,
+    Token,
+    needed,
+)
+
+PATIENCE_S = 60.0
+LONG = "sleep 300"
+ENDS = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState.LOST})
+
+
+class Told:
+    """Implements ``DriverEvents``: keeps what a driver tells, and acknowledges it unless it is ``deaf``."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.sessions = 0
+        self.is_connected = False
+        self.hosts: dict[str, RegisteredHost] = {}
+        self.rooms: dict[str, Room] = {}
+        self.reports: list[PodReport] = []
+        self.refusals: list[str] = []
+        self.deaf = self.is_idle = False
+        self.acknowledge: Callable[[Sequence[Token]], None] = lambda tokens: None
+
+    def connected(self) -> None:
+        with self.changed:
+            self.sessions += 1
+            self.is_connected = True
+            self.changed.notify_all()
+
+    def disconnected(self) -> None:
+        with self.changed:
+            self.rooms.clear()
+            self.is_connected = False
+            self.changed.notify_all()
+
+    def hosts_are(self, hosts: Sequence[RegisteredHost]) -> None:
+        with self.changed:
+            self.hosts = {host.hostname: host for host in hosts}
+            self.changed.notify_all()
+
+    def room_came(self, rooms: Sequence[Room]) -> None:
+        with self.changed:
+            self.rooms |= {room.room_id: room for room in rooms}
+            self.changed.notify_all()
+
+    def room_gone(self, room_ids: Sequence[str]) -> None:
+        with self.changed:
+            for room_id in room_ids:
+                self.rooms.pop(room_id, None)
+            self.changed.notify_all()
+
+    def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
+        """All of it, once nobody is to use any."""
+        with self.changed:
+            idle = list(self.rooms)[:limit] if self.is_idle else []
+            for room_id in idle:
+                del self.rooms[room_id]
+            self.changed.notify_all()
+            return idle
+
+    def reported(self, report: PodReport) -> None:
+        with self.changed:
+            self.reports.append(report)
+            self.changed.notify_all()
+
+    def host_returned(self) -> None:
+        """Nothing is left to be ended here."""
+
+    def refused(self, why: str) -> None:
+        self.refusals.append(why)
+
+
+class Cluster(Protocol):
+    """What a fixture brings: a kind of cluster, and what is done to it past its driver."""
+
+    can_lose_hosts: bool  # and take them down for maintenance
+    can_fail_over: bool
+    runs_processes: bool  # else a command is how long the pod runs
+
+    def driver(self) -> ClusterDriver:
+        """Another one, with the identity of those before."""
+        ...
+
+    def lose_host(self, hostname: str) -> None: ...
+    def bring_back_host(self, hostname: str) -> None: ...
+    def fail_over(self) -> None: ...
+
+
+class Lab:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._instances = count()
+        self._drivers: list[ClusterDriver] = []
+        config = JobConfig(name="driver", instanceCount=100)
+        self._job = convert.new_job_record(new_job_id(), config, 1)
+        self.start()
+
+    # Life.
+
+    def start(self) -> None:
+        """A driver, another one if there was one."""
+        self.told = Told()
+        self.driver = self.cluster.driver()
+        self._drivers.append(self.driver)
+        self.told.acknowledge = self._acknowledge
+        self.driver.start(self.told)
+        self.wait(lambda: self.driver.is_connected and self.told.rooms and self.told.hosts, "room and hosts")
+        self.tend()
+        self.wait(lambda: not self.driver.unready, "a driver that is ready")
+
+    def stop(self) -> None:
+        """What has a session stops once."""
+        self._drivers.remove(self.driver)
+        self.driver.stop()
+
+    def close(self) -> None:
+        for driver in self._drivers:
+            driver.stop()
+
+    def tend(self) -> None:
+        self.driver.tend()
+
+    def _acknowledge(self, tokens: Sequence[Token]) -> None:
+        self.driver.acknowledge(tokens)
+
+    def wait(self, condition: Callable[[], Any], what: str) -> Any:
+        """The first true value of the condition. Meanwhile reports are acknowledged, and the driver does its chores."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        seen = tended_s = 0.0
+        while not (value := condition()):
+            assert time.monotonic() < deadline_s, f"still waiting for {what}: {self.told.reports[-5:]}"
+            reports = self.told.reports[int(seen) :]
+            seen += len(reports)
+            if not self.told.deaf and (tokens := list(dict.fromkeys(r.token for r in reports if r.token))):
+                self._quietly(lambda: self._acknowledge(tokens))
+            if time.monotonic() - tended_s > 0.2 and self.driver.is_connected:
+                tended_s = time.monotonic()
+                self._quietly(self.tend)
+            with self.told.changed:
+                self.told.changed.wait(0.01)
+        return value
+
+    def _quietly(self, act: Callable[[], None]) -> None:
+        """A session may end meanwhile: what was not acknowledged comes again."""
+        try:
+            act()
+        except OSError:
+            return
+
+    # Room.
+
+    def room_of(self, hostname: str = "", **at_least: float) -> str:
+        """A host with so much room."""
+        want = Resources.of(at_least.get("cpu", 0.1), 32)
+
+        def found() -> str:
+            names = [hostname] if hostname else sorted(self.told.hosts)
+            return next((name for name in names if want.fits_in(self.free(name))), "")
+
+        return str(self.wait(found, f"room on {hostname or 'any host'}"))
+
+    def rooms(self, hostname: str) -> list[Room]:
+        with self.told.changed:
+            return [room for room in self.told.rooms.values() if room.hostname == hostname]
+
+    def free(self, hostname: str) -> Resources:
+        return sum((room.free for room in self.rooms(hostname)), Resources())
+
+    def claim(self, hostname: str) -> Claim:
+        with self.told.changed:
+            rooms = self.rooms(hostname)
+            assert rooms, f"no room on {hostname}"
+            for room in rooms:
+                del self.told.rooms[room.room_id]
+        return Claim(Hostname(hostname), rooms[0].host_id, tuple(room.room_id for room in rooms))
+
+    def want_room(self) -> None:
+        """As after a lease that found none."""
+        shape = PodShape(Resources.of(0.1))
+        self.driver.want_room(RoomWish((self._job.job_id, False), (shape,), frozenset({shape}), False, lambda _: True))
+
+    # Pods.
+
+    def template(self, command: str = LONG, cpu: float = 0.5, **task: Any) -> PodTemplate:
+        resource = {"cpuLimit": cpu, "memLimitMb": 32}
+        config = ParseDict({"command": {"value": command, "shell": True}, "resource": resource, **task}, TaskConfig())
+        return PodTemplate(self._job, "/driver", config)
+
+    def pod(self, template: PodTemplate, ports: tuple[int, ...] = ()) -> PodLaunch:
+        return PodLaunch(PodId(self._job.job_id, next(self._instances), 1), template, ports)
+
+    def launch(self, command: str = LONG, hostname: str = "", **task: Any) -> PodOnHost:
+        """One pod; on any host with room, if none is named."""
+        pod = self.pod(self.template(command, **task))
+        host = self.room_of(hostname, cpu=needed(pod.template.resources).cpu_milli / 1000)
+        claim = self.claim(host)
+        assert [] == self.driver.launch([HostLaunch(claim, [pod])])
+        return PodOnHost(pod.pod_id, host, claim.host_id)
+
+    def running(self, command: str = LONG, hostname: str = "", **task: Any) -> PodOnHost:
+        pod = self.launch(command, hostname, **task)
+        self.wait_for(pod, PodState.RUNNING)
+        return pod
+
+    def unknown(self) -> PodOnHost:
+        """A pod that was never launched, on a host that is there."""
+        hostname = min(self.told.hosts)
+        return PodOnHost(PodId(JobId(new_job_id()), 0, 1), hostname, self.told.hosts[hostname].host_id)
+
+    def told_of(self, pod: PodOnHost) -> list[PodReport]:
+        return [report for report in self.told.reports if report.pod == str(pod.pod_id)]
+
+    def states(self, pod: PodOnHost) -> list[PodState]:
+        """As they were told, repetitions and answers left out."""
+        found: list[PodState] = []
+        for report in self.told_of(pod):
+            if report.status is not None and not report.is_answer and report.status.state not in found[-1:]:
+                found.append(report.status.state)
+        return found
+
+    def wait_for(self, pod: PodOnHost, *states: PodState) -> PodReport:
+        """A report of one of these states."""
+
+        def found() -> PodReport | None:
+            return next((r for r in self.told_of(pod) if r.status is not None and r.status.state in states), None)
+
+        report: PodReport = self.wait(found, f"{pod.pod_id} in {states}")
+        return report
+
+    def wait_end(self, pod: PodOnHost) -> PodState:
+        report = self.wait_for(pod, *ENDS)
+        assert report.status is not None
+        return report.status.state
+
+    def given_back(self, pod: PodOnHost, failed: Collection[tuple[PodId, str]]) -> bool:
+        """The launch said so, or a report does."""
+        return pod.pod_id in dict(failed) or self.wait_end(pod) is PodState.LOST
+
+    def address(self, hostname: str) -> HostAddress:
+        return HostAddress(Hostname(hostname), self.told.hosts[hostname].ip)

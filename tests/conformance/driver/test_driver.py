@@ -1,0 +1,388 @@
+"""What any driver of a cluster must do. A new one is a fixture more in conftest.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.lifecycle.constraints import HOSTNAME_LABEL
+from peloton.model.ids import Hostname
+from peloton.model.pod import Cause, PodState
+from peloton.model.resources import Resources
+from services.hostmgr.driver import HostLaunch, PodOnHost
+from tests.conformance.driver.lab import ENDS, Lab
+
+KILLED, LOST, RUNNING = PodState.KILLED, PodState.LOST, PodState.RUNNING
+ORDER = [PodState.LAUNCHED, PodState.STARTING, RUNNING, *sorted(ENDS)]
+
+
+# Hosts and room.
+
+
+def test_hosts_and_their_room_are_announced(lab: Lab) -> None:
+    """Each host with all that it has; room is a part of it, and bears the labels of its host."""
+    lab.wait(lambda: {room.hostname for room in lab.told.rooms.values()} == lab.told.hosts.keys(), "room of all hosts")
+
+    for name, host in lab.told.hosts.items():
+        assert lab.free(name).fits_in(host.capacity)
+        assert name == host.labels[HOSTNAME_LABEL]
+        for room in lab.rooms(name):
+            assert (host.host_id, host.labels) == (room.host_id, dict(room.labels))
+
+
+def test_what_a_pod_takes_is_no_longer_room(lab: Lab) -> None:
+    """The rest is announced anew, without its ports; all of it after its end."""
+    host = lab.room_of(cpu=1)
+    before = lab.free(host)
+    port = lab.rooms(host)[0].ports[0][0]
+    pod = lab.pod(lab.template(cpu=1, ports=[{"name": "http", "envName": "PORT"}]), (port,))
+    placed = PodOnHost(pod.pod_id, host, lab.told.hosts[host].host_id)
+    lab.driver.launch([HostLaunch(lab.claim(host), [pod])])
+    lab.wait_for(placed, RUNNING)
+
+    lab.wait(lambda: lab.free(host).cpu_milli == before.cpu_milli - 1_000, "the rest of the room")
+    assert not any(begin <= port <= end for room in lab.rooms(host) for begin, end in room.ports)
+    lab.driver.kill([placed])
+    lab.wait_end(placed)
+    lab.wait(lambda: lab.free(host) == before, "all of the room")
+
+
+def test_what_pods_hold_is_told_of_their_host(lab: Lab) -> None:
+    """By whomever it is held: what is free is known without room, too."""
+    host = lab.running(cpu=1).hostname
+
+    lab.wait(lambda: lab.told.hosts[host].held.cpu_milli >= 1_000, "a host that is not free")
+    assert lab.told.hosts[host].free.fits_in(lab.told.hosts[host].capacity - Resources.of(1))
+
+
+@pytest.mark.parametrize("how", ["launch", "return_room"])
+def test_room_that_is_not_used_comes_again(how: str, lab: Lab) -> None:
+    """A launch without pods gives it back, and so does who does not know what became of a launch."""
+    host = lab.room_of()
+    before, claim = lab.free(host), lab.claim(host)
+
+    if how == "launch":
+        assert [] == lab.driver.launch([HostLaunch(claim, [])])
+    else:
+        lab.driver.return_room(claim.room_ids)
+
+    lab.wait(lambda: lab.free(host) == before, "the same room")
+
+
+def test_idle_room_goes_back_to_a_cluster_that_shares_it(lab: Lab) -> None:
+    """And comes again when a lease wants it."""
+    if not lab.driver.capabilities.shares_room:
+        pytest.skip("nobody else waits for the room of this cluster")
+    lab.told.is_idle = True
+    lab.wait(lambda: not lab.told.rooms, "the end of idle room")
+    lab.told.is_idle = False
+
+    lab.want_room()
+
+    lab.wait(lambda: {room.hostname for room in lab.told.rooms.values()} == lab.told.hosts.keys(), "room of all hosts")
+
+
+def test_revocable_room_is_apart(lab: Lab) -> None:
+    """A revocable pod takes revocable cpu, and memory like any other."""
+    if not lab.driver.capabilities.has_revocable_room:
+        pytest.skip("this cluster has no revocable room")
+    if not any(room.revocable.cpu_milli for room in lab.told.rooms.values()):
+        pytest.skip("no host of this cluster has revocable room")
+
+    def slack(host: str) -> int:
+        return sum(room.revocable.cpu_milli for room in lab.rooms(host))
+
+    host = lab.wait(lambda: next((name for name in lab.told.hosts if slack(name) >= 1_000), ""), "revocable room")
+    cpu_milli, slack_milli = lab.free(host).cpu_milli, slack(host)
+    pod = lab.pod(lab.template(cpu=1, revocable=True))
+    lab.driver.launch([HostLaunch(lab.claim(host), [pod])])
+    lab.wait_for(PodOnHost(pod.pod_id), RUNNING)
+
+    lab.wait(lambda: (lab.free(host).cpu_milli, slack(host)) == (cpu_milli, slack_milli - 1_000), "less slack")
+
+
+# Pods.
+
+
+def test_states_come_in_their_order(lab: Lab) -> None:
+    """From the launch to the end, each once; the end is the last."""
+    short, long = lab.launch("true"), lab.running()
+    lab.wait_for(short, PodState.SUCCEEDED)
+    lab.driver.kill([long])
+    lab.wait_end(long)
+
+    for pod in (short, long):
+        states = lab.states(pod)
+        assert states == sorted(states, key=ORDER.index)
+        assert RUNNING in states
+
+
+def test_a_pod_that_fails_says_so(lab: Lab) -> None:
+    """By itself: its program, and not its host, is the cause."""
+    if not lab.cluster.runs_processes and lab.driver.capabilities.measures_use:
+        pytest.skip("simulated pods do not fail")
+    report = lab.wait_for(lab.launch("exit 3"), *ENDS)
+
+    assert report.status is not None
+    assert (PodState.FAILED, Cause.PROGRAM) == (report.status.state, report.status.cause)
+
+
+def test_a_report_comes_again_until_it_is_acknowledged(lab: Lab) -> None:
+    """Nothing that follows it comes before that."""
+    lab.told.deaf = True
+    pod = lab.launch("true")
+
+    def repeated() -> bool:
+        tokens = [report.token for report in lab.told_of(pod) if report.token]
+        return len(tokens) >= 2
+
+    lab.wait(repeated, "a repetition")
+    assert 1 == len({report.token for report in lab.told_of(pod) if report.token})
+    assert PodState.SUCCEEDED not in lab.states(pod)
+    lab.told.deaf = False
+    lab.wait_for(pod, PodState.SUCCEEDED)
+
+
+def test_room_is_used_once(lab: Lab) -> None:
+    """Of two launches on the same room one starts its pod, and the other gives it back: nothing is lost, nothing runs
+    twice."""
+    host = lab.room_of(cpu=1)
+    claim, template = lab.claim(host), lab.template()
+    first, second = lab.pod(template), lab.pod(template)
+    lab.driver.launch([HostLaunch(claim, [first])])
+
+    failed = lab.driver.launch([HostLaunch(claim, [second])])
+
+    assert lab.given_back(PodOnHost(second.pod_id), failed)
+    lab.wait_for(PodOnHost(first.pod_id), RUNNING)
+    assert RUNNING not in lab.states(PodOnHost(second.pod_id))
+
+
+def test_what_does_not_fit_is_given_back(lab: Lab) -> None:
+    """Other pods of the launch start."""
+    host = lab.room_of(cpu=0.5)
+    small, large = lab.pod(lab.template()), lab.pod(lab.template(cpu=lab.free(host).cpu_milli / 1000))
+
+    failed = lab.driver.launch([HostLaunch(lab.claim(host), [small, large])])
+
+    assert lab.given_back(PodOnHost(large.pod_id), failed)
+    lab.wait_for(PodOnHost(small.pod_id), RUNNING)
+
+
+def test_a_kill_ends_a_pod_once(lab: Lab) -> None:
+    """However often it is told, and without the host being named."""
+    pod = lab.running()
+
+    for _ in range(3):
+        lab.driver.kill([PodOnHost(pod.pod_id)])
+
+    assert lab.wait_end(pod) is KILLED
+    other = lab.running()  # what was on its way has come by then
+    assert [KILLED] == [state for state in lab.states(pod) if state in ENDS]
+    assert RUNNING in lab.states(other)
+
+
+def test_a_pod_has_its_grace(lab: Lab) -> None:
+    """Who wants to end by itself may; who does not is ended when the grace is over."""
+    if not lab.cluster.runs_processes:
+        pytest.skip("pods of this cluster have no processes")
+    willing = lab.running("trap 'echo bye >&2; exit 0' TERM; while true; do sleep 0.1; done", killGracePeriodSeconds=30)
+    deaf = lab.running("trap '' TERM; while true; do sleep 0.1; done", killGracePeriodSeconds=1)
+
+    lab.driver.kill([willing, deaf])
+
+    assert {lab.wait_end(willing), lab.wait_end(deaf)} <= {KILLED, PodState.SUCCEEDED}
+    assert b"bye" in lab.driver.output_tail(willing, 1_000)
+
+
+def test_a_kill_of_an_unknown_pod_is_answered(lab: Lab) -> None:
+    """With an end, so that nobody waits for one."""
+    stranger = lab.unknown()
+
+    lab.driver.kill([stranger])
+
+    assert lab.wait_end(stranger) in (KILLED, LOST)
+
+
+# Reconciliation.
+
+
+def test_reconciliation_tells_of_pods_that_are_known_and_of_others(lab: Lab) -> None:
+    """Answers say that they are some."""
+    known, stranger = lab.running(), lab.unknown()
+
+    lab.driver.reconcile([known, stranger])
+
+    def answers(pod: PodOnHost) -> list[PodState]:
+        return [r.status.state for r in lab.told_of(pod) if r.is_answer and r.status is not None]
+
+    assert [RUNNING] == lab.wait(lambda: answers(known), "an answer for the pod that runs")
+    assert [LOST] == lab.wait(lambda: answers(stranger), "an answer for the other")
+
+
+def test_reconciliation_of_everything_tells_of_what_runs(lab: Lab) -> None:
+    """Also of pods that nobody named."""
+    pods = [lab.running(), lab.running()]
+    before = len(lab.told.reports)
+
+    lab.driver.reconcile([])
+
+    names = {str(pod.pod_id) for pod in pods}
+    lab.wait(lambda: names <= {r.pod for r in lab.told.reports[before:] if r.is_answer}, "answers for all pods")
+
+
+# Sessions.
+
+
+def test_another_driver_has_the_pods_of_the_one_before(lab: Lab) -> None:
+    """What was not acknowledged comes to it; what runs is told of, and can be killed."""
+    runs = lab.running()
+    lab.told.deaf = True
+    ended = lab.launch("true")
+    lab.wait(lambda: lab.told_of(ended), "a first report")
+    lab.stop()
+
+    lab.start()
+
+    lab.wait_for(ended, PodState.SUCCEEDED)
+    lab.driver.reconcile([runs])
+    lab.wait_for(runs, RUNNING)
+    lab.driver.kill([runs])
+    assert lab.wait_end(runs) is KILLED
+
+
+def test_a_driver_that_was_replaced_does_nothing_more(lab: Lab) -> None:
+    """Its launches start nothing, and it does not take the session back."""
+    host = lab.room_of()
+    older, older_told, claim = lab.driver, lab.told, lab.claim(host)
+    pod = lab.pod(lab.template())
+    lab.start()
+    lab.wait(lambda: not older.is_connected and not older_told.is_connected, "the end of the older session")
+
+    assert [pod.pod_id] == [failed for failed, _ in older.launch([HostLaunch(claim, [pod])])]
+    with pytest.raises(OSError, match=r"session|subscribed|lost"):
+        older.kill([PodOnHost(pod.pod_id)])
+    lab.running()
+    assert [] == lab.states(PodOnHost(pod.pod_id))
+
+
+def test_pods_outlive_another_control_plane(lab: Lab) -> None:
+    """A session ends and another begins: room from before is void, all room is announced anew, and pods run on."""
+    if not lab.cluster.can_fail_over:
+        pytest.skip("the control plane of this cluster is not ours to replace")
+    pod, host = lab.running(), lab.room_of()
+    sessions, claim = lab.told.sessions, lab.claim(host)
+
+    lab.cluster.fail_over()
+
+    lab.wait(lambda: lab.told.sessions > sessions and lab.driver.is_connected, "another session")
+    late = lab.pod(lab.template())
+    assert lab.given_back(PodOnHost(late.pod_id), lab.driver.launch([HostLaunch(claim, [late])]))
+    before = len(lab.told.reports)
+
+    def runs() -> bool:
+        lab.driver.reconcile([pod])
+        return any(r.pod == str(pod.pod_id) and r.told == RUNNING.value for r in lab.told.reports[before:])
+
+    lab.wait(runs, "the pod that runs on")
+    assert lab.running().hostname in lab.told.hosts
+
+
+# Hosts that go and come.
+
+
+def lose(lab: Lab) -> None:
+    if not lab.cluster.can_lose_hosts:
+        pytest.skip("the hosts of this cluster are not ours to break")
+
+
+def test_pods_are_lost_with_their_host(lab: Lab) -> None:
+    """The host is no longer announced, nor its room; when it comes back it takes pods again."""
+    lose(lab)
+    pod = lab.running()
+
+    lab.cluster.lose_host(pod.hostname)
+
+    report = lab.wait_for(pod, LOST)
+    assert report.status is not None
+    assert report.status.cause in (Cause.HOST_LOST, Cause.HOST_GONE)
+    lab.wait(lambda: pod.hostname not in lab.told.hosts and not lab.rooms(pod.hostname), "a host less")
+    lab.cluster.bring_back_host(pod.hostname)
+    lab.wait(lambda: pod.hostname in lab.told.hosts, "the host back")
+    assert pod.hostname == lab.running(hostname=pod.hostname).hostname
+
+
+def test_a_launch_on_a_host_that_is_gone_is_given_back(lab: Lab) -> None:
+    """It was leased while it was there."""
+    lose(lab)
+    host = lab.room_of()
+    claim, pod = lab.claim(host), lab.pod(lab.template())
+    lab.cluster.lose_host(host)
+
+    failed = lab.driver.launch([HostLaunch(claim, [pod])])
+
+    assert lab.given_back(PodOnHost(pod.pod_id), failed)
+    assert RUNNING not in lab.states(PodOnHost(pod.pod_id))
+
+
+def test_a_drained_host_goes_down_and_comes_up(lab: Lab) -> None:
+    """Its room says when it goes, pods stay until it does, and every step may be repeated."""
+    lose(lab)
+    pod = lab.running()
+    host, address = pod.hostname, lab.address(pod.hostname)
+    other = next(name for name in sorted(lab.told.hosts) if name != host)
+
+    def goes(hostname: str) -> set[bool]:
+        return {bool(room.goes_ns) for room in lab.rooms(hostname)}
+
+    for _ in range(2):
+        lab.driver.drain([address])
+    lab.wait(lambda: goes(host) == {True} and goes(other) == {False}, "room that goes")
+    assert not set(lab.states(pod)) & ENDS
+    for _ in range(2):
+        lab.driver.take_down(address)
+    assert lab.wait_end(pod) is LOST
+    lab.wait(lambda: host not in lab.told.hosts, "a host less")
+    for _ in range(2):
+        lab.driver.bring_up(address)
+    lab.wait(lambda: host in lab.told.hosts and goes(host) == {False}, "the host back")
+
+
+def test_a_host_that_is_drained_no_more_stays(lab: Lab) -> None:
+    """Its room goes no longer, and its pods have seen nothing."""
+    lose(lab)
+    pod = lab.running()
+    address = lab.address(pod.hostname)
+    lab.driver.drain([address])
+    lab.wait(lambda: any(room.goes_ns for room in lab.rooms(pod.hostname)), "room that goes")
+
+    lab.driver.bring_up(address)
+
+    lab.wait(lambda: {room.goes_ns for room in lab.rooms(pod.hostname)} == {0}, "room that stays")
+    assert RUNNING is lab.states(pod)[-1]
+
+
+# What pods use and write.
+
+
+def test_what_pods_use_is_measured(lab: Lab) -> None:
+    """Of each pod of ours by its id; a host that is not there does not answer."""
+    if not lab.driver.capabilities.measures_use:
+        pytest.skip("this cluster measures nothing")
+    pod = lab.running()
+
+    samples = lab.wait(lambda: lab.driver.samples_of(Hostname(pod.hostname)), "a measurement")
+
+    assert pod.pod_id in {sample.pod_id for sample in samples}
+    with pytest.raises(OSError, match="nowhere"):
+        lab.driver.samples_of(Hostname("nowhere"))
+
+
+def test_what_a_pod_wrote_is_read(lab: Lab) -> None:
+    """The end of its stderr, and its files, also after its end."""
+    if not lab.driver.capabilities.serves_files or not lab.cluster.runs_processes:
+        pytest.skip("pods of this cluster write nothing")
+    pod = lab.launch("echo oops >&2; exit 3")
+    lab.wait_for(pod, PodState.FAILED)
+
+    assert b"oops\n" == lab.driver.output_tail(pod, 1_000)
+    assert any(path.endswith("/stderr") for path in lab.driver.sandbox(pod).paths)
