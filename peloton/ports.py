@@ -182,13 +182,14 @@ class Placer(Protocol):
 
 
 class Lifecycles(Protocol):
-    """Wakes the workflows that own lifecycles. Never blocks; delivery is retried until it succeeds."""
+    """Wakes the workflows that own lifecycles. Never blocks; delivery is retried until it succeeds. ``cause`` is why,
+    for people who read the history of the workflow: one of few texts, without names."""
 
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None: ...
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None: ...
 
 
 class PodLifecycles(Lifecycles, Protocol):
-    def pods_changed(self, job_ids: Iterable[JobId]) -> None:
+    def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         """Pods of these jobs are in another state. A workflow that has nothing to do but to show it is told later."""
         ...
 

@@ -26,6 +26,9 @@ REVIVED_MAX = 100_000
 """In one look: as many as there may be jobs."""
 
 
+TERMINATED = "a workflow of the job was terminated"
+
+
 class Revival:
     def __init__(self, client: Client, waker: JobWaker, policies: Policies, period_s: float = PERIOD_S) -> None:
         """Runs until it is closed. What was terminated before is for the leader's first wake-ups to find."""
@@ -57,9 +60,9 @@ class Revival:
     async def _start(self, kind: str, *names: str) -> None:
         match kind, *names:
             case "job", job_id:
-                self._waker.jobs_changed([JobId(job_id)])
+                self._waker.jobs_changed([JobId(job_id)], TERMINATED)
             case "gang", job_id, _:  # its job starts another
-                self._waker.jobs_changed([JobId(job_id)])
+                self._waker.jobs_changed([JobId(job_id)], TERMINATED)
             case "update", job_id:
                 await self._waker.start_update(JobId(job_id))
             case "maintenance", cluster, hostname:

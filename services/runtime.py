@@ -24,6 +24,7 @@ from services.leader import LeaderChannels, LeaderElection
 from services.settings import Settings, load
 from services.storage import migrate
 from services.storage.gateway import Gateway
+from services.workflow_labels import PoolPaths
 from workflows.policies import Policies
 
 if TYPE_CHECKING:
@@ -346,7 +347,8 @@ async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
 
 @asynccontextmanager
 async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
-    waker = temporal.JobWaker(shared.temporal, shared.gateway.job, shared.policies, shared.gateway.roll_up)
+    gateway, paths = shared.gateway, PoolPaths(lambda: (spec for spec, _ in shared.gateway.pools()))
+    waker = temporal.JobWaker(shared.temporal, gateway.job, shared.policies, gateway.roll_up, pool_path=paths)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker
@@ -362,7 +364,7 @@ async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.Maintenan
 
 async def _wake_active(shared: Shared, waker: temporal.JobWaker, but: Set[JobId] = frozenset()) -> None:
     active = await asyncio.to_thread(shared.gateway.active_job_ids)
-    waker.jobs_changed(job_id for job_id in active if job_id not in but)
+    waker.jobs_changed((job_id for job_id in active if job_id not in but), "a role came up")
 
 
 async def _end_deletions(gateway: Gateway) -> None:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -22,18 +22,18 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.client import Client
 from temporalio.common import (
     Priority,
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.model.ids import Hostname, JobId, job_workflow_id, maintenance_workflow_id, update_workflow_id
+from peloton.model.ids import Hostname, JobId, RespoolId, job_workflow_id, maintenance_workflow_id, update_workflow_id
 from peloton.model.job import JobRecord, JobType, RolledUp
-from workflows.job import JOB_STATE, JobInput, JobLife, JobWorkflow
+from services.temporal_connection import CAUSE
+from services.workflow_labels import HostLabels, JobLabels
+from workflows.attributes import SEARCH_ATTRIBUTES
+from workflows.job import JobInput, JobLife, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
 from workflows.update import UpdateInput, UpdateWorkflow
@@ -44,33 +44,33 @@ BATCH_QUEUE, SERVICE_QUEUE, MAINTENANCE_QUEUE = "peloton-batch", "peloton-servic
 """Each has slots of its own in a worker. Earlier versions start everything on the first: workers serve workflows of
 every kind on each of them."""
 TASK_QUEUES = (BATCH_QUEUE, SERVICE_QUEUE, MAINTENANCE_QUEUE)
-JOB_ID = SearchAttributeKey.for_keyword("PelotonJob")
-JOB_POOL = SearchAttributeKey.for_keyword("PelotonPool")
-JOB_TYPE = SearchAttributeKey.for_keyword("PelotonType")
-MAINTENANCE_TYPE = "MAINTENANCE"
-SEARCH_ATTRIBUTES = (JOB_ID, JOB_POOL, JOB_TYPE, JOB_STATE)
-
 WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
 """A worker that dies inside a workflow task is replaced after this."""
 SIGNALS_IN_FLIGHT_MAX = 50
-SUMMARY_NAME_MAX = 100
 RPC_TIMEOUT = timedelta(seconds=10)
 RETRY_S = 1.0
 """Between attempts to wake a workflow."""
 
 
 async def register_search_attributes(client: Client) -> None:
-    """Add the search attributes that are missing; a no-op on the local cluster, whose server starts with them."""
+    """Add the search attributes that are missing; a no-op on the local cluster, whose server starts with them. Where
+    only administrators may, as on Temporal Cloud, the log says which are missing."""
     service = client.operator_service
-    known = await service.list_search_attributes(ListSearchAttributesRequest(namespace=client.namespace))
-    missing = {a.name for a in SEARCH_ATTRIBUTES} - set(known.custom_attributes)
-    if missing:
-        keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-        await service.add_search_attributes(
-            AddSearchAttributesRequest(
-                namespace=client.namespace, search_attributes=dict.fromkeys(sorted(missing), keyword)
+    missing = {attribute.name for attribute in SEARCH_ATTRIBUTES}
+    try:
+        known = await service.list_search_attributes(ListSearchAttributesRequest(namespace=client.namespace))
+        missing -= set(known.custom_attributes)
+        if missing:
+            keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+            await service.add_search_attributes(
+                AddSearchAttributesRequest(
+                    namespace=client.namespace, search_attributes=dict.fromkeys(sorted(missing), keyword)
+                )
             )
-        )
+    except RPCError as error:
+        if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
+            raise
+        log.warning("add the search attributes %s, all keywords: we may not (%s)", ", ".join(sorted(missing)), error)
 
 
 def queue_of(job_type: JobType) -> str:
@@ -78,24 +78,13 @@ def queue_of(job_type: JobType) -> str:
     return SERVICE_QUEUE if job_type is JobType.SERVICE else BATCH_QUEUE
 
 
-def attributes_of(job: JobRecord) -> TypedSearchAttributes:
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(JOB_ID, job.job_id),
-            SearchAttributePair(JOB_POOL, job.respool_id),
-            SearchAttributePair(JOB_TYPE, job.type.value),
-            SearchAttributePair(JOB_STATE, job.state.value),
-        ]
-    )
-
-
-async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = "") -> None:
+async def start_job(client: Client, job: JobRecord, policies: Policies, task_queue: str = "", pool: str = "") -> None:
     """Make sure that the workflow of a job exists. Repeating it is harmless: the id is the mutex. One that runs already
     is told to look: it may be about to end, with a job that had the id before.
 
     The pool is the key by which Temporal deals out tasks that wait for a worker, so that no pool waits behind another's
     crowd. Jobs have no priority there: it would come before fairness, and one pool could put all its jobs in front."""
-    name = (job.name or job.job_id)[:SUMMARY_NAME_MAX]
+    labels = JobLabels(job, pool or job.respool_id)
     start = partial(
         client.start_workflow,
         JobWorkflow.run,
@@ -106,8 +95,10 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         task_timeout=WORKFLOW_TASK_TIMEOUT,
         rpc_timeout=RPC_TIMEOUT,
-        static_summary=f"{job.type} job {name}, {job.instance_count} instances",
-        search_attributes=attributes_of(job),
+        static_summary=labels.summary,
+        static_details=labels.details,
+        search_attributes=labels.attributes,
+        memo=labels.memo,
     )
     try:
         await start(id_conflict_policy=WorkflowIDConflictPolicy.FAIL)
@@ -115,7 +106,7 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
         await start(id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING, start_signal="changed")
 
 
-async def start_update(client: Client, job: JobRecord, policies: Policies) -> None:
+async def start_update(client: Client, job: JobRecord, policies: Policies, pool: str) -> None:
     """As the job's workflow starts it; for one that was terminated."""
     await client.start_workflow(
         UpdateWorkflow.run,
@@ -128,8 +119,8 @@ async def start_update(client: Client, job: JobRecord, policies: Policies) -> No
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         task_timeout=WORKFLOW_TASK_TIMEOUT,
         rpc_timeout=RPC_TIMEOUT,
-        static_summary=f"updates of job {job.job_id}",
-        search_attributes=attributes_of(job),
+        static_summary=f"updates of job {JobLabels(job, pool).name}",
+        search_attributes=JobLabels(job, pool).attributes,
     )
 
 
@@ -138,6 +129,7 @@ async def wake_maintenance(
 ) -> None:
     """Start the workflow of a host's maintenance, and tell it to look. A running one is only told; one that is about to
     end sees the signal and looks again first."""
+    labels = HostLabels(cluster, hostname)
     await client.start_workflow(
         HostMaintenanceWorkflow.run,
         MaintenanceInput(cluster, hostname, policies),
@@ -149,8 +141,9 @@ async def wake_maintenance(
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         task_timeout=WORKFLOW_TASK_TIMEOUT,
         rpc_timeout=RPC_TIMEOUT,
-        static_summary=f"maintenance of host {hostname}",
-        search_attributes=TypedSearchAttributes([SearchAttributePair(JOB_TYPE, MAINTENANCE_TYPE)]),
+        static_summary=labels.summary,
+        static_details=labels.details,
+        search_attributes=labels.attributes,
     )
 
 
@@ -161,7 +154,7 @@ class _Waker(ABC):
         self._client = client
         self._policies = policies
         self._interval_s = interval_s
-        self._noted: set[str] = set()
+        self._noted: dict[str, set[str]] = {}  # key -> causes, of which there are few
         self._lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._wanted = asyncio.Event()
@@ -174,17 +167,18 @@ class _Waker(ABC):
     async def _worth_telling(self, keys: set[str]) -> set[str]:
         return keys
 
-    def _note_again(self, key: str) -> None:
-        self._note([key])
+    def _note_again(self, key: str, cause: str) -> None:
+        self._note([key], cause)
 
     @abstractmethod
     async def _tell(self, key: str) -> None:
         """Raises when it has to be tried again."""
 
-    def _note(self, keys: Iterable[str]) -> None:
+    def _note(self, keys: Iterable[str], cause: str) -> None:
         with self._lock:
             before = len(self._noted)
-            self._noted.update(keys)
+            for key in keys:
+                self._noted.setdefault(key, set()).add(cause)
             if before or not self._noted:
                 return
         with suppress(RuntimeError):  # the loop has closed: whoever starts next wakes everybody
@@ -196,18 +190,22 @@ class _Waker(ABC):
             await self._wanted.wait()
             self._wanted.clear()
             with self._lock:
-                keys, self._noted = self._noted, set()
-            keys = await self._worth_telling(keys)
-            await asyncio.gather(*(self._wake(key, slots) for key in sorted(keys)))
+                noted, self._noted = self._noted, {}
+            keys = await self._worth_telling(set(noted))
+            await asyncio.gather(
+                *(self._wake(key, "; ".join(sorted(noted[key] - {""})), slots) for key in sorted(keys))
+            )
             await asyncio.sleep(self._interval_s)
 
-    async def _wake(self, key: str, slots: asyncio.Semaphore) -> None:
+    async def _wake(self, key: str, cause: str, slots: asyncio.Semaphore) -> None:
+        """In a task, and so in a context, of its own."""
+        CAUSE.set(cause)
         async with slots:
             try:
                 await self._tell(key)
             except Exception as error:  # of Temporal or of storage: neither may end the waker
                 log.warning("%s not woken yet: %s", key, error)
-                self._loop.call_later(RETRY_S, self._note_again, key)
+                self._loop.call_later(RETRY_S, self._note_again, key, cause)
 
 
 class JobWaker(_Waker):
@@ -222,25 +220,26 @@ class JobWaker(_Waker):
         roll_up: Callable[[Sequence[JobId], int], RolledUp],
         interval_s: float = 0.25,
         show_s: float = 5.0,
+        pool_path: Callable[[RespoolId], str] = str,
     ) -> None:
         super().__init__(client, policies, interval_s)
-        self._find_job = find_job
+        self._find_job, self._pool_path = find_job, pool_path
         self._roll_up = roll_up
         self._show_s = show_s
         self._to_tell: set[str] = set()  # of those noted; of the others there may be nothing to do
         self._shown_later: dict[str, asyncio.TimerHandle] = {}  # at most one for each job that runs
 
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         changed = set(job_ids)
         with self._lock:
             self._to_tell |= changed
-        self._note(changed)
+        self._note(changed, cause)
 
-    def pods_changed(self, job_ids: Iterable[JobId]) -> None:
-        self._note(job_ids)
+    def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
+        self._note(job_ids, cause)
 
-    def _note_again(self, key: str) -> None:
-        self.jobs_changed([JobId(key)])
+    def _note_again(self, key: str, cause: str) -> None:
+        self.jobs_changed([JobId(key)], cause)
 
     async def _worth_telling(self, keys: set[str]) -> set[str]:
         with self._lock:
@@ -255,23 +254,40 @@ class JobWaker(_Waker):
                 keys = keys - quiet | set(rolled.told)
                 for job_id in rolled.shown:
                     if job_id not in self._shown_later:
-                        self._shown_later[job_id] = self._loop.call_later(self._show_s, self.jobs_changed, [job_id])
+                        self._shown_later[job_id] = self._loop.call_later(
+                            self._show_s, self.jobs_changed, [job_id], "pods were counted"
+                        )
         for key in keys & self._shown_later.keys():
             self._shown_later.pop(key).cancel()
         return keys
 
     async def start_job(self, job_id: JobId) -> None:
         """Make sure that a stored job that has not ended has its workflow; raises RPCError."""
-        job = await asyncio.to_thread(self._find_job, job_id)
+        job, pool = await asyncio.to_thread(self._found, job_id)
         if job is not None and (job.is_active or job.update_id):  # an ended service may have an update to roll out
-            await start_job(self._client, job, self._policies)
+            await self._registered(lambda: start_job(self._client, job, self._policies, pool=pool))
 
     async def start_update(self, job_id: JobId) -> None:
         """Make sure that the updates of a stored service have their workflow, which ends when none is under way; raises
         RPCError."""
-        job = await asyncio.to_thread(self._find_job, job_id)
+        job, pool = await asyncio.to_thread(self._found, job_id)
         if job is not None and job.update_id:
-            await start_update(self._client, job, self._policies)
+            await self._registered(lambda: start_update(self._client, job, self._policies, pool))
+
+    async def _registered(self, start: Callable[[], Awaitable[None]]) -> None:
+        """A server that refuses search attributes of ours does not know all of them: no worker of this version has come
+        up yet. It takes some seconds, and the caller's next attempt, until it does."""
+        try:
+            await start()
+        except RPCError as error:
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                await register_search_attributes(self._client)
+            raise
+
+    def _found(self, job_id: JobId) -> tuple[JobRecord | None, str]:
+        """And the path of its pool."""
+        job = self._find_job(job_id)
+        return job, self._pool_path(job.respool_id) if job is not None else ""
 
     async def _tell(self, key: str) -> None:
         """A finished workflow needs no waking; a stored job without one was created while Temporal was away."""
@@ -292,7 +308,7 @@ class MaintenanceWaker(_Waker):
         self._cluster = cluster
 
     def hosts_changed(self, hostnames: Iterable[Hostname]) -> None:
-        self._note(hostnames)
+        self._note(hostnames, "the host, or pods on it, changed")
 
     async def _tell(self, key: str) -> None:
         await wake_maintenance(self._client, self._cluster, Hostname(key), self._policies)

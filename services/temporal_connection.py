@@ -9,14 +9,26 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    SignalWorkflowInput,
+    StartWorkflowInput,
+    WorkflowHandle,
+)
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 
 from peloton.errors import InvalidArgument
 from services.payloads import CONVERTER
 
+CAUSE: ContextVar[str] = ContextVar("cause", default="")
+"""Why a signal is sent. It travels in the header ``cause``, which histories show, and which workflows of other versions
+do not mind."""
 DEFAULT_ADDRESS, DEFAULT_NAMESPACE = "localhost:7233", "default"
 VARIABLES, CONFIG_FILE = "TEMPORAL_", "TEMPORAL_CONFIG_FILE"
 
@@ -42,4 +54,26 @@ async def connect(config: ClientConnectConfig, role: str = "", *, is_lazy: bool 
     """A lazy client connects with its first call, so a process may start before Temporal does. ``role`` is what
     histories show as the sender of a signal, with the host and the process."""
     identity = f"{role or 'peloton'}@{socket.gethostname()}/{os.getpid()}"
-    return await Client.connect(**config, lazy=is_lazy, identity=identity, data_converter=CONVERTER)
+    return await Client.connect(
+        **config, lazy=is_lazy, identity=identity, data_converter=CONVERTER, interceptors=[_Causes()]
+    )
+
+
+class _Causes(Interceptor):
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        return _WithCause(next)
+
+
+class _WithCause(OutboundInterceptor):
+    async def signal_workflow(self, input: SignalWorkflowInput) -> None:
+        _add_cause(input)
+        await super().signal_workflow(input)
+
+    async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:
+        _add_cause(input)
+        return await super().start_workflow(input)
+
+
+def _add_cause(input: SignalWorkflowInput | StartWorkflowInput) -> None:
+    if cause := CAUSE.get():
+        input.headers = {**input.headers, "cause": CONVERTER.payload_converter.to_payload(cause)}

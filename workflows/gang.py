@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
 
 with workflow.unsafe.imports_passed_through():
     from activities.admission import AdmissionActivities
@@ -33,10 +32,9 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.in_vain import patience_s
     from peloton.lifecycle.progress import gang_details
     from peloton.model.job import GangProgress
+    from workflows.attributes import STATE
     from workflows.calls import look, stoppable
     from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RESMGR_CALL, SUMMARY_MAX, Policies
-
-GANG_STATE = SearchAttributeKey.for_keyword("PelotonState")
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class GangWorkflow:
         if step.value != self.life.step:
             self.life = GangLife(step.value, workflow.time())
             self.waiting_for, self.pause_s = "", 0.0
-            workflow.upsert_search_attributes([GANG_STATE.value_set(step.value.upper())])
+            workflow.upsert_search_attributes([STATE.value_set(step.value.upper())])
         self.placement_s = patience_s(self.policies.gang_placement_s, seen.vain_count)
         self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
         if self.is_cancelled and self.verdict.is_waiting:

@@ -33,11 +33,12 @@ with workflow.unsafe.imports_passed_through():
     from activities.placement import PlacementActivities
     from activities.records import RecordsActivities
     from peloton.lifecycle.gang import Step
-    from peloton.lifecycle.progress import details
+    from peloton.lifecycle.progress import details, lived
     from peloton.model.ids import gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
+    from workflows.attributes import JOB_NAME, STATE
     from workflows.calls import Alarm, call, look, stoppable
-    from workflows.gang import GANG_STATE, GangInput, GangResult, GangWorkflow
+    from workflows.gang import GangInput, GangResult, GangWorkflow
     from workflows.policies import (
         CREATE_PODS_CALL,
         DELETE_CALL,
@@ -48,14 +49,13 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.update import UpdateInput, UpdateWorkflow
 
-JOB_STATE = GANG_STATE
-
 
 @dataclass(frozen=True)
 class JobLife:
     """Exactly what continue-as-new carries."""
 
     shown_state: str = ""
+    states: tuple[str, ...] = ()  # that it was in, and since when: the newest
     update_told: str = ""  # update, and what people did to it, as its workflow was last told; "" = none is under way
     gang_run: int = 0  # of the gang whose launch was last told of a change; 0 = none is under way
 
@@ -153,7 +153,7 @@ class JobWorkflow:
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 task_timeout=workflow.info().task_timeout,
-                static_summary=f"updates of job {self.job_id}",
+                static_summary=f"updates of job {self.name}",
                 search_attributes=workflow.info().typed_search_attributes,
             )
 
@@ -238,7 +238,7 @@ class JobWorkflow:
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 task_timeout=workflow.info().task_timeout,
-                static_summary=f"launch of the gang of job {self.job_id}",
+                static_summary=f"launch of the gang of job {self.name}",
                 search_attributes=workflow.info().typed_search_attributes,
             )
             gang.add_done_callback(self.note_end_of_launch)
@@ -267,6 +267,7 @@ class JobWorkflow:
             self.changed_noted = True
 
     async def wait_for_change(self) -> None:
+        self.show_details()
         if self.changed_noted or self.progress.settle_again or self.progress.is_finished:
             return
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
@@ -297,6 +298,10 @@ class JobWorkflow:
 
     # Platform chores.
 
+    @property
+    def name(self) -> str:
+        return workflow.info().typed_search_attributes.get(JOB_NAME) or self.job_id
+
     def is_small(self, count: int) -> bool:
         return count <= self.policies.at_once_pods_max
 
@@ -307,10 +312,16 @@ class JobWorkflow:
 
     def show(self) -> None:
         self.waiting_for = ""
-        workflow.set_current_details(details(self.progress))
-        if self.progress.state.value != self.life.shown_state:
-            self.life = replace(self.life, shown_state=self.progress.state.value)
-            workflow.upsert_search_attributes([JOB_STATE.value_set(self.progress.state.value)])
+        state = self.progress.state.value
+        if not self.life.states or state != self.life.shown_state:
+            self.life = replace(self.life, states=lived(self.life.states, workflow.now(), state))
+        self.show_details()
+        if state != self.life.shown_state:
+            self.life = replace(self.life, shown_state=state)
+            workflow.upsert_search_attributes([STATE.value_set(state)])
+
+    def show_details(self) -> None:
+        workflow.set_current_details(details(self.progress, self.waiting_for, self.life.states))
 
     def continue_as_new_when_long(self, input: JobInput) -> None:
         if self.policies.is_long(workflow.info()):

@@ -27,8 +27,8 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.host import HostState
     from peloton.model.ids import Hostname
     from peloton.model.maintenance import HostMaintenance
+    from workflows.attributes import STATE
     from workflows.calls import look, stoppable
-    from workflows.job import JOB_STATE as STATE
     from workflows.policies import HOSTMGR_CALL, SUMMARY_MAX, Policies
 
 

@@ -26,21 +26,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from activities.images import ImageActivities
     from activities.launch import LaunchActivities
     from activities.records import RecordsActivities
-    from peloton.lifecycle.progress import update_details
+    from peloton.lifecycle.progress import lived, update_details
     from peloton.model.host import Prefetched
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
+    from workflows.attributes import STATE, UPDATE
     from workflows.calls import Alarm, look, stoppable
     from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, Policies
-
-UPDATE_STATE = SearchAttributeKey.for_keyword("PelotonState")
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,7 @@ class UpdateLife:
     """Exactly what continue-as-new carries."""
 
     shown: str = ""  # update and state
+    states: tuple[str, ...] = ()  # of its updates, and since when: the newest
     told: str = ""  # the milestone that the job was told of
     fetched_for: str = ""  # the batch during which images were last fetched ahead
     can_prefetch: bool = True  # until it turns out that nobody can fetch images ahead
@@ -182,11 +181,12 @@ class UpdateWorkflow:
     # Platform chores.
 
     def show(self) -> None:
-        workflow.set_current_details(update_details(self.progress))
-        shown = f"{self.progress.update_id} {self.progress.state}"
-        if shown != self.life.shown:
-            self.life = replace(self.life, shown=shown)
-            workflow.upsert_search_attributes([UPDATE_STATE.value_set(self.progress.state.value)])
+        update, state = self.progress.update_id, self.progress.state.value
+        if f"{update} {state}" != self.life.shown:
+            states = lived(self.life.states, workflow.now(), f"{state}, update {update}")
+            self.life = replace(self.life, shown=f"{update} {state}", states=states)
+            workflow.upsert_search_attributes([STATE.value_set(state), UPDATE.value_set(update)])
+        workflow.set_current_details(update_details(self.progress, self.life.states))
 
     def continue_as_new_when_long(self, input: UpdateInput) -> None:
         if self.policies.is_long(workflow.info()):

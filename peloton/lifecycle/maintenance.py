@@ -126,16 +126,26 @@ def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
+def _purpose(host: HostMaintenance) -> str:
+    if host.goal is UP:
+        return "it takes pods" if host.state is UP else "it comes back up"
+    if host.state is DOWN:
+        return "work on it, then complete its maintenance"
+    return "it waits for its turn to go down" if host.state is UP else "it is going down for maintenance"
+
+
 def details(host: HostMaintenance, refusal: str = "") -> str:
     """For people: where the host is, and what it waits for; ``refusal``: why a cancellation was refused."""
     progress = host.progress
-    lines = [f"{host.state}, on its way {'down' if host.goal is DOWN else 'up'}"]
+    lines = [f"Host {host.hostname} is **{host.state}**: {_purpose(host)}."]
     if host.state is DRAINING and progress.pod_count:
-        lines.append(f"{progress.pod_count} pods on the host, {progress.leaving_count} told to leave")
+        lines += ["", f"{_pods(progress.pod_count)} on the host, {progress.leaving_count} told to leave."]
     if progress.waiting_for:
-        lines.append(f"waits for {progress.waiting_for}")
-    lines += [f"job {b.job_id}: {_pods(b.pod_count)} may not leave: {b.reason}" for b in progress.blockers]
-    lines += [f"The cancellation was refused: {refusal}"] if refusal else []
+        lines += ["", f"It waits for {progress.waiting_for}."]
+    if progress.blockers:
+        lines += ["", *(f"- job {b.job_id}: {_pods(b.pod_count)} may not leave: {b.reason}" for b in progress.blockers)]
+    if refusal:
+        lines += ["", f"The cancellation was refused: {refusal}"]
     return "\n".join(lines)
 
 

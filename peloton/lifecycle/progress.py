@@ -1,39 +1,95 @@
-"""Progress of a job as a person reads it."""
+"""Progress of a job, an update and a launch as a person reads it in the Temporal Web UI: Markdown, in sentences."""
 
 from __future__ import annotations
 
-from peloton.lifecycle.gang import Stage, Verdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from peloton.lifecycle.gang import Stage, Step, Verdict
 from peloton.model.job import GangProgress, JobProgress
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateProgress
 
-_ORDER = [s.value for s in PodState]
+LIFE_MAX = 20
+"""Lines of a life that are kept: the newest."""
+
+_DOING = {
+    PodState.INITIALIZED: "not queued yet",
+    PodState.PENDING: "waiting in the queue of the pool",
+    PodState.READY: "admitted and waiting for a host",
+    PodState.LAUNCHED: "launched",
+    PodState.STARTING: "starting",
+    PodState.RUNNING: "running",
+    PodState.SUCCEEDED: "succeeded",
+    PodState.FAILED: "failed",
+    PodState.LOST: "lost with their hosts",
+    PodState.PREEMPTING: "leaving for others",
+    PodState.KILLING: "being stopped",
+    PodState.KILLED: "stopped",
+}
 
 
-def details(progress: JobProgress) -> str:
-    """Markdown: the job's state, and a line for each pod state that has pods, in the order of a pod's life."""
+def details(progress: JobProgress, waiting_for: str = "", life: Sequence[str] = ()) -> str:
+    """The job's state, what its pods do in the order of a pod's life, what it waits for, and which states it was in."""
     total = sum(progress.counts.values())
-    done = progress.counts.get(PodState.SUCCEEDED, 0)
-    lines = [f"**{progress.state}**: {done} of {total} pods succeeded"]
-    lines += [f"- {state}: {progress.counts[state]}" for state in _ORDER if progress.counts.get(state)]
-    return "\n".join(lines)
+    lines = [f"The job is **{progress.state}** with {_count(total, 'pod')}{':' if total else '.'}"]
+    lines += _list(f"{progress.counts[state]} {_doing(state)}" for state in PodState if progress.counts.get(state))
+    if progress.update_id and not progress.is_finished:
+        lines += ["", f"Update `{progress.update_id}` is being rolled out."]
+    if waiting_for:
+        lines += ["", f"It waits for {waiting_for}."]
+    return "\n".join([*lines, *_story(life)])
 
 
-def update_details(update: UpdateProgress) -> str:
-    """Markdown: how far a rollout is, and what it waits for."""
-    lines = [f"**{update.type} {update.state}**: {update.done_count} of {update.total_count} instances done"]
-    if update.failed_count:
-        lines.append(f"- failed: {update.failed_count}")
-    if update.current_count:
-        lines.append(f"- in flight: {update.current_count}")
+def update_details(update: UpdateProgress, life: Sequence[str] = ()) -> str:
+    """How far a rollout is, and what it waits for."""
+    if not update.update_id:
+        return "No update is under way."
+    lines = [f"The {update.type} `{update.update_id}` is **{update.state}**:"]
+    facts = [f"{update.done_count} of {_count(update.total_count, 'instance')} done"]
+    facts += [f"{update.current_count} in flight"] if update.current_count else []
+    facts += [f"{update.failed_count} failed"] if update.failed_count else []
+    lines += _list(facts)
     if update.waiting_for and not update.is_finished:
-        lines.append(f"- waits for: {update.waiting_for}")
-    return "\n".join(lines)
+        lines += ["", f"It waits for {update.waiting_for}."]
+    return "\n".join([*lines, *_story(life)])
+
+
+_LAUNCH = {
+    Step.PLACE: "The gang waits for hosts for all of it",
+    Step.START: "The gang was launched, and waits until all of it runs",
+    Step.TOGETHER: "All of the gang runs: the launch is done",
+    Step.REQUEUE: "The launch was in vain: the gang is queued again",
+    Step.OVER: "The launch is over: members have failed, were stopped or run anew",
+}
 
 
 def gang_details(gang: GangProgress, verdict: Verdict, waiting_for: str) -> str:
-    """Markdown: what the launch of a gang is at, why, and a line for each stage that has members."""
+    """What the launch of a gang is at, why, and a line for each stage that has members."""
     why = verdict.reason or waiting_for
-    lines = [f"**{verdict.step.value}**{f': {why}' if why else ''}"]
-    lines += [f"- {stage.value}: {gang.stages[stage]} of {gang.size}" for stage in Stage if gang.stages.get(stage)]
+    lines = [f"{_LAUNCH[verdict.step]}{f' ({why})' if why else ''}."]
+    lines += _list(f"{stage.value}: {gang.stages[stage]} of {gang.size}" for stage in Stage if gang.stages.get(stage))
     return "\n".join(lines)
+
+
+def lived(life: Sequence[str], now: datetime, state: str) -> tuple[str, ...]:
+    """The life with one more state, whose oldest lines are forgotten."""
+    return (*life, f"{now:%Y-%m-%d %H:%M:%S} {state}")[-LIFE_MAX:]
+
+
+def _story(life: Sequence[str]) -> list[str]:
+    return ["", "Its life (UTC):", *_list(life)] if life else []
+
+
+def _list(items: Iterable[str]) -> list[str]:
+    """Markdown wants an empty line before it."""
+    lines = [f"- {item}" for item in items]
+    return ["", *lines] if lines else []
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _doing(state: PodState) -> str:
+    return _DOING.get(state, state.lower())

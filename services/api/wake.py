@@ -34,7 +34,7 @@ class Wake:
                 await self._starter.start_job(job_id)
         except Exception as error:  # whatever the client of Temporal raises: the commit stands, and a repeat heals it
             log.warning("workflow of job %s could not be started: %s", job_id, error)
-            self._lifecycles.jobs_changed([job_id])  # goes on trying
+            self._lifecycles.jobs_changed([job_id], "the job was created")  # goes on trying
             raise Unavailable(
                 f"job {job_id} {IS_STORED} ({type(error).__name__}: {error}); the api goes on trying, and repeating "
                 f"the call with the same id is safe"
@@ -42,4 +42,4 @@ class Wake:
 
     def changed(self, job_id: JobId) -> None:
         """Tell the job's workflow to look again. Delivery is Lifecycles' to see to: the caller need not wait."""
-        self._lifecycles.jobs_changed([job_id])
+        self._lifecycles.jobs_changed([job_id], "a call of the API")

@@ -55,14 +55,14 @@ class DrainWatch:
                 self._asking.discard(job_id)
                 self._refusals[job_id] = (self._clock() + REFUSAL_S, reason)
 
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         changed = set(job_ids)
-        self._jobs.jobs_changed(changed)
+        self._jobs.jobs_changed(changed, cause)
         self._wake(changed)
 
-    def pods_changed(self, job_ids: Iterable[JobId]) -> None:
+    def pods_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         changed = set(job_ids)
-        self._jobs.pods_changed(changed)
+        self._jobs.pods_changed(changed, cause)
         self._wake(changed)
 
     def _wake(self, changed: set[JobId]) -> None:

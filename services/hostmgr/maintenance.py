@@ -200,7 +200,7 @@ class HostMaintainer:
         goes = {job_id for job_id, leaving in told.items() if leaving}
         is_leaving = {pod.job_id for pod in residents if pod.is_leaving}
         self._watch.watch(host.hostname, goes | is_leaving, [JobId(blocker.job_id) for blocker in blockers])
-        self._jobs.jobs_changed(goes)
+        self._jobs.jobs_changed(goes, "the drain of a host asked pods to leave")
         return drain_progress(plan, blockers)
 
     def _ask_sla(self, host: HostMaintenance, job_id: JobId, instances: tuple[int, ...], now_ns: int) -> Grant:

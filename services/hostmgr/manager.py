@@ -120,7 +120,7 @@ class HostManagerCore:
             self.pool.set_hosts(hosts, self._claims.refused([host.hostname for host in hosts]))
 
     def room_came(self, rooms: Sequence[Room]) -> None:
-        self._lifecycles.jobs_changed(self.pool.add_room(rooms))
+        self._lifecycles.jobs_changed(self.pool.add_room(rooms), "hosts became free")
 
     def room_gone(self, room_ids: Sequence[str]) -> None:
         self.pool.remove_room(room_ids)
@@ -154,7 +154,7 @@ class HostManagerCore:
         return lease_hosts(self.pool, self.driver, job_id, gangs, time.monotonic, for_gang, desired)
 
     def release(self, lease_id: str) -> None:
-        self._lifecycles.jobs_changed(self.pool.release(lease_id))
+        self._lifecycles.jobs_changed(self.pool.release(lease_id), "hosts became free")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         self._check_unlocked("Launch", "launch")
@@ -232,7 +232,7 @@ class HostManagerCore:
         return True
 
     def _review_holds(self) -> None:
-        self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()))
+        self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()), "freed room")
 
     def _reconcile(self, look: Look) -> None:
         """Ask the cluster about the pods that storage believes on hosts, and tell it again what must end. A look at
@@ -240,4 +240,4 @@ class HostManagerCore:
         ending = self._reconciler.ask(look, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
         if look is Look.ALL:
-            self._lifecycles.jobs_changed(self._gateway.active_job_ids())
+            self._lifecycles.jobs_changed(self._gateway.active_job_ids(), "a host manager has reconciled all pods")

@@ -148,7 +148,7 @@ class QosController:
 
     def _close_hosts(self, now_s: float) -> None:
         closed = {name: held for name, held in self._stays.items() if self._watches[name].is_closed(now_s)}
-        self._lifecycles.jobs_changed(self._pool.close_to_revocable(closed))
+        self._lifecycles.jobs_changed(self._pool.close_to_revocable(closed), "a host takes revocable pods again")
 
     def _next_hosts(self) -> list[RegisteredHost]:
         """Hosts on which revocable pods run, a bounded number of them, each in its turn."""

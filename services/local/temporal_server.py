@@ -19,6 +19,10 @@ from peloton.errors import Unavailable
 TEMPORAL_PATIENCE_S = 5.0
 TEMPORAL_GREETING = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"  # each client calls it first
 
+SEARCH_ATTRIBUTES = tuple(
+    f"Peloton{name}" for name in ("Job", "JobName", "Pool", "Owner", "Type", "State", "Update", "Host", "Cluster")
+)
+"""As ``workflows.attributes`` has them."""
 DYNAMIC_CONFIG = (
     "matching.enableFairness=true",
     "matching.numTaskqueueReadPartitions=1",
@@ -36,7 +40,7 @@ def server_command(address: str, ui_port: int, store: Path, more_config: Sequenc
     command += ["--db-filename", str(store)]
     for pragma in ("journal_mode=wal", "synchronous=normal"):
         command += ["--sqlite-pragma", pragma]
-    for name in ("PelotonJob", "PelotonPool", "PelotonType", "PelotonState"):
+    for name in SEARCH_ATTRIBUTES:
         command += ["--search-attribute", f"{name}=Keyword"]
     for value in (*DYNAMIC_CONFIG, *more_config):
         command += ["--dynamic-config-value", value]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from peloton.errors import NotFound, PelotonError, Unavailable
@@ -60,7 +61,7 @@ class AdmissionLoop:
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
         self._meter = AdmissionMeter()
-        self.answers = AdmissionAnswers(lifecycles.jobs_changed)
+        self.answers = AdmissionAnswers(partial(lifecycles.jobs_changed, cause="pods were admitted"))
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._ask_capacity = asyncio.Event()
@@ -148,7 +149,7 @@ class AdmissionLoop:
     async def requeue_gang(self, job_id: JobId, reason: str) -> None:
         """Take back what a gang was given for a launch that was in vain; its job is told."""
         await self._requeue(job_id, reason, lambda least_s: self._records.requeue_gang(job_id, reason, least_s))
-        self._lifecycles.jobs_changed([job_id])
+        self._lifecycles.jobs_changed([job_id], "its gang was queued again")
 
     async def requeue_pods(self, job_id: JobId, instances: Sequence[Range], reason: str) -> int:
         """Take back what pods were given for which no host was found; returns how many. The caller tells their job."""
@@ -184,7 +185,7 @@ class AdmissionLoop:
         gone = await self._commit(lambda: self._records.evict(orders), apply, [order.job_id for order in orders])
         if gone:
             self._ask_capacity.set()  # their hosts have less slack now, or take no revocable pods for a while
-            self._lifecycles.jobs_changed([result.job_id for result in gone])
+            self._lifecycles.jobs_changed([result.job_id for result in gone], "pods were evicted")
         return sum(count for result in gone for _, count in result.leaving)
 
     def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
@@ -253,7 +254,7 @@ class AdmissionLoop:
         """One cycle now, whatever the pace; tells the jobs that got something. For the loop and for tests."""
         jobs = await self._shielded(self._cycle())
         if jobs:
-            self._lifecycles.jobs_changed(jobs)
+            self._lifecycles.jobs_changed(jobs, "pods were admitted")
         return jobs
 
     async def _cycle(self) -> list[JobId]:
@@ -383,7 +384,7 @@ class AdmissionLoop:
         except BaseException as error:
             if isinstance(error, Unavailable) or not isinstance(error, PelotonError):  # else refused: nothing written
                 self._is_stale = True
-                self._lifecycles.jobs_changed(concerned)
+                self._lifecycles.jobs_changed(concerned, "admission failed half way")
             raise
 
     async def _refresh(self) -> None:

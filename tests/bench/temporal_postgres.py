@@ -24,10 +24,10 @@ from peloton.errors import Unavailable
 from services.local.cluster import LocalSettings
 from services.local.ports import free_ports
 from services.local.temporal_server import temporal_binary
-from services.temporal import SEARCH_ATTRIBUTES
 from tests.bench.churn import churned
 from tests.bench.figures import Missing, cpu_s
 from tests.postgres import Postgres, running_postgres
+from workflows.attributes import SEARCH_ATTRIBUTES
 
 VERSION = "1.32.0"
 MODULE = "go.temporal.io/server/cmd"

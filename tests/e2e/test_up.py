@@ -21,8 +21,8 @@ from peloton.model.ids import job_workflow_id
 from services.local.control import control_file
 from services.local.ports import free_ports
 from services.local.temporal_server import is_temporal, temporal_binary
-from services.temporal import SEARCH_ATTRIBUTES
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
+from workflows.attributes import SEARCH_ATTRIBUTES
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -24,7 +24,7 @@ from tests.simulation.clock import Clock
 class Nobody:
     """Whom the host manager wakes: here everybody looks by himself."""
 
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         """Turns are drawn."""
 
     pods_changed = jobs_changed

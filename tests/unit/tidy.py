@@ -63,7 +63,10 @@ MAY: dict[str, May] = {
     "services.log_lines": May(),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
     "services.payloads": May((), ("temporalio",)),
-    "services.temporal": May(("peloton.model", "workflows"), ("temporalio",)),
+    "services.temporal": May(
+        ("peloton.model", "services.temporal_connection", "services.workflow_labels", "workflows"), ("temporalio",)
+    ),
+    "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.revival": May(("peloton.model", "services.temporal", "workflows.policies"), ("temporalio",)),
     "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),
     "services.storage": May(_INSIDE, ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")),

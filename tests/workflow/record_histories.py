@@ -25,9 +25,9 @@ from peloton.lifecycle import rollout
 from peloton.model.ids import JobId, PodId, gang_workflow_id, job_workflow_id, update_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
-from services.temporal import SEARCH_ATTRIBUTES
 from tests.workflow import maintenance_stories
 from tests.workflow.server import TEMPORAL, children_in, histories_of, server_story, wait_until
+from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
 
 FOLDER = Path(__file__).parent / "histories"

@@ -71,10 +71,12 @@ def test_what_blocks_is_told() -> None:
     story.until(lambda: "SLA" in story.status["waiting_for"])
 
     assert story.status["waiting_for"] == "the end of 1 pod and the SLA of 1 job to let 2 pods go"
-    assert story.workflow.current_details.splitlines()[1:] == [
-        "3 pods on the host, 1 told to leave",
-        "waits for the end of 1 pod and the SLA of 1 job to let 2 pods go",
-        "job 00000000-0000-4000-8000-000000000001: 2 pods may not leave: "
+    assert story.workflow.current_details.splitlines()[2:] == [
+        "3 pods on the host, 1 told to leave.",
+        "",
+        "It waits for the end of 1 pod and the SLA of 1 job to let 2 pods go.",
+        "",
+        "- job 00000000-0000-4000-8000-000000000001: 2 pods may not leave: "
         "1 of at most 1 instances are unavailable already",
     ]
     assert story.complete().end() == CYCLE

@@ -28,7 +28,9 @@ def test_batches() -> None:
     assert (story.service.versions, story.service.away_most) == ([2] * 6, 2)
     assert (story.batches, len(story.told_s)) == (3, 1)
     assert story.workflow.shown_states == ["ROLLING_FORWARD", "SUCCEEDED"]
-    assert story.workflow.current_details == "**UPDATE SUCCEEDED**: 6 of 6 instances done"
+    assert story.workflow.current_details.startswith(
+        "The UPDATE `update1` is **SUCCEEDED**:\n\n- 6 of 6 instances done"
+    )
 
 
 def test_a_large_batch_is_the_jobs() -> None:

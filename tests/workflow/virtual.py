@@ -123,7 +123,7 @@ class Virtual(Children):
             assert self.clock.elapsed_s < limit_s, f"not done after {limit_s} s: {self.query('status')}"
         return self.result
 
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         """Coalesced like the real one's."""
         if not self._signal_due and not self.signals_lost:
             self._signal_due = True

@@ -98,7 +98,7 @@ class Wakes:
     def __init__(self) -> None:
         self.jobs: list[JobId] = []
 
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         self.jobs += job_ids
 
     pods_changed = jobs_changed

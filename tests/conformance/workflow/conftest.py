@@ -10,8 +10,8 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from services.local.temporal_server import DYNAMIC_CONFIG
-from services.temporal import SEARCH_ATTRIBUTES
 from tests.workflow.server import TEMPORAL
+from workflows.attributes import SEARCH_ATTRIBUTES
 
 
 @pytest.fixture(scope="session")

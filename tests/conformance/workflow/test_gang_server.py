@@ -7,9 +7,9 @@ from temporalio.client import Client
 from peloton.model.ids import PodId, gang_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
-from services.temporal import JOB_ID
 from tests.workflow.server import server_story, wait_until
-from workflows.gang import GANG_STATE, GangWorkflow
+from workflows.attributes import JOB_ID, STATE
+from workflows.gang import GangWorkflow
 from workflows.policies import Policies
 
 GANG = SlaSpec(minimum_running_instances=4)
@@ -28,8 +28,8 @@ async def test_a_gang_is_launched_and_retried_as_one(client: Client) -> None:
             gang = client.get_workflow_handle_for(GangWorkflow.run, gang_workflow_id(job, run))
             assert "together" == (await gang.result()).outcome
             described = await gang.describe()
-            assert f"launch of the gang of job {job}" == await described.static_summary()
-            assert (job, "TOGETHER") == tuple(described.typed_search_attributes[key] for key in (JOB_ID, GANG_STATE))
+            assert "launch of the gang of job train" == await described.static_summary()
+            assert (job, "TOGETHER") == tuple(described.typed_search_attributes[key] for key in (JOB_ID, STATE))
             running = [pod.pod_id for pod in story.cluster.jobs[job].pods.values() if pod.state is PodState.RUNNING]
             story.cluster.report(running, ending)
 

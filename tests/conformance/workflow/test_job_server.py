@@ -11,11 +11,10 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from peloton.model.ids import JobId, PodId, job_workflow_id
 from peloton.model.job import JobProgress, SlaSpec
 from peloton.model.pod import PodState
-from services.temporal import JOB_ID, JOB_POOL, JOB_TYPE
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import PATIENCE_S, histories_of, server_story, wait_until
 from tests.workflow.stories import Story
-from workflows.job import JOB_STATE
+from workflows.attributes import JOB_ID, JOB_NAME, OWNER, POOL, STATE, TYPE
 from workflows.policies import Policies
 
 
@@ -27,7 +26,7 @@ async def test_job_succeeds(client: Client) -> None:
 
         assert ("SUCCEEDED", {"SUCCEEDED": 10}) == await story.result(small)
         assert ("SUCCEEDED", {"SUCCEEDED": 1_000}) == await story.result(large)
-        assert "BATCH job train, 10 instances" == summary
+        assert "batch job train in pool pool of team, 10 instances" == summary
         assert 1_010 == len(story.cluster.launched)
 
 
@@ -158,13 +157,14 @@ async def test_search_attributes(client: Client) -> None:
     async with server_story(client, admitted_max=10, run_s=0.2) as story:
         job = await story.submit(25, policies=Policies(history_events_max=40, look_again_s=5.0))
         await story.result(job)
-        query = f"{JOB_ID.name} = '{job}' AND {JOB_STATE.name} = 'SUCCEEDED' AND ExecutionStatus = 'Completed'"
+        query = f"{JOB_ID.name} = '{job}' AND {STATE.name} = 'SUCCEEDED' AND ExecutionStatus = 'Completed'"
         async with asyncio.timeout(PATIENCE_S):
             while not (found := [w async for w in client.list_workflows(query)]):
                 await asyncio.sleep(0.05)
 
         (last,) = found
         assert job_workflow_id(job) == last.id
-        assert "pool" == last.typed_search_attributes[JOB_POOL]
-        assert "BATCH" == last.typed_search_attributes[JOB_TYPE]
+        assert "pool" == last.typed_search_attributes[POOL]
+        assert ("train", "team") == (last.typed_search_attributes[JOB_NAME], last.typed_search_attributes[OWNER])
+        assert "BATCH" == last.typed_search_attributes[TYPE]
         assert WorkflowExecutionStatus.COMPLETED is last.status

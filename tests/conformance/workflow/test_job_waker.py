@@ -18,10 +18,11 @@ from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
 from services import temporal
 from services.local.ports import free_ports
-from services.temporal import BATCH_QUEUE, SEARCH_ATTRIBUTES, JobWaker, register_search_attributes
+from services.temporal import BATCH_QUEUE, JobWaker, register_search_attributes
 from services.temporal_connection import connect, connect_config
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until
+from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
 
 
@@ -211,3 +212,28 @@ def test_changes_after_the_end_are_dropped(temporal_address: str) -> None:
         return waker
 
     asyncio.run(make()).jobs_changed([new_job_id()])
+
+
+async def test_signals_say_why(temporal_address: str) -> None:
+    """All causes that were noted for a job, and which role sent the signal, are in the history."""
+    client = await connect(connect_config(temporal_address, environment={}), "resmgr", is_lazy=False)
+    async with server_story(client, hosts=0) as story:
+        job = await story.submit(1)
+        await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
+        waker = JobWaker(client, FakeRecords(story.cluster).job, Policies(), no_roll_up, interval_s=0.2)
+        settled = story.cluster.calls["settle"]
+        waker.jobs_changed([job], "pods were admitted")
+        waker.jobs_changed([job], "a call of the API")
+        await wait_until(lambda: story.cluster.calls["settle"] > settled, "the change is looked at")
+        await waker.close()
+        (history,) = await histories_of(client, job_workflow_id(job))
+        story.cluster.add_hosts(1)
+        await story.result(job)
+
+    signals = [
+        e.workflow_execution_signaled_event_attributes
+        for e in history.events
+        if e.HasField("workflow_execution_signaled_event_attributes")
+    ]
+    told = [(signal.identity.partition("@")[0], signal.header.fields["cause"].data) for signal in signals]
+    assert ("resmgr", b'"a call of the API; pods were admitted"') in told

@@ -23,7 +23,7 @@ class RecordedWakes:
             raise ConnectionError("no Temporal at 127.0.0.1:7233")
         self.started.append(job_id)
 
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         self.changed.extend(job_ids)
 
 

@@ -226,7 +226,7 @@ class Woken:
         self.hosts: list[list[Hostname]] = []
         self.now_s = 50.0
 
-    def jobs_changed(self, job_ids: Any) -> None:
+    def jobs_changed(self, job_ids: Any, cause: str = "") -> None:
         self.jobs.append(set(job_ids))
 
     pods_changed = jobs_changed

@@ -165,12 +165,16 @@ def test_details() -> None:
     progress = DrainProgress(3, 1, (Blocker(A, 2, "2 of at most 2 are unavailable"),), "the end of 1 pod")
 
     assert details(host(state=DRAINING, progress=progress)).splitlines() == [
-        "DRAINING, on its way down",
-        "3 pods on the host, 1 told to leave",
-        "waits for the end of 1 pod",
-        f"job {A}: 2 pods may not leave: 2 of at most 2 are unavailable",
+        "Host h1 is **DRAINING**: it is going down for maintenance.",
+        "",
+        "3 pods on the host, 1 told to leave.",
+        "",
+        "It waits for the end of 1 pod.",
+        "",
+        f"- job {A}: 2 pods may not leave: 2 of at most 2 are unavailable",
     ]
-    assert details(host(state=DOWN, goal=UP)) == "DOWN, on its way up"
+    assert details(host(state=DOWN, goal=UP)) == "Host h1 is **DOWN**: it comes back up."
+    assert details(host(state=DOWN)) == "Host h1 is **DOWN**: work on it, then complete its maintenance."
 
 
 COMPLETE, CANCEL, FORCE = MaintenanceAct.COMPLETE, MaintenanceAct.CANCEL, MaintenanceAct.FORCE

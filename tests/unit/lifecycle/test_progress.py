@@ -1,13 +1,81 @@
-"""A job's progress in words."""
+"""What a person reads of a job, an update and a launch who opens its workflow."""
 
 from __future__ import annotations
 
-from peloton.lifecycle.progress import details
-from peloton.model.job import JobProgress, JobState
+from datetime import UTC, datetime
+
+import pytest
+
+from peloton.lifecycle.gang import Step, Verdict
+from peloton.lifecycle.progress import LIFE_MAX, details, gang_details, lived, update_details
+from peloton.model.job import GangProgress, JobProgress, JobState
+from peloton.model.pod import PodState
+from peloton.model.update import UpdateProgress, UpdateState
+
+NOON = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 
 
 def test_states_are_told_in_the_order_of_a_pods_life() -> None:
-    """Only states that have pods are named; the head says how many are done."""
+    """Only states that have pods are told, with what the job waits for and the states that it was in."""
     progress = JobProgress(JobState.RUNNING, {"SUCCEEDED": 3, "RUNNING": 2, "PENDING": 5, "LOST": 0})
+    life = lived(lived((), NOON, "PENDING"), NOON, "RUNNING")
 
-    assert "**RUNNING**: 3 of 10 pods succeeded\n- PENDING: 5\n- RUNNING: 2\n- SUCCEEDED: 3" == details(progress)
+    assert [
+        "The job is **RUNNING** with 10 pods:",
+        "",
+        "- 5 waiting in the queue of the pool",
+        "- 2 running",
+        "- 3 succeeded",
+        "",
+        "It waits for cpu: no host has 4 free.",
+        "",
+        "Its life (UTC):",
+        "",
+        "- 2026-11-22 12:00:00 PENDING",
+        "- 2026-11-22 12:00:00 RUNNING",
+    ] == details(progress, "cpu: no host has 4 free", life).splitlines()
+
+
+def test_a_job_without_pods_has_none() -> None:
+    """Before they are created."""
+    assert "The job is **INITIALIZED** with 0 pods." == details(JobProgress(JobState.INITIALIZED))
+
+
+@pytest.mark.parametrize("state", PodState)
+def test_every_state_has_words(state: PodState) -> None:
+    """None is left out."""
+    assert f"- 1 {state.value}" != details(JobProgress(JobState.RUNNING, {state.value: 1})).splitlines()[2]
+
+
+def test_an_update_tells_how_far_it_is() -> None:
+    """And what it waits for, while it is under way."""
+    progress = UpdateProgress(
+        "u1", UpdateState.ROLLING_FORWARD, total_count=9, done_count=4, failed_count=1, current_count=2, waiting_for="x"
+    )
+
+    assert [
+        "The UPDATE `u1` is **ROLLING_FORWARD**:",
+        "",
+        "- 4 of 9 instances done",
+        "- 2 in flight",
+        "- 1 failed",
+        "",
+        "It waits for x.",
+    ] == update_details(progress).splitlines()
+
+
+@pytest.mark.parametrize("step", Step)
+def test_every_step_of_a_launch_is_a_sentence(step: Step) -> None:
+    """With its reason, and where the members are."""
+    told = gang_details(GangProgress(4, {"ready": 3}), Verdict(step, "a reason"), "")
+
+    assert (" (a reason).", ["", "- ready: 3 of 4"]) == (told.splitlines()[0][-12:], told.splitlines()[1:])
+
+
+def test_a_long_life_forgets_its_beginning() -> None:
+    """The last twenty states are kept."""
+    life: tuple[str, ...] = ()
+    for number in range(LIFE_MAX + 5):
+        life = lived(life, NOON, f"state{number}")
+
+    assert [f"2026-11-22 12:00:00 state{number}" for number in range(5, LIFE_MAX + 5)] == list(life)

@@ -43,7 +43,7 @@ class RecordedLifecycles:
 
     woken: list[JobId] = field(default_factory=list)
 
-    def jobs_changed(self, job_ids: Iterable[JobId]) -> None:
+    def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         self.woken += job_ids
 
 

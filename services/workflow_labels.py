@@ -1,0 +1,130 @@
+"""What people see of a workflow in the Temporal Web UI before they open it, and in its memo."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from peloton.model.ids import Hostname, RespoolId
+from peloton.model.job import JobRecord
+from peloton.model.respool import PoolSpec, pool_paths
+from workflows.attributes import CLUSTER, HOST, JOB_ID, JOB_NAME, OWNER, POOL, STATE, TYPE
+
+MAINTENANCE_TYPE = "MAINTENANCE"
+NAME_MAX = 100
+POOLS_READ_PERIOD_S = 60.0
+
+
+class PoolPaths:
+    """Paths of pools for people. A path that has changed is known after a minute."""
+
+    def __init__(self, read: Callable[[], Iterable[PoolSpec]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read, self._clock = read, clock
+        self._paths: dict[RespoolId, str] = {}  # as many as there are pools
+        self._read_at_s = -POOLS_READ_PERIOD_S
+
+    def __call__(self, respool_id: RespoolId) -> str:
+        """The id of a pool that is not known."""
+        now_s = self._clock()
+        if now_s - self._read_at_s >= POOLS_READ_PERIOD_S:
+            self._paths, self._read_at_s = pool_paths(self._read()), now_s
+        return self._paths.get(respool_id) or respool_id
+
+
+@dataclass(frozen=True)
+class JobLabels:
+    """Of a job's workflow; an update and the launch of a gang have the same attributes."""
+
+    job: JobRecord
+    pool: str  # its path
+
+    @property
+    def name(self) -> str:
+        return (self.job.name or self.job.job_id)[:NAME_MAX]
+
+    @property
+    def summary(self) -> str:
+        count = "1 instance" if self.job.instance_count == 1 else f"{self.job.instance_count} instances"
+        return f"{self.job.type.lower()} job {self.name} in pool {self.pool}{self._owner}, {count}"
+
+    @property
+    def _owner(self) -> str:
+        return f" of {self.job.owning_team[:NAME_MAX]}" if self.job.owning_team else ""
+
+    @property
+    def details(self) -> str:
+        """Markdown."""
+        return "\n".join(
+            [
+                f"This workflow looks after the {self.job.type.lower()} job **{self.name}**{self._owner}.",
+                "",
+                f"- `peloton job get {self.job.job_id}` shows the job.",
+                f"- `peloton job why {self.job.job_id}` says what it waits for.",
+                "- **Request Cancellation** stops the job and all its pods.",
+                "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
+            ]
+        )
+
+    @property
+    def attributes(self) -> TypedSearchAttributes:
+        pairs = [
+            SearchAttributePair(JOB_ID, self.job.job_id),
+            SearchAttributePair(JOB_NAME, self.name),
+            SearchAttributePair(POOL, self.pool),
+            SearchAttributePair(OWNER, self.job.owning_team[:NAME_MAX]),
+            SearchAttributePair(TYPE, self.job.type.value),
+            SearchAttributePair(STATE, self.job.state.value),
+        ]
+        return TypedSearchAttributes([pair for pair in pairs if pair.value])
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        sla = self.job.sla
+        found = {
+            "pool id": self.job.respool_id,
+            "instances": self.job.instance_count,
+            "priority": sla.priority,
+            "is preemptible": sla.preemptible,
+        }
+        return {**found, "members of its gang": self.job.gang_size} if self.job.gang_size > 1 else found
+
+
+@dataclass(frozen=True)
+class HostLabels:
+    """Of the maintenance of a host."""
+
+    cluster: str
+    hostname: Hostname
+
+    @property
+    def summary(self) -> str:
+        return f"maintenance of host {self.hostname} in cluster {self.cluster}"
+
+    @property
+    def details(self) -> str:
+        """Markdown."""
+        command = "peloton host maintenance"
+        return "\n".join(
+            [
+                f"This workflow takes host **{self.hostname}** down, and up again when its maintenance is completed.",
+                "",
+                f"- `{command} status` shows what it waits for.",
+                f"- `{command} complete {self.hostname}` brings it up again.",
+                "- **Request Cancellation** keeps the host up, as long as it is not DOWN.",
+                "- **Terminate** stops nothing: the workflow is started anew, and carries on.",
+            ]
+        )
+
+    @property
+    def attributes(self) -> TypedSearchAttributes:
+        return TypedSearchAttributes(
+            [
+                SearchAttributePair(TYPE, MAINTENANCE_TYPE),
+                SearchAttributePair(HOST, self.hostname),
+                SearchAttributePair(CLUSTER, self.cluster),
+            ]
+        )

@@ -1,0 +1,81 @@
+"""What the list of workflows and their memo tell of a job and a host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, RespoolId
+from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
+from services.local import temporal_server
+from services.workflow_labels import HostLabels, JobLabels, PoolPaths
+from tests.unit.model.test_pool_paths import pool as pool_spec
+from workflows.attributes import SEARCH_ATTRIBUTES
+
+JOB = JobRecord(
+    JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01"),
+    "train",
+    JobType.BATCH,
+    "vision",
+    RespoolId("p1"),
+    8,
+    SlaSpec(priority=3, minimum_running_instances=4),
+    JobState.PENDING,
+    JobState.SUCCEEDED,
+)
+
+
+def test_a_job_is_found_by_what_people_know_of_it() -> None:
+    """Name, owner, path of the pool, type and state; what it does not have is left out."""
+    found = {pair.key.name: pair.value for pair in JobLabels(JOB, "/eng/ml").attributes}
+    nameless = {pair.key.name for pair in JobLabels(replace(JOB, owning_team=""), "/eng/ml").attributes}
+
+    assert {
+        "PelotonJob": JOB.job_id,
+        "PelotonJobName": "train",
+        "PelotonPool": "/eng/ml",
+        "PelotonOwner": "vision",
+        "PelotonType": "BATCH",
+        "PelotonState": "PENDING",
+    } == found
+    assert found.keys() - nameless == {"PelotonOwner"}
+
+
+def test_a_job_is_told_in_a_sentence() -> None:
+    """Whose it is, where, and how large; its memo has what does not change."""
+    labels = JobLabels(JOB, "/eng/ml")
+
+    assert "batch job train in pool /eng/ml of vision, 8 instances" == labels.summary
+    assert f"`peloton job why {JOB.job_id}`" in labels.details
+    assert {
+        "pool id": "p1",
+        "instances": 8,
+        "priority": 3,
+        "is preemptible": False,
+        "members of its gang": 4,
+    } == labels.memo
+
+
+def test_a_host_is_found_by_its_name_and_cluster() -> None:
+    """Its maintenance has no job."""
+    labels = HostLabels("east", Hostname("host1"))
+    found = {pair.key.name: pair.value for pair in labels.attributes}
+
+    assert {"PelotonType": "MAINTENANCE", "PelotonHost": "host1", "PelotonCluster": "east"} == found
+    assert "maintenance of host host1 in cluster east" == labels.summary
+
+
+def test_paths_are_read_once_a_minute() -> None:
+    """A pool that is not known is told by its id until then."""
+    now_s, pools = [100.0], [pool_spec("p1", ROOT_POOL_ID, "eng")]
+    paths = PoolPaths(lambda: pools, lambda: now_s[0])
+    before = [paths(RespoolId("p1")), paths(RespoolId("p2"))]
+    pools.append(pool_spec("p2", "p1", "ml"))
+    soon = paths(RespoolId("p2"))
+    now_s[0] += 61
+
+    assert (["/eng", "p2"], "p2", "/eng/ml") == (before, soon, paths(RespoolId("p2")))
+
+
+def test_the_local_server_knows_all_search_attributes() -> None:
+    """A workflow with one that it does not know could not be started."""
+    assert [attribute.name for attribute in SEARCH_ATTRIBUTES] == list(temporal_server.SEARCH_ATTRIBUTES)

@@ -1,0 +1,18 @@
+"""The search attributes of our workflows: each has one name, here."""
+
+from __future__ import annotations
+
+from temporalio.common import SearchAttributeKey
+
+JOB_ID = SearchAttributeKey.for_keyword("PelotonJob")
+JOB_NAME = SearchAttributeKey.for_keyword("PelotonJobName")
+POOL = SearchAttributeKey.for_keyword("PelotonPool")
+"""The path of the job's pool; its id for jobs that began before."""
+OWNER = SearchAttributeKey.for_keyword("PelotonOwner")
+TYPE = SearchAttributeKey.for_keyword("PelotonType")
+STATE = SearchAttributeKey.for_keyword("PelotonState")
+UPDATE = SearchAttributeKey.for_keyword("PelotonUpdate")
+HOST = SearchAttributeKey.for_keyword("PelotonHost")
+CLUSTER = SearchAttributeKey.for_keyword("PelotonCluster")
+SEARCH_ATTRIBUTES = (JOB_ID, JOB_NAME, POOL, OWNER, TYPE, STATE, UPDATE, HOST, CLUSTER)
+"""All keywords, of which a namespace has ten when visibility is kept in SQL."""
