@@ -95,9 +95,14 @@ class PodReport:
 
     pod: str  # its id, as text: it need not be one of ours
     told: str  # the state in our words, or the cluster's word where we have none
-    status: PodStatus | None  # None: nothing of it can be stored
+    read: Callable[[], PodStatus | None]  # called when it is stored: nearly all answers say what is known
     token: Token = ()  # it comes again until it is acknowledged; empty: it comes once
     is_answer: bool = False  # to ``reconcile``
+
+    @property
+    def status(self) -> PodStatus | None:
+        """None: nothing of it can be stored."""
+        return self.read()
 
 
 class UseSample(NamedTuple):

@@ -108,7 +108,7 @@ class StatusCommitter:
         return batch, False
 
     def _process(self, batch: list[PodReport]) -> None:
-        statuses = [report.status for report in batch if report.status is not None]
+        statuses = [status for report in batch if (status := report.status) is not None]
         orphans = self._commit(statuses) if statuses else []
         self._acknowledge([report.token for report in batch if report.token])
         self._done(batch)

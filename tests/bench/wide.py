@@ -30,7 +30,7 @@ HOSTS_TIMEOUT_S = 20.0
 PAGE_PODS = 10_000
 CPUS_PER_HOST = 4
 HELD = shell("sleep 36000", cpu=1, memory=64)
-ANSWERED = "Mesos has answered for all pods"
+ANSWERED = "the cluster has answered for all pods"
 
 
 def wide(
@@ -124,8 +124,8 @@ def failover(cluster: Cluster, drill: Callable[[], None], host_count: int, pods:
 
 
 def answered(cluster: Cluster) -> int:
-    """How often the host manager has said that Mesos has answered for all pods: those that a new master does not know
-    yet are asked about again."""
+    """How often the host manager has said that there are answers for all pods: those that a new master does not know yet
+    are asked about again."""
     return (cluster.local.data_dir / "logs" / "hostmgr.log").read_text().count(ANSWERED)
 
 

@@ -207,7 +207,7 @@ class MemoryCluster:
     ) -> PodReport:
         hostname, host_id = (host.hostname, host.host_id) if host else ("", "")
         status = PodStatus(pod_id, state, self._clock_ns(), hostname, host_id, f"pod {state}", cause=cause)
-        return PodReport(str(pod_id), state.value, status, token, is_answer=not token)
+        return PodReport(str(pod_id), state.value, lambda: status, token, is_answer=not token)
 
     # What happens.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -47,7 +48,7 @@ def report_of(status: Json) -> PodReport:
     return PodReport(
         task_id,
         _STATES[told].value if told in _STATES else told,
-        _pod_status(task_id, agent_id, status),
+        partial(_pod_status, task_id, agent_id, status),
         (agent_id, task_id, uuid) if uuid else (),
         status.get("reason") == RECONCILED,
     )

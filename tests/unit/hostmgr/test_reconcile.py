@@ -124,7 +124,7 @@ class Master:
 
 
 def answer(pod: str, told: str = "RUNNING") -> PodReport:
-    return PodReport(pod, told, None, is_answer=True)
+    return PodReport(pod, told, lambda: None, is_answer=True)
 
 
 def pod_row(number: int, state: PodState = PodState.RUNNING, agent: str = "agent") -> Row:
@@ -226,5 +226,5 @@ def test_what_has_changed_since_it_was_read_is_news() -> None:
     task_id = str(pod_row(0)[0])
     made.answers.ask([task_id], running=[task_id])
 
-    assert made.answers.is_news(PodReport(task_id, "LOST", None))
+    assert made.answers.is_news(PodReport(task_id, "LOST", lambda: None))
     assert made.answers.is_news(answer(task_id))

@@ -22,7 +22,7 @@ def update(instance: int, uuid: str = "u", state: PodState = PodState.RUNNING) -
     """One below 0 says nothing that could be stored."""
     pod_id = PodId(JOB, instance, 1)
     status = PodStatus(pod_id, state, 1) if instance >= 0 else None
-    return PodReport(str(pod_id), state.value, status, (uuid, str(instance)) if uuid else ())
+    return PodReport(str(pod_id), state.value, lambda: status, (uuid, str(instance)) if uuid else ())
 
 
 class Recorder:

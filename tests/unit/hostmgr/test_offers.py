@@ -1,0 +1,66 @@
+"""Offers of Mesos as room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.model.resources import Resources
+from services.hostmgr.mesos import offers
+from services.hostmgr.mesos.offers import OfferBook
+
+CPUS = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}, "role": "*"}
+RACK = {"name": "rack", "type": "TEXT", "text": {"value": "a"}}
+
+
+def offer(offer_id: str, **more: Any) -> dict[str, Any]:
+    ids = {"id": {"value": offer_id}, "agent_id": {"value": "h1-S"}}
+    return {**ids, "hostname": "h1", "resources": [CPUS], "attributes": [RACK], **more}
+
+
+def test_an_offer_is_room_on_its_host() -> None:
+    """With the labels of its agent and the name of its cluster."""
+    (room,) = OfferBook("west").take_in([offer("o1")])
+
+    assert ("o1", "h1", "h1-S", Resources.of(4), 0) == (
+        room.room_id,
+        room.hostname,
+        room.host_id,
+        room.free,
+        room.goes_ns,
+    )
+    assert {"hostname": "h1", "rack": "a", "peloton.cluster": "west"} == dict(room.labels)
+
+
+@pytest.mark.parametrize(("start_ns", "goes_ns"), [(5, 5), (0, 1)])
+def test_a_host_that_mesos_takes_away_says_when(start_ns: int, goes_ns: int) -> None:
+    """One that should be gone already is not one that stays."""
+    unavailability = {"start": {"nanoseconds": start_ns}}
+
+    assert [goes_ns] == [room.goes_ns for room in OfferBook().take_in([offer("o1", unavailability=unavailability)])]
+
+
+def test_an_offer_is_used_once() -> None:
+    """What was rescinded or used holds nothing; the others of a claim stand."""
+    book = OfferBook()
+    book.take_in([offer("o1"), offer("o2"), offer("o3")])
+    book.forget(["o1"])
+
+    standing, pot = book.use(["o1", "o2"])
+
+    assert (["o2"], Resources.of(4)) == (standing, pot.total(revocable=False))
+    assert ([], []) == (book.use(["o2"])[0], book.use(["unknown"])[0])
+    book.clear()
+    assert [] == book.use(["o3"])[0]
+
+
+def test_labels_of_a_bounded_number_of_agents_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an agent that is forgotten they are read anew."""
+    monkeypatch.setattr(offers, "LABELLED_MAX", 1)
+    book = OfferBook()
+
+    rooms = book.take_in([offer("o1"), offer("o2", hostname="h2", agent_id={"value": "h2-S"}), offer("o3")])
+
+    assert ["h1", "h2", "h1"] == [room.labels["hostname"] for room in rooms]
+    assert rooms[0].labels is not rooms[2].labels
