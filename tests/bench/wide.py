@@ -124,8 +124,8 @@ def failover(cluster: Cluster, drill: Callable[[], None], host_count: int, pods:
 
 
 def answered(cluster: Cluster) -> int:
-    """How often the host manager has said that there are answers for all pods: those that a new master does not know yet
-    are asked about again."""
+    """How often the host manager has said that there are answers for all pods: those that a new master does not know
+    yet are asked about again."""
     return (cluster.local.data_dir / "logs" / "hostmgr.log").read_text().count(ANSWERED)
 
 

@@ -30,7 +30,7 @@ def test_an_offer_is_room_on_its_host() -> None:
         room.free,
         room.goes_ns,
     )
-    assert {"hostname": "h1", "rack": "a", "peloton.cluster": "west"} == dict(room.labels)
+    assert {"hostname": "h1", "rack": "a", "peloton/cluster": "west"} == dict(room.labels)
 
 
 @pytest.mark.parametrize(("start_ns", "goes_ns"), [(5, 5), (0, 1)])
