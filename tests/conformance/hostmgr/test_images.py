@@ -27,7 +27,7 @@ from services.hostmgr.images import CALLS_MAX, HttpPrefetcher, prefetcher
 from services.hostmgr.servicer import HostsServicer
 from tests.conformance.hostmgr.emulated import PATIENCE_S, Emulated
 from tests.conformance.hostmgr.world import wait
-from tests.unit.hostmgr.sockets import Server
+from tests.unit.hostmgr.mesos.sockets import Server
 
 H0, H1 = Hostname("h0"), Hostname("h1")
 Open = Callable[[str], ImagePrefetcher]

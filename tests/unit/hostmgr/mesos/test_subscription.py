@@ -15,7 +15,7 @@ from peloton.errors import Unavailable
 from services.hostmgr.mesos import subscription as module
 from services.hostmgr.mesos import wire
 from services.hostmgr.mesos.subscription import BACKOFF_MAX_S, Disconnected, Subscription, _backoff_s, local_address
-from tests.unit.hostmgr.sockets import ACCEPTED, PATIENCE_S, Requests, Server, chunk, record, stream_head
+from tests.unit.hostmgr.mesos.sockets import ACCEPTED, PATIENCE_S, Requests, Server, chunk, record, stream_head
 
 
 class Scheduler:

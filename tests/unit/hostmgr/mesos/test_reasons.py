@@ -12,7 +12,7 @@ from peloton.lifecycle.endings import RULES, Again
 from peloton.model.pod import Cause
 from services.hostmgr.mesos.reasons import CAUSES, cause_of
 
-RECORDINGS = Path(__file__).parents[2] / "conformance" / "minicluster" / "recordings"
+RECORDINGS = Path(__file__).parents[3] / "conformance" / "minicluster" / "recordings"
 
 NUMBERS = {
     "REASON_COMMAND_EXECUTOR_FAILED": 0,

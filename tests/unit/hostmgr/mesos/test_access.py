@@ -17,7 +17,7 @@ from services.hostmgr.mesos.master_term import MasterTerm
 from services.hostmgr.mesos.operator import Denied
 from services.runtime import mesos_access
 from services.settings import load
-from tests.unit.hostmgr.sockets import PATIENCE_S
+from tests.unit.hostmgr.mesos.sockets import PATIENCE_S
 
 
 def test_the_secret_is_in_a_file(tmp_path: Path) -> None:

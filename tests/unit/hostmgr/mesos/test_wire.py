@@ -11,7 +11,7 @@ import pytest
 
 from services.hostmgr.mesos import wire
 from services.hostmgr.mesos.wire import EventStream, MesosRefusal, Pipe
-from tests.unit.hostmgr.sockets import ACCEPTED, PATIENCE_S, Requests, Server, answer, chunk, record, stream_head
+from tests.unit.hostmgr.mesos.sockets import ACCEPTED, PATIENCE_S, Requests, Server, answer, chunk, record, stream_head
 
 Serve = Callable[[socket.socket], None]
 RECORDS = [b'{"type":"SUBSCRIBED"}', b"", b'{"type":"HEARTBEAT"}', b"x" * 300]
