@@ -7,6 +7,7 @@ from temporalio import activity
 from activities.errors import translated
 from peloton.model.ids import JobId
 from peloton.model.job import Queued
+from peloton.model.reason import RequeueReason, RequeueRule
 from peloton.ports import ResourceManager
 
 
@@ -21,8 +22,11 @@ class AdmissionActivities:
 
     @activity.defn(name="requeue_gang")
     @translated
-    def requeue_gang(self, job_id: str, reason: str) -> None:
-        self._resmgr.requeue_gang(JobId(job_id), reason)
+    def requeue_gang(self, job_id: str, reason: RequeueReason | str) -> None:
+        """``reason`` is a text when a worker from before reasons were values has scheduled this."""
+        self._resmgr.requeue_gang(
+            JobId(job_id), RequeueReason(RequeueRule.UNKNOWN) if isinstance(reason, str) else reason
+        )
 
     @activity.defn(name="kill_queued")
     @translated

@@ -15,9 +15,11 @@ from peloton.lifecycle.in_vain import InVain, in_vain, unplaced_in_all
 from peloton.model.host import ClusterChoice, Desired, LaunchResult, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
+from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
 
-LEASE_LOST = "hosts: the lease of those found was lost"
+LEASE_LOST = (ClusterReason(rule=ClusterRule.LEASE_LOST),)
+NOT_READY = (ClusterReason(rule=ClusterRule.NOT_READY),)
 
 
 class PlacementActivities:
@@ -53,9 +55,9 @@ class PlacementActivities:
 
     def _launch(self, job: JobId, batch: PlacementBatch) -> LaunchResult:
         if not batch.placements:
-            return LaunchResult(0, reason=batch.reason)
+            return LaunchResult(0, why=batch.why)
         launch = self._hosts.launch(job, batch.lease_id, batch.placements)
-        return launch if launch.launched_count or launch.failed_count else replace(launch, reason=LEASE_LOST)
+        return launch if launch.launched_count or launch.failed_count else replace(launch, why=LEASE_LOST)
 
     @activity.defn(name="place_gang")
     @translated
@@ -69,7 +71,7 @@ class PlacementActivities:
 
     def _place(self, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         if not gangs:
-            return PlacementBatch(job, "", reason="no pod waits for a host any more")
+            return PlacementBatch(job, "", why=NOT_READY)
         homes = Counter(gang.desired_cluster for gang in gangs if gang.desired_host)
         choice = self._hosts.choose_clusters(_wanted(gangs), homes)
         if choice.order and not choice.passed_over and len(choice.order) == 1:
@@ -81,7 +83,7 @@ class PlacementActivities:
     ) -> PlacementBatch:
         """In the first cluster where something fits: a batch, and so a gang, never spans two. Pods that come back to a
         cluster that is tried too wait for its turn. Raises Unavailable when no cluster answers."""
-        reasons, faults = dict(choice.passed_over), []
+        passed_over, faults = list(choice.passed_over), list[Unavailable]()
         tried: dict[str, PlacementBatch] = {}
         for cluster in choice.order:
             mine = [g for g in gangs if not g.desired_host or g.desired_cluster not in {*choice.order} - {cluster}]
@@ -89,18 +91,19 @@ class PlacementActivities:
                 batch = self._place_in(cluster, job, mine, for_gang) if mine else PlacementBatch(job, "")
             except Unavailable as error:
                 faults.append(error)
-                reasons[cluster] = error.message
+                passed_over.append(ClusterReason(cluster, ClusterRule.FAILED, detail=error.message))
                 continue
+            batch = replace(batch, why=tuple(reason.within(cluster) for reason in batch.why))
             if batch.placements:  # the others are tried for the rest when it looks again
-                return replace(batch, reason=batch.reason and f"cluster {cluster}: {batch.reason}", unplaced=())
+                return replace(batch, unplaced=())
             tried[cluster] = batch
-            reasons[cluster] = batch.reason
         if faults and len(faults) == len(choice.order):
             raise faults[0]
-        told = "; ".join(f"cluster {cluster}: {reason}" for cluster, reason in sorted(reasons.items()) if reason)
+        found = [reason for batch in tried.values() for reason in batch.why]
+        why = tuple(sorted([*passed_over, *found], key=lambda reason: reason.cluster))
         count = max((one.unplaced_count for one in tried.values()), default=0) or sum(len(g.pods) for g in gangs)
-        left = unplaced_in_all(gangs, tried, reasons.keys() - tried.keys())
-        return PlacementBatch(job, "", unplaced_count=count, reason=told, unplaced=left)
+        left = unplaced_in_all(gangs, tried, [reason.cluster for reason in passed_over])
+        return PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left)
 
     def _place_in(self, cluster: str, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
         desired = [
@@ -122,7 +125,7 @@ class PlacementActivities:
             return 0
         # For `job why`: a placement does not wait for a resource manager that is away.
         try:
-            return self._resmgr.note_unplaced(batch.job_id, batch.unplaced_count, batch.reason)
+            return self._resmgr.note_unplaced(batch.job_id, batch.unplaced_count, batch.why)
         except PelotonError as error:
             activity.logger.info("reason of unplaced pods not noted: %s", error)
             return 0

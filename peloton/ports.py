@@ -23,6 +23,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord, JobState, Queued
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape
+from peloton.model.reason import PlacementReason, QosReason, RequeueReason
 from peloton.model.update import UpdateProgress
 
 REQUEUED_PODS_MAX = 1_000
@@ -85,16 +86,16 @@ class ResourceManager(Protocol):
         """End the job's pods that wait in a queue or for a host and whose goal is KILLED; returns how many."""
         ...
 
-    def requeue_gang(self, job_id: JobId, reason: str) -> None:
+    def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
         """A launch of the job's gang was in vain: take back what it was given, and queue it again in its old place."""
         ...
 
-    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
         """No host was found for READY pods that stand alone, ``(start, count)`` by start, at most REQUEUED_PODS_MAX in
         all: take back what they were given, and queue them again in their old places. Returns how many."""
         ...
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
+    def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
         """Remember why admitted pods found no host, for `job why`. Returns how often all that is held
         back in its pool, because no host was found, fills the pool when it is tried once."""
         ...
@@ -103,7 +104,7 @@ class ResourceManager(Protocol):
 class Evictor(Protocol):
     """The owner of evictions, whoever wants them."""
 
-    def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
+    def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
         """Runs on hosts, each with the reason, are to end and to be queued anew; returns how many begin to leave."""
         ...
 

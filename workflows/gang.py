@@ -31,7 +31,9 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.gang import Step, Verdict, judge
     from peloton.lifecycle.in_vain import patience_s
     from peloton.lifecycle.progress import gang_details
+    from peloton.lifecycle.reason_text import placement_text, requeue_text
     from peloton.model.job import GangProgress
+    from peloton.model.reason import PlacementReason, RequeueReason, RequeueRule
     from workflows.attributes import STATE
     from workflows.calls import look, stoppable
     from workflows.policies import LAUNCH_CALL, PLACEMENT_CALL, RESMGR_CALL, SUMMARY_MAX, Policies
@@ -67,7 +69,7 @@ class GangWorkflow:
         self.life = input.life
         self.changed_noted = False
         self.verdict = Verdict(Step.PLACE)
-        self.waiting_for = ""
+        self.placement: PlacementReason = ()
         self.pause_s = 0.0
         self.is_cancelled = False
         self.placement_s = input.policies.gang_placement_s
@@ -87,7 +89,8 @@ class GangWorkflow:
         if self.verdict.step is Step.REQUEUE:
             await self.requeue()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        return GangResult(self.verdict.step.value, self.verdict.reason)
+        reason = self.verdict.reason
+        return GangResult(self.verdict.step.value, requeue_text(reason) if reason else "")
 
     @workflow.signal
     def changed(self) -> None:
@@ -96,7 +99,7 @@ class GangWorkflow:
 
     @workflow.query
     def status(self) -> dict[str, str]:
-        return {"step": self.verdict.step.value, "waiting_for": self.waiting_for}
+        return {"step": self.verdict.step.value, "waiting_for": placement_text(self.placement)}
 
     # Steps, in the order of the story.
 
@@ -106,14 +109,15 @@ class GangWorkflow:
         step = judge(seen).step
         if step.value != self.life.step:
             self.life = GangLife(step.value, workflow.time())
-            self.waiting_for, self.pause_s = "", 0.0
+            self.placement, self.pause_s = (), 0.0
             workflow.upsert_search_attributes([STATE.value_set(step.value.upper())])
         self.placement_s = patience_s(self.policies.gang_placement_s, seen.vain_count)
         self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
         if self.is_cancelled and self.verdict.is_waiting:
-            self.verdict = Verdict(Step.REQUEUE, "the workflow of its launch was cancelled")
-        elif self.verdict.step is Step.REQUEUE and self.waiting_for:
-            self.verdict = replace(self.verdict, reason=f"{self.verdict.reason}: {self.waiting_for}")
+            self.verdict = Verdict(Step.REQUEUE, RequeueReason(RequeueRule.CANCELLED))
+        elif self.verdict.reason and self.placement:
+            reason = replace(self.verdict.reason, placement=self.placement)
+            self.verdict = replace(self.verdict, reason=reason)
         self.show(seen)
         return self.verdict
 
@@ -122,9 +126,10 @@ class GangWorkflow:
             PlacementActivities.place_gang, self.job_id, summary="place the gang whole", **PLACEMENT_CALL
         )
         if not batch.placements:
-            self.waiting_for = batch.reason
-            if unfit := next((left.unfit for left in batch.unplaced if left.unfit), ""):
-                self.verdict = Verdict(Step.REQUEUE, unfit)
+            self.placement = batch.why
+            if left := next((left for left in batch.unplaced if left.fits_no_host), None):
+                reason = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=(left.infeasible,))
+                self.verdict = Verdict(Step.REQUEUE, reason)
             return
         launch = await workflow.execute_activity_method(
             LaunchActivities.launch, batch, summary=f"launch all {batch.placed_count} pods", **LAUNCH_CALL
@@ -148,7 +153,8 @@ class GangWorkflow:
         is_placing = self.life.step == Step.PLACE
         left_s = (self.placement_s if is_placing else self.policies.gang_launch_s) - self.waited_s
         patience = timedelta(seconds=max(min(self.pause_s, left_s), 0.001))
-        summary = f"look again: waits for {self.waiting_for}"[:SUMMARY_MAX] if self.waiting_for else "look again"
+        waits_for = placement_text(self.placement)
+        summary = f"look again: waits for {waits_for}"[:SUMMARY_MAX] if waits_for else "look again"
         with suppress(TimeoutError):  # the time to look again has come
             await workflow.wait_condition(lambda: self.changed_noted, timeout=patience, timeout_summary=summary)
 
@@ -163,7 +169,7 @@ class GangWorkflow:
         return workflow.time() - self.life.since_s
 
     def show(self, seen: GangProgress) -> None:
-        workflow.set_current_details(gang_details(seen, self.verdict, self.waiting_for))
+        workflow.set_current_details(gang_details(seen, self.verdict, placement_text(self.placement)))
 
     def continue_as_new_when_long(self, input: GangInput) -> None:
         if self.policies.is_long(workflow.info()) and not self.is_cancelled:

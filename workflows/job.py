@@ -34,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.records import RecordsActivities
     from peloton.lifecycle.gang import Step
     from peloton.lifecycle.progress import details, lived
+    from peloton.lifecycle.reason_text import placement_text
     from peloton.model.ids import gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
     from workflows.attributes import JOB_NAME, STATE
@@ -261,7 +262,7 @@ class JobWorkflow:
         )
         moved = launch.launched_count + launch.failed_count + launch.requeued_count
         if not moved:
-            self.waiting_for = launch.reason
+            self.waiting_for = placement_text(launch.why)
             self.look_again_soon()
         elif moved < self.progress.ready_count:
             self.changed_noted = True

@@ -20,6 +20,7 @@ from peloton.lifecycle.endings import RULES
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobType
 from peloton.model.pod import Cause, PodRecord, PodState
+from peloton.model.reason import HostRule, Misfit
 
 _NS = 1_000_000_000
 
@@ -86,7 +87,7 @@ class Record:
     failed_s: float = 0.0  # when a pod failed last, however late
     times: int = 0
     until_s: float = 0.0
-    why: str = ""
+    why: Misfit = Misfit(HostRule.AVOIDED)  # noqa: RUF009 - frozen
 
     def is_avoided(self, now_s: float) -> bool:
         return now_s < self.until_s
@@ -115,8 +116,8 @@ def after_failure(record: Record, end: RunEnd, rule: Rule, now_s: float, may_avo
     times = record.times + 1 if now_s - record.until_s <= rule.longest_s else 1
     seconds = min(rule.first_s * 2.0 ** (times - 1), rule.longest_s)
     longest_s = max(f.ran_s for f in failures)
-    of_jobs = f"{len(pods)} pods of {len(jobs)} jobs" if rule is FOR_ALL else f"{len(pods)} pods of the job"
-    why = f"avoided after {of_jobs} failed there within {max(round(longest_s), 1)} s"
+    within_s = max(round(longest_s), 1)
+    why = Misfit(HostRule.AVOIDED, wanted=len(pods), bound=len(jobs), left=within_s)
     return Record((), now_s, times, now_s + seconds, why)
 
 
@@ -147,7 +148,7 @@ def avoided_max(host_count: int) -> int:
 class Aversion:
     """Hosts that a job avoids, with the reason, while other hosts could take its pods; and those that it takes last."""
 
-    avoided: Mapping[Hostname, str] = field(default_factory=dict)
+    avoided: Mapping[Hostname, Misfit] = field(default_factory=dict)
     shunned: frozenset[Hostname] = frozenset()
 
     def is_last(self, host: Hostname) -> bool:

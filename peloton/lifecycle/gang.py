@@ -18,6 +18,7 @@ from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.in_vain import patience_s
 from peloton.model.job import GangProgress
 from peloton.model.pod import ON_HOST, QUEUED, TERMINAL, NextRun, PodState
+from peloton.model.reason import RequeueReason, RequeueRule
 
 HOLD = Backoff(initial_s=30, max_s=600)
 """How long a gang waits after so many launches in vain before it may be admitted again."""
@@ -87,7 +88,7 @@ class Step(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Verdict:
     step: Step
-    reason: str = ""
+    reason: RequeueReason | None = None  # to give everything back
 
     @property
     def is_waiting(self) -> bool:
@@ -100,10 +101,10 @@ def judge(gang: GangProgress, waited_s: float = 0.0, placement_s: float = 1.0, l
     verdict = _judge(gang)
     patience = patience_s(placement_s, gang.vain_count)
     if verdict.step is Step.PLACE and waited_s >= patience:
-        return Verdict(Step.REQUEUE, f"no hosts for all {gang.size} members of the gang in {patience:g} s")
+        return _requeue(gang, RequeueRule.NO_GANG_HOSTS_IN_TIME, gang.size, patience)
     if verdict.step is Step.START and waited_s >= launch_s:
         runs = _count(gang, Stage.RUNNING, Stage.DONE)
-        return Verdict(Step.REQUEUE, f"{runs} of {gang.size} members of the gang run {launch_s:g} s after its launch")
+        return _requeue(gang, RequeueRule.NOT_RUNNING_IN_TIME, runs, launch_s)
     return verdict
 
 
@@ -116,10 +117,14 @@ def _judge(gang: GangProgress) -> Verdict:
     if gang.size and well == gang.size:
         return Verdict(Step.START if _count(gang, Stage.STARTING) else Step.TOGETHER)
     if refused:
-        return Verdict(Step.REQUEUE, f"{refused} of {gang.size} members of the gang could not be launched")
+        return _requeue(gang, RequeueRule.NOT_LAUNCHED, refused)
     if ready:
-        return Verdict(Step.REQUEUE, f"{ready} of {gang.size} members of the gang were left behind by the others")
+        return _requeue(gang, RequeueRule.LEFT_BEHIND, ready)
     return Verdict(Step.OVER)
+
+
+def _requeue(gang: GangProgress, rule: RequeueRule, count: int, seconds: float = 0.0) -> Verdict:
+    return Verdict(Step.REQUEUE, RequeueReason(rule, count, gang.size, seconds))
 
 
 def _count(gang: GangProgress, *stages: Stage) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peloton.lifecycle.constraints import may_hold_in
 from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
+from peloton.model.reason import Infeasibility, RequeueReason, RequeueRule
 
-REASONS_MAX = 3
-"""Different reasons that are told together."""
+SORTS_MAX = 3
+"""Sorts of pods that no host could take and that are told together."""
 HALVINGS_MAX = 6
 PATIENCE_MIN_S = 10.0
 """Enough for a placement or two on a busy machine."""
@@ -35,7 +36,7 @@ class InVain:
     """``instances``: ``(start, count)`` by start."""
 
     instances: tuple[tuple[int, int], ...] = ()
-    reason: str = ""
+    reason: RequeueReason = RequeueReason()  # noqa: RUF009 - frozen
 
 
 def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: float, turns: int = 0) -> InVain:
@@ -44,16 +45,25 @@ def in_vain(gangs: Sequence[ReadyGang], batch: PlacementBatch, placement_s: floa
     held back there fills their pool when all of it is tried once; the more it is, the shorter are the tries."""
     alone = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
     chosen: list[int] = []
-    reasons: dict[str, None] = {}
+    sorts: dict[Infeasibility, None] = {}
+    waited_s: list[float] = []
     for left in batch.unplaced:
         for gang in (alone[i] for i in left.instances if i in alone):
             patience = patience_s(placement_s, gang.vain_count + turns)
-            if left.unfit or gang.waited_s >= patience:
-                chosen.append(gang.pods[0][0])
-                reasons[left.unfit or f"no host found in {patience:g} s: {batch.reason}"] = None
-    more = len(reasons) - REASONS_MAX
-    told = "; ".join([*reasons][:REASONS_MAX]) + (f"; and {more} more reasons" if more > 0 else "")
-    return InVain(_ranges(sorted(chosen)), told)
+            if left.infeasible:
+                sorts[left.infeasible] = None
+            elif gang.waited_s >= patience:
+                waited_s.append(patience)
+            else:
+                continue
+            chosen.append(gang.pods[0][0])
+    if not chosen:
+        return InVain()
+    told, more = tuple(sorts)[:SORTS_MAX], max(len(sorts) - SORTS_MAX, 0)
+    reason = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=told, more_count=more)
+    if waited_s:
+        reason = replace(reason, rule=RequeueRule.NO_HOST_IN_TIME, seconds=min(waited_s), placement=batch.why)
+    return InVain(_ranges(sorted(chosen)), reason)
 
 
 def unplaced_in_all(
@@ -62,23 +72,23 @@ def unplaced_in_all(
     """Pods that found no host in any of the clusters in which they were tried. No host could take them when none of a
     cluster that was tried could, and they may not go to those that were not heard."""
     constraints = {gang.pods[0][0]: gang.shape.constraint for gang in gangs}
-    found: dict[int, dict[str, str]] = {}
+    found: dict[int, dict[str, Infeasibility]] = {}
     for cluster, batch in tried.items():
         for left in batch.unplaced:
             for instance in left.instances:
-                found.setdefault(instance, {})[cluster] = left.unfit
-    alike: dict[str, list[int]] = {}
-    for instance, unfit in sorted(found.items()):
+                found.setdefault(instance, {})[cluster] = left.infeasible
+    alike: dict[Infeasibility, list[int]] = {}
+    for instance, by_cluster in sorted(found.items()):
         is_heard = not any(may_hold_in(constraints[instance], cluster) for cluster in unheard)
-        alike.setdefault(_joined(unfit) if is_heard else "", []).append(instance)
-    return tuple(Unplaced(tuple(instances), unfit) for unfit, instances in alike.items())
+        alike.setdefault(_joined(by_cluster) if is_heard else (), []).append(instance)
+    return tuple(Unplaced(tuple(instances), infeasible) for infeasible, instances in alike.items())
 
 
-def _joined(unfit: Mapping[str, str]) -> str:
-    """By cluster; empty when a host of one of them could do."""
-    if not all(unfit.values()):
-        return ""
-    return "; ".join(f"cluster {cluster}: {why}" for cluster, why in sorted(unfit.items()))
+def _joined(by_cluster: Mapping[str, Infeasibility]) -> Infeasibility:
+    """Empty when a host of one of them could do."""
+    if not all(by_cluster.values()):
+        return ()
+    return tuple(why.within(cluster) for cluster, each in sorted(by_cluster.items()) for why in each)
 
 
 def _ranges(instances: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from peloton.lifecycle.gang import Stage, Step, Verdict
+from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.job import GangProgress, JobProgress
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateProgress
@@ -66,7 +67,7 @@ _LAUNCH = {
 
 def gang_details(gang: GangProgress, verdict: Verdict, waiting_for: str) -> str:
     """What the launch of a gang is at, why, and a line for each stage that has members."""
-    why = verdict.reason or waiting_for
+    why = requeue_text(verdict.reason) if verdict.reason else waiting_for
     lines = [f"{_LAUNCH[verdict.step]}{f' ({why})' if why else ''}."]
     lines += _list(f"{stage.value}: {gang.stages[stage]} of {gang.size}" for stage in Stage if gang.stages.get(stage))
     return "\n".join(lines)

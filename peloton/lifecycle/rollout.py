@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from peloton.lifecycle import sla
+from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Availability
 from peloton.model.job import JobRecord
 from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, PodRecord, PodState
@@ -191,7 +192,7 @@ def _allowed(chosen: list[int], pods: Pods, maximum: int) -> tuple[list[int], st
     runs = [i for i in chosen if i in pods and pods[i].goal not in ENDING_GOALS]
     granted = sla.grant(maximum, sla.missing_of(pods), runs)
     refused = frozenset(granted.refused)
-    return [i for i in chosen if i not in refused], f"the SLA: {granted.reason}" if granted.reason else ""
+    return [i for i in chosen if i not in refused], f"the SLA: {sla_text(granted.refusal)}" if granted.refusal else ""
 
 
 def in_flight_text(update: UpdateRecord, current: Instances) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from peloton.model.pod import ENDING_GOALS, HealthState, PodRecord, PodState, TerminationReason
+from peloton.model.reason import SlaRefusal
 
 _TAKEN_DOWN = frozenset(
     {TerminationReason.KILLED_HOST_MAINTENANCE, TerminationReason.KILLED_FOR_UPDATE, TerminationReason.FAILED}
@@ -54,11 +55,11 @@ def is_missing(pod: PodRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Which of the wanted instances may be taken down now; ``reason`` tells why not the others."""
+    """Which of the wanted instances may be taken down now; ``refusal`` tells why not the others."""
 
     granted: tuple[int, ...]
     refused: tuple[int, ...] = ()
-    reason: str = ""
+    refusal: SlaRefusal | None = None
 
 
 def grant(maximum: int, missing: Collection[int], wanted: Collection[int]) -> Grant:
@@ -79,14 +80,8 @@ def grant(maximum: int, missing: Collection[int], wanted: Collection[int]) -> Gr
             room -= 1
         else:
             refused.append(instance)
-    reason = ""
-    if refused:
-        reason = (
-            f"{len(missing)} of at most {maximum} instances are unavailable already"
-            if len(missing) >= maximum
-            else f"no more than {maximum} instances may be unavailable, {len(missing)} are, {len(refused)} must wait"
-        )
-    return Grant(tuple(granted), tuple(refused), reason)
+    refusal = SlaRefusal(maximum, len(missing), len(refused)) if refused else None
+    return Grant(tuple(granted), tuple(refused), refusal)
 
 
 def missing_of(pods: Mapping[int, PodRecord]) -> frozenset[int]:

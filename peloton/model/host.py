@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import Label, PodShape
+from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, PlacementReason, RefusingHosts
 from peloton.model.resources import Resources
 
 
@@ -60,10 +61,10 @@ class LeasedHost:
 class HostLease:
     lease_id: str
     hosts: tuple[LeasedHost, ...]
-    rejected: dict[str, int] = field(default_factory=dict)  # rule -> hosts that failed it
+    refused: dict[PodShape, tuple[RefusingHosts, ...]] = field(default_factory=dict)  # where the hosts are too few
     awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for room on their host, should there be none
-    unfit: dict[PodShape, str] = field(default_factory=dict)  # that no host could take even if it were empty, and why
-    short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # too little found; not told to callers
+    infeasible: dict[PodShape, Infeasible] = field(default_factory=dict)  # that no host could take even if empty
+    short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # too little was found: not on the wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class ClusterChoice:
     """Clusters in the order in which hosts of them are tried, and why others are not."""
 
     order: tuple[str, ...]
-    passed_over: tuple[tuple[str, str], ...] = ()  # cluster, reason
+    passed_over: tuple[ClusterReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,12 @@ class Unplaced:
     """Like pods that found no host. Of a gang the first member stands for all."""
 
     instances: tuple[int, ...]
-    unfit: str = ""  # why no host could take one even if it were empty
+    infeasible: Infeasibility = ()
+    unfit: str = ""  # how histories say it that were recorded before reasons were values
+
+    @property
+    def fits_no_host(self) -> bool:
+        return bool(self.infeasible or self.unfit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ class PlacementBatch:
     lease_id: str
     placements: tuple[Placement, ...] = ()
     unplaced_count: int = 0
-    reason: str = ""
+    why: PlacementReason = ()
     unplaced: tuple[Unplaced, ...] = ()
 
     @property
@@ -154,7 +160,7 @@ class LaunchResult:
     launched_count: int
     refused_count: int = 0  # no longer wanted, or already launched by an earlier call
     failed_count: int = 0  # the host refused; these pods get a new run
-    reason: str = ""  # why nothing was launched, where somebody asks
+    why: PlacementReason = ()  # nothing was launched
     requeued_count: int = 0  # gave back what they were admitted to
 
 

@@ -33,7 +33,7 @@ class Resources:
         return cls(_floor(cpu * 1000), _floor(memory_mb), _floor(disk_mb), _floor(gpu * 1000))
 
     def __iter__(self) -> Iterator[int]:
-        yield from (self.cpu_milli, self.memory_mib, self.disk_mib, self.gpu_milli)
+        return iter((self.cpu_milli, self.memory_mib, self.disk_mib, self.gpu_milli))
 
     def __add__(self, other: Resources) -> Resources:
         return Resources(*(a + b for a, b in zip(self, other, strict=True)))
@@ -45,7 +45,12 @@ class Resources:
         return Resources(*(a * count for a in self))
 
     def fits_in(self, other: Resources) -> bool:
-        return all(a <= b for a, b in zip(self, other, strict=True))
+        return (
+            self.cpu_milli <= other.cpu_milli
+            and self.memory_mib <= other.memory_mib
+            and self.disk_mib <= other.disk_mib
+            and self.gpu_milli <= other.gpu_milli
+        )
 
 
 # The wire's doubles carry binary noise (0.1 * 3): a millionth of a unit either way is not a request.
@@ -58,6 +63,15 @@ def _ceil(value: float) -> int:
 
 def _floor(value: float) -> int:
     return math.floor(value + _NOISE)
+
+
+LEAST_CPU_MILLI = 10
+"""What a pod takes that asks for nothing: a host is given no empty task."""
+
+
+def needed(asked: Resources) -> Resources:
+    """What a pod that asks for this much takes."""
+    return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
 
 
 def free_share(free: Iterable[int], total: Iterable[int], need: Iterable[int]) -> int:

@@ -29,9 +29,9 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.model.ids import JobId
+from peloton.model.reason import Reason, Rule
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.entitlement import Entitlement
-from peloton.scheduling.reason import Reason, Rule
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 PASSED_OVER_MAX = 100

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from peloton.lifecycle.constraints import CLUSTER_LABEL, may_hold_in
+from peloton.lifecycle.constraints import may_hold_in
 from peloton.model.host import Capacity, ClusterChoice
 from peloton.model.pod import PodShape
+from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.model.resources import Resources
 
 CAPACITY_KEPT_S = 300.0
 """So long a silent cluster counts with what it had: longer than a change of leaders or a reboot takes."""
-SILENT = "its host manager does not answer"
-ELSEWHERE = f"no pod may go there: label {CLUSTER_LABEL}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +27,13 @@ def order_clusters(
 ) -> ClusterChoice:
     """First the clusters to which most pods come back (``homes``: how many to each), then those with room for most of
     the wanted pods, then by name. Passed over are those that are silent, or that no wanted pod may go to."""
-    passed: list[tuple[str, str]] = []
+    passed: list[ClusterReason] = []
     tried: list[ClusterView] = []
     for cluster in sorted(clusters, key=lambda one: one.name):
         if cluster.is_silent:
-            passed.append((cluster.name, SILENT))
+            passed.append(ClusterReason(cluster.name, ClusterRule.SILENT))
         elif not any(may_hold_in(shape.constraint, cluster.name) for shape, _ in wanted):
-            passed.append((cluster.name, ELSEWHERE))
+            passed.append(ClusterReason(cluster.name, ClusterRule.ELSEWHERE))
         else:
             tried.append(cluster)
     tried.sort(key=lambda one: (-homes.get(one.name, 0), -_room(one, wanted), one.name))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from peloton.model.reason import Reason
 from peloton.scheduling.admission import Admission, GangRun, Queues, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.eviction import Eviction, HeldRun, held_by
 from peloton.scheduling.preemption import preempt
-from peloton.scheduling.reason import Reason
 from peloton.scheduling.tree import Ints, PoolTree
 
 

@@ -1,4 +1,4 @@
-"""The words of preemption: what is held, what a pool decides by, and an eviction with its grounds."""
+"""What preemption is about: what is held, what a pool decides by, and an eviction with its grounds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+from peloton.model.reason import Grounds
 from peloton.scheduling.admission import GangRun, Usage
-from peloton.scheduling.reason import Rule, shown_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,40 +50,6 @@ class PriorityFifo:
 DEFAULT_POLICY = "PriorityFIFO"
 POLICIES: dict[str, PreemptionPolicy] = {DEFAULT_POLICY: PriorityFifo()}
 """By the name that a pool's configuration gives its ``policy``. A new one goes here, and into the .proto's enum."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grounds:
-    """Why gangs are evicted and for whom. Amounts are in the small units of ``Resources``.
-
-    Between pools ``held`` is what the victim's pool holds and ``bound`` its entitlement; inside a pool ``held`` is what
-    is used of the rule's ``bound``.
-    """
-
-    rule: Rule
-    pool_path: str  # of the victim
-    for_pool: str
-    for_job: str
-    kind: str
-    wanted: int
-    held: int
-    bound: int
-    priority: int = 0  # of the waiting gang
-    own_priority: int = 0
-
-    @property
-    def is_inside(self) -> bool:
-        return self.pool_path == self.for_pool
-
-    def __str__(self) -> str:
-        wanted, held, bound = (shown_amount(self.kind, amount) for amount in (self.wanted, self.held, self.bound))
-        asked = f"preempted for job {self.for_job} of {self.for_pool}, which wants {self.kind} {wanted}: "
-        if self.is_inside and self.priority > self.own_priority:
-            return (
-                f"{asked}its priority is {self.priority}, this one's {self.own_priority}, "
-                f"and {held} of the {self.rule} {bound} is used"
-            )
-        return f"{asked}{self.pool_path} holds {held} and is entitled to {bound}"
 
 
 @dataclass(frozen=True, slots=True)

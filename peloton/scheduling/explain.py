@@ -1,24 +1,33 @@
-"""Why gangs wait, who holds what they wait for, and who lends to whom: read off a snapshot and its plan.
+"""Why pods wait, who holds what they wait for, and who lends to whom: read off a snapshot and its plan.
 
 Nothing here decides anything: the rules and numbers are those with which ``admission`` refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
 
 import numpy as np
 
+from peloton.lifecycle.gang import Stage
+from peloton.lifecycle.job import scheduled_count
 from peloton.model.ids import JobId
+from peloton.model.job import GangProgress, JobRecord, JobState, JobType
+from peloton.model.pod import PodShape, PodState, ShapeRange
+from peloton.model.reason import Infeasibility, PlacementReason, Reason, Rule
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.admission import GangRun, QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
-from peloton.scheduling.reason import Reason, Rule, shown_amount
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 HOLDERS_MAX = 3
 """Holders of each sort that one reason names."""
+UNFIT_MAX = 5
+"""Sorts of pods that fit no host and are told."""
+NO_GANG = GangProgress(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +53,6 @@ class Holder:
     amount: int
     job_id: str = ""
     borrowed: int = 0
-
-    def text(self, kind: str) -> str:
-        who = f"job {self.job_id}" if self.job_id else f"pool {self.pool_path}"
-        above = f" ({shown_amount(kind, self.borrowed)} above its reservation)" if self.borrowed else ""
-        return f"{who}: {kind} {shown_amount(kind, self.amount)}{above}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,3 +218,75 @@ def loans(now: Snapshot, plan: Plan, row: int) -> Loans:
             wanted = min(int(demand[at, kind]), -amount) if is_over else 0
             found[sort].append(Loan(name, tree.paths[at], -amount, wanted))
     return Loans(**{sort: tuple(entries) for sort, entries in found.items()})
+
+
+class Obstacle(StrEnum):
+    """Why pods wait in no queue, and do not run either."""
+
+    MAXIMUM_RUNNING = "maximum of running instances"
+    NO_HOST = "no host"
+    FITS_NO_HOST = "fits no host"
+    GANG_INCOMPLETE = "the other members of the gang"
+    NEXT_CYCLE = "next cycle"  # they are about to be queued
+    NEXT_PLACEMENT = "next placement"  # a host is being looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Unqueued:
+    """``pod_count`` pods outside the queues, or that no host could take. ``bound`` instances may run at a time,
+    ``used`` are queued or running. ``gang_size``: of the gang whose pods these are."""
+
+    obstacle: Obstacle
+    pod_count: int
+    used: int = 0
+    bound: int = 0
+    gang_size: int = 0
+    placement: PlacementReason = ()  # NO_HOST: what placement last found
+    infeasible: Infeasibility = ()  # FITS_NO_HOST
+    first: int = 0  # FITS_NO_HOST: the first instance,
+    has_gaps: bool = False  # and whether the others follow it
+
+    @property
+    def left(self) -> int:
+        return max(self.bound - self.used, 0) if self.obstacle is Obstacle.MAXIMUM_RUNNING else 0
+
+
+def unqueued(
+    job: JobRecord, counts: Mapping[PodState, int], placement: PlacementReason, gang: GangProgress = NO_GANG
+) -> Iterator[Unqueued]:
+    """``counts`` are of now; ``placement`` is why it last left pods over."""
+    fresh = counts.get(PodState.INITIALIZED, 0)
+    if job.type is not JobType.SERVICE:  # whose update adds the instances that are not there
+        fresh += max(job.instance_count - sum(counts.values()), 0)
+    gathered = gang.stages.get(Stage.QUEUED, 0)
+    if 0 < gathered < gang.size and sum(gang.stages.values()) == gang.size:
+        yield Unqueued(Obstacle.GANG_INCOMPLETE, gathered, gang_size=gang.size)
+        fresh = max(fresh - gathered, 0)
+    if fresh and job.goal is not JobState.KILLED and job.is_active:
+        yield _not_queued(job, fresh, scheduled_count(counts))
+    ready = counts.get(PodState.READY, 0)
+    if ready:
+        size = gang.size if gang.size and gang.stages.get(Stage.READY) == gang.size else 0
+        obstacle = Obstacle.NO_HOST if placement else Obstacle.NEXT_PLACEMENT
+        yield Unqueued(obstacle, ready, gang_size=size, placement=placement)
+
+
+def _not_queued(job: JobRecord, fresh: int, scheduled: int) -> Unqueued:
+    maximum = job.sla.maximum_running_instances
+    wanted = job.gang_size if job.gang_size > 1 and fresh >= job.gang_size else 1
+    if maximum == 0 or max(maximum - scheduled, 0) >= wanted:
+        return Unqueued(Obstacle.NEXT_CYCLE, fresh)
+    return Unqueued(Obstacle.MAXIMUM_RUNNING, fresh, scheduled, maximum)
+
+
+def unfit(shapes: Sequence[ShapeRange], why: Mapping[PodShape, Infeasibility]) -> Iterator[Unqueued]:
+    """Pods that no host could take even if it were empty, at most UNFIT_MAX sorts of them, by their first instance."""
+    alike: dict[Infeasibility, list[ShapeRange]] = {}
+    for one in shapes:
+        if one.shape in why:
+            alike.setdefault(why[one.shape], []).append(one)
+    for infeasible, spans in islice(alike.items(), UNFIT_MAX):
+        count = sum(one.count for one in spans)
+        yield Unqueued(
+            Obstacle.FITS_NO_HOST, count, infeasible=infeasible, first=spans[0].start, has_gaps=len(spans) > 1
+        )

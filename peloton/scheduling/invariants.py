@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.admission import Usage
 from peloton.scheduling.cycle import Plan, Snapshot
@@ -56,6 +57,7 @@ def wrong_evictions(now: Snapshot, plan: Plan) -> Iterator[str]:
     for one in plan.evictions:
         run = one.run
         if not run.preemptible:
-            yield f"{run.job_id} of {now.tree.paths[one.pool]} is not preemptible, and was evicted: {one.grounds}"
+            why = eviction_text(one.grounds)
+            yield f"{run.job_id} of {now.tree.paths[one.pool]} is not preemptible, and was evicted: {why}"
         if one.grounds.for_job == run.job_id and one.grounds.is_inside:
             yield f"{run.job_id} of {now.tree.paths[one.pool]} was evicted for itself"

@@ -11,32 +11,23 @@ the hosts before the next shape looks at them.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
-from peloton.lifecycle.constraints import (
-    COMPARE,
-    EXCLUSIVE_LABEL,
-    HOSTNAME_LABEL,
-    conjuncts,
-    describe,
-    leaves,
-    mentions,
-    pod_labels_named,
-)
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, host_labels, mentions, pod_labels_named
 from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang, Unplaced
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
-from peloton.model.resources import RESOURCE_KINDS
+from peloton.model.pod import Constraint, Label, PodShape, Strategy
+from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, merged
+from peloton.model.resources import RESOURCE_KINDS, Resources, needed
+from peloton.scheduling.fit import HostView, by_key, label_misfit, misfit, room_beside
 from peloton.scheduling.packing import PortDealer, emptiest, pack, port_count, room_for, spread
 from peloton.scheduling.tree import CPU, Flags, Ints
 
-REASON_SHAPES_MAX = 3
-"""Shapes whose hosts are explained in one reason; the rest is counted."""
-_REFUSAL = re.compile(r"(?:\(|; )(\d+) hosts?: (.+?)(?=; \d+ hosts?: |\)(?:; |$))")
+SHAPES_TOLD_MAX = 3
+"""Shapes of which it is told why no host takes them; others are counted."""
 
 
 def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
@@ -44,17 +35,26 @@ def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> Placem
     hosts = _Hosts(lease.hosts)
     gangs, waiting = _put_back(hosts, gangs, dict(lease.awaited))
     unplaced_count, unplaced = len(waiting), list[Unplaced]()
-    reasons = [_explain_waiting(waiting)] if waiting else []
+    found = [_waits_for_return(waiting)] if waiting else []
+    shape_count = len(found)
     for shape, labels, pods, is_gang in _batches(gangs):
         placed = hosts.put(shape, labels, pods, is_gang)
         left = len(pods) - placed
         if left:
             unplaced_count += left
-            reasons.append(_explain(hosts, shape, labels, left, is_gang, lease))
+            shape_count += 1
+            if len(found) < SHAPES_TOLD_MAX:
+                refused = ((one.misfit, one.host_count) for one in lease.refused.get(shape, ()))
+                found.append(NoHost(left, is_gang, merged(chain(hosts.refusing(shape, labels, left), refused))))
             named = pods[:1] if is_gang else pods[placed:]
-            unplaced.append(Unplaced(tuple(instance for instance, _ in named), lease.unfit.get(shape, "")))
-    reason = _join(reasons)
+            why = lease.infeasible.get(shape)
+            unplaced.append(Unplaced(tuple(instance for instance, _ in named), (why,) if why else ()))
+    reason = (ClusterReason(pods=tuple(found), more_count=shape_count - len(found)),) if found else ()
     return PlacementBatch(job_id, lease.lease_id, hosts.placements(), unplaced_count, reason, tuple(unplaced))
+
+
+def _waits_for_return(hosts: Sequence[Hostname]) -> NoHost:
+    return NoHost(len(hosts), hosts=(RefusingHosts(len(set(hosts)), Misfit(HostRule.RETURN)),))
 
 
 def _put_back(
@@ -113,9 +113,13 @@ class _Hosts:
         self.revocable_cpu = np.array([host.revocable.cpu_milli for host in hosts], np.int64)
         self.ports_free = np.array([port_count(host.ports) for host in hosts], np.int64)
         self.pods_held = np.zeros(len(hosts), np.int64)
-        self._exclusive = np.array([any(k == EXCLUSIVE_LABEL for k, _ in host.labels) for host in hosts], np.bool_)
         self._shunned = np.array([host.is_shunned for host in hosts], np.bool_)
-        self._label_counts: dict[tuple[str, str], Ints] = {}
+        # Hosts alike in their labels, the name aside: [H] of which kind each is, and the labels of each kind.
+        kinds: dict[tuple[Label, ...], int] = {}
+        nameless = (tuple(label for label in host.labels if label[0] != HOSTNAME_LABEL) for host in hosts)
+        self._kind_of = [kinds.setdefault(labels, len(kinds)) for labels in nameless]
+        self._kinds: list[Labels] = [host_labels("", labels) for labels in kinds]
+        self._is_allowed: dict[Constraint | None, Flags] = {}
         self._carriers: dict[Label, Ints] = {}  # pod label -> [H] pods that carry it
         for at, host in enumerate(hosts):
             for label, count in host.pod_labels:
@@ -159,10 +163,40 @@ class _Hosts:
     def room(self, shape: PodShape, labels: _Labels) -> Ints:
         """[H] how many more pods of this shape each host takes."""
         room = room_for(self._free_for(shape), _need(shape), self.ports_free, shape.port_count)
-        room[~self.is_allowed(shape)] = 0
-        if shape.constraint is not None and pod_labels_named(shape.constraint):
-            np.minimum(room, self._room_by_pods(shape.constraint, labels, int(room.max(initial=0))), out=room)
+        room[~self._allowed(shape.constraint)] = 0
+        if named := pod_labels_named(shape.constraint):
+            assert shape.constraint is not None
+            at_most, keys, pods_on = int(room.max(initial=0)), self._keys(shape.constraint), self._pods_with_each(named)
+            known: dict[tuple[int, ...], int] = {}
+            for at in np.flatnonzero(room).tolist():
+                there = {label: counts[at] for label, counts in pods_on.items()}
+                key = (keys[at], *there.values())
+                if key not in known:
+                    known[key] = room_beside(shape.constraint, self._labels_of(keys[at]), there, labels, at_most)
+                room[at] = min(room[at], known[key])
         return room
+
+    def refusing(self, shape: PodShape, labels: _Labels, left: int) -> Iterator[tuple[Misfit, int]]:
+        """Each host under the first rule that it fails, as they are now; those that fail none have too little room for
+        the gang of ``left`` pods."""
+        free, keys = self._free_for(shape), self._keys(shape.constraint)
+        pods_on = self._pods_with_each(pod_labels_named(shape.constraint))
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for at, known in enumerate(
+            zip(keys, self.ports_free.tolist(), *free.T.tolist(), *pods_on.values(), strict=True)
+        ):
+            alike.setdefault(known, []).append(at)
+        fitting: list[int] = []
+        for (key, ports_free, *rest), hosts in alike.items():
+            amounts = Resources(*rest[: len(RESOURCE_KINDS)])
+            pods = by_key(zip(pods_on, rest[len(RESOURCE_KINDS) :], strict=True))
+            if why := misfit(shape, HostView(self._labels_of(key), amounts, amounts.cpu_milli, ports_free), pods):
+                yield why, len(hosts)
+            else:
+                fitting += hosts
+        if fitting:
+            room = int(np.minimum(self.room(shape, labels), left)[fitting].sum())
+            yield Misfit(HostRule.GANG_ROOM, wanted=left, left=room), len(fitting)
 
     def placements(self) -> tuple[Placement, ...]:
         return tuple(Placement(self.hosts[host].hostname, tuple(pods)) for host, pods in sorted(self._placed.items()))
@@ -197,134 +231,29 @@ class _Hosts:
     def _pods_with(self, label: Label) -> Ints:
         return self._carriers.get(label, np.zeros(len(self.hosts), np.int64))
 
-    def _labels(self, key: str, value: str) -> Ints:
-        """[H] occurrences of a host label."""
-        counts = self._label_counts.get((key, value))
-        if counts is None:
-            pair = (key, value)
-            counts = np.array([host.labels.count(pair) for host in self.hosts], np.int64)
-            if key == HOSTNAME_LABEL:
-                counts = np.array([int(host.hostname == value) for host in self.hosts], np.int64)
-            self._label_counts[pair] = counts
-        return counts
+    def _pods_with_each(self, labels: Collection[Label]) -> dict[Label, list[int]]:
+        """[H] each."""
+        return {label: self._pods_with(label).tolist() for label in sorted(labels)}
 
-    def is_allowed(self, shape: PodShape) -> Flags:
-        """[H] host labels and exclusiveness; what pods are there does not matter here."""
-        allowed = ~self.is_kept(shape.constraint)
-        if shape.constraint is not None:
-            allowed &= self.verdict(shape.constraint, (), None) >= 0
-        return allowed
+    def _allowed(self, constraint: Constraint | None) -> Flags:
+        """[H] by their labels; what pods are there does not matter here."""
+        found = self._is_allowed.get(constraint)
+        if found is None:
+            keys = self._keys(constraint)
+            is_allowed = {key: label_misfit(constraint, self._labels_of(key)) is None for key in dict.fromkeys(keys)}
+            found = self._is_allowed[constraint] = np.array([is_allowed[key] for key in keys], np.bool_)
+        return found
 
-    def is_kept(self, constraint: Constraint | None) -> Flags:
-        """[H] exclusive hosts that this constraint does not mention."""
-        if mentions(constraint, EXCLUSIVE_LABEL):
-            return np.zeros(len(self.hosts), np.bool_)
-        return self._exclusive
+    def _keys(self, constraint: Constraint | None) -> list[int]:
+        """[H] equal for hosts whose labels are alike to the constraint."""
+        return [-1 - at for at in range(len(self.hosts))] if mentions(constraint, HOSTNAME_LABEL) else self._kind_of
 
-    def _room_by_pods(self, constraint: Constraint, labels: _Labels, at_most: int) -> Ints:
-        """[H] how many pods with these labels may follow each other before the constraint refuses the next.
-
-        Beyond the largest count named in the constraint the verdict no longer changes.
-        """
-        names = [leaf for leaf in leaves(constraint) if isinstance(leaf, PodLabel)]
-        steps = min(at_most, max(leaf.count for leaf in names) + 2)
-        room = np.zeros(len(self.hosts), np.int64)
-        is_open = np.ones(len(self.hosts), np.bool_)
-        for step in range(steps):
-            is_open &= self.verdict(constraint, labels, step) >= 0
-            room += is_open
-        room[is_open] = at_most
-        return room
-
-    def verdict(self, constraint: Constraint, labels: _Labels, more_pods: int | None) -> Ints:
-        """[H] 1 match, -1 mismatch, 0 no say, as ``constraints.evaluate``, were ``more_pods`` more with these labels
-        there.
-
-        None: pods are not looked at.
-        """
-        match constraint:
-            case HostLabel(key, value, condition, count):
-                return _signs(COMPARE[condition], self._labels(key, value), count)
-            case PodLabel(key, value, condition, count):
-                if more_pods is None:
-                    return np.zeros(len(self.hosts), np.int64)
-                more = more_pods if (key, value) in labels else 0
-                return _signs(COMPARE[condition], self._pods_with((key, value)) + more, count)
-            case AllOf(parts) | AnyOf(parts):
-                if not parts:
-                    return np.zeros(len(self.hosts), np.int64)
-                verdicts = np.stack([self.verdict(part, labels, more_pods) for part in parts])
-                decisive = -1 if isinstance(constraint, AllOf) else 1
-                is_decided = (verdicts == decisive).any(axis=0)
-                return np.where(is_decided, decisive, -decisive * (verdicts == -decisive).any(axis=0))
-
-
-def _signs(compare: object, counts: Ints, bound: int) -> Ints:
-    assert callable(compare)
-    return np.where(compare(counts, bound), 1, -1)
+    def _labels_of(self, key: int) -> Labels:
+        if key >= 0:
+            return self._kinds[key]
+        host = self.hosts[-1 - key]
+        return host_labels(host.hostname, host.labels)
 
 
 def _need(shape: PodShape) -> Ints:
-    return np.array(tuple(shape.resources), np.int64)
-
-
-@dataclass(slots=True)
-class _Refusals:
-    """Hosts still without an explanation, and the explanations so far."""
-
-    open: Flags
-    texts: list[str]
-
-    def add(self, refused: Flags, rule: str) -> None:
-        hosts = self.open & refused
-        count = int(hosts.sum())
-        if count:
-            self.texts.append(f"{count} host{'s' if count > 1 else ''}: {rule}")
-            self.open = self.open & ~refused
-
-
-def _explain(hosts: _Hosts, shape: PodShape, labels: _Labels, left: int, is_gang: bool, lease: HostLease) -> str:
-    """Each host counts under the first rule that it fails, after this batch took its part."""
-    found = _Refusals(np.ones(len(hosts.hosts), np.bool_), [])
-    found.add(hosts.is_kept(shape.constraint), f"kept for pods that ask for {EXCLUSIVE_LABEL}")
-    for part in conjuncts(shape.constraint):
-        found.add(hosts.verdict(part, (), None) < 0, describe(part))
-    free = hosts._free_for(shape)
-    for kind, (name, amount) in enumerate(zip(RESOURCE_KINDS, shape.resources, strict=True)):
-        short = free[:, kind] < amount
-        if (found.open & short).any():
-            most = int(free[found.open & short, kind].max())
-            label = f"revocable {name}" if shape.revocable and kind == CPU else name
-            found.add(short, f"{label} {_display(name, amount)} wanted, at most {_display(name, most)} free")
-    short = hosts.ports_free < shape.port_count
-    if (found.open & short).any():
-        most = int(hosts.ports_free[found.open & short].max())
-        found.add(short, f"{shape.port_count} ports wanted, at most {most} free")
-    for part in conjuncts(shape.constraint):
-        found.add(hosts.verdict(part, (), 0) < 0, describe(part))
-    room = int(np.minimum(hosts.room(shape, labels), left)[found.open].sum())
-    found.add(found.open, f"room for {room} of the gang's {left} pods")
-    found.texts += [f"{count} host{'s' if count > 1 else ''}: {rule}" for rule, count in sorted(lease.rejected.items())]
-    what = f"gang of {left}" if is_gang else f"{left} pod{'s' if left > 1 else ''}"
-    return f"{what} without a host ({'; '.join(found.texts) or 'no host offered'})"
-
-
-def _explain_waiting(hosts: Sequence[Hostname]) -> str:
-    places, pods = len(set(hosts)), len(hosts)
-    rule = "no room yet for a pod that comes back and waits for it"
-    return f"{pods} pod{'s' if pods > 1 else ''} without a host ({places} host{'s' if places > 1 else ''}: {rule})"
-
-
-def refusing_hosts(reason: str) -> tuple[tuple[int, str], ...]:
-    """The ``(hosts, rule)`` that the reason of a ``PlacementBatch`` names, in its order."""
-    return tuple((int(count), rule) for count, rule in _REFUSAL.findall(reason))
-
-
-def _display(kind: str, amount: int) -> str:
-    return f"{amount / 1000:.1f}" if kind in ("cpu", "gpu") else f"{amount} MiB"
-
-
-def _join(reasons: Sequence[str]) -> str:
-    shown = reasons[:REASON_SHAPES_MAX]
-    more = len(reasons) - len(shown)
-    return "; ".join(shown) + (f"; and {more} more shapes" if more > 0 else "")
+    return np.array(tuple(needed(shape.resources)), np.int64)

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from peloton.model.ids import RespoolId
+from peloton.model.reason import Grounds, Rule
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.admission import (
     PASSED_OVER_MAX,
@@ -40,8 +41,7 @@ from peloton.scheduling.admission import (
 )
 from peloton.scheduling.ahead import Ahead, Came
 from peloton.scheduling.entitlement import Entitlement
-from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, Grounds, HeldRun, PreemptionPolicy
-from peloton.scheduling.reason import Rule
+from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, HeldRun, PreemptionPolicy
 from peloton.scheduling.tree import CPU, PoolTree
 
 WAITING_RUNS_MAX = 10_000

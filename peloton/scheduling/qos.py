@@ -12,15 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from peloton.model.ids import Hostname, PodId
-
-
-class Cause(StrEnum):
-    HOT_CPU = "hot cpu"
-    HOT_MEMORY = "hot memory"
-    LESS_SLACK = "less slack"
+from peloton.model.reason import QosReason, QosRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +78,7 @@ class Correction:
     """One pod that is to leave, and why."""
 
     pod_id: PodId
-    cause: Cause
-    text: str
+    why: QosReason
 
 
 def observe(watch: HostWatch, load: HostLoad, policy: QosPolicy) -> HostWatch:
@@ -110,29 +103,29 @@ def corrections(
     if watch.short_count >= policy.sample_count:
         load = replace(load, held=sum(pod.held for pod in pods if not pod.is_leaving))
         if load.held > load.slack:
-            needs[Cause.LESS_SLACK] = load.held - load.slack
-    chosen: list[tuple[RevocablePod, Cause]] = []
+            needs[QosRule.LESS_SLACK] = load.held - load.slack
+    chosen: list[tuple[RevocablePod, QosRule]] = []
     for pod in sorted((pod for pod in pods if not pod.is_leaving), key=_order):
         helped = next((cause for cause, lack in needs.items() if lack > 0 and _part(pod, cause) > 0), None)
         if helped is not None:
             chosen.append((pod, helped))
             needs = {cause: lack - _part(pod, cause) for cause, lack in needs.items()}
     return tuple(
-        Correction(pod.pod_id, cause, _text(cause, load, policy)) for pod, cause in chosen[: policy.evicted_pods_max]
+        Correction(pod.pod_id, _reason(cause, load, policy)) for pod, cause in chosen[: policy.evicted_pods_max]
     )
 
 
 def after(watch: HostWatch, made: Sequence[Correction], now_s: float, policy: QosPolicy) -> HostWatch:
     """The watch after evictions: it measures anew, and the host is closed if it was hot."""
     anew = replace(watch, hot_count=0, short_count=0)
-    if all(each.cause is Cause.LESS_SLACK for each in made):
+    if all(each.why.rule is QosRule.LESS_SLACK for each in made):
         return anew
     is_again = now_s < watch.closed_until_s + watch.closed_for_s
     closed_for_s = min(watch.closed_for_s * 2, policy.closed_max_s) if is_again else policy.closed_s
     return replace(anew, closed_for_s=closed_for_s, closed_until_s=now_s + closed_for_s)
 
 
-def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], policy: QosPolicy) -> dict[Cause, int]:
+def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], policy: QosPolicy) -> dict[QosRule, int]:
     """By how much a hot host is above its target, without what is leaving."""
     if watch.hot_count < policy.sample_count:
         return {}
@@ -144,35 +137,30 @@ def _needs(watch: HostWatch, load: HostLoad, leaving: Sequence[RevocablePod], po
     return found
 
 
-def _kinds(load: HostLoad) -> list[tuple[Cause, int, int]]:
+def _kinds(load: HostLoad) -> list[tuple[QosRule, int, int]]:
     """Cause, used, total of what the host has."""
     kinds = [
-        (Cause.HOT_CPU, load.used.cpu_milli, load.total.cpu_milli),
-        (Cause.HOT_MEMORY, load.used.memory_mib, load.total.memory_mib),
+        (QosRule.HOT_CPU, load.used.cpu_milli, load.total.cpu_milli),
+        (QosRule.HOT_MEMORY, load.used.memory_mib, load.total.memory_mib),
     ]
     return [kind for kind in kinds if kind[2] > 0]
 
 
-def _part(pod: RevocablePod, cause: Cause) -> int:
+def _part(pod: RevocablePod, cause: QosRule) -> int:
     """What the pod's leaving does for it."""
-    if cause is Cause.LESS_SLACK:
+    if cause is QosRule.LESS_SLACK:
         return pod.held
-    return pod.used.cpu_milli if cause is Cause.HOT_CPU else pod.used.memory_mib
+    return pod.used.cpu_milli if cause is QosRule.HOT_CPU else pod.used.memory_mib
 
 
 def _order(pod: RevocablePod) -> tuple[int, int, str]:
     return pod.priority, -pod.started_ns, str(pod.pod_id)
 
 
-def _text(cause: Cause, load: HostLoad, policy: QosPolicy) -> str:
-    if cause is Cause.LESS_SLACK:
-        slack, held = f"{load.slack / 1000:g}", f"{load.held / 1000:g}"
-        return f"host {load.hostname} has cpu {slack} of slack left, revocable pods hold {held}"
-    if cause is Cause.HOT_CPU:
-        used, total = load.used.cpu_milli, load.total.cpu_milli
-        amounts = f"cpu {used / 1000:.2f} of {total / 1000:g}"
-    else:
-        used, total = load.used.memory_mib, load.total.memory_mib
-        amounts = f"memory {used} of {total} MiB"
-    percent = used * 100 // total
-    return f"host {load.hostname} is hot: {amounts} in use ({percent} %, allowed {policy.hot_percent} %)"
+def _reason(rule: QosRule, load: HostLoad, policy: QosPolicy) -> QosReason:
+    if rule is QosRule.LESS_SLACK:
+        return QosReason(rule, load.hostname, load.held, load.slack)
+    is_cpu = rule is QosRule.HOT_CPU
+    used = load.used.cpu_milli if is_cpu else load.used.memory_mib
+    total = load.total.cpu_milli if is_cpu else load.total.memory_mib
+    return QosReason(rule, load.hostname, used, total, policy.hot_percent)

@@ -29,15 +29,17 @@ from peloton.lifecycle.avoidance import (
     failed_lately,
     is_own_fault,
 )
+from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.ids import Hostname, JobId
+from peloton.model.reason import HostRule, Misfit
 
 log = logging.getLogger(__name__)
 
 HOSTS_MAX = 50_000
 JOBS_MAX = 10_000
 """Hosts and jobs with failures that are remembered; those that failed longest ago are forgotten."""
-WORDED_MAX = 3
-"""Hosts whose reasons are told each in its own words; reasons are counted."""
+NUMBERED_MAX = 3
+"""Hosts of which it is told how many pods failed there; of more the hosts are counted under one rule."""
 NEW = Record()
 
 
@@ -90,7 +92,7 @@ class Aversions:
             self._avoided.pop(self._hosts.popitem(last=False)[0], None)
         if record.is_avoided(now_s) and host not in self._avoided:
             self._avoided[host] = record
-            log.warning("host %s is %s; for %.0f s", host, record.why, record.until_s - now_s)
+            log.warning("host %s is %s; for %.0f s", host, misfit_text(record.why), record.until_s - now_s)
 
     def _exonerate(self, job_id: JobId) -> None:
         """The job is broken itself: its failures speak against no host."""
@@ -121,15 +123,15 @@ class Aversions:
             self._drop_expired(now_s)
             own = self._jobs.get(job_id, {})
             avoided = {host: record.why for host, record in self._avoided.items()}
-            if len(avoided) > WORDED_MAX:
-                avoided = dict.fromkeys(avoided, "avoided after pods of several jobs failed there")
+            if len(avoided) > NUMBERED_MAX:
+                avoided = dict.fromkeys(avoided, Misfit(HostRule.AVOIDED))
             if is_own_fault(failed_lately(own.values(), now_s), self._host_count()):
                 own = {}
             avoided |= {host: record.why for host, record in own.items() if record.is_avoided(now_s)}
             shunned = frozenset(host for host, record in own.items() if record.is_shunned(now_s))
             return Aversion(avoided, shunned) if avoided or shunned else NO_AVERSION
 
-    def avoided_by_all(self, now_s: float) -> dict[Hostname, tuple[str, float]]:
+    def avoided_by_all(self, now_s: float) -> dict[Hostname, tuple[Misfit, float]]:
         """Hosts, why, and for how many seconds more."""
         with self._lock:
             self._drop_expired(now_s)

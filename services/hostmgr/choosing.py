@@ -8,28 +8,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from peloton.lifecycle.avoidance import NO_AVERSION, Aversion
-from peloton.lifecycle.constraints import HOSTNAME_LABEL, accepts, leaves, pod_labels_named
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, leaves, pod_labels_named
 from peloton.model.host import Desired
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Constraint, HostLabel, PodShape, Strategy
+from peloton.model.reason import HostRule, Misfit, RefusingHosts, merged
 from peloton.model.resources import Resources, free_share
-from services.hostmgr.driver import RegisteredHost, needed
+from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit, room
+from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.holds import Holds, PodKey
 from services.hostmgr.pod_labels import PodLabelIndex
 from services.hostmgr.ready import HostClass, ReadyHosts, first_come
 from services.hostmgr.registered import RegisteredHosts
-from services.hostmgr.room import HostRoom, by_key, room_for, unfit
+from services.hostmgr.room import HostRoom
 
 HOSTS_PER_LEASE_MAX = 1_000
-LEASED = "leased to another placement"
-"""Why a host was not taken: the one reason that a lease given back changes."""
+LEASED = Misfit(HostRule.LEASED)
 GOES_NOTICE_NS = 3 * 3_600 * 10**9
 """A host that the cluster will take away within this time gets no new pods."""
+
+
+Refused = list[tuple[Misfit, int]]
+"""The rule that hosts fail, and how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,12 @@ class HostChooser:
         desired: Sequence[Desired],
         mine: frozenset[PodKey],
         picked: dict[Hostname, HostRoom],
-        rejected: Counter[str],
-    ) -> tuple[Counter[PodShape], tuple[tuple[int, Hostname], ...]]:
+    ) -> tuple[Counter[PodShape], tuple[tuple[int, Hostname], ...], bool]:
         """Add the hosts to which pods come back. Pods that need no other host, and those that wait for room on theirs:
-        as long as it is held for them and the host is there."""
+        as long as it is held for them and the host is there. And whether the host of one is leased."""
         settled: Counter[PodShape] = Counter()
         awaited: list[tuple[int, Hostname]] = []
+        is_leased = False
         for pod in desired[:HOSTS_PER_LEASE_MAX]:
             host = self.hosts.get(pod.hostname)
             if (host is None and pod.hostname not in self.registered.by_name) or self.is_away(pod.hostname):
@@ -71,13 +76,13 @@ class HostChooser:
             if is_held:
                 awaited.append((pod.instance_id, pod.hostname))
             if host is not None and host.lease_id:
-                rejected[LEASED] += 1
+                is_leased = True
             elif host is not None and not self._misfit(host, pod.shape, mine):
                 picked[pod.hostname] = self._as_seen(host, mine)
                 settled[pod.shape] += 1
                 continue
             settled[pod.shape] += is_held
-        return settled, tuple(awaited)
+        return settled, tuple(awaited), is_leased
 
     def pick(
         self,
@@ -85,23 +90,20 @@ class HostChooser:
         count: int,
         mine: frozenset[PodKey],
         picked: dict[Hostname, HostRoom],
-        rejected: Counter[str],
         aversion: Aversion = NO_AVERSION,
-    ) -> bool:
-        """Add hosts until ``count`` pods fit; returns whether they do. If not, all hosts that fail are counted."""
+    ) -> tuple[bool, tuple[RefusingHosts, ...]]:
+        """Add hosts until ``count`` pods fit; returns whether they do, and if not, all hosts that do not take one."""
         missing = count
         is_one_each = bool(pod_labels_named(shape.constraint)) or shape.strategy is not Strategy.PACK_HOST
-        refused: Counter[str] = Counter({LEASED: len(self.hosts) - len(self.ready)})
+        refused: Refused = [(LEASED, len(self.hosts) - len(self.ready))]
         with closing(self._fitting(shape, mine, refused, aversion)) as fitting:
             while missing > 0 and len(picked) < HOSTS_PER_LEASE_MAX and (host := next(fitting, None)):
                 picked[host.hostname] = self._as_seen(host, mine)
-                missing -= 1 if is_one_each else room_for(picked[host.hostname], shape)
-        if missing > 0:
-            rejected.update(+refused)
-        return missing <= 0
+                missing -= 1 if is_one_each else room(shape, picked[host.hostname].view)
+        return (False, merged(refused)) if missing > 0 else (True, ())
 
     def _fitting(
-        self, shape: PodShape, mine: frozenset[PodKey], refused: Counter[str], aversion: Aversion
+        self, shape: PodShape, mine: frozenset[PodKey], refused: Refused, aversion: Aversion
     ) -> Generator[HostRoom, None, None]:
         """Hosts that take the pod. Last come those on which pods of its job failed, and then those that will go soon:
         what they get has to leave them again. Hosts of one kind are judged together, unless something is known of one
@@ -113,24 +115,24 @@ class HostChooser:
         counts = self.ready.counts_without(apart)
         open_classes: list[HostClass] = []
         for each in self.ready.classes():
-            reason = self._goes_soon(each.like) or unfit(each.like.nameless(), shape)
-            if not reason:
+            reason = self._goes_soon(each.like) or misfit(shape, each.view)
+            if reason is None:
                 open_classes.append(each)
-            elif counts[each.kind]:
-                refused[reason] += counts[each.kind]
+            else:
+                refused.append((reason, counts[each.kind]))
         try:
             is_avoiding: bool | None = None  # not asked yet
             for hostname in self._in_order(shape, open_classes, apart, aversion):
                 host = self.hosts[hostname]
-                reason = self._misfit(host, shape, mine) if hostname in apart else ""
-                if not reason and hostname in aversion.avoided:
+                reason = self._misfit(host, shape, mine) if hostname in apart else None
+                if reason is None and hostname in aversion.avoided:
                     if is_avoiding is None:
                         is_avoiding = self._fits_elsewhere(shape, aversion.avoided)
-                    reason = aversion.avoided[hostname] if is_avoiding else ""
-                if reason:
-                    refused[reason] += 1
-                else:
+                    reason = aversion.avoided[hostname] if is_avoiding else None
+                if reason is None:
                     yield host
+                else:
+                    refused.append((reason, 1))
         finally:
             for each in open_classes:
                 each.restore()
@@ -141,9 +143,8 @@ class HostChooser:
         named = pod_labels_named(shape.constraint)
         return any(
             name not in avoided
-            and needed(shape.resources).fits_in(_whole(host, shape))
-            and accepts(host.labels, shape.constraint, by_key(self.pod_labels.on_host(name, named)))
-            and not self._kept_back(name, shape)
+            and misfit(shape, _whole(host), by_key(self.pod_labels.on_host(name, named))) is None
+            and self._kept_back(name, shape) is None
             for name, host in self.registered.by_name.items()
         )
 
@@ -193,31 +194,32 @@ class HostChooser:
         """The host without the room that is held for others."""
         return host.without(self.holds.held(host.hostname, mine))
 
-    def _misfit(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> str:
+    def _misfit(self, host: HostRoom, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
         """Why the host does not take the pod, leases aside."""
         if reason := self._kept_back(host.hostname, shape):
             return reason
-        pods = self.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint))
+        pods = by_key(self.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint)))
         seen = self._as_seen(host, mine)
-        if (reason := unfit(seen, shape, pods)) and seen is not host and not unfit(host, shape, pods):
-            return "room held for pods that come back"
+        reason = misfit(shape, seen.view, pods)
+        if reason and seen is not host and misfit(shape, host.view, pods) is None:
+            return Misfit(HostRule.HELD)
         return reason
 
-    def _kept_back(self, hostname: Hostname, shape: PodShape) -> str:
+    def _kept_back(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
         """What keeps pods of this kind off the host, whatever it has."""
         if shape.revocable and hostname in self.closed:
-            return "closed to revocable pods after it was hot"
+            return Misfit(HostRule.CLOSED)
         if self.is_away(hostname):
-            return "in maintenance"
+            return Misfit(HostRule.MAINTENANCE)
         if hostname in self.refused:
-            return f"a host of cluster {self.refused[hostname]} has the same name"
-        return self._goes_soon(self.hosts[hostname]) if hostname in self.hosts else ""
+            return Misfit(HostRule.NAME_TAKEN, name=self.refused[hostname])
+        return self._goes_soon(self.hosts[hostname]) if hostname in self.hosts else None
 
-    def _goes_soon(self, host: HostRoom) -> str:
+    def _goes_soon(self, host: HostRoom) -> Misfit | None:
         start_ns = host.goes_ns
         if start_ns and start_ns - GOES_NOTICE_NS <= self.wall_ns():
-            return "scheduled for maintenance in the cluster"
-        return ""
+            return Misfit(HostRule.GOES_SOON)
+        return None
 
 
 def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
@@ -228,8 +230,6 @@ def hosts_named(constraint: Constraint | None) -> Iterator[Hostname]:
     )
 
 
-def _whole(host: RegisteredHost, shape: PodShape) -> Resources:
-    """All that the host has for pods of this kind."""
-    if not shape.revocable:
-        return host.capacity
-    return replace(host.capacity, cpu_milli=host.revocable.cpu_milli)
+def _whole(host: RegisteredHost) -> HostView:
+    """The host as it is when it is empty."""
+    return HostView(host.labels, host.capacity, host.revocable.cpu_milli, PORTS_MAX)

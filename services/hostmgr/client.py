@@ -12,6 +12,7 @@ from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
 from peloton.model.host import Capacity, Desired, HostLease, LaunchResult, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
+from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from services.grpc_errors import raising
 from services.hostmgr import messages
@@ -104,12 +105,12 @@ class HostManagerClient:
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
         return messages.resources_from_wire(answer.free)
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Pods that no host there could take even if it were empty, and why."""
         request = pb.JudgePodsRequest(pods=messages.wanted_to_wire([(shape, 1) for shape in shapes]))
         with raising(NAME):
             answer = self._stub().JudgePods(request, timeout=JUDGE_TIMEOUT_S)
-        return messages.unfit_from_wire(answer.unfit, shapes)
+        return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
 
     def _stub(self) -> hostmgr_pb2_grpc.HostsStub:
         return hostmgr_pb2_grpc.HostsStub(self._channel())

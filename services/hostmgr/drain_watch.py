@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from peloton.model.ids import Hostname, JobId
+from peloton.model.reason import SlaRefusal
 from peloton.ports import HostLifecycles, PodLifecycles
 
 REFUSAL_S = 5.0
@@ -29,7 +30,7 @@ class DrainWatch:
         self._leaving: dict[Hostname, frozenset[JobId]] = {}  # host -> jobs whose pods are on their way out
         self._refused: dict[Hostname, frozenset[JobId]] = {}  # host -> jobs whose pods may not leave yet
         self._asking: set[JobId] = set()
-        self._refusals: dict[JobId, tuple[float, str]] = {}  # until when it holds, reason
+        self._refusals: dict[JobId, tuple[float, SlaRefusal]] = {}  # until when it holds, reason
 
     def watch(self, hostname: Hostname, leaving: Collection[JobId] = (), refused: Collection[JobId] = ()) -> None:
         """What the drain of a host waits for from now on; nothing: it is over."""
@@ -39,21 +40,21 @@ class DrainWatch:
                 if jobs:
                     known[hostname] = frozenset(jobs)
 
-    def refusal(self, job_id: JobId) -> str:
-        """Why the SLA refused last, if it would again; else empty, and the caller asks now and notes the answer."""
+    def refusal(self, job_id: JobId) -> SlaRefusal | None:
+        """Why the SLA refused last, if it would again; else None, and the caller asks now and notes the answer."""
         with self._lock:
-            until_s, reason = self._refusals.get(job_id, (0.0, ""))
-            if reason and self._clock() < until_s:
-                return reason
+            until_s, refusal = self._refusals.get(job_id, (0.0, None))
+            if refusal and self._clock() < until_s:
+                return refusal
             self._asking.add(job_id)
-            return ""
+            return None
 
-    def note_refusal(self, job_id: JobId, reason: str) -> None:
+    def note_refusal(self, job_id: JobId, refusal: SlaRefusal) -> None:
         """The answer to a question, unless the job changed since it was asked."""
         with self._lock:
             if job_id in self._asking:
                 self._asking.discard(job_id)
-                self._refusals[job_id] = (self._clock() + REFUSAL_S, reason)
+                self._refusals[job_id] = (self._clock() + REFUSAL_S, refusal)
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
         changed = set(job_ids)

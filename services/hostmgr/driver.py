@@ -27,13 +27,6 @@ Holder = tuple[JobId, bool]
 Token = tuple[str, ...]
 """What the driver needs to acknowledge a report."""
 NOTHING = Resources()
-LEAST_CPU_MILLI = 10
-"""A pod that asks for nothing takes this much: clusters refuse pods without resources."""
-
-
-def needed(asked: Resources) -> Resources:
-    """What a pod that asks for this much takes."""
-    return asked if any(asked) else Resources(cpu_milli=LEAST_CPU_MILLI)
 
 
 @dataclass(frozen=True, slots=True)

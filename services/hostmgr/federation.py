@@ -14,6 +14,7 @@ from peloton.errors import Unavailable
 from peloton.model.host import Capacity, ClusterChoice, Desired, HostLease, LaunchResult, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
+from peloton.model.reason import Infeasibility
 from peloton.model.resources import Resources
 from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters
 from services.hostmgr.client import HostManagerClient
@@ -166,17 +167,15 @@ class HostManagers:
                 left = self._free[cluster] - taken
                 self._free[cluster] = Resources(*(max(amount, 0) for amount in left))
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
         """Pods that no host of any cluster could take even if it were empty, and why. Raises Unavailable when a cluster
         does not answer: its hosts might."""
         answers = {cluster: self._client(cluster).judge(shapes) for cluster in sorted(self._led())}
+        is_one = len(answers) == 1
         return {
-            shape: "; ".join(
-                f"cluster {cluster}: {unfit[shape]}" if len(answers) > 1 else unfit[shape]
-                for cluster, unfit in answers.items()
-            )
+            shape: tuple(found[shape].within("" if is_one else cluster) for cluster, found in answers.items())
             for shape in dict.fromkeys(shapes)
-            if all(shape in unfit for unfit in answers.values())
+            if all(shape in found for found in answers.values())
         }
 
     # Capacity, for one thread.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,10 +18,11 @@ from peloton.model.host import ComingBack, Desired, Host, HostLease
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import Label, PodShape
+from peloton.model.reason import HostRule, Infeasible, RefusingHosts
 from peloton.model.resources import Resources
-from peloton.scheduling.feasibility import why_unfit
+from peloton.scheduling.fit import infeasible
 from services.hostmgr.aversions import Aversions
-from services.hostmgr.choosing import LEASED, HostChooser, hosts_named
+from services.hostmgr.choosing import HostChooser, hosts_named
 from services.hostmgr.driver import Claim, Holder, RegisteredHost, Room
 from services.hostmgr.holds import ComingBackOf, Holds
 from services.hostmgr.host_rooms import HostRooms
@@ -191,20 +191,20 @@ class HostPool:
             down = (host.capacity for name, host in self._maintained.items() if name not in registered)
             return sum(down, self._registered.total)
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Pods that no registered host could take even if it were empty, and why. Raises Unavailable."""
         with self._lock:
             if not self._are_hosts_known:
                 raise Unavailable(HOSTS_UNKNOWN)
         return self._judged_now(shapes)
 
-    def _judged_now(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+    def _judged_now(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Looks at kinds of hosts without the lock: others may lease meanwhile."""
         with self._lock:
             version, kinds_of = self._registered.kinds_version, self._registered.kinds
             unknown = self._judged.unknown(shapes, version)
             kinds = {names: kinds_of(names) for names in {tuple(hosts_named(shape.constraint)) for shape in unknown}}
-        found = {shape: why_unfit(shape, kinds[tuple(hosts_named(shape.constraint))]) for shape in unknown}
+        found = {shape: infeasible(shape, kinds[tuple(hosts_named(shape.constraint))]) for shape in unknown}
         with self._lock:
             return self._judged.learn(shapes, found, version)
 
@@ -266,8 +266,8 @@ class HostPool:
         """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, first those to which pods come
         back. When that is not all of them, the job is told once more hosts come in, and the lease says which of them
         no host could take even if it were empty."""
-        lease, short = self._acquire(job_id, wanted, now_s, for_gang, desired)
-        return replace(lease, unfit=self._judged_now(short)) if short else lease
+        lease = self._acquire(job_id, wanted, now_s, for_gang, desired)
+        return replace(lease, infeasible=self._judged_now([*lease.refused])) if lease.refused else lease
 
     def _acquire(
         self,
@@ -276,23 +276,21 @@ class HostPool:
         now_s: float,
         for_gang: bool,
         desired: Sequence[Desired],
-    ) -> tuple[HostLease, list[PodShape]]:
-        """The lease, and the shapes for which it is not enough."""
+    ) -> HostLease:
         with self._lock:
             self._expire(now_s)
             # A job, and its gang, has one placement at a time: an older lease is one whose answer got lost.
             self._free(self._lease_of_job.pop((job_id, for_gang), ""))
             picked: dict[Hostname, HostRoom] = {}
-            rejected: Counter[str] = Counter()
             self._holds.expire(now_s)
             aversion = self.aversions.of_job(job_id, now_s)
             mine = frozenset((job_id, pod.instance_id) for pod in desired)
-            settled, awaited = self._chooser.pick_desired(job_id, desired, mine, picked, rejected)
-            short = [
-                shape
-                for shape, count in wanted
-                if not self._chooser.pick(shape, count - settled[shape], mine, picked, rejected, aversion)
-            ]
+            settled, awaited, is_leased = self._chooser.pick_desired(job_id, desired, mine, picked)
+            refused: dict[PodShape, tuple[RefusingHosts, ...]] = {}
+            for shape, count in wanted:
+                is_enough, refusing = self._chooser.pick(shape, count - settled[shape], mine, picked, aversion)
+                if not is_enough:
+                    refused[shape] = refusing
             named = frozenset().union(*(pod_labels_named(shape.constraint) for shape, _ in wanted))
             capacity_of, pods_on = self._chooser.capacity_of, self.pod_labels.on_host
             leased = tuple(
@@ -300,16 +298,17 @@ class HostPool:
                 for name, host in picked.items()
             )
             waiting = {instance for instance, _ in awaited}
-            all_short = frozenset(short) | {pod.shape for pod in desired if pod.instance_id in waiting}
-            lease = HostLease(str(uuid.uuid4()), leased, dict(rejected), awaited, short=all_short)
+            short = frozenset(refused) | {pod.shape for pod in desired if pod.instance_id in waiting}
+            lease = HostLease(str(uuid.uuid4()), leased, refused, awaited, short=short)
             for hostname in picked:
                 self._rooms.lease(self._hosts[hostname], lease.lease_id)
             if picked:
                 self._leases[lease.lease_id] = (now_s + self._lease_s, list(picked))
                 self._lease_of_job[job_id, for_gang] = lease.lease_id
-            if all_short:
-                self._waiting.add((job_id, for_gang), for_leases=bool(rejected[LEASED]))
-            return lease, short
+            if short:
+                rules = {each.misfit.rule for refusing in refused.values() for each in refusing}
+                self._waiting.add((job_id, for_gang), for_leases=is_leased or HostRule.LEASED in rules)
+            return lease
 
     def claim(self, lease_id: str, hostnames: Iterable[Hostname]) -> dict[Hostname, Claim]:
         """Take the room of the hosts that are still under this lease, without those that have gone into

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from peloton.model.pod import PodShape
+from peloton.model.reason import Infeasible
 
 SHAPES_MAX = 10_000
 """Shapes that are remembered."""
@@ -18,7 +19,7 @@ LOOKS_MAX = 100
 
 class JudgedShapes:
     def __init__(self) -> None:
-        self._known: dict[PodShape, str] = {}  # empty: some host could
+        self._known: dict[PodShape, Infeasible | None] = {}  # None: some host could
         self._version = -1
 
     def unknown(self, shapes: Iterable[PodShape], version: int) -> list[PodShape]:
@@ -28,9 +29,11 @@ class JudgedShapes:
             self._version = version
         return [shape for shape in dict.fromkeys(shapes) if shape not in self._known][:LOOKS_MAX]
 
-    def learn(self, shapes: Sequence[PodShape], found: Mapping[PodShape, str], version: int) -> dict[PodShape, str]:
+    def learn(
+        self, shapes: Sequence[PodShape], found: Mapping[PodShape, Infeasible | None], version: int
+    ) -> dict[PodShape, Infeasible]:
         """What has been found out; returns those of the shapes that no host could take."""
         if version == self._version:
             self._known.update(found)
         known = self._known if version == self._version else found
-        return {shape: known[shape] for shape in shapes if known.get(shape)}
+        return {shape: why for shape in shapes if (why := known.get(shape)) is not None}

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from peloton.lifecycle.reason_text import failures_text
 from peloton.model.host import Host, HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
+from peloton.model.reason import Misfit
 from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING, RegisteredHost
 
@@ -18,7 +20,7 @@ def listed(
     withdrawn: Mapping[Hostname, RegisteredHost],
     maintained: Mapping[Hostname, HostMaintenance],
     free: Mapping[Hostname, Resources],
-    avoided: Mapping[Hostname, tuple[str, float]],
+    avoided: Mapping[Hostname, tuple[Misfit, float]],
     wall_ns: int,
 ) -> list[Host]:
     """Registered hosts, those that operators of the cluster have withdrawn, and those in maintenance that are neither;
@@ -30,7 +32,7 @@ def listed(
         if host.hostname in avoided:
             why, seconds = avoided[host.hostname]
             end = datetime.fromtimestamp(wall_ns / 1e9 + seconds, UTC)
-            found[at] = replace(host, avoided=f"{why.removeprefix('avoided ')}, until {end:%Y-%m-%d %H:%M:%S} UTC")
+            found[at] = replace(host, avoided=f"{failures_text(why)}, until {end:%Y-%m-%d %H:%M:%S} UTC")
     return sorted(found, key=lambda host: host.hostname)
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from peloton.errors import Aborted, Unavailable
 from peloton.lifecycle.maintenance import Step, away_max, drain_progress, next_step, plan_drain, turn_text
+from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Grant
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
@@ -193,8 +194,8 @@ class HostMaintainer:
         for job_id, instances in plan.disrupt.items():
             grant = self._ask_sla(host, job_id, instances, now_ns)
             told[job_id] = frozenset(grant.granted)
-            if grant.refused:
-                blockers.append(Blocker(job_id, len(grant.refused), grant.reason))
+            if grant.refusal:
+                blockers.append(Blocker(job_id, len(grant.refused), sla_text(grant.refusal)))
         for job_id, leaving in told.items():
             self._residents.note_leaving(host.hostname, job_id, leaving)
         goes = {job_id for job_id, leaving in told.items() if leaving}
@@ -205,8 +206,8 @@ class HostMaintainer:
 
     def _ask_sla(self, host: HostMaintenance, job_id: JobId, instances: tuple[int, ...], now_ns: int) -> Grant:
         """A refusal is remembered until the job changes."""
-        if not host.is_forced and (reason := self._watch.refusal(job_id)):
-            return Grant((), instances, reason)
+        if not host.is_forced and (refusal := self._watch.refusal(job_id)):
+            return Grant((), instances, refusal)
         grant = self._disrupts.disrupt(
             job_id,
             instances,
@@ -216,8 +217,8 @@ class HostMaintainer:
             now_ns=now_ns,
             host=host.hostname,
         )
-        if grant.refused and not grant.granted:
-            self._watch.note_refusal(job_id, grant.reason)
+        if grant.refusal and not grant.granted:
+            self._watch.note_refusal(job_id, grant.refusal)
         return grant
 
     # What follows a change of the rows.

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from peloton.api.convert_reason import (
+    infeasible_from_wire,
+    infeasible_to_wire,
+    refusing_from_wire,
+    refusing_to_wire,
+)
 from peloton.api.private import hostmgr_pb2 as pb
+from peloton.api.private import reason_pb2
 from peloton.model.host import Desired, HostLease, LaunchResult, LeasedHost, PlacedPod, Placement
 from peloton.model.ids import Hostname
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 
 _Kind = pb.Constraint
@@ -107,19 +115,27 @@ def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHos
     return pb.AcquireHostsResponse(
         lease_id=lease.lease_id,
         hosts=hosts,
-        rejected=lease.rejected,
+        refused=[
+            pb.RefusedPods(wanted_index=at, hosts=refusing_to_wire(lease.refused[shape]))
+            for at, shape in enumerate(shapes)
+            if shape in lease.refused
+        ],
         awaited=dict(lease.awaited),
-        unfit=unfit_to_wire(lease.unfit, shapes),
+        infeasible=infeasible_shapes_to_wire(lease.infeasible, shapes),
     )
 
 
-def unfit_to_wire(unfit: Mapping[PodShape, str], shapes: Sequence[PodShape]) -> dict[int, str]:
+def infeasible_shapes_to_wire(
+    found: Mapping[PodShape, Infeasible], shapes: Sequence[PodShape]
+) -> dict[int, reason_pb2.Infeasible]:
     """By place among the shapes that were asked for."""
-    return {at: unfit[shape] for at, shape in enumerate(shapes) if shape in unfit} if unfit else {}
+    return {at: infeasible_to_wire(found[shape]) for at, shape in enumerate(shapes) if shape in found} if found else {}
 
 
-def unfit_from_wire(unfit: Mapping[int, str], shapes: Sequence[PodShape]) -> dict[PodShape, str]:
-    return {shapes[at]: why for at, why in sorted(unfit.items())}
+def infeasible_shapes_from_wire(
+    wire: Mapping[int, reason_pb2.Infeasible], shapes: Sequence[PodShape]
+) -> dict[PodShape, Infeasible]:
+    return {shapes[at]: infeasible_from_wire(why) for at, why in sorted(wire.items())}
 
 
 def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -> HostLease:
@@ -138,7 +154,9 @@ def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -
         for h in wire.hosts
     )
     awaited = tuple((instance, Hostname(host)) for instance, host in sorted(wire.awaited.items()))
-    return HostLease(wire.lease_id, hosts, dict(wire.rejected), awaited, unfit_from_wire(wire.unfit, shapes))
+    refused = {shapes[pods.wanted_index]: refusing_from_wire(pods.hosts) for pods in wire.refused}
+    infeasible = infeasible_shapes_from_wire(wire.infeasible, shapes)
+    return HostLease(wire.lease_id, hosts, refused, awaited, infeasible)
 
 
 def placements_to_wire(placements: Sequence[Placement]) -> list[pb.Placement]:

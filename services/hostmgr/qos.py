@@ -17,10 +17,12 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import Hostname
+from peloton.model.reason import QosRule
+from peloton.model.resources import needed
 from peloton.ports import Evictor, Lifecycles
 from peloton.scheduling.qos import (
-    Cause,
     Correction,
     HostLoad,
     HostWatch,
@@ -32,7 +34,7 @@ from peloton.scheduling.qos import (
     is_due,
     observe,
 )
-from services.hostmgr.driver import RegisteredHost, needed
+from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.usage import HostUse, look
@@ -194,12 +196,12 @@ class QosController:
         self._stays[hostname] = sum(pod.held for pod in pods if pod.pod_id not in leaving)
         self._close_hosts(now_s)  # first, or the resource manager would admit the evicted pods anew
         try:
-            evicted = self._evictor.evict([(each.pod_id, each.text) for each in made])
+            evicted = self._evictor.evict([(each.pod_id, each.why) for each in made])
         except BaseException:
             self._watches[hostname] = watch
             raise
         self._meter.evicted(made)
-        log.info("%d of %d pods evicted: %s", evicted, len(made), made[0].text)
+        log.info("%d of %d pods evicted: %s", evicted, len(made), eviction_text(made[0].why))
         with suppress(Unavailable):  # the job's workflow would do it too, a little later
             for job_id in dict.fromkeys(each.pod_id.job_id for each in made):
                 self._core.kill_running(job_id)
@@ -234,7 +236,7 @@ class QosMeter:
         self._hot_count = sum(watch.hot_count >= policy.sample_count for watch in watches.values())
 
     def evicted(self, made: Sequence[Correction]) -> None:
-        counts: Counter[Cause] = Counter(each.cause for each in made)
+        counts: Counter[QosRule] = Counter(each.why.rule for each in made)
         for cause, count in counts.items():
             self._evicted.add(count, {"cause": cause.value})
 

@@ -22,10 +22,11 @@ STALE_MAX = 100
 class HostClass:
     """Hosts of one kind, in the order in which they came."""
 
-    __slots__ = ("_heap", "_out", "kind", "members")
+    __slots__ = ("_heap", "_out", "kind", "members", "view")
 
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
+    def __init__(self, first: HostRoom) -> None:
+        self.kind = first.kind
+        self.view = first.view_of_kind
         self.members: dict[Hostname, HostRoom] = {}
         # Of all members; of former ones too, until they come up: also of those that are back, in a later place.
         self._heap: list[tuple[int, Hostname]] = []
@@ -86,7 +87,7 @@ class ReadyHosts:
         if kind is not None:
             found = self._classes.get(kind)
             if found is None:
-                found = self._classes[kind] = HostClass(kind)
+                found = self._classes[kind] = HostClass(host)
             found.add(host)
             self._class_of[host.hostname] = found
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
-from peloton.scheduling.feasibility import HostKind
-from services.hostmgr.driver import NOTHING, RegisteredHost, needed
+from peloton.scheduling.fit import PORTS_MAX, HostKind, HostView, room_misfit
+from services.hostmgr.driver import NOTHING, RegisteredHost
 
 _Kind = tuple[Resources, tuple[tuple[str, str], ...]]
 """What hosts alike have: totals, and labels without the host's name."""
@@ -81,11 +80,8 @@ class RegisteredHosts:
 
     def has_room(self, shape: PodShape) -> bool:
         """Some host has, by the amounts alone."""
-        need = needed(shape.resources)
-        if not shape.revocable:
-            return any(need.fits_in(free) for free, _ in self._free)
-        rest = replace(need, cpu_milli=0)
-        return any(rest.fits_in(free) and need.cpu_milli <= slack for free, slack in self._free)
+        views = (HostView({}, free, slack, PORTS_MAX) for free, slack in self._free)
+        return any(room_misfit(shape, view) is None for view in views)
 
     def capacity(self, away: Collection[Hostname], closed: Mapping[Hostname, int]) -> tuple[Resources, Resources, int]:
         """Sums without hosts that are away, and how many are left. Of revocable cpu those that are closed count

@@ -80,7 +80,9 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
                 f"{len(request.pods)} sorts of pods are asked about, at most {JUDGED_MAX} in one call"
             )
         shapes = [shape for shape, _ in messages.wanted_from_wire(request.pods)]
-        return pb.JudgePodsResponse(unfit=messages.unfit_to_wire(self._core.pool.judge(shapes), shapes))
+        return pb.JudgePodsResponse(
+            infeasible=messages.infeasible_shapes_to_wire(self._core.pool.judge(shapes), shapes)
+        )
 
     @answering
     def BrowseSandbox(

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 import grpc
 
+from peloton.api.convert_reason import placement_to_wire, qos_to_wire, requeue_to_wire
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
+from peloton.model.reason import PlacementReason, QosReason, RequeueReason
 from services.grpc_errors import raising
 
 CALL_TIMEOUT_S = 30.0
@@ -32,24 +34,27 @@ class ResourceManagerClient:
         with raising(NAME):
             return self._stub().KillQueued(pb.KillQueuedRequest(job_id=job_id), timeout=CALL_TIMEOUT_S).killed
 
-    def requeue_gang(self, job_id: JobId, reason: str) -> None:
+    def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
+        request = pb.RequeueGangRequest(job_id=job_id, why=requeue_to_wire(reason))
         with raising(NAME):
-            self._stub().RequeueGang(pb.RequeueGangRequest(job_id=job_id, reason=reason), timeout=CALL_TIMEOUT_S)
+            self._stub().RequeueGang(request, timeout=CALL_TIMEOUT_S)
 
-    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
         ranges = [pb.RequeuePodsRequest.Range(start=start, count=count) for start, count in instances]
-        request = pb.RequeuePodsRequest(job_id=job_id, instances=ranges, reason=reason)
+        request = pb.RequeuePodsRequest(job_id=job_id, instances=ranges, why=requeue_to_wire(reason))
         with raising(NAME):
             return self._stub().RequeuePods(request, timeout=CALL_TIMEOUT_S).requeued
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
-        request = pb.NoteUnplacedRequest(job_id=job_id, count=count, reason=reason)
+    def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
+        request = pb.NoteUnplacedRequest(job_id=job_id, count=count, why=placement_to_wire(why))
         with raising(NAME):
             return self._stub().NoteUnplaced(request, timeout=CALL_TIMEOUT_S).turns_held_back
 
-    def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
+    def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
         """Implements ``ports.Evictor``."""
-        request = pb.EvictRequest(pods=[pb.EvictRequest.Pod(pod_id=str(pod), message=text) for pod, text in pods])
+        request = pb.EvictRequest(
+            pods=[pb.EvictRequest.Pod(pod_id=str(pod), why=qos_to_wire(why)) for pod, why in pods]
+        )
         with raising(NAME):
             return self._stub().Evict(request, timeout=CALL_TIMEOUT_S).evicted
 

@@ -19,14 +19,14 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.lifecycle.reason_text import placement_text
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
+from peloton.model.reason import Infeasibility, Rule
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
-from peloton.scheduling.explain import Holder, Wait, holders, loans, waits
-from peloton.scheduling.explain_job import Apart, Obstacle, apart, headline, slack_line, story, unfit, wait_lines
-from peloton.scheduling.reason import Rule
+from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait, holders, loans, unfit, unqueued, waits
 from peloton.scheduling.tree import CPU
 from services.resmgr import dry_run, pools
 from services.resmgr import explain_wire as wire
@@ -35,10 +35,15 @@ from services.resmgr.explain_text import (
     disruption_lines,
     eviction_lines,
     failure_line,
+    headline,
     lock_lines,
     plan_lines,
     pool_lines,
+    slack_line,
+    story,
+    unqueued_text,
     update_lines,
+    wait_lines,
 )
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import CapacitySource, ExplainRecords
@@ -85,15 +90,15 @@ class ExplainService:
         only_waiting = job.type is JobType.BATCH and job.is_active
         failures = await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX, only_waiting)
         waiting: list[Found] = []
-        besides: list[Apart] = []
+        others: list[Unqueued] = []
         locked = await asyncio.to_thread(self._records.lockdowns)
         if job.is_active:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
-            unplaced = (0, "") if "Launch" in locked else state.unplaced(job_id)  # hosts are not what it waits for
-            besides = [*apart(job, counts, unplaced, gang), *await self._unfit_of(job, counts)]
+            placement = () if "Launch" in locked else state.unplaced(job_id)[1]  # hosts are not what it waits for
+            others = [*unqueued(job, counts, placement, gang), *await self._unfit_of(job, counts)]
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
-        lines = [*story(job, counts, waiting, besides, failures), *_slack(self._loop.state, waiting)]
+        lines = [*story(job, counts, waiting, others, failures), *_slack(self._loop.state, waiting)]
         lines += _vain(self._loop.state, job, waiting)
         if job.is_active:
             lines += [failure_line(pod) for pod in failures]
@@ -109,13 +114,13 @@ class ExplainService:
             instanceCounts={state.value: count for state, count in counts.items()},
             waiting=[wire.waiting_gangs(*one) for one in waiting],
             reasons=[
-                *(wire.apart_reason(one) for one in besides),
+                *(wire.unqueued_reason(one) for one in others),
                 *(wire.failure_reason(pod, failure_line(pod)) for pod in failures if job.is_active),
             ],
             text="\n".join([headline(job, path, counts), *(f"  {line}" for line in lines)]),
         )
 
-    async def _unfit_of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Apart]:
+    async def _unfit_of(self, job: JobRecord, counts: Mapping[PodState, int]) -> list[Unqueued]:
         """Of its instances that are not on hosts yet; of all of them while they are being created."""
         is_complete = sum(counts.values()) >= job.instance_count
         if is_complete and not counts.get(PodState.INITIALIZED) and not counts.get(PodState.PENDING):
@@ -127,7 +132,7 @@ class ExplainService:
             shapes = await asyncio.to_thread(self._records.waiting_shapes, job.job_id, 0, count)
         return list(unfit(shapes, why))
 
-    async def _judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, str]:
+    async def _judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
         """Those that no host could take even if it were empty, and why; none while the hosts are not known."""
         distinct = list(dict.fromkeys(one.shape for one in shapes))[:JUDGED_SHAPES_MAX]
         try:
@@ -206,7 +211,7 @@ class ExplainService:
         held: HeldRanges,
         job: JobRecord,
         shapes: Sequence[ShapeRange],
-        unfits: Sequence[Apart],
+        unfits: Sequence[Unqueued],
     ) -> pb.JobPlanResponse:
         other, held_back = with_job(state, job, shapes)
         now, plan = self._look(other)
@@ -216,14 +221,14 @@ class ExplainService:
         waiting = [found for found in _waiting(other, job, now, plan) if not _goes_now(found[0], plan)]
         admitted = sum(chosen.gang_count * chosen.run.gang_size for chosen in mine)
         counts = {PodState.PENDING: job.instance_count - held_back, PodState.INITIALIZED: held_back}
-        besides = [one for one in apart(job, counts, (0, "")) if one.obstacle is Obstacle.MAXIMUM_RUNNING]
-        besides += unfits
+        others = [one for one in unqueued(job, counts, ()) if one.obstacle is Obstacle.MAXIMUM_RUNNING]
+        others += unfits
         queued = job.instance_count - held_back - admitted
         path = other.path_of(job.respool_id)
         lines = [f"In pool {path} {admitted} of {job.instance_count} instances would be admitted now."]
         lines += [f"  {line}" for found in waiting for line in wait_lines(*found)]
         lines += [f"  {line}" for line in _slack(other, waiting)]
-        lines += [f"  {one.text}" for one in besides]
+        lines += [f"  {unqueued_text(one)}" for one in others]
         lines += [f"  {line}" for line in eviction_lines(leave)]
         return pb.JobPlanResponse(
             poolPath=path,
@@ -231,7 +236,7 @@ class ExplainService:
             waitingInstances=queued,
             heldBackInstances=held_back,
             waiting=[wire.waiting_gangs(*found) for found in waiting],
-            reasons=[wire.apart_reason(one) for one in besides],
+            reasons=[wire.unqueued_reason(one) for one in others],
             evictions=leave,
             text="\n".join(lines),
         )
@@ -259,7 +264,7 @@ def _waiting(state: ResmgrState, job: JobRecord, now: Snapshot, plan: Plan) -> l
 def _vain(state: ResmgrState, job: JobRecord, waiting: Iterable[Found]) -> Iterable[str]:
     """What placement last said of those that are held back."""
     if any(wait.reason.rule is Rule.HELD_BACK for wait, _ in waiting) and (said := state.unplaced(job.job_id)[1]):
-        yield f"placement said last: {said}"
+        yield f"placement said last: {placement_text(said)}"
 
 
 def _slack(state: ResmgrState, waiting: list[Found]) -> Iterable[str]:

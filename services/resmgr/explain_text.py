@@ -1,26 +1,140 @@
-"""The words of explanations and plans of pools, from their messages."""
+"""The words of explanations and plans."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
+from peloton.lifecycle.reason_text import amount_text, counted, infeasible_text, placement_text, queue_text
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
-from peloton.model.job import JobRecord
-from peloton.model.pod import PodRecord
+from peloton.model.job import JobRecord, JobState
+from peloton.model.pod import TERMINAL, PodRecord, PodState
+from peloton.model.reason import Rule
 from peloton.model.update import Disruption, UpdateRecord
+from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait
 from services.resmgr.settings import LoopSettings
 
 LINES_MAX = 50
 """Lines of one sort."""
+_NOT_STARTED = (PodState.INITIALIZED, PodState.PENDING, PodState.READY)
+
+
+def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> str:
+    """Who it is, where (no path: its pool is gone), and how many of its pods are in which state."""
+    public = Counter[PodState]()
+    for state, count in counts.items():
+        public[state.public] += count
+    shown = ", ".join(f"{public[state]} {state}" for state in PodState if public[state]) or "no instances yet"
+    verb = "is" if job.is_active else "ended"
+    where = f"pool {pool_path}" if pool_path else "a pool that is gone"
+    return f"Job {job.job_id} ({job.name}) {verb} {job.state} in {where}: {shown}"
+
+
+def story(
+    job: JobRecord,
+    counts: Mapping[PodState, int],
+    waiting: Sequence[tuple[Wait, tuple[Holder, ...]]],
+    others: Sequence[Unqueued],
+    failures: Sequence[PodRecord],
+) -> Iterator[str]:
+    """The lines below the headline. ``failures``: of an active job they are told elsewhere."""
+    if not job.is_active:
+        yield from (_ended_line(pod) for pod in failures)
+        return
+    if job.goal is JobState.KILLED:
+        yield "it is being stopped"
+    for wait, who in waiting:
+        yield from wait_lines(wait, who)
+    yield from map(unqueued_text, others)
+    if not waiting and not others and not failures and job.goal is not JobState.KILLED:
+        started = sum(n for state, n in counts.items() if state not in TERMINAL and state not in _NOT_STARTED)
+        yield (
+            f"nothing waits: {_instances(started)} on hosts" if started else "no instance waits, and none is on a host"
+        )
+
+
+def slack_line(waiting: Sequence[tuple[Wait, tuple[Holder, ...]]], slack_cpu: int, held_cpu: int) -> Iterator[str]:
+    """For those who wait for slack: how much the hosts have, in thousandths of a cpu, and how much is taken."""
+    if any(wait.cause.rule is Rule.SLACK_ENTITLEMENT for wait, _ in waiting):
+        slack, held = amount_text("cpu", slack_cpu), amount_text("cpu", held_cpu)
+        yield (
+            f"revocable instances run on slack, what others hold and do not use: the hosts have cpu {slack} of it, "
+            f"admitted revocable instances hold {held}"
+        )
+
+
+def wait_lines(wait: Wait, who: Sequence[Holder]) -> Iterator[str]:
+    yield f"{_whom(wait)}: {wait_text(wait)}"
+    if who:
+        yield f"  held by {'; '.join(_holder_text(holder, wait.cause.kind) for holder in who)}"
+
+
+def _holder_text(holder: Holder, kind: str) -> str:
+    who = f"job {holder.job_id}" if holder.job_id else f"pool {holder.pool_path}"
+    above = f" ({amount_text(kind, holder.borrowed)} above its reservation)" if holder.borrowed else ""
+    return f"{who}: {kind} {amount_text(kind, holder.amount)}{above}"
+
+
+def wait_text(wait: Wait) -> str:
+    reason = queue_text(wait.reason)
+    if not wait.blocking:
+        return reason
+    blocking = queue_text(wait.blocking)
+    if wait.reason.job_id == wait.run.job_id:
+        return f"waits behind other instances of the job; for them: {blocking}"
+    return f"{reason}; that one: {blocking}"
+
+
+def _whom(wait: Wait) -> str:
+    size, end = wait.run.gang_size, wait.start + wait.gang_count * wait.run.gang_size - 1
+    instances = _span(wait.start, end - wait.start + 1)
+    gangs = f" ({counted(wait.gang_count, 'gang')} of {size})" if size > 1 else ""
+    ahead = f"{counted(wait.gangs_ahead, 'gang')} ahead"
+    queue = wait.run.queue.name.lower().replace("_", "-")
+    return f"{instances}{gangs} in the {queue} queue of {wait.pool_path}, {ahead}"
+
+
+def unqueued_text(one: Unqueued) -> str:
+    who, size = _instances(one.pod_count), one.gang_size
+    whole = f"gang of {size} waits for hosts for all of it; " if size else ""
+    match one.obstacle:
+        case Obstacle.GANG_INCOMPLETE:
+            return f"{who} of the gang of {size} not queued before the others have ended: it starts whole"
+        case Obstacle.NO_HOST:
+            return f"{whole}admitted, but {placement_text(one.placement)}"
+        case Obstacle.NEXT_PLACEMENT:
+            return f"{whole}{who} admitted; a host is being looked for"
+        case Obstacle.NEXT_CYCLE:
+            return f"{who} about to be queued"
+        case Obstacle.MAXIMUM_RUNNING:
+            return f"{who} held back: at most {one.bound} may run at a time, {one.used} are queued or running"
+        case Obstacle.FITS_NO_HOST:
+            named = f"{who}, the first {one.first}," if one.has_gaps else _span(one.first, one.pod_count)
+            verb, waits = ("fits", "it waits") if one.pod_count == 1 else ("fit", "they wait")
+            why = infeasible_text(one.infeasible)
+            return f"{named} {verb} no host, even an empty one: {why}; {waits} for one to join"
+
+
+def _ended_line(pod: PodRecord) -> str:
+    words = " ".join(f"{pod.message} {pod.reason}".split())
+    return f"instance {pod.instance_id}: {pod.state}{f', {words}' if words else ''}"
+
+
+def _span(start: int, count: int) -> str:
+    return f"instance {start}" if count == 1 else f"instances {start}-{start + count - 1}"
+
+
+def _instances(count: int) -> str:
+    return counted(count, "instance")
 
 
 def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules: LoopSettings) -> Iterator[str]:
     """``heads``: the lines of each of ``answer.queues``."""
     pool = answer.pool
-    yield f"Pool {pool.path}: {_count(pool.queuedInstances, 'instance')} in queues"
+    yield f"Pool {pool.path}: {counted(pool.queuedInstances, 'instance')} in queues"
     for each in pool.amounts:
         if each.limit or each.allocation or each.demand:
             yield (
@@ -31,7 +145,7 @@ def pool_lines(answer: pb.PoolWhyResponse, heads: Sequence[Sequence[str]], rules
     for queue, lines in zip(answer.queues, heads, strict=True):
         name = pb.Queue.Name(queue.queue).removeprefix("QUEUE_").lower().replace("_", "-")
         where = f" of {queue.poolPath}" if queue.poolPath != pool.path else ""
-        waiting = f"{_count(queue.gangCount, 'gang')} of {_count(queue.instanceCount, 'instance')}"
+        waiting = f"{counted(queue.gangCount, 'gang')} of {counted(queue.instanceCount, 'instance')}"
         yield f"  {name} queue{where}: {waiting}, first job {queue.head.jobId.value}"
         yield from (f"    {line}" for line in lines)
     if not answer.queues:
@@ -83,7 +197,7 @@ def plan_lines(answer: pb.PoolPlanResponse) -> Iterator[str]:
         "Gangs that would be admitted now:",
         "No waiting gang would be admitted now.",
         [
-            f"{_count(a.gangCount, 'gang')} of {a.gangSize} of job {a.jobId.value} in {a.poolPath}"
+            f"{counted(a.gangCount, 'gang')} of {a.gangSize} of job {a.jobId.value} in {a.poolPath}"
             f" ({a.gangCountBefore} without the change)"
             for a in answer.admitted
         ],
@@ -116,7 +230,7 @@ def failure_line(pod: PodRecord) -> str:
     how = ", ".join(text for text in (f"{pod.state} on {pod.host}", _cause(pod)) if text)
     if not pod.due_ns or not pod.failure_count:
         return f"instance {pod.instance_id} {how}; it runs again at once"
-    why = f"it has ended {_count(pod.failure_count, 'time')}, and each time doubles the wait"
+    why = f"it has ended {counted(pod.failure_count, 'time')}, and each time doubles the wait"
     return f"instance {pod.instance_id} {how}; it runs again at {rfc3339_seconds(pod.due_ns)}: {why}"
 
 
@@ -155,7 +269,3 @@ def _shown(kind: str, amount: float) -> str:
     if math.isinf(amount):
         return "unlimited"
     return f"{amount:g}" if kind in ("cpu", "gpu") else f"{amount:.0f} MiB"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

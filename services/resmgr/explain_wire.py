@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
+from peloton.lifecycle.reason_text import eviction_text, misfit_text, queue_text
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.pod import PodRecord
+from peloton.model.reason import Reason, Rule
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.eviction import Eviction
-from peloton.scheduling.explain import Holder, Loan, Wait, physical
-from peloton.scheduling.explain_job import Apart, Obstacle, reason_text
-from peloton.scheduling.reason import Reason, Rule
+from peloton.scheduling.explain import Holder, Loan, Obstacle, Unqueued, Wait, physical
+from services.resmgr.explain_text import unqueued_text, wait_text
 from services.resmgr.pools import SHARE_UNITS, UNITS
 from services.resmgr.settings import LoopSettings
 
@@ -44,8 +46,9 @@ OBSTACLES = {
     Obstacle.MAXIMUM_RUNNING: pb.RULE_MAXIMUM_RUNNING_INSTANCES,
     Obstacle.NO_HOST: pb.RULE_NO_HOST,
     Obstacle.FITS_NO_HOST: pb.RULE_FITS_NO_HOST,
-    Obstacle.GATHERS: pb.RULE_GANG_GATHERS,
-    Obstacle.SOON: pb.RULE_NEXT_CYCLE,
+    Obstacle.GANG_INCOMPLETE: pb.RULE_GANG_GATHERS,
+    Obstacle.NEXT_CYCLE: pb.RULE_NEXT_CYCLE,
+    Obstacle.NEXT_PLACEMENT: pb.RULE_NEXT_CYCLE,
 }
 
 
@@ -58,9 +61,9 @@ def amount(kind: str, small: int) -> float:
 
 def waiting_gangs(wait: Wait, who: Sequence[Holder]) -> pb.WaitingGangs:
     run = wait.run
-    reason = _reason(wait.reason, reason_text(wait), () if wait.blocking else who)
+    reason = _reason(wait.reason, wait_text(wait), () if wait.blocking else who)
     if wait.blocking is not None:
-        reason.blockingReason.CopyFrom(_reason(wait.blocking, str(wait.blocking), who))
+        reason.blockingReason.CopyFrom(_reason(wait.blocking, queue_text(wait.blocking), who))
     return pb.WaitingGangs(
         jobId=JobID(value=run.job_id),
         poolPath=wait.pool_path,
@@ -99,14 +102,19 @@ def _holder(kind: str, holder: Holder) -> pb.Holder:
     )
 
 
-def apart_reason(one: Apart) -> pb.Reason:
+def unqueued_reason(one: Unqueued) -> pb.Reason:
     return pb.Reason(
         rule=OBSTACLES[one.obstacle],
         wanted=one.pod_count,
         available=one.left,
-        bound=one.bound,
-        refusingHosts=[pb.RefusingHosts(hostCount=count, rule=rule) for count, rule in one.hosts],
-        text=one.text,
+        bound=one.gang_size if one.obstacle is Obstacle.GANG_INCOMPLETE else one.bound,
+        refusingHosts=[
+            pb.RefusingHosts(hostCount=hosts.host_count, rule=misfit_text(hosts.misfit))
+            for cluster in one.placement
+            for pods in cluster.pods
+            for hosts in pods.hosts
+        ],
+        text=unqueued_text(one),
     )
 
 
@@ -225,7 +233,7 @@ def planned_evictions(
             forPoolPath=why.for_pool,
             rounds=rounds,
             withinS=rounds * rules.preemption_period_s,
-            text=str(why).replace(f"job {planned_job}", "this job") if is_planned else str(why),
+            text=eviction_text(replace(why, for_job="") if is_planned else why),
         )
 
 

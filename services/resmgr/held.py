@@ -10,9 +10,9 @@ import numpy as np
 from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.in_vain import least_hold_s
 from peloton.model.ids import JobId, RespoolId
+from peloton.model.reason import Reason, Rule
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import HeldGang
-from peloton.scheduling.reason import Reason, Rule
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.ledger import JobLedger
 from services.resmgr.queues import PoolQueues, WaitingRuns

@@ -19,8 +19,10 @@ from typing import Any, TypeVar
 
 from peloton.errors import NotFound, PelotonError, Unavailable
 from peloton.lifecycle.in_vain import least_hold_s
+from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
+from peloton.model.reason import PlacementReason, RequeueReason
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
@@ -28,7 +30,7 @@ from services.resmgr.answers import AdmissionAnswers
 from services.resmgr.audit import audit, frozen
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
-from services.resmgr.records import AdmissionRecords, CapacitySource, Range
+from services.resmgr.records import AdmissionRecords, CapacitySource, Range, Requeue
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import LogRow, ResmgrState
@@ -146,27 +148,25 @@ class AdmissionLoop:
 
         return await self._commit(lambda: self._records.kill_queued(job_id, self.clock_ns()), apply)
 
-    async def requeue_gang(self, job_id: JobId, reason: str) -> None:
+    async def requeue_gang(self, job_id: JobId, why: RequeueReason) -> None:
         """Take back what a gang was given for a launch that was in vain; its job is told."""
-        await self._requeue(job_id, reason, lambda least_s: self._records.requeue_gang(job_id, reason, least_s))
+        await self._requeue(job_id, why, lambda s: self._records.requeue_gang(job_id, why, s))
         self._lifecycles.jobs_changed([job_id], "its gang was queued again")
 
-    async def requeue_pods(self, job_id: JobId, instances: Sequence[Range], reason: str) -> int:
+    async def requeue_pods(self, job_id: JobId, instances: Sequence[Range], why: RequeueReason) -> int:
         """Take back what pods were given for which no host was found; returns how many. The caller tells their job."""
-        gone = await self._requeue(
-            job_id, reason, lambda least_s: self._records.requeue_pods(job_id, instances, reason, least_s)
-        )
+        gone = await self._requeue(job_id, why, lambda s: self._records.requeue_pods(job_id, instances, why, s))
         count = sum(count for _, _, count in gone.queued)
         if count and (ledger := self.state.jobs.get(job_id)):
             self._meter.requeued(self.state.path_of(ledger.pool_id), count)
         return count
 
-    async def _requeue(self, job_id: JobId, reason: str, work: Callable[[int], EvictionResult]) -> EvictionResult:
+    async def _requeue(self, job_id: JobId, why: RequeueReason, work: Requeue) -> EvictionResult:
         def apply(gone: EvictionResult) -> EvictionResult:
             if (gone.held_until_ns or gone.held_back) and job_id in self.state.jobs:
                 self.state.evict(gone)
                 self._changed()
-                log.info("job %s, queued again and held back: %s", job_id, reason)
+                log.info("job %s, queued again and held back: %s", job_id, requeue_text(why))
             return gone
 
         return await self._commit(lambda: work(least_hold_s(self.state.turns_held_back(job_id))), apply)
@@ -188,9 +188,9 @@ class AdmissionLoop:
             self._lifecycles.jobs_changed([result.job_id for result in gone], "pods were evicted")
         return sum(count for result in gone for _, count in result.leaving)
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
+    def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
         """Returns how often what is held back fills its pool."""
-        self.state.note_unplaced(job_id, count, reason)
+        self.state.note_unplaced(job_id, count, why)
         return self.state.turns_held_back(job_id)
 
     async def change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:

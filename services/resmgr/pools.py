@@ -9,12 +9,13 @@ import numpy as np
 
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
+from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.reason import Reason
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 from peloton.scheduling.admission import GangRun, Ledger, Usage, first_refusal
 from peloton.scheduling.entitlement import Entitlement
-from peloton.scheduling.reason import Reason
 from peloton.scheduling.tree import Ints, PoolTree, build_tree
 from services.resmgr.state import ResmgrState
 
@@ -277,7 +278,9 @@ def _check_queued(state: ResmgrState, spec: PoolSpec) -> None:
         for run in {_sort(run): run for queue in queues.values() for run in queue}.values():
             refusal = after(pool_id, run)
             if refusal is not None and before(pool_id, run) is None:
-                raise InvalidArgument(f"job {run.job_id} waits in {state.tree.paths[at]}, in vain then: {refusal}")
+                raise InvalidArgument(
+                    f"job {run.job_id} waits in {state.tree.paths[at]}, in vain then: {queue_text(refusal)}"
+                )
     for number, resource in enumerate(spec.resources):
         held = int(state.accounts.non_preemptible[row, number])
         own = resource.reservation

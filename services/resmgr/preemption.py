@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import JobId, RespoolId
 from peloton.scheduling.admission import Admission
 from peloton.scheduling.cycle import Evictable
@@ -94,9 +95,9 @@ def _others(ledger: JobLedger, stays: Sequence[HeldRange]) -> np.ndarray:
 
 def order(eviction: Eviction) -> EvictionOrder:
     run = eviction.run
-    return EvictionOrder(run.job_id, run.start, run.pod_count, run.gang_size > 1, str(eviction.grounds))
+    return EvictionOrder(run.job_id, run.start, run.pod_count, run.gang_size > 1, eviction.grounds)
 
 
 def summary(evictions: Sequence[Eviction]) -> str:
     pods = sum(one.run.pod_count for one in evictions)
-    return f"{pods} pods evicted in {len(evictions)} runs; the first: {evictions[0].grounds}"
+    return f"{pods} pods evicted in {len(evictions)} runs; the first: {eviction_text(evictions[0].grounds)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
@@ -10,6 +10,7 @@ from peloton.model.host import Capacity
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
 from peloton.model.pod import PodRecord, PodShape, PodState, ShapeRange
+from peloton.model.reason import Infeasibility, RequeueReason
 from peloton.model.respool import PoolSpec
 from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.state import LogRow
@@ -17,6 +18,8 @@ from services.storage.gateway import EvictionOrder, EvictionResult, HeldRange
 
 Range = tuple[int, int]
 """``(start, count)`` of instances."""
+Requeue = Callable[[int], EvictionResult]
+"""Seconds that what is queued again is held back at least -> what became of it."""
 
 
 class VersionedRange(Protocol):
@@ -116,12 +119,12 @@ class AdmissionRecords(Protocol):
         """How far the members of the job's gang are."""
         ...
 
-    def requeue_gang(self, job_id: JobId, reason: str, least_hold_s: int = 0) -> EvictionResult:
+    def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
         """A launch was in vain: READY members are PENDING again, those on hosts are marked to end and to run anew."""
         ...
 
     def requeue_pods(
-        self, job_id: JobId, instances: Sequence[Range], reason: str, least_hold_s: int = 0
+        self, job_id: JobId, instances: Sequence[Range], reason: RequeueReason, least_hold_s: int = 0
     ) -> EvictionResult:
         """No host was found: READY pods that stand alone are PENDING again, and held back for a while with those like
         them."""
@@ -165,6 +168,6 @@ class CapacitySource(Protocol):
         """Of all clusters. Raises Unavailable."""
         ...
 
-    def judge(self, shapes: Sequence[PodShape]) -> Mapping[PodShape, str]:
+    def judge(self, shapes: Sequence[PodShape]) -> Mapping[PodShape, Infeasibility]:
         """Pods that no host could take even if it were empty, and why. Raises Unavailable."""
         ...

@@ -9,6 +9,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
+from peloton.api.convert_reason import placement_from_wire, qos_from_wire, requeue_from_wire
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.errors import InvalidArgument, PelotonError
@@ -22,10 +23,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Context = grpc.aio.ServicerContext[object, object]
-REASON_LENGTH_MAX = 2_000
 EVICTED_PODS_MAX = 1_000
 """In one call."""
-QOS_REASON = "EvictionReason_QOS"
 
 
 class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
@@ -46,7 +45,7 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
         return pb.KillQueuedResponse(killed=await _answer(killed, context))
 
     async def RequeueGang(self, request: pb.RequeueGangRequest, context: Context) -> pb.RequeueGangResponse:
-        await _answer(self._loop.requeue_gang(JobId(request.job_id), request.reason[:REASON_LENGTH_MAX]), context)
+        await _answer(self._loop.requeue_gang(JobId(request.job_id), requeue_from_wire(request.why)), context)
         return pb.RequeueGangResponse()
 
     async def RequeuePods(self, request: pb.RequeuePodsRequest, context: Context) -> pb.RequeuePodsResponse:
@@ -57,10 +56,10 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
         if count > REQUEUED_PODS_MAX:
             raise InvalidArgument(f"{count} pods are to be queued again, at most {REQUEUED_PODS_MAX} at a time")
         ranges = [(span.start, span.count) for span in request.instances]
-        return await self._loop.requeue_pods(JobId(request.job_id), ranges, request.reason[:REASON_LENGTH_MAX])
+        return await self._loop.requeue_pods(JobId(request.job_id), ranges, requeue_from_wire(request.why))
 
     async def NoteUnplaced(self, request: pb.NoteUnplacedRequest, context: Context) -> pb.NoteUnplacedResponse:
-        turns = self._loop.note_unplaced(JobId(request.job_id), request.count, request.reason[:REASON_LENGTH_MAX])
+        turns = self._loop.note_unplaced(JobId(request.job_id), request.count, placement_from_wire(request.why))
         return pb.NoteUnplacedResponse(turns_held_back=turns)
 
     async def Evict(self, request: pb.EvictRequest, context: Context) -> pb.EvictResponse:
@@ -79,8 +78,7 @@ def _eviction_orders(pods: Sequence[pb.EvictRequest.Pod]) -> list[EvictionOrder]
             run = PodId.parse(pod.pod_id)
         except ValueError as error:
             raise InvalidArgument(str(error)) from error
-        message = pod.message[:REASON_LENGTH_MAX]
-        orders.append(EvictionOrder(run.job_id, run.instance_id, 1, False, message, QOS_REASON, run.run_id))
+        orders.append(EvictionOrder(run.job_id, run.instance_id, 1, False, qos_from_wire(pod.why), run.run_id))
     return orders
 
 

@@ -15,6 +15,7 @@ from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodState, ShapeRange
+from peloton.model.reason import PlacementReason
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.admission import Admission, GangRun
@@ -52,7 +53,7 @@ class ResmgrState:
         self.admission = Admission()
         self.next_seq = 1
         self.log_cursor = 0
-        self._unplaced: OrderedDict[JobId, tuple[int, str]] = OrderedDict()
+        self._unplaced: OrderedDict[JobId, tuple[int, PlacementReason]] = OrderedDict()
         self._releases = Releases()
 
     # -- events -----------------------------------------------------------------------------------------------------
@@ -284,9 +285,9 @@ class ResmgrState:
         self._releases.repeat()
         self._unplaced = OrderedDict((job, note) for job, note in old._unplaced.items() if job in self.jobs)
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> None:
+    def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> None:
         self._unplaced.pop(job_id, None)
-        self._unplaced[job_id] = (count, reason)
+        self._unplaced[job_id] = (count, why)
         while len(self._unplaced) > UNPLACED_JOBS_MAX:
             self._unplaced.popitem(last=False)
 
@@ -366,9 +367,9 @@ class ResmgrState:
 
     # -- questions --------------------------------------------------------------------------------------------------
 
-    def unplaced(self, job_id: JobId) -> tuple[int, str]:
+    def unplaced(self, job_id: JobId) -> tuple[int, PlacementReason]:
         """How many pods of the job placement last left without a host, and why; ``(0, "")`` when it left none."""
-        return self._unplaced.get(job_id, (0, ""))
+        return self._unplaced.get(job_id, (0, ()))
 
     def path_of(self, pool_id: RespoolId) -> str:
         """The pool's path; its id when it is not there."""

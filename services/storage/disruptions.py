@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from peloton.api.convert import TERMINATION_NUMBERS, TERMINATION_REASONS
 from peloton.lifecycle import sla
 from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Availability, Grant
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
@@ -121,7 +122,8 @@ def _note(conn: sa.Connection, job_id: str, grant: Grant, reason: TerminationRea
     mine = DISRUPTION.c.job_id == job_id
     last = conn.execute(sa.select(DISRUPTION).where(mine).order_by(DISRUPTION.c.seq.desc()).limit(1)).one_or_none()
     number, seq = TERMINATION_NUMBERS[reason], last.seq if last is not None else 0
-    for granted, named, text in ((True, grant.granted, message), (False, grant.refused, grant.reason)):
+    refusal = sla_text(grant.refusal) if grant.refusal else ""
+    for granted, named, text in ((True, grant.granted, message), (False, grant.refused, refusal)):
         if not named:
             continue
         values = {

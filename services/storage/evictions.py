@@ -15,9 +15,11 @@ from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle.goal import goal_after_eviction
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import STAYING, STAYS
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import ALLOCATED, Termination, TerminationReason
+from peloton.model.reason import EvictionReason, QosReason
 from services.storage.codec import job_record
 from services.storage.configs import read_facts
 from services.storage.disruptions import ask
@@ -40,8 +42,14 @@ from services.storage.tables import JOB, POD
 EVICTION_MESSAGE = "evicting running task: "
 JOBS_PER_QUERY = 200
 MAINTENANCE_REASON = "EvictionReason_HOST_MAINTENANCE"
+PREEMPTION_REASON = "EvictionReason_PREEMPTION"
+QOS_REASON = "EvictionReason_QOS"
 _ALLOCATED_NUMBERS = numbers(ALLOCATED)
 _EVICTABLE = where((terms.READY & STAYS) | STAYING)
+
+
+def _reason_code(why: EvictionReason) -> str:
+    return QOS_REASON if isinstance(why, QosReason) else PREEMPTION_REASON
 
 
 def is_evicted() -> sa.ColumnElement[bool]:
@@ -151,10 +159,11 @@ def _evict(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder], 
         pods = conn.execute(query.where(scope, _EVICTABLE).order_by(POD.c.instance_id)).all()
         waiting = [(pod.instance_id, pod.queue_seq) for pod in pods if pod.state == READY]
         on_hosts = [(pod.instance_id, pod.config_version) for pod in pods if pod.state != READY]
-        words = {"message": order.message, "reason": order.reason}
+        said = eviction_text(order.why)
+        words = {"message": said, "reason": _reason_code(order.why)}
         if waiting:
             _send_back(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
-        why, message = TerminationReason.PREEMPTED_RESOURCES, EVICTION_MESSAGE + order.message
+        why, message = TerminationReason.PREEMPTED_RESOURCES, EVICTION_MESSAGE + said
         granted = ask(conn, job, frozenset(i for i, _ in on_hosts), why, message, True, now_ns).granted
         on_hosts = [(instance, version) for instance, version in on_hosts if instance in granted]
         if on_hosts:

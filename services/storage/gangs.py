@@ -25,9 +25,11 @@ from peloton.lifecycle.gang import (
     stage,
 )
 from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobRecord
 from peloton.model.pod import NextRun, Termination, TerminationReason
+from peloton.model.reason import RequeueReason
 from services.storage.codec import job_record
 from services.storage.engine import lock_job
 from services.storage.pod_sql import ENDS, NEWER
@@ -46,7 +48,7 @@ class Gangs(Store):
         """The members of the job's gang by stage; of size 0 when it has none, or has ended."""
         return self.db.read(partial(_gang, job_id=job_id))
 
-    def requeue_gang(self, job_id: JobId, reason: str, least_hold_s: int = 0) -> EvictionResult:
+    def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
         """A launch was in vain: READY members are PENDING again, in their old place, members on hosts are to end and
         run anew, and the gang is held back for a while, longer each time, ``least_hold_s`` at least.
 
@@ -90,7 +92,7 @@ def _gang(conn: sa.Connection, job_id: str) -> GangProgress:
 # -- a launch in vain ----------------------------------------------------------------------------------------------
 
 
-def _requeue(conn: sa.Connection, job_id: JobId, reason: str, least_ns: int, now_ns: int) -> EvictionResult:
+def _requeue(conn: sa.Connection, job_id: JobId, reason: RequeueReason, least_ns: int, now_ns: int) -> EvictionResult:
     result = EvictionResult(job_id)
     row = lock_job(conn, job_id)
     job = None if row is None else job_record(row)
@@ -103,7 +105,7 @@ def _requeue(conn: sa.Connection, job_id: JobId, reason: str, least_ns: int, now
     is_whole = len(ready) == job.gang_size
     since_ns = min((pod.updated_ns for pod in ready), default=now_ns)
     _hold_back(conn, job, now_ns - since_ns, least_ns, now_ns, result)
-    words = {"message": f"queued again: {reason}", "reason": REQUEUE_REASON}
+    words = {"message": f"queued again: {requeue_text(reason)}", "reason": REQUEUE_REASON}
     everybody = Span(job_id, 0, job.gang_size)
     fire(conn, everybody, Event.REQUEUE_GANG, now_ns, gathers=not is_whole, why=FOR_RESTART, **words)
     ranges = as_ranges(pod.instance_id for pod in ready)

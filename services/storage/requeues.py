@@ -16,9 +16,11 @@ import sqlalchemy as sa
 from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import HOMELESS, QUEUED, STALE, STAYS
+from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import PodShape, ShapeRange
+from peloton.model.reason import RequeueReason
 from services.storage.codec import job_record
 from services.storage.configs import shape_runs
 from services.storage.engine import lock_job
@@ -43,7 +45,7 @@ class _Hold(NamedTuple):
 
 class Requeues(Store):
     def requeue_pods(
-        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str, least_hold_s: int = 0
+        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, least_hold_s: int = 0
     ) -> EvictionResult:
         """READY pods that stand alone, among ``(start, count)`` by start, are PENDING again, and held back for a while:
         longer each time in a row, as long as they were READY, and ``least_hold_s`` at least. When no pod of their shape
@@ -66,7 +68,12 @@ class Requeues(Store):
 
 
 def _requeue(
-    conn: sa.Connection, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str, least_ns: int, now_ns: int
+    conn: sa.Connection,
+    job_id: JobId,
+    instances: Sequence[tuple[int, int]],
+    reason: RequeueReason,
+    least_ns: int,
+    now_ns: int,
 ) -> tuple[EvictionResult, list[_Hold]]:
     result = EvictionResult(job_id)
     row = lock_job(conn, job_id)
@@ -87,7 +94,7 @@ def _requeue(
         mine = sorted(i for i, count in gone.vain_counts.items() if count == vain_count)
         until_ns = until(vain_count)
         words = {
-            "message": f"queued again, {_told(vain_count, until_ns - now_ns)}: {reason}",
+            "message": f"queued again, {_told(vain_count, until_ns - now_ns)}: {requeue_text(reason)}",
             "reason": POD_REQUEUE_REASON,
         }
         held = {"vain_count": vain_count, "held_until_ns": until_ns}

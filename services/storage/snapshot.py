@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord
+from peloton.model.reason import EvictionReason
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 
@@ -71,8 +72,7 @@ class EvictionOrder:
     start: int
     count: int
     is_gang: bool
-    message: str
-    reason: str = "EvictionReason_PREEMPTION"
+    why: EvictionReason
     run_id: int = 0
 
 

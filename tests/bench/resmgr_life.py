@@ -168,7 +168,7 @@ async def churn(life: Life) -> dict[str, Any]:
         while await life.loop.run_cycle():
             pass
         for job in jobs:
-            life.loop.note_unplaced(job.job_id, 1, "no host")
+            life.loop.note_unplaced(job.job_id, 1, ())
             world.finish(job.job_id, range(job.instance_count))
         await life.loop.run_cycle()
         world.lifecycles.woken.clear()  # ours, not the resource manager's

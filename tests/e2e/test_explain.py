@@ -104,7 +104,7 @@ def test_no_host_has_two_gpus(cluster: Cluster) -> None:
 
     assert found["rule"] == "RULE_FITS_NO_HOST"
     assert "no host has gpu 2: the largest of 3 hosts has 1" in found["text"]
-    assert "placement said last: 1 pod without a host (3 hosts: less than 2 gpu free)" in run(
+    assert "placement said last: 1 pod without a host (3 hosts: less than 2 gpu free, 1 at most)" in run(
         cluster, "job", "why", job
     )
     stop(cluster, job)
@@ -120,7 +120,7 @@ def test_no_host_has_two_cpus_free(cluster: Cluster) -> None:
     (found,) = json.loads(run(cluster, "--json", "job", "why", job))["reasons"]
 
     assert found["rule"] == "RULE_NO_HOST"
-    assert found["refusingHosts"] == [{"hostCount": 3, "rule": "less than 2 cpu free"}]
+    assert found["refusingHosts"] == [{"hostCount": 3, "rule": "less than 2 cpu free, 1.5 at most"}]
     stop(cluster, holder, job)
 
 

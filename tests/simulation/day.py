@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from peloton.errors import InvalidArgument
+from peloton.lifecycle.reason_text import placement_text, queue_text
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId
@@ -179,8 +180,8 @@ class Day:
         now, plan = look(state, self._now_ns())
         for job in list(self.records.jobs.values())[:STUCK_SHOWN_MAX]:
             row, unplaced = state.tree.row[job.record.respool_id], state.unplaced(job.record.job_id)[1]
-            mine = (str(wait.reason) for wait in waits(now, plan, row) if wait.run.job_id == job.record.job_id)
-            reasons = dict.fromkeys([*mine, unplaced])
+            mine = (queue_text(wait.reason) for wait in waits(now, plan, row) if wait.run.job_id == job.record.job_id)
+            reasons = dict.fromkeys([*mine, placement_text(unplaced)])
             counts = {state.value: count for state, count in job.counts().items()}
             lines.append(f"  {job.record.job_id} {job.record.name} {counts}: {'; '.join(filter(None, reasons))}")
         return "\n".join(lines)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import ALLOCATED, ON_HOST, PodState, Termination, TerminationReason
 from peloton.model.resources import RESOURCE_KINDS
@@ -86,7 +87,7 @@ def check_storm(now: Snapshot, chosen: Sequence[Eviction]) -> None:
     served = len({(one.grounds.for_job, one.grounds.kind, one.pool) for one in chosen})
     if (taken > waits + lacking + served * largest).any():
         wanted = f"{waits.tolist()} waits, {lacking.tolist()} is lacking"
-        raise Broken(f"{taken.tolist()} was evicted in one round, {wanted}: {chosen[0].grounds}")
+        raise Broken(f"{taken.tolist()} was evicted in one round, {wanted}: {eviction_text(chosen[0].grounds)}")
 
 
 def _send_back(records: Records, job: Job, ready: list[int], is_to_gather: bool, result: EvictionResult) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from peloton.lifecycle.maintenance import Step, next_step
 from peloton.model.host import ClusterChoice, HostLease, LaunchResult
 from peloton.model.ids import JobId
+from peloton.model.reason import PlacementReason, RequeueReason
 from services.hostmgr import manager
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
@@ -40,11 +41,11 @@ class QueueOfAll:
         self._gateway = gateway
         self.requeued_count = 0
 
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
+    def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
         """Nobody asks why; nobody is held back."""
         return 0
 
-    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
         count = sum(count for _, _, count in self._gateway.requeue_pods(job_id, instances, reason).queued)
         self.requeued_count += count
         return count

@@ -62,7 +62,7 @@ class SimulatedResmgr:
     def found_no_host(self, job: Job, batch: PlacementBatch) -> Iterator[float]:
         """Pods that have waited for a host for too long are queued again; yields when some may be admitted, from now
         in seconds."""
-        self.state.note_unplaced(job.record.job_id, batch.unplaced_count, batch.reason)
+        self.state.note_unplaced(job.record.job_id, batch.unplaced_count, batch.why)
         gone = vain.requeue(self.records, job, batch, self.state.turns_held_back(job.record.job_id))
         if gone.queued:
             self.state.evict(gone)

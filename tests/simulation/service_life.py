@@ -29,6 +29,7 @@ from services.hostmgr import launching, maintenance, manager
 from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.storage.gateway import EvictionOrder, Gateway
 from tests.availability import Pod, Rules, Tale
+from tests.reasons import PREEMPTED
 from tests.simulation.clock import Clock
 from tests.simulation.homes import Homes
 from tests.simulation.hostmgr import QueueOfAll, SimulatedHostManager, SimulatedMaintainer, Through
@@ -322,7 +323,7 @@ class ServiceLife:
     def evict(self) -> str:
         """The resource manager needs room for others."""
         service, start = self.one(), self.random.randrange(3)
-        [result] = self.gateway.evict([EvictionOrder(service.job_id, start, 3, False, "for others")])
+        [result] = self.gateway.evict([EvictionOrder(service.job_id, start, 3, False, PREEMPTED)])
         return f"{self.name(service)}: {result.leaving} leave, {result.queued} wait again"
 
     def _steer(self, act: UpdateAct) -> str:

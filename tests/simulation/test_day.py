@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from peloton.model.reason import Rule
 from peloton.scheduling import admission
 from peloton.scheduling.admission import GangRun
-from peloton.scheduling.reason import Rule
 from services.resmgr.ledger import JobLedger
 from services.resmgr.state import ResmgrState
 from tests.simulation import vain

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from temporalio.converter import DataConverter
 
-from peloton.model.host import LaunchResult, Placement, PlacementBatch
+from peloton.model.host import LaunchResult, Placement, PlacementBatch, Unplaced
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobProgress, JobState
+from peloton.model.reason import RequeueReason, RequeueRule
 from services.payloads import CONVERTER
+from tests.reasons import no_room, too_large
 from workflows.job import JobInput, JobLife
 from workflows.policies import Policies
 
@@ -19,7 +21,8 @@ JOB = JobId("00000000-0000-4000-8000-000000000001")
 VALUES = [
     JobInput(JOB, Policies(retry_s=0.5), JobLife("RUNNING", gang_run=3)),
     JobProgress(JobState.RUNNING, {"RUNNING": 3}, ready_count=2),
-    PlacementBatch(JOB, "lease", (Placement(Hostname("h1"), ()),), 1, "no host"),
+    PlacementBatch(JOB, "lease", (Placement(Hostname("h1"), ()),), 1, no_room(1), (Unplaced((0,), (too_large(7),)),)),
+    RequeueReason(RequeueRule.FITS_NO_HOST, 4, 4, 2.5, ((too_large(7, "a"), too_large(7, "b")),), no_room(2), 1),
     LaunchResult(3),
     "text",
     7,
@@ -50,3 +53,9 @@ async def test_other_versions(converter: DataConverter) -> None:
         payload.data = json.dumps(wrong).encode()
         with pytest.raises(TypeError):
             await converter.decode([payload], [LaunchResult])
+
+
+async def test_a_reason_of_before_is_read() -> None:
+    """As a text where a worker from before reasons were values has written it."""
+    for value in ("no hosts", RequeueReason(RequeueRule.LEFT_BEHIND, 1, 4)):
+        assert [value] == await CONVERTER.decode(await CONVERTER.encode([value]), [RequeueReason | str])  # type: ignore[list-item]

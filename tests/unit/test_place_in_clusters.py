@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.placement import PlacementActivities
 from peloton.errors import Unavailable
+from peloton.lifecycle.reason_text import placement_text, requeue_text
 from peloton.model.host import (
     ClusterChoice,
     Desired,
@@ -22,8 +23,10 @@ from peloton.model.host import (
 )
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
+from peloton.model.reason import ClusterReason, ClusterRule, Infeasible, PlacementReason, RequeueReason
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import FirstFitPlacer
+from tests.reasons import too_large
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 ONE = PodShape(Resources(1_000))
@@ -39,11 +42,11 @@ class Clusters:
         self.away: set[str] = set()
         self.acquired: list[tuple[str, int, list[str]]] = []
         self.released: list[str] = []
-        self.unplaced: tuple[int, str] = (0, "")
-        self.unfit: dict[str, str] = {}  # cluster -> why no host of it could take a pod
+        self.unplaced: tuple[int, PlacementReason] = (0, ())
+        self.infeasible: dict[str, Infeasible] = {}  # cluster -> why no host of it could take a pod
         self.awaited: tuple[tuple[int, Hostname], ...] = ()
         self.turns = 0  # how often what is held back fills the pool
-        self.requeued: tuple[list[tuple[int, int]], str] = ([], "")
+        self.requeued: tuple[list[tuple[int, int]], RequeueReason | None] = ([], None)
         self.launched: tuple[str, tuple[Placement, ...]] = ("", ())
 
     def choose_clusters(self, wanted: Any, homes: Mapping[str, int]) -> ClusterChoice:
@@ -62,8 +65,8 @@ class Clusters:
             raise Unavailable(f"{cluster} is away")
         names = [Hostname(f"{cluster}{i}") for i in range(self.hosts[cluster])]
         hosts = tuple(LeasedHost(name, Resources(1_000), Resources()) for name in names)
-        unfit = {shape: self.unfit[cluster] for shape, _ in gangs} if cluster in self.unfit else {}
-        return HostLease(f"{cluster}/1", hosts, unfit=unfit, awaited=self.awaited)
+        found = {shape: self.infeasible[cluster] for shape, _ in gangs} if cluster in self.infeasible else {}
+        return HostLease(f"{cluster}/1", hosts, infeasible=found, awaited=self.awaited)
 
     def release(self, lease_id: str) -> None:
         self.released.append(lease_id)
@@ -78,12 +81,12 @@ class Clusters:
     def ready_gang(self, job: JobId) -> ReadyGang | None:
         return next(iter(self.gangs), None)
 
-    def requeue_pods(self, job: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+    def requeue_pods(self, job: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
         self.requeued = [*instances], reason
         return sum(count for _, count in instances)
 
-    def note_unplaced(self, job: JobId, count: int, reason: str) -> int:
-        self.unplaced = count, reason
+    def note_unplaced(self, job: JobId, count: int, why: PlacementReason) -> int:
+        self.unplaced = count, why
         return self.turns
 
 
@@ -95,8 +98,8 @@ def placed(clusters: Clusters) -> PlacementBatch:
     """What was launched, and what is told of the rest."""
     activities(clusters).place_and_launch(JOB, 10)
     lease_id, placements = clusters.launched
-    unplaced_count, reason = clusters.unplaced
-    return PlacementBatch(JOB, lease_id, placements, unplaced_count=unplaced_count, reason=reason)
+    unplaced_count, why = clusters.unplaced
+    return PlacementBatch(JOB, lease_id, placements, unplaced_count=unplaced_count, why=why)
 
 
 def single(instance: int, host: str = "") -> ReadyGang:
@@ -115,7 +118,7 @@ def test_the_next_is_tried_when_nothing_fits() -> None:
     batch = placed(clusters)
 
     assert ("b/1", ["b0", "b1"]) == (batch.lease_id, [p.hostname for p in batch.placements])
-    assert (["a/1"], (0, "")) == (clusters.released, clusters.unplaced)
+    assert (["a/1"], (0, ())) == (clusters.released, clusters.unplaced)
 
 
 def test_a_batch_ends_where_something_fits() -> None:
@@ -126,8 +129,8 @@ def test_a_batch_ends_where_something_fits() -> None:
     batch = placed(clusters)
 
     assert (["a0"], 1) == ([p.hostname for p in batch.placements], batch.unplaced_count)
-    assert (1, batch.reason) == clusters.unplaced
-    assert batch.reason.startswith("cluster a: 1 pod without a host")
+    assert (1, batch.why) == clusters.unplaced
+    assert placement_text(batch.why).startswith("cluster a: 1 pod without a host")
 
 
 def test_a_gang_is_never_split() -> None:
@@ -140,8 +143,8 @@ def test_a_gang_is_never_split() -> None:
     batch = activities(clusters).place_gang(JOB)
 
     assert ((), 4, "") == (batch.placements, batch.unplaced_count, batch.lease_id)
-    assert "cluster a: gang of 4 without a host (2 hosts: " in batch.reason
-    assert "; cluster b: gang of 4 without a host (3 hosts: " in batch.reason
+    assert "cluster a: gang of 4 without a host (2 hosts: " in placement_text(batch.why)
+    assert "; cluster b: gang of 4 without a host (3 hosts: " in placement_text(batch.why)
     assert ["a/1", "a/1", "b/1"] == clusters.released
 
 
@@ -160,12 +163,13 @@ def test_a_cluster_that_is_away_is_passed_over() -> None:
     """Its reason is told with those of others; only when no cluster answers is it an error."""
     clusters = Clusters(a=2, b=0)
     clusters.gangs, clusters.away = [single(0)], {"a"}
-    clusters.choice = ClusterChoice(("a", "b"), (("c", "not for you"),))
+    clusters.choice = ClusterChoice(("a", "b"), (ClusterReason("c", ClusterRule.ELSEWHERE),))
 
-    reason = placed(clusters).reason
+    why = placed(clusters).why
 
-    assert "cluster a: a is away; cluster b: 1 pod without a host (no host offered); cluster c: not for you" == reason
-    assert (1, reason) == clusters.unplaced
+    told = "cluster a: a is away; cluster b: 1 pod without a host (no host offered); cluster c: no pod may go there"
+    assert f"{told}: label peloton/cluster" == placement_text(why)
+    assert (1, why) == clusters.unplaced
     clusters.away = {"a", "b"}
     with pytest.raises(ApplicationError, match="a is away"):
         placed(clusters)
@@ -174,11 +178,11 @@ def test_a_cluster_that_is_away_is_passed_over() -> None:
 def test_no_cluster_may_take_them() -> None:
     """Nobody is asked, and the reason says why."""
     clusters = Clusters(a=2)
-    clusters.gangs, clusters.choice = [single(0)], ClusterChoice((), (("a", "not for you"),))
+    clusters.gangs, clusters.choice = [single(0)], ClusterChoice((), (ClusterReason("a", ClusterRule.ELSEWHERE),))
 
     batch = placed(clusters)
 
-    assert ([], 1, "cluster a: not for you") == (clusters.acquired, batch.unplaced_count, batch.reason)
+    assert ([], 1, clusters.choice.passed_over) == (clusters.acquired, batch.unplaced_count, batch.why)
 
 
 def test_one_cluster_is_as_ever() -> None:
@@ -188,7 +192,7 @@ def test_one_cluster_is_as_ever() -> None:
 
     batch = placed(clusters)
 
-    assert "1 pod without a host (1 host: cpu 1.0 wanted, at most 0.0 free)" == batch.reason
+    assert "1 pod without a host (1 host: less than 1 cpu free, 0 at most)" == placement_text(batch.why)
     clusters.away = {"a"}
     with pytest.raises(ApplicationError, match="a is away"):
         placed(clusters)
@@ -205,7 +209,8 @@ def requeued(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
     """What is queued again after a placement, and why."""
     result = activities(clusters).place_and_launch(JOB, 10, LATE_S)
     assert result.requeued_count == sum(count for _, count in clusters.requeued[0])
-    return clusters.requeued
+    instances, reason = clusters.requeued
+    return instances, requeue_text(reason) if reason else ""
 
 
 def test_pods_give_up_sooner_when_much_of_their_pool_is_held_back() -> None:
@@ -230,31 +235,34 @@ def test_pods_that_waited_for_too_long_are_queued_again() -> None:
 
 
 def test_pods_that_no_host_could_take_are_queued_again_at_once() -> None:
-    """With the words of the host manager."""
+    """With what the host manager found."""
     clusters = Clusters(a=0)
-    clusters.gangs, clusters.unfit = [waiting(0), waiting(2)], {"a": "no host has cpu 7"}
+    clusters.gangs, clusters.infeasible = [waiting(0), waiting(2)], {"a": too_large(7)}
 
-    assert ([(0, 1), (2, 1)], "no host has cpu 7") == requeued(clusters)
+    assert ([(0, 1), (2, 1)], "no host has cpu 7: the largest of 3 hosts has 4") == requeued(clusters)
 
 
-@pytest.mark.parametrize(("b_unfit", "reason"), [("none has", "cluster a: no host has; cluster b: none has"), ("", "")])
-def test_no_host_of_any_cluster(b_unfit: str, reason: str) -> None:
+@pytest.mark.parametrize("is_unfit_for_b", [True, False])
+def test_no_host_of_any_cluster(is_unfit_for_b: bool) -> None:
     """A pod that a host of another cluster could take waits on."""
     clusters = Clusters(a=0, b=0)
-    clusters.gangs, clusters.unfit = [waiting(0)], {"a": "no host has"} | ({"b": b_unfit} if b_unfit else {})
+    clusters.gangs = [waiting(0)]
+    clusters.infeasible = {"a": too_large(7)} | ({"b": too_large(8)} if is_unfit_for_b else {})
+    larger = "the largest of 3 hosts has 4"
+    reason = f"cluster a: no host has cpu 7: {larger}; cluster b: no host has cpu 8: {larger}"
 
-    assert ([(0, 1)] if reason else [], reason) == requeued(clusters)
+    assert (([(0, 1)], reason) if is_unfit_for_b else ([], "")) == requeued(clusters)
 
 
 @pytest.mark.parametrize("is_away", [True, False])
 def test_a_cluster_that_does_not_answer_might_have_a_host(is_away: bool) -> None:
     """Whether it fell silent before or during the call."""
     clusters = Clusters(a=0, b=0)
-    clusters.gangs, clusters.unfit = [waiting(0)], {"a": "no host has"}
+    clusters.gangs, clusters.infeasible = [waiting(0)], {"a": too_large(7)}
     if is_away:
         clusters.away = {"b"}
     else:
-        clusters.choice = ClusterChoice(("a",), (("b", "its host manager does not answer"),))
+        clusters.choice = ClusterChoice(("a",), (ClusterReason("b", ClusterRule.SILENT),))
 
     assert ([], "") == requeued(clusters)
 
@@ -293,8 +301,8 @@ def test_pods_that_wait_for_their_host_keep_what_they_have() -> None:
 def test_a_gang_that_no_host_could_take() -> None:
     """Its placement says why."""
     clusters = Clusters(a=0, b=0)
-    clusters.gangs, clusters.unfit = [gang(3)], {"a": "none has", "b": "none"}
+    clusters.gangs, clusters.infeasible = [gang(3)], {"a": too_large(7), "b": too_large(8)}
 
     batch = activities(clusters).place_gang(JOB)
 
-    assert ["cluster a: none has; cluster b: none"] == [left.unfit for left in batch.unplaced]
+    assert [(too_large(7, "a"), too_large(8, "b"))] == [left.infeasible for left in batch.unplaced]

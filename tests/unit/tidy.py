@@ -84,7 +84,7 @@ MAY: dict[str, May] = {
             *_STORED,
             *_SERVES,
             "peloton.scheduling.clusters",
-            "peloton.scheduling.feasibility",
+            "peloton.scheduling.fit",
             "peloton.scheduling.qos",
         ),
         ("google", "grpc", "opentelemetry"),

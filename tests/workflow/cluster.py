@@ -17,6 +17,7 @@ from peloton.lifecycle.retry import after_end
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import ALLOCATED, ON_HOST, NextRun, PodRecord, PodState, PodStatus
+from peloton.model.reason import PlacementReason
 from peloton.ports import Lifecycles
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Cluster:
         self.hosts = {Hostname(f"host{i}"): HostSlots(slots) for i in range(hosts)}
         self.waiting_for_hosts: set[JobId] = set()
         self.launched: dict[PodId, Hostname] = {}
-        self.unplaced: dict[JobId, tuple[int, str]] = {}
+        self.unplaced: dict[JobId, tuple[int, PlacementReason]] = {}
         self.calls: Counter[str] = Counter()
         self.outages: Counter[str] = Counter()  # port method -> calls to come that fail before they act
         self.lost_replies: Counter[str] = Counter()  # port method -> calls to come whose answer is lost

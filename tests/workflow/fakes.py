@@ -26,6 +26,7 @@ from peloton.lifecycle.gang import (
     stage,
 )
 from peloton.lifecycle.job import admit_count, roll_up
+from peloton.lifecycle.reason_text import infeasible_text, requeue_text
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.host import (
     ClusterChoice,
@@ -43,6 +44,7 @@ from peloton.model.host import (
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState, Queued
 from peloton.model.pod import ON_HOST, TERMINAL, NextRun, PodRecord, PodShape, PodState
+from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHost, PlacementReason, RequeueReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 from peloton.ports import REQUEUED_PODS_MAX
@@ -52,7 +54,8 @@ from tests.workflow.port import Port, call
 
 SHAPE = PodShape(Resources(cpu_milli=1_000))
 UNFIT = PodShape(Resources(cpu_milli=7_000))
-WHY_UNFIT = "no host has cpu 7: the largest of 4 hosts has 4"
+INFEASIBLE = Infeasible("", 4, 4, 4, wanted=UNFIT.resources, largest=Resources(cpu_milli=4_000))
+WHY_UNFIT = infeasible_text((INFEASIBLE,))
 SETTLE_PODS_MAX = 1_000
 CREATE_CHUNK = 1_000
 QUEUED = (PodState.PENDING, PodState.READY)
@@ -234,7 +237,7 @@ class FakeResourceManager(Port):
         return len(chosen)
 
     @call
-    def requeue_gang(self, job_id: JobId, reason: str) -> None:
+    def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
         job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
         members = {pod.instance_id: job.member(pod) for pod in job.gang}
         verdict = judge(progress_of(job.record.gang_size, Counter(members.values())))
@@ -248,13 +251,13 @@ class FakeResourceManager(Port):
         for i, member in members.items():
             if stage(member) is Stage.READY:
                 back = PodState.PENDING if is_whole else PodState.INITIALIZED
-                job.pods[i] = replace(job.pods[i], state=back, message=reason)
+                job.pods[i] = replace(job.pods[i], state=back, message=requeue_text(reason))
             elif stage(member) in (Stage.STARTING, Stage.RUNNING):
-                job.pods[i] = replace(job.pods[i], desired_run_id=job.pods[i].run_id + 1, message=reason)
+                job.pods[i] = replace(job.pods[i], desired_run_id=job.pods[i].run_id + 1, message=requeue_text(reason))
         self.cluster.tell(job_id)
 
     @call
-    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: str) -> int:
+    def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
         job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
         assert sum(count for _, count in instances) <= REQUEUED_PODS_MAX
         chosen = [p for p in _ready(job) if any(start <= p.instance_id < start + count for start, count in instances)]
@@ -264,14 +267,14 @@ class FakeResourceManager(Port):
             delay_ns = HOLD.delay_ns(job.vain_counts[pod.instance_id])
             job.pods_held_until_ns[pod.instance_id] = now_ns + delay_ns
             self.cluster.clock.after(delay_ns / 1e9, self.cluster.admit)
-            job.pods[pod.instance_id] = replace(pod, state=PodState.PENDING, message=reason)
+            job.pods[pod.instance_id] = replace(pod, state=PodState.PENDING, message=requeue_text(reason))
         if chosen:
             self.cluster.admit()  # others have their room
         return len(chosen)
 
     @call
-    def note_unplaced(self, job_id: JobId, count: int, reason: str) -> int:
-        self.cluster.unplaced[job_id] = (count, reason)
+    def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
+        self.cluster.unplaced[job_id] = (count, why)
         return 0
 
 
@@ -289,14 +292,13 @@ class FakeHostManager(Port):
         cluster: str = "",
     ) -> HostLease:
         missing = sum(count for shape, count in gangs if shape != UNFIT)
-        unfit = {shape: WHY_UNFIT for shape, _ in gangs if shape == UNFIT}
+        infeasible = {shape: INFEASIBLE for shape, _ in gangs if shape == UNFIT}
         self.cluster.leases_made += 1
-        lease_id, hosts, busy = f"lease{self.cluster.leases_made}", [], 0
+        lease_id, hosts = f"lease{self.cluster.leases_made}", []
         for name, host in self.cluster.hosts.items():
             if missing <= 0:
                 break
             if host.lease_id or not host.free:
-                busy += 1
                 continue
             host.lease_id = lease_id
             missing -= host.free
@@ -304,7 +306,7 @@ class FakeHostManager(Port):
         if missing > 0:
             self.cluster.waiting_for_hosts.add(job_id)
         self.cluster.clock.after(LEASE_S, lambda: self._free(lease_id))
-        return HostLease(lease_id, tuple(hosts), {"busy": busy} if busy else {}, unfit=unfit)
+        return HostLease(lease_id, tuple(hosts), infeasible=infeasible)
 
     @call
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
@@ -372,6 +374,10 @@ class FakePrefetcher(Port):
         return Prefetched(sum(map(len, images.values())))
 
 
+def no_slot(pod_count: int) -> PlacementReason:
+    return (ClusterReason(pods=(NoHost(pod_count),)),) if pod_count else ()
+
+
 class FakePlacer(Port):
     """First fit, gangs whole."""
 
@@ -380,15 +386,14 @@ class FakePlacer(Port):
         free = [host.hostname for host in lease.hosts for _ in range(host.free.cpu_milli // 1_000)]
         placed: dict[Hostname, list[PlacedPod]] = {}
         unplaced = 0
-        left: dict[str, list[int]] = {}
+        left: dict[Infeasibility, list[int]] = {}
         for gang in gangs:
             if gang.shape == UNFIT or len(gang.pods) > len(free):
                 unplaced += len(gang.pods)
-                left.setdefault(lease.unfit.get(gang.shape, ""), []).append(gang.pods[0][0])
+                left.setdefault((why,) if (why := lease.infeasible.get(gang.shape)) else (), []).append(gang.pods[0][0])
                 continue
             for instance_id, run_id in gang.pods:
                 placed.setdefault(free.pop(), []).append(PlacedPod(instance_id, run_id))
-        reason = f"no host has a free slot for {unplaced} pods" if unplaced else ""
         placements = tuple(Placement(host, tuple(pods)) for host, pods in placed.items())
-        told = tuple(Unplaced(tuple(instances), unfit) for unfit, instances in left.items())
-        return PlacementBatch(job_id, lease.lease_id, placements, unplaced, reason, told)
+        told = tuple(Unplaced(tuple(instances), infeasible) for infeasible, instances in left.items())
+        return PlacementBatch(job_id, lease.lease_id, placements, unplaced, no_slot(unplaced), told)

@@ -67,13 +67,13 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
     come it runs."""
     story = Story(hosts=1, slots=3).submit(4, sla=GANG, policies=SHORT).run_for(30)
     status = story.gangs[0].query("status")
-    assert {"step": "place", "waiting_for": "no host has a free slot for 4 pods"} == status
+    assert {"step": "place", "waiting_for": "4 pods without a host (no host offered)"} == status
     assert story.counts == {"READY": 4}
     assert "the launch of its gang" == story.status["waiting_for"]
 
     story.run_for(40)
     assert story.counts == {"PENDING": 4}
-    reason = "no hosts for all 4 members of the gang in 60 s: no host has a free slot for 4 pods"
+    reason = "no hosts for all 4 members of the gang in 60 s: 4 pods without a host (no host offered)"
     assert {reason} == {pod.message for pod in story.cluster.jobs[JOB].pods.values()}
     story.run_until_pods("READY", 4).run_until_pods("PENDING", 4)
     assert {} == story.cluster.launched

@@ -10,7 +10,7 @@ import pytest
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
-from tests.workflow.fakes import SETTLE_PODS_MAX
+from tests.workflow.fakes import SETTLE_PODS_MAX, no_slot
 from tests.workflow.stories import JOB, Story
 from tests.workflow.virtual import TASK_HEARTBEAT_S, Stuck
 from workflows.job import JobInput
@@ -125,8 +125,8 @@ def test_hosts_come_after_an_hour(told: bool) -> None:
     looks = story.workflow.calls.count("place_and_launch")
     story.cluster.add_hosts(1, tell=told)
 
-    assert {"state": "PENDING", "waiting_for": "no host has a free slot for 10 pods"} == status
-    assert (10, "no host has a free slot for 10 pods") == story.cluster.unplaced[JOB]
+    assert {"state": "PENDING", "waiting_for": "10 pods without a host (no host offered)"} == status
+    assert (10, no_slot(10)) == story.cluster.unplaced[JOB]
     assert looks <= HOUR_S / 30 + 6
     assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
     assert story.workflow.ended_at_s < HOUR_S + 62 + (0 if told else 30)

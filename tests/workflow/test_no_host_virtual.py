@@ -38,7 +38,7 @@ def test_pods_without_a_host_in_time() -> None:
     assert {"RUNNING": 3, "READY": 2} == story.counts
     story.run_for(45)
     assert {"RUNNING": 3, "PENDING": 2} == story.counts
-    reason = "no host found in 60 s: no host has a free slot for 2 pods"
+    reason = "no host found in 60 s: 2 pods without a host (no host offered)"
     assert {reason} == {story.cluster.jobs[JOB].pods[i].message for i in (3, 4)}
 
     story.run_until_pods("READY", 2).run_until_pods("PENDING", 2)

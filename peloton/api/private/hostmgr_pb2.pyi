@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from peloton.api.private import reason_pb2 as _reason_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -324,26 +325,6 @@ class AcquireHostsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
-    class RejectedEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.int
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    @_typing.final
     class AwaitedEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -364,20 +345,21 @@ class AcquireHostsResponse(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class UnfitEntry(_message.Message):
+    class InfeasibleEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         KEY_FIELD_NUMBER: _builtins.int
         VALUE_FIELD_NUMBER: _builtins.int
         key: _builtins.int
-        value: _builtins.str
+        @_builtins.property
+        def value(self) -> _reason_pb2.Infeasible: ...
         def __init__(
             self,
             *,
             key: _builtins.int = ...,
-            value: _builtins.str = ...,
+            value: _reason_pb2.Infeasible | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
         _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
@@ -385,40 +367,63 @@ class AcquireHostsResponse(_message.Message):
 
     LEASE_ID_FIELD_NUMBER: _builtins.int
     HOSTS_FIELD_NUMBER: _builtins.int
-    REJECTED_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
-    UNFIT_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    INFEASIBLE_FIELD_NUMBER: _builtins.int
     lease_id: _builtins.str
     @_builtins.property
     def hosts(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeasedHost]: ...
-    @_builtins.property
-    def rejected(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """rule -> hosts that failed it"""
-
     @_builtins.property
     def awaited(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
         """instance -> the host where it waits for room, should there be none"""
 
     @_builtins.property
-    def unfit(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
-        """place in wanted -> why no host could take such a pod even if it were empty"""
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedPods]: ...
+    @_builtins.property
+    def infeasible(self) -> _containers.MessageMap[_builtins.int, _reason_pb2.Infeasible]:
+        """place in wanted -> why no host could take it even if it were empty"""
 
     def __init__(
         self,
         *,
         lease_id: _builtins.str = ...,
         hosts: _abc.Iterable[Global___LeasedHost] | None = ...,
-        rejected: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         awaited: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
-        unfit: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+        refused: _abc.Iterable[Global___RefusedPods] | None = ...,
+        infeasible: _abc.Mapping[_builtins.int, _reason_pb2.Infeasible] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "hosts", b"hosts", "lease_id", b"lease_id", "rejected", b"rejected", "unfit", b"unfit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "hosts", b"hosts", "infeasible", b"infeasible", "lease_id", b"lease_id", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AcquireHostsResponse: _TypeAlias = AcquireHostsResponse  # noqa: Y015
+
+@_typing.final
+class RefusedPods(_message.Message):
+    """Wanted pods for which the hosts are not enough, and which rule keeps which of the others."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WANTED_INDEX_FIELD_NUMBER: _builtins.int
+    HOSTS_FIELD_NUMBER: _builtins.int
+    wanted_index: _builtins.int
+    @_builtins.property
+    def hosts(self) -> _containers.RepeatedCompositeFieldContainer[_reason_pb2.RefusingHosts]: ...
+    def __init__(
+        self,
+        *,
+        wanted_index: _builtins.int = ...,
+        hosts: _abc.Iterable[_reason_pb2.RefusingHosts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts", "wanted_index", b"wanted_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedPods: _TypeAlias = RefusedPods  # noqa: Y015
 
 @_typing.final
 class ReleaseHostsRequest(_message.Message):
@@ -677,38 +682,39 @@ class JudgePodsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
-    class UnfitEntry(_message.Message):
+    class InfeasibleEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         KEY_FIELD_NUMBER: _builtins.int
         VALUE_FIELD_NUMBER: _builtins.int
         key: _builtins.int
-        value: _builtins.str
+        @_builtins.property
+        def value(self) -> _reason_pb2.Infeasible: ...
         def __init__(
             self,
             *,
             key: _builtins.int = ...,
-            value: _builtins.str = ...,
+            value: _reason_pb2.Infeasible | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
         _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    UNFIT_FIELD_NUMBER: _builtins.int
+    INFEASIBLE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def unfit(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+    def infeasible(self) -> _containers.MessageMap[_builtins.int, _reason_pb2.Infeasible]:
         """as in AcquireHostsResponse"""
 
     def __init__(
         self,
         *,
-        unfit: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+        infeasible: _abc.Mapping[_builtins.int, _reason_pb2.Infeasible] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["unfit", b"unfit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["infeasible", b"infeasible"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,6 +9,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from peloton.api.private import reason_pb2 as _reason_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -108,18 +109,19 @@ class RequeueGangRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
-    reason: _builtins.str
+    @_builtins.property
+    def why(self) -> _reason_pb2.RequeueReason: ...
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
-        reason: _builtins.str = ...,
+        why: _reason_pb2.RequeueReason | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["why", b"why"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -166,21 +168,22 @@ class RequeuePodsRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     INSTANCES_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
-    reason: _builtins.str
     @_builtins.property
     def instances(self) -> _containers.RepeatedCompositeFieldContainer[Global___RequeuePodsRequest.Range]: ...
+    @_builtins.property
+    def why(self) -> _reason_pb2.RequeueReason: ...
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         instances: _abc.Iterable[Global___RequeuePodsRequest.Range] | None = ...,
-        reason: _builtins.str = ...,
+        why: _reason_pb2.RequeueReason | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["why", b"why"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances", "job_id", b"job_id", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances", "job_id", b"job_id", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -211,20 +214,21 @@ class NoteUnplacedRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     count: _builtins.int
-    reason: _builtins.str
+    @_builtins.property
+    def why(self) -> _containers.RepeatedCompositeFieldContainer[_reason_pb2.ClusterReason]: ...
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         count: _builtins.int = ...,
-        reason: _builtins.str = ...,
+        why: _abc.Iterable[_reason_pb2.ClusterReason] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "job_id", b"job_id", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "job_id", b"job_id", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -259,18 +263,19 @@ class EvictRequest(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
         POD_ID_FIELD_NUMBER: _builtins.int
-        MESSAGE_FIELD_NUMBER: _builtins.int
+        WHY_FIELD_NUMBER: _builtins.int
         pod_id: _builtins.str
-        message: _builtins.str
+        @_builtins.property
+        def why(self) -> _reason_pb2.QosReason: ...
         def __init__(
             self,
             *,
             pod_id: _builtins.str = ...,
-            message: _builtins.str = ...,
+            why: _reason_pb2.QosReason | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["why", b"why"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "pod_id", b"pod_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["pod_id", b"pod_id", "why", b"why"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,6 +11,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.errors import Aborted, InvalidArgument, NotFound, Unavailable
 from peloton.lifecycle.goal import default_pod_goal
+from peloton.lifecycle.reason_text import sla_text
 from peloton.model.ids import PodId, PodName
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
@@ -92,8 +93,8 @@ class PodService:
             now_ns=time.time_ns(),
         )
         grant = await self._calls.run(disrupt)
-        if grant.refused:
-            raise Aborted(f"pod restart would violate SLA: {grant.reason}")
+        if grant.refusal:
+            raise Aborted(f"pod restart would violate SLA: {sla_text(grant.refusal)}")
         again = partial(
             self._records.want_new_runs,
             name.job_id,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import Cause, PodState, PodStatus
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, needed
 from services.hostmgr.driver import (
     NOTHING,
     Claim,
@@ -27,7 +27,6 @@ from services.hostmgr.driver import (
     RegisteredHost,
     Room,
     Token,
-    needed,
 )
 
 PORTS: Ports = ((31_000, 31_999),)

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from peloton.model.resources import Resources
-from services.hostmgr.driver import Ports, needed
+from peloton.model.resources import Resources, needed
+from services.hostmgr.driver import Ports
 
 Json = dict[str, Any]
 Scalar = tuple[str, bool, int, Json]

@@ -9,14 +9,17 @@ import pytest
 
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
+from peloton.model.reason import QosReason, QosRule
 from peloton.model.resources import Resources
-from peloton.scheduling.qos import Cause, Correction, QosPolicy
+from peloton.scheduling.qos import Correction, QosPolicy
 from services.hostmgr.qos import QosController, QosSettings
 from services.minicluster.hosts import HostSpec
 from services.storage.gateway import EvictionOrder
 from tests.conformance.hostmgr.world import World, wait
+from tests.unit.hostmgr.test_hosts import refused
 
 HOST = HostSpec("h", cpus=1, mem=1024, revocable_cpus=1)
 
@@ -28,13 +31,10 @@ class StoredEvictions:
         self._world = world
         self.is_away = False
 
-    def evict(self, pods: Sequence[tuple[PodId, str]]) -> int:
+    def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
         if self.is_away:
             raise Unavailable("no resmgr leads at present")
-        orders = [
-            EvictionOrder(pod.job_id, pod.instance_id, 1, False, text, "EvictionReason_QOS", pod.run_id)
-            for pod, text in pods
-        ]
+        orders = [EvictionOrder(pod.job_id, pod.instance_id, 1, False, why, pod.run_id) for pod, why in pods]
         return sum(count for result in self._world.gateway.evict(orders) for _, count in result.leaving)
 
 
@@ -84,18 +84,18 @@ def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
 
     made = wait(story.round, "a correction")
 
-    assert [(each.pod_id.job_id, each.cause) for each in made] == [(young, Cause.HOT_CPU)]
-    assert made[0].text.startswith("host h is hot: cpu 1.")
+    assert [(each.pod_id.job_id, each.why.rule) for each in made] == [(young, QosRule.HOT_CPU)]
+    assert eviction_text(made[0].why).startswith("host h is hot: cpu 1.")
     story.world.wait_states(young, {"KILLED": 1})
     assert story.world.states(busy) == story.world.states(old) == {"RUNNING": 1}
     events = story.world.gateway.pod_events(young, 0, 1, 0)
     told = next(event for event in events if event.state == "PREEMPTING")
-    assert (told.message, told.reason) == (f"evicting running task: {made[0].text}", "EvictionReason_QOS")
+    assert (told.message, told.reason) == (f"evicting running task: {eviction_text(made[0].why)}", "EvictionReason_QOS")
     story.world.settle(young)
     assert (story.world.pod(young).state, story.world.pod(young).run_id) == ("INITIALIZED", 2)
     shape = PodShape(Resources.of(0.1, 16), revocable=True)
     lease = story.world.core.acquire_hosts(young, [(shape, 1)])
-    assert lease.rejected == {"closed to revocable pods after it was hot": 1}
+    assert refused(lease) == {"closed to revocable pods after it was hot": 1}
     story.now_s += 1_000
     assert story.round() == []
     assert young in story.world.wakes.jobs
@@ -113,8 +113,8 @@ def test_slack_that_is_gone_is_left(story: Story) -> None:
 
     made = wait(story.round, "a correction")
 
-    assert [(each.pod_id.job_id, each.cause) for each in made] == [(second, Cause.LESS_SLACK)]
-    assert made[0].text == "host h has cpu 0.5 of slack left, revocable pods hold 0.8"
+    assert [(each.pod_id.job_id, each.why.rule) for each in made] == [(second, QosRule.LESS_SLACK)]
+    assert eviction_text(made[0].why) == "host h has cpu 0.5 of slack left, revocable pods hold 0.8"
     story.world.wait_states(second, {"KILLED": 1})
     story.wait_held(400)
     assert [story.round() for _ in range(4)] == [[], [], [], []]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import Cause, PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
@@ -38,10 +39,10 @@ from tests.conformance.storage.builders import (
     settle_all,
     states,
 )
+from tests.reasons import HOT, PREEMPTED, PREEMPTED_TEXT
 
 PREEMPTING, RUNNING, KILLING = PodState.PREEMPTING, R, PodState.KILLING
-WHY = "preempted for job x"
-MESSAGE, REASON = f"evicting running task: {WHY}", "EvictionReason_PREEMPTION"
+MESSAGE, REASON = f"evicting running task: {PREEMPTED_TEXT}", "EvictionReason_PREEMPTION"
 
 
 def test_admitted_pods_go_back_to_their_place(gateway: Gateway) -> None:
@@ -50,11 +51,11 @@ def test_admitted_pods_go_back_to_their_place(gateway: Gateway) -> None:
     queue(gateway, job_id, queue_seq=7)
     gateway.mark_ready([(job_id, 0, 4)])
 
-    results = gateway.evict([EvictionOrder(job_id, 2, 2, False, WHY)])
+    results = gateway.evict([EvictionOrder(job_id, 2, 2, False, PREEMPTED)])
 
     assert results == [EvictionResult(job_id, queued=[(7, 2, 2)])]
     assert states(gateway, job_id) == [READY, READY, P, P]
-    assert (pod(gateway, job_id, 3).message, pod(gateway, job_id, 3).reason) == (WHY, REASON)
+    assert (pod(gateway, job_id, 3).message, pod(gateway, job_id, 3).reason) == (PREEMPTED_TEXT, REASON)
     assert [(7, 2, 2)] == [(p.queue_seq, p.start, p.count) for p in gateway.snapshot().jobs[0].pending]
 
 
@@ -62,7 +63,7 @@ def test_running_pods_end_and_run_anew(gateway: Gateway) -> None:
     """A pod on a host is PREEMPTING, is killed, gets its next run, and has not failed; its events say why."""
     job_id = a_running_job(gateway, 2)
 
-    results = gateway.evict([EvictionOrder(job_id, 1, 1, False, WHY)])
+    results = gateway.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
 
     assert results == [EvictionResult(job_id, leaving=[(1, 1)])]
     evicted = pod(gateway, job_id, 1)
@@ -84,7 +85,7 @@ def test_an_evicted_pod_always_ends(gateway: Gateway) -> None:
     """It is to be killed until it is KILLING, whatever its host says meanwhile and however often its job looks; and
     who is KILLING is told again when Mesos is asked. No timeout is needed."""
     job_id = a_running_job(gateway, 1)
-    gateway.evict([EvictionOrder(job_id, 0, 1, False, WHY)])
+    gateway.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
 
     counts = [gateway.settle(job_id, NOW).kill_count for _ in range(2)]  # the first worker died before its kill
     report(gateway, job_id, [0], RUNNING)
@@ -102,9 +103,9 @@ def test_an_eviction_is_told_once(gateway: Gateway) -> None:
     """Pods that leave already, or are to be killed, are passed over."""
     job_id = a_running_job(gateway, 3)
     gateway.set_pod_goals(job_id, [(0, 1)], K, NOW, "stop")
-    gateway.evict([EvictionOrder(job_id, 1, 1, False, WHY)])
+    gateway.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
 
-    assert [EvictionResult(job_id, leaving=[(2, 1)])] == gateway.evict([EvictionOrder(job_id, 0, 3, False, WHY)])
+    assert [EvictionResult(job_id, leaving=[(2, 1)])] == gateway.evict([EvictionOrder(job_id, 0, 3, False, PREEMPTED)])
     assert pod(gateway, job_id, 1).desired_run_id == 2
 
 
@@ -116,7 +117,7 @@ def test_kill_on_preempt_is_the_end(gateway: Gateway) -> None:
     gateway.create_pods(job_id, lambda _: None)
     run(gateway, job_id)
 
-    gateway.evict([EvictionOrder(job_id, 0, 2, False, WHY)])
+    gateway.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
     gateway.mark_killing(job_id, 10)
     report(gateway, job_id, [0, 1], K)
     settle_all(gateway, job_id)
@@ -134,7 +135,7 @@ def test_who_was_killed_by_a_preemption_is_started_again(gateway: Gateway) -> No
     job_id = create(gateway, config)
     gateway.create_pods(job_id, lambda _: None)
     run(gateway, job_id)
-    gateway.evict([EvictionOrder(job_id, 1, 1, False, WHY)])
+    gateway.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
     gateway.mark_killing(job_id, 10)
     report(gateway, job_id, [1], K)
     settle_all(gateway, job_id)
@@ -149,7 +150,7 @@ def test_who_was_killed_by_a_preemption_is_started_again(gateway: Gateway) -> No
 def test_who_succeeds_while_leaving_has_succeeded(gateway: Gateway) -> None:
     """A pod that ended well before its kill came is done; a restart that is asked for gives it a run."""
     job_id = a_running_job(gateway, 2)
-    gateway.evict([EvictionOrder(job_id, 0, 2, False, WHY)])
+    gateway.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
 
     report(gateway, job_id, [0], S)
     settle_all(gateway, job_id)
@@ -166,7 +167,7 @@ def test_an_evicted_gang_is_queued_as_a_gang(gateway: Gateway) -> None:
     queue(gateway, job_id, queue_seq=7)
     gateway.mark_ready([(job_id, 0, 4)])
     report(gateway, job_id, launch(gateway, job_id), R)
-    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY), EvictionOrder(job_id, 3, 1, False, WHY)])
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)])
     gateway.mark_killing(job_id, 10)
 
     report(gateway, job_id, [0, 3], K)
@@ -183,7 +184,7 @@ def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(gateway: Gatewa
     """A gang comes back whole, whether a member had ended well before the others had to leave or while they did."""
     job_id = a_running_job(gateway, 3, minimumRunningInstances=3)
     report(gateway, job_id, [0], S)
-    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY)])
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED)])
     report(gateway, job_id, [1], S)
     settle_all(gateway, job_id)
     assert states(gateway, job_id) == [I, I, PREEMPTING]
@@ -204,7 +205,7 @@ def test_kill_on_preempt_of_one_member_ends_the_gang(gateway: Gateway) -> None:
     gateway.create_pods(job_id, lambda _: None)
     run(gateway, job_id)
 
-    gateway.evict([EvictionOrder(job_id, 0, 3, True, WHY), EvictionOrder(job_id, 3, 1, False, WHY)])
+    gateway.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)])
     gateway.mark_killing(job_id, 10)
     report(gateway, job_id, range(4), K)
     settle_all(gateway, job_id)
@@ -256,7 +257,7 @@ def test_what_is_held_and_leaving_is_found_again(gateway: Gateway) -> None:
     queue(gateway, job_id, queue_seq=3)
     gateway.mark_ready([(job_id, 0, 5)])
     launch(gateway, job_id, limit=3)
-    gateway.evict([EvictionOrder(job_id, 0, 1, False, WHY)])
+    gateway.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
     gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
 
     assert gateway.held([job_id]) == {
@@ -277,14 +278,14 @@ def test_what_is_held_and_leaving_is_found_again(gateway: Gateway) -> None:
 def test_only_the_named_run_is_evicted(gateway: Gateway) -> None:
     """Whoever measured a run means that run, and not the one that has taken its place since; the reason is theirs."""
     job_id = a_running_job(gateway, 2)
-    order = EvictionOrder(job_id, 1, 1, False, "host h is hot", "EvictionReason_QOS", run_id=2)
+    order = EvictionOrder(job_id, 1, 1, False, HOT, run_id=2)
 
     assert gateway.evict([order]) == [EvictionResult(job_id)]
     assert gateway.evict([replace(order, run_id=1)]) == [EvictionResult(job_id, leaving=[(1, 1)])]
 
     evicted = pod(gateway, job_id, 1)
     assert (evicted.state, evicted.reason) == (PREEMPTING, "EvictionReason_QOS")
-    assert evicted.message == "evicting running task: host h is hot"
+    assert evicted.message == f"evicting running task: {eviction_text(HOT)}"
 
 
 def test_revocable_pods_on_hosts_are_found(gateway: Gateway) -> None:
@@ -297,7 +298,7 @@ def test_revocable_pods_on_hosts_are_found(gateway: Gateway) -> None:
     run(gateway, slack)
     plain = a_running_job(gateway, 1)
     report(gateway, slack, [0], S)
-    gateway.evict([EvictionOrder(slack, 3, 1, False, WHY)])
+    gateway.evict([EvictionOrder(slack, 3, 1, False, PREEMPTED)])
     unknown = PodId(JobId("00000000-0000-4000-8000-000000000009"), 0, 1)
 
     found = gateway.revocable_pods([*(PodId(slack, i, 1) for i in range(4)), PodId(plain, 0, 1), unknown])

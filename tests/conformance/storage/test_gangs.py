@@ -6,6 +6,7 @@ from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.job import GangProgress, JobState
 from peloton.model.pod import PodState, TerminationReason
+from peloton.model.reason import RequeueReason, RequeueRule
 from services.storage.gateway import EvictionResult, Gateway
 from tests.conformance.storage.builders import (
     KILLING,
@@ -32,7 +33,8 @@ from tests.conformance.storage.builders import (
     states,
 )
 
-WHY = "no hosts for all 3 members of the gang in 600 s"
+WHY = RequeueReason(RequeueRule.NO_GANG_HOSTS_IN_TIME, 3, 3, 600)
+TOLD = "queued again: no hosts for all 3 members of the gang in 600 s"
 
 
 def a_gang(gateway: Gateway, count: int = 4, queue_seq: int = 7, retries: int = 3) -> str:
@@ -89,7 +91,7 @@ def test_a_gang_without_hosts_goes_back_to_its_place(gateway: Gateway, clock: Cl
     first = gateway.requeue_gang(job_id, WHY)
     assert EvictionResult(job_id, [(7, 0, 3)], requeue_count=1, held_until_ns=clock() + held_ns[0]) == first
     assert [P, P, P, READY] == states(gateway, job_id)
-    assert (f"queued again: {WHY}", "REASON_GANG_REQUEUED") == (
+    assert (TOLD, "REASON_GANG_REQUEUED") == (
         pod(gateway, job_id).message,
         pod(gateway, job_id).reason,
     )

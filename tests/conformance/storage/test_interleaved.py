@@ -34,6 +34,7 @@ from tests.conformance.storage.builders import (
     states,
 )
 from tests.conformance.storage.interleaving import before_write
+from tests.reasons import PREEMPTED
 
 
 def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(gateway: Gateway) -> None:
@@ -83,7 +84,7 @@ def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(gateway: G
     job_id = create(gateway, config)
     gateway.create_pods(job_id, lambda _: None)
     run(gateway, job_id)
-    gateway.evict([EvictionOrder(job_id, 0, 1, False, "for somebody else")])
+    gateway.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
     evicted = pod(gateway, job_id)
     assert (PodState.PREEMPTING, K) == (evicted.state, evicted.goal)
 

@@ -334,5 +334,5 @@ def test_a_pod_that_has_left_a_host_is_not_asked_to_leave_it(gateway: Gateway) -
     report(gateway, job_id, [1], K)
     settle_all(gateway, job_id)
     assert drain("host1") == Grant(())
-    assert replace(drain("host0"), reason="") == Grant((), (0,))
+    assert replace(drain("host0"), refusal=None) == Grant((), (0,))
     assert [p.desired_run_id for p in pods(gateway, job_id)] == [1, 2, 1]

@@ -30,6 +30,7 @@ from tests.conformance.storage.builders import (
     pods,
     ready_pods,
 )
+from tests.reasons import REQUEUED
 
 COUNT = 5
 STEPS_MAX = 30
@@ -117,7 +118,7 @@ class Life:
 
     def requeue(self) -> None:
         """What the workflow of the gang's launch does when it is in vain."""
-        gone = self.gateway.requeue_gang(self.job_id, "test")
+        gone = self.gateway.requeue_gang(self.job_id, REQUEUED)
         assert gone.held_until_ns == 0 or gone.held_until_ns > self.gateway.clock_ns()
         for _, start, count in gone.queued:
             self.pending |= set(range(start, start + count))
@@ -125,7 +126,7 @@ class Life:
             self.allocated -= set(range(start, start + count))
 
     def find_no_host(self, where: tuple[int, int]) -> None:
-        gone = self.gateway.requeue_pods(self.job_id, [where], "test")
+        gone = self.gateway.requeue_pods(self.job_id, [where], REQUEUED)
         assert gone.held_back == [] or all(until_ns > self.gateway.clock_ns() for *_, until_ns in gone.held_back)
         for _, start, count in gone.queued:
             self.pending |= set(range(start, start + count))

@@ -8,6 +8,7 @@ import pytest
 from peloton.lifecycle.gang import HOLD
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
+from peloton.model.reason import Infeasible, RequeueReason, RequeueRule
 from services.storage.gateway import EvictionResult, Gateway
 from tests.conformance.storage.builders import (
     NOW,
@@ -27,7 +28,8 @@ from tests.conformance.storage.builders import (
     states,
 )
 
-WHY = "0 of 3 hosts meet the constraint label rack=z"
+WHY = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=((Infeasible(host_count=3, constraint="label rack=z"),),))
+TOLD = "queued again, 1 try in vain, the next in 30 s: 0 of 3 hosts meet the constraint label rack=z"
 
 
 def held_until(gateway: Gateway, job_id: str) -> dict[int, int]:
@@ -49,7 +51,7 @@ def test_pods_without_a_host_go_back_to_their_place(gateway: Gateway, clock: Clo
     expected = EvictionResult(job_id, [(7, 0, 2), (8, 3, 2)], held_back=[(0, 2, until_ns), (3, 2, until_ns)])
     assert expected == gone
     assert [P, P, READY, P, P, P] == states(gateway, job_id)
-    assert (f"queued again, 1 try in vain, the next in 30 s: {WHY}", "REASON_POD_REQUEUED") == (
+    assert (TOLD, "REASON_POD_REQUEUED") == (
         pod(gateway, job_id).message,
         pod(gateway, job_id).reason,
     )

@@ -26,6 +26,7 @@ from tests.conformance.storage.builders import (
     states,
 )
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
+from tests.reasons import PREEMPTED
 
 ONE_BY_ONE = UpdateSpec(batch_size=1)
 
@@ -373,7 +374,7 @@ def test_watchers_see_services_only(gateway: Gateway) -> None:
 def test_preemption_asks_the_sla(gateway: Gateway) -> None:
     """Of two evicted instances of a service of which one may be away, one leaves."""
     job_id = a_service(gateway, 3, maximumUnavailableInstances=1)
-    (result,) = gateway.evict([EvictionOrder(job_id, 0, 2, False, "for job x")])
+    (result,) = gateway.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
     assert [(0, 1)] == result.leaving
     assert [PodState.PREEMPTING, R, R] == states(gateway, job_id)
     assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in gateway.disruptions(job_id)]

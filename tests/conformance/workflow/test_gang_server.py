@@ -58,6 +58,6 @@ async def test_a_gang_that_fits_nowhere_is_queued_again(client: Client) -> None:
         await story.pods(job, "PENDING", 4)
 
         result = await client.get_workflow_handle_for(GangWorkflow.run, gang_workflow_id(job, 1)).result()
-        assert "no hosts for all 4 members of the gang in 2 s: no host has a free slot for 4 pods" == result.reason
+        assert "no hosts for all 4 members of the gang in 2 s: 4 pods without a host (no host offered)" == result.reason
         story.cluster.kill(job)
         assert ("KILLED", {"KILLED": 4}) == await story.result(job)

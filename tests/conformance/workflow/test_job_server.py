@@ -66,7 +66,7 @@ async def test_hosts_come_later(client: Client) -> None:
         status = await story.handle(job).query("status")
         story.cluster.add_hosts(1)
 
-        assert {"state": "PENDING", "waiting_for": "no host has a free slot for 10 pods"} == status
+        assert {"state": "PENDING", "waiting_for": "10 pods without a host (no host offered)"} == status
         assert ("SUCCEEDED", {"SUCCEEDED": 10}) == await story.result(job)
 
 

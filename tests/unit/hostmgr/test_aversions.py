@@ -11,6 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from peloton.lifecycle.avoidance import NO_AVERSION, SHUNNED_S, RunEnd
+from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import HostLabel, PodLabel, Strategy
 from peloton.model.resources import Resources
@@ -18,7 +19,7 @@ from services.hostmgr import aversions
 from services.hostmgr.aversions import Aversions
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import HostPool
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, pool_with, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, pool_with, refused, room, shape
 
 H1, H2, H3 = Hostname("h1"), Hostname("h2"), Hostname("h3")
 WHY = "avoided after 3 pods of 2 jobs failed there within 1 s"
@@ -53,7 +54,7 @@ def test_a_host_on_which_several_jobs_fail_is_not_leased() -> None:
     lease = pool.acquire(THIRD, [(shape(4.0), 3)], 1.0)
 
     assert [H2, H3] == [host.hostname for host in lease.hosts]
-    assert {WHY: 1} == lease.rejected
+    assert {WHY: 1} == refused(lease)
     assert [H1] == leased(pool, shape(), 1, now_s=61.0, job=JobId("later"))
 
 
@@ -124,7 +125,7 @@ def test_a_job_keeps_away_from_where_its_pods_fail_at_once() -> None:
     pool = three_hosts([failed(JOB, instance) for instance in range(3)])
 
     lease = pool.acquire(JOB, [(shape(4.0), 3)], 1.0)
-    assert {"avoided after 3 pods of the job failed there within 1 s": 1} == lease.rejected
+    assert {"avoided after 3 pods of the job failed there within 1 s": 1} == refused(lease)
     assert [H2, H3] == [host.hostname for host in lease.hosts]
     assert ["h1"] == leased(pool, shape(), 1, now_s=1.0, job=OTHER)
 
@@ -158,7 +159,7 @@ def test_failures_of_long_ago_make_no_job_broken() -> None:
 
     memory.take([failed(JOB, 0), failed(JOB, 1), failed(OTHER)], now_s)
 
-    assert {H1: WHY} == memory.of_job(JOB, now_s).avoided
+    assert {H1: WHY} == {host: misfit_text(why) for host, why in memory.of_job(JOB, now_s).avoided.items()}
     assert {H1} == memory.of_job(JOB, now_s).shunned
 
 
@@ -233,11 +234,11 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_reasons_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reasons of a placement are counted: each in its own words would fill them."""
-    monkeypatch.setattr(aversions, "WORDED_MAX", 0)
+    monkeypatch.setattr(aversions, "NUMBERED_MAX", 0)
     memory = Aversions(lambda: 3)
     memory.take(SICK, 0.0)
 
-    assert {H1: "avoided after pods of several jobs failed there"} == memory.of_job(THIRD, 1.0).avoided
+    assert "avoided after pods of several jobs failed there" == misfit_text(memory.of_job(THIRD, 1.0).avoided[H1])
 
 
 def test_it_is_told_once_measured_and_shown(caplog: pytest.LogCaptureFixture) -> None:

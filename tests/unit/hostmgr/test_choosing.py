@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from hypothesis import given
@@ -13,11 +12,12 @@ from peloton.model.host import ComingBack, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.reason import Misfit, RefusingHosts, merged
 from peloton.model.resources import Resources, free_share
+from peloton.scheduling import fit
 from services.hostmgr.choosing import LEASED
 from services.hostmgr.driver import Room
 from services.hostmgr.hosts import HostPool
-from services.hostmgr.room import room_for
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, pool_with, room, shape
 
 NAMES = [f"h{number}" for number in range(8)]
@@ -85,7 +85,7 @@ def maintained(name: str, is_away: bool) -> HostMaintenance:
     )
 
 
-def scanned(pool: HostPool, wanted: PodShape, count: int) -> tuple[list[str], Counter[str]]:
+def scanned(pool: HostPool, wanted: PodShape, count: int) -> tuple[list[str], tuple[RefusingHosts, ...]]:
     """The hosts that a look at each host in its order takes, and why the others were not, should they be too few."""
     chooser: Any = pool._chooser
     hosts = list(chooser.hosts.values())
@@ -95,18 +95,18 @@ def scanned(pool: HostPool, wanted: PodShape, count: int) -> tuple[list[str], Co
     else:
         hosts.sort(key=lambda host: host.hostname in chooser.maintained)
     taken: list[str] = []
-    refused: Counter[str] = Counter()
+    refused: list[tuple[Misfit, int]] = []
     is_one_each = wanted.strategy is not Strategy.PACK_HOST or bool(pod_labels_named(wanted.constraint))
     for host in hosts:
         if count <= 0:
-            return taken, Counter()
+            return taken, ()
         reason = LEASED if host.lease_id else chooser._misfit(host, wanted, frozenset())
         if reason:
-            refused[reason] += 1
+            refused.append((reason, 1))
             continue
         taken.append(host.hostname)
-        count -= 1 if is_one_each else room_for(chooser._as_seen(host, frozenset()), wanted)
-    return taken, refused if count > 0 else Counter()
+        count -= 1 if is_one_each else fit.room(wanted, chooser._as_seen(host, frozenset()).view)
+    return taken, merged(refused) if count > 0 else ()
 
 
 @given(st.lists(ROOMS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
@@ -122,7 +122,7 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
 
     lease = pool.acquire(JOB, [(wanted, count)], 0.0)
 
-    assert (hosts, dict(reasons)) == ([host.hostname for host in lease.hosts], lease.rejected)
+    assert (hosts, reasons) == ([host.hostname for host in lease.hosts], lease.refused.get(wanted, ()))
 
 
 def test_a_host_that_was_away_is_leased_once() -> None:

@@ -12,8 +12,9 @@ from peloton.errors import Unavailable
 from peloton.model.host import Capacity, HostLease, LaunchResult, LeasedHost, PlacedPod, Placement, Prefetched
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
+from peloton.model.reason import ClusterReason, ClusterRule, Infeasible
 from peloton.model.resources import Resources
-from peloton.scheduling.clusters import CAPACITY_KEPT_S, SILENT
+from peloton.scheduling.clusters import CAPACITY_KEPT_S
 from services.hostmgr.federation import FREE_AGE_MAX_S, HELD_AGE_MAX_S, HostManagers
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
@@ -42,9 +43,11 @@ class HostManager:
         self._note("capacity")
         return Capacity(Resources(self.cpu * 1_000), Resources(self.cpu), Resources(self.cpu * 2_000))
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         self._note("judge")
-        return {shape: f"cpu {self.cpu}" for shape in shapes if shape.resources.cpu_milli > self.cpu * 1_000}
+        return {
+            shape: Infeasible(host_count=self.cpu) for shape in shapes if shape.resources.cpu_milli > self.cpu * 1_000
+        }
 
     def acquire_hosts(self, *_: Any) -> HostLease:
         self._note("acquire")
@@ -145,7 +148,7 @@ def test_a_silent_cluster_is_passed_over() -> None:
 
     choice = world.all.choose_clusters([(ONE, 2)], {})
 
-    assert (("b",), (("a", SILENT),)) == (choice.order, choice.passed_over)
+    assert (("b",), (ClusterReason("a", ClusterRule.SILENT),)) == (choice.order, choice.passed_over)
     world.silence("b")
     with pytest.raises(Unavailable, match="no hostmgr leads"):
         world.all.choose_clusters([(ONE, 2)], {})
@@ -229,8 +232,8 @@ def test_pods_that_no_host_of_any_cluster_could_take() -> None:
     world, large = World(a=1, b=2), PodShape(Resources(2_000))
     huge = PodShape(Resources(3_000))
 
-    assert {huge: "cluster a: cpu 1; cluster b: cpu 2"} == world.all.judge([ONE, large, huge])
-    assert {large: "cpu 1"} == World(a=1).all.judge([ONE, large])
+    assert {huge: (Infeasible("a", 1), Infeasible("b", 2))} == world.all.judge([ONE, large, huge])
+    assert {large: (Infeasible("", 1),)} == World(a=1).all.judge([ONE, large])
     world.managers["b"].is_away = True
     with pytest.raises(Unavailable):
         world.all.judge([huge])

@@ -13,7 +13,7 @@ from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.holds import HOLD_S
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, pool_with, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, pool_with, refused, room, shape
 
 H1 = Hostname("h1")
 BIG, SMALL = shape(3), shape(2)
@@ -44,7 +44,7 @@ def test_others_do_not_see_what_is_held() -> None:
     pool = held("h1")
     lease = pool.acquire(OTHER, [(SMALL, 1)], 1.0)
 
-    assert ((), {"room held for pods that come back": 1}) == (lease.hosts, lease.rejected)
+    assert ((), {"room held for pods that come back": 1}) == (lease.hosts, refused(lease))
     assert [] == leased(pool, SMALL, 1)
     assert () == come_back(pool, instance=7).hosts
     [host] = pool.acquire(OTHER, [(shape(1), 1)], 1.0).hosts

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from peloton.lifecycle.reason_text import misfit_text
+from peloton.model.host import HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
@@ -32,6 +34,11 @@ def room(
         ((31_000, 31_009),),
         {"hostname": name, "rack": rack},
     )
+
+
+def refused(lease: HostLease) -> dict[str, int]:
+    """Hosts by the rule that they fail, in words."""
+    return {misfit_text(one.misfit): one.host_count for hosts in lease.refused.values() for one in hosts}
 
 
 def pool_with(*rooms: Room) -> HostPool:
@@ -96,10 +103,10 @@ def test_two_leases_never_share_a_host() -> None:
 @pytest.mark.parametrize(
     ("wanted", "rule"),
     [
-        (shape(5.0), "less than 5 cpu free"),
-        (shape(1.0, port_count=11), "not enough ports"),
+        (shape(5.0), "less than 5 cpu free, 4 at most"),
+        (shape(1.0, port_count=11), "less than 11 ports free, 10 at most"),
         (shape(1.0, constraint=HostLabel("rack", "b")), "label rack=b not met"),
-        (shape(1.0, revocable=True), "less than 1 revocable cpu free"),
+        (shape(1.0, revocable=True), "less than 1 revocable cpu free, 0 at most"),
     ],
 )
 def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) -> None:
@@ -108,7 +115,7 @@ def test_every_host_that_fails_a_rule_is_counted(wanted: PodShape, rule: str) ->
 
     lease = pool.acquire(JOB, [(wanted, 1)], 0.0)
 
-    assert ({rule: 2}, ()) == (lease.rejected, lease.hosts)
+    assert ({rule: 2}, ()) == (refused(lease), lease.hosts)
 
 
 def test_revocable_pods_use_revocable_cpu() -> None:
@@ -280,7 +287,7 @@ def test_a_closed_host_takes_no_revocable_pods() -> None:
     lease = pool.acquire(JOB, [(slack, 1)], 0.0)
     ordinary = pool.acquire(OTHER, [(shape(), 1)], 0.0)
 
-    assert (lease.hosts, lease.rejected["closed to revocable pods after it was hot"]) == ((), 1)
+    assert (lease.hosts, refused(lease)["closed to revocable pods after it was hot"]) == ((), 1)
     assert [(host.hostname, host.revocable) for host in ordinary.hosts] == [("h1", Resources())]
     assert pool.capacity()[1] == Resources(cpu_milli=300)
     pool.release(ordinary.lease_id)

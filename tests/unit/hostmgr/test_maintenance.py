@@ -11,13 +11,14 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import HostMaintenance, Resident
+from peloton.model.reason import SlaRefusal
 from peloton.model.resources import Resources
 from services.hostmgr.choosing import GOES_NOTICE_NS
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
 from services.hostmgr.driver import RegisteredHost, Room
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
-from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, pool_with, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, pool_with, refused, room, shape
 
 UP, DRAINING, DOWN = HostState.UP, HostState.DRAINING, HostState.DOWN
 
@@ -38,7 +39,7 @@ def test_a_host_that_goes_is_not_leased() -> None:
     lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
 
     assert [h.hostname for h in lease.hosts] == ["h2"]
-    assert lease.rejected == {"in maintenance": 1}
+    assert refused(lease) == {"in maintenance": 1}
 
 
 def test_it_is_leased_again_when_it_is_back() -> None:
@@ -131,7 +132,7 @@ def test_the_cluster_takes_a_host_away_soon() -> None:
     lease = pool.acquire(JOB, [(shape(), 100)], 0.0)
 
     assert [h.hostname for h in lease.hosts] == ["later"]
-    assert lease.rejected == {"scheduled for maintenance in the cluster": 2}
+    assert refused(lease) == {"scheduled for maintenance in the cluster": 2}
     pool.remove_room(["past-O2"])
     assert leased(pool, shape(), 1, job=OTHER) == ["past"]
 
@@ -270,20 +271,23 @@ def test_one_of_those_that_were_refused_is_woken() -> None:
     assert woken.hosts == [["h1"], ["h2"], ["h1", "h2"], ["h1", "h2"]]
 
 
+FULL, MORE = SlaRefusal(1, 1, 1), SlaRefusal(2, 2, 1)
+
+
 def test_a_refusal_holds_until_the_job_changes() -> None:
     """Nobody asks meanwhile, for a bounded time; other jobs are asked."""
     woken, watch = watching()
-    assert watch.refusal(JOB) == ""
-    watch.note_refusal(JOB, "why")
+    assert watch.refusal(JOB) is None
+    watch.note_refusal(JOB, FULL)
 
-    assert (watch.refusal(JOB), watch.refusal(OTHER)) == ("why", "")
+    assert (watch.refusal(JOB), watch.refusal(OTHER)) == (FULL, None)
     watch.jobs_changed([JOB])
-    assert watch.refusal(JOB) == ""
-    watch.note_refusal(JOB, "again")
+    assert watch.refusal(JOB) is None
+    watch.note_refusal(JOB, MORE)
     woken.now_s += REFUSAL_S - 0.1
-    assert watch.refusal(JOB) == "again"
+    assert watch.refusal(JOB) == MORE
     woken.now_s += 0.1
-    assert watch.refusal(JOB) == ""
+    assert watch.refusal(JOB) is None
 
 
 def test_an_answer_that_came_too_late_is_not_kept() -> None:
@@ -291,6 +295,6 @@ def test_an_answer_that_came_too_late_is_not_kept() -> None:
     _, watch = watching()
     watch.refusal(JOB)
     watch.jobs_changed([JOB])
-    watch.note_refusal(JOB, "why")
+    watch.note_refusal(JOB, FULL)
 
-    assert watch.refusal(JOB) == ""
+    assert watch.refusal(JOB) is None

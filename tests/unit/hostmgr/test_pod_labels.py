@@ -6,7 +6,7 @@ from peloton.model.ids import PodId
 from peloton.model.pod import AllOf, HostLabel, PodLabel
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
 from services.hostmgr.pod_labels import PodLabelIndex
-from tests.unit.hostmgr.test_hosts import JOB, OTHER, pool_with, room, shape
+from tests.unit.hostmgr.test_hosts import JOB, OTHER, pool_with, refused, room, shape
 
 WEB, EU = ("app", "web"), ("zone", "eu")
 ONE_EACH = shape(0.1, constraint=PodLabel(*WEB))
@@ -34,7 +34,7 @@ def test_a_lease_leaves_hosts_out_by_the_pods_there() -> None:
 
     lease = pool.acquire(JOB, [(shape(constraint=rule), 2)], 0.0)
 
-    assert (["h2"], {"pods with app=web < 1 not met": 2}) == ([h.hostname for h in lease.hosts], lease.rejected)
+    assert (["h2"], {"pods with app=web < 1 not met": 2}) == ([h.hostname for h in lease.hosts], refused(lease))
 
 
 def test_a_lease_has_a_host_for_each_pod_that_counts_pods() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from peloton.errors import Unavailable
+from peloton.lifecycle.reason_text import infeasible_text
 from peloton.model.ids import Hostname
 from peloton.model.pod import HostLabel, PodShape
+from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts import HostPool
@@ -28,6 +31,10 @@ def agent(name: str, cpu: float = 4, rack: str = "a") -> RegisteredHost:
     )
 
 
+def texts(found: Mapping[PodShape, Infeasible]) -> dict[PodShape, str]:
+    return {shape: infeasible_text((why,)) for shape, why in found.items()}
+
+
 def registered(*agents: RegisteredHost) -> HostPool:
     pool = HostPool(LEASE_S)
     pool.set_hosts(agents)
@@ -42,20 +49,20 @@ def test_a_lease_that_is_too_little_says_what_no_host_could_take() -> None:
     lease = pool.acquire(JOB, wanted, 0.0)
     shapes = [one for one, _ in wanted]
 
-    assert {shape(7): TOO_LARGE} == lease.unfit
+    assert {shape(7): TOO_LARGE} == texts(lease.infeasible)
     assert lease == lease_from_wire(lease_to_wire(lease, shapes), shapes)
 
 
 def test_hosts_that_come_are_looked_at() -> None:
     """What was found out of the hosts before holds no more; a host that stays as it is changes nothing."""
     pool = registered(agent("h1"), agent("h2"))
-    assert {shape(7): TOO_LARGE} == pool.judge([shape(7), shape(2)])
-    assert {shape(7): TOO_LARGE} == pool.judge([shape(7)])
+    assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7), shape(2)]))
+    assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7)]))
 
     pool.set_hosts([agent("h1"), agent("h2"), agent("h3", cpu=8)])
     assert {} == pool.judge([shape(7)])
     pool.set_hosts([agent("h1"), agent("h2")])
-    assert {shape(7): TOO_LARGE} == pool.judge([shape(7)])
+    assert {shape(7): TOO_LARGE} == texts(pool.judge([shape(7)]))
 
 
 @pytest.mark.parametrize(
@@ -74,14 +81,14 @@ def test_pods_that_name_a_host(name: str, cpu: float, why: str) -> None:
     """Hosts alike are looked at together, but for those that are named."""
     wanted = shape(cpu, constraint=HostLabel("hostname", name))
 
-    assert ({wanted: why} if why else {}) == registered(agent("h1"), agent("h2")).judge([wanted])
+    assert ({wanted: why} if why else {}) == texts(registered(agent("h1"), agent("h2")).judge([wanted]))
 
 
 def test_before_the_hosts_are_known() -> None:
     """Nobody is told that no host could take it; who asks is told to ask again."""
     pool = pool_with(room("h1"))
 
-    assert {} == pool.acquire(JOB, [(shape(7), 1)], 0.0).unfit
+    assert {} == pool.acquire(JOB, [(shape(7), 1)], 0.0).infeasible
     with pytest.raises(Unavailable):
         pool.judge([shape(7)])
 

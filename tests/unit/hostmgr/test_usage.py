@@ -10,7 +10,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from peloton.errors import InvalidArgument
 from peloton.model.ids import Hostname, PodId
-from peloton.scheduling.qos import Cause, Correction, HostWatch, QosPolicy, Use
+from peloton.model.reason import QosReason, QosRule
+from peloton.scheduling.qos import Correction, HostWatch, QosPolicy, Use
 from services.hostmgr.hosts import HostPool
 from services.hostmgr.mesos.statistics import samples_of
 from services.hostmgr.qos import QosMeter, QosSettings, in_turn
@@ -95,7 +96,7 @@ def test_the_meter_sums_over_hosts() -> None:
     first = look(HostUse(), [row(POD, 3, 100)])
 
     meter.note({Hostname("a"): look(first, [row(POD, 3.5, 101, 20)])}, {Hostname("a"): HostWatch(2)}, QosPolicy())
-    meter.evicted([Correction(PodId.parse(POD), Cause.HOT_CPU, "")])
+    meter.evicted([Correction(PodId.parse(POD), QosReason(QosRule.HOT_CPU, "a", 3_500, 4_000, 90))])
 
     data = reader.get_metrics_data()
     assert data is not None

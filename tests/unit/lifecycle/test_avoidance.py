@@ -24,6 +24,7 @@ from peloton.lifecycle.avoidance import (
     run_end,
 )
 from peloton.lifecycle.endings import RULES
+from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobType
 from peloton.model.pod import Cause, PodRecord, PodState
@@ -49,7 +50,7 @@ def test_several_jobs_that_fail_at_once_speak_against_a_host() -> None:
     record = after([end(A), end(A, 1), end(B, ran_s=0.5)])
 
     assert 60.0 == record.until_s - 1000.0
-    assert "avoided after 3 pods of 2 jobs failed there within 2 s" == record.why
+    assert "avoided after 3 pods of 2 jobs failed there within 2 s" == misfit_text(record.why)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,10 @@ def test_a_job_keeps_away_where_its_pods_fail() -> None:
     """Three of its pods are enough for itself, and for ten minutes."""
     record = after([end(A), end(A, 1), end(A, 2)], FOR_ONE)
 
-    assert (600.0, "avoided after 3 pods of the job failed there within 2 s") == (record.until_s - 1000.0, record.why)
+    assert (600.0, "avoided after 3 pods of the job failed there within 2 s") == (
+        record.until_s - 1000.0,
+        misfit_text(record.why),
+    )
 
 
 def test_old_failures_are_forgotten() -> None:

@@ -15,7 +15,6 @@ from peloton.lifecycle.gang import (
     Member,
     Stage,
     Step,
-    Verdict,
     fate,
     goes_along,
     has_failed,
@@ -23,6 +22,7 @@ from peloton.lifecycle.gang import (
     progress_of,
     stage,
 )
+from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.job import GangProgress
 from peloton.model.pod import ON_HOST, TERMINAL, NextRun, PodState
 
@@ -75,36 +75,37 @@ def gang(**stages: int) -> GangProgress:
 @pytest.mark.parametrize(
     ("seen", "waited_s", "expected"),
     [
-        (gang(ready=4), 9.9, Verdict(Step.PLACE)),
-        (gang(ready=4), 10.0, Verdict(Step.REQUEUE, "no hosts for all 4 members of the gang in 10 s")),
-        (gang(starting=4), 4.9, Verdict(Step.START)),
-        (gang(starting=1, running=2, done=1), 4.9, Verdict(Step.START)),
+        (gang(ready=4), 9.9, (Step.PLACE, "")),
+        (gang(ready=4), 10.0, (Step.REQUEUE, "no hosts for all 4 members of the gang in 10 s")),
+        (gang(starting=4), 4.9, (Step.START, "")),
+        (gang(starting=1, running=2, done=1), 4.9, (Step.START, "")),
         (
             gang(starting=1, running=2, done=1),
             5,
-            Verdict(Step.REQUEUE, "3 of 4 members of the gang run 5 s after its launch"),
+            (Step.REQUEUE, "3 of 4 members of the gang run 5 s after its launch"),
         ),
-        (gang(running=4), 99, Verdict(Step.TOGETHER)),
-        (gang(running=1, done=3), 99, Verdict(Step.TOGETHER)),
-        (gang(refused=1, starting=3), 0, Verdict(Step.REQUEUE, "1 of 4 members of the gang could not be launched")),
-        (gang(refused=4), 0, Verdict(Step.REQUEUE, "4 of 4 members of the gang could not be launched")),
+        (gang(running=4), 99, (Step.TOGETHER, "")),
+        (gang(running=1, done=3), 99, (Step.TOGETHER, "")),
+        (gang(refused=1, starting=3), 0, (Step.REQUEUE, "1 of 4 members of the gang could not be launched")),
+        (gang(refused=4), 0, (Step.REQUEUE, "4 of 4 members of the gang could not be launched")),
         (
             gang(ready=3, running=1),
             0,
-            Verdict(Step.REQUEUE, "3 of 4 members of the gang were left behind by the others"),
+            (Step.REQUEUE, "3 of 4 members of the gang were left behind by the others"),
         ),
-        (gang(ready=3, ended=1), 0, Verdict(Step.REQUEUE, "3 of 4 members of the gang were left behind by the others")),
-        (gang(running=3, ended=1), 0, Verdict(Step.OVER)),  # a member failed: settling decides for all
-        (gang(running=3, leaving=1), 0, Verdict(Step.OVER)),
-        (gang(leaving=4), 0, Verdict(Step.OVER)),
-        (gang(queued=4), 0, Verdict(Step.OVER)),
-        (gang(starting=3), 0, Verdict(Step.OVER)),  # its last member is not even created
-        (GangProgress(0), 0, Verdict(Step.OVER)),
+        (gang(ready=3, ended=1), 0, (Step.REQUEUE, "3 of 4 members of the gang were left behind by the others")),
+        (gang(running=3, ended=1), 0, (Step.OVER, "")),  # a member failed: settling decides for all
+        (gang(running=3, leaving=1), 0, (Step.OVER, "")),
+        (gang(leaving=4), 0, (Step.OVER, "")),
+        (gang(queued=4), 0, (Step.OVER, "")),
+        (gang(starting=3), 0, (Step.OVER, "")),  # its last member is not even created
+        (GangProgress(0), 0, (Step.OVER, "")),
     ],
 )  # fmt: skip
-def test_verdicts(seen: GangProgress, waited_s: float, expected: Verdict) -> None:
+def test_verdicts(seen: GangProgress, waited_s: float, expected: tuple[Step, str]) -> None:
     """What the launch does next, with 10 s for placement and 5 s for the start."""
-    assert expected == judge(seen, waited_s, placement_s=10, launch_s=5)
+    verdict = judge(seen, waited_s, placement_s=10, launch_s=5)
+    assert expected == (verdict.step, requeue_text(verdict.reason) if verdict.reason else "")
 
 
 @given(st.dictionaries(st.sampled_from([stage.value for stage in Stage]), st.integers(1, 4)), st.booleans())

@@ -10,7 +10,9 @@ from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
 from peloton.model.ids import JobId
 from peloton.model.job import GangProgress
 from peloton.model.pod import PodShape
+from peloton.model.reason import RequeueReason, RequeueRule
 from peloton.model.resources import Resources
+from tests.reasons import no_room
 
 ONE = PodShape(Resources.of_capacity(1))
 NS = 10**9
@@ -44,8 +46,9 @@ def test_pods_that_were_tried_before_give_up_sooner(
 ) -> None:
     """And so do pods of a pool of which much is held back."""
     gang = ReadyGang(ONE, ((4, 1),), waited_s=waited_s, vain_count=vain_count)
-    batch = PlacementBatch(JobId("job"), "", unplaced_count=1, reason="busy", unplaced=(Unplaced((4,)),))
-    reason = f"no host found in {patience_s(600, vain_count + turns):g} s: busy"
+    batch = PlacementBatch(JobId("job"), "", unplaced_count=1, why=no_room(1), unplaced=(Unplaced((4,)),))
+    seconds = patience_s(600, vain_count + turns)
+    reason = RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=seconds, placement=no_room(1))
 
     assert (InVain(((4, 1),), reason) if is_given_up else InVain()) == in_vain([gang], batch, 600, turns)
 
@@ -54,7 +57,10 @@ def test_gangs_that_were_launched_in_vain_give_up_sooner() -> None:
     """As pods do."""
     seen = [judge(GangProgress(2, {"ready": 2}, 2), waited_s, placement_s=600) for waited_s in (149, 150)]
 
-    assert [Verdict(Step.PLACE), Verdict(Step.REQUEUE, "no hosts for all 2 members of the gang in 150 s")] == seen
+    assert [
+        Verdict(Step.PLACE),
+        Verdict(Step.REQUEUE, RequeueReason(RequeueRule.NO_GANG_HOSTS_IN_TIME, 2, 2, 150)),
+    ] == seen
 
 
 def test_the_more_is_held_back_the_longer_is_a_hold() -> None:

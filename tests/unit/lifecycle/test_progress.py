@@ -8,8 +8,10 @@ import pytest
 
 from peloton.lifecycle.gang import Step, Verdict
 from peloton.lifecycle.progress import LIFE_MAX, details, gang_details, lived, update_details
+from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.job import GangProgress, JobProgress, JobState
 from peloton.model.pod import PodState
+from peloton.model.reason import RequeueReason, RequeueRule
 from peloton.model.update import UpdateProgress, UpdateState
 
 NOON = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
@@ -67,9 +69,11 @@ def test_an_update_tells_how_far_it_is() -> None:
 @pytest.mark.parametrize("step", Step)
 def test_every_step_of_a_launch_is_a_sentence(step: Step) -> None:
     """With its reason, and where the members are."""
-    told = gang_details(GangProgress(4, {"ready": 3}), Verdict(step, "a reason"), "")
+    reason = RequeueReason(RequeueRule.LEFT_BEHIND, 3, 4)
+    first, *others = gang_details(GangProgress(4, {"ready": 3}), Verdict(step, reason), "").splitlines()
 
-    assert (" (a reason).", ["", "- ready: 3 of 4"]) == (told.splitlines()[0][-12:], told.splitlines()[1:])
+    assert first.endswith(f" ({requeue_text(reason)}).")
+    assert ["", "- ready: 3 of 4"] == others
 
 
 def test_a_long_life_forgets_its_beginning() -> None:

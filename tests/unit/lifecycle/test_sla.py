@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Availability, availability, grant, is_missing
 from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
+from peloton.model.reason import SlaRefusal
 from tests.unit.lifecycle.pods import service_pod
 
 RUNNING, KILLED, DELETED = PodState.RUNNING, PodState.KILLED, PodState.DELETED
@@ -51,19 +53,19 @@ def test_a_pod_that_does_not_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("maximum", "missing", "wanted", "granted", "reason"),
+    ("maximum", "missing", "wanted", "granted", "refusal"),
     [
-        (0, {1, 2, 3}, {4, 5}, (4, 5), ""),
-        (1, set(), {4, 5}, (4,), "no more than 1 instances may be unavailable, 0 are, 1 must wait"),
-        (1, {7}, {4, 5}, (), "1 of at most 1 instances are unavailable already"),
-        (1, {5}, {4, 5}, (5,), "1 of at most 1 instances are unavailable already"),
-        (3, {7}, {4, 5}, (4, 5), ""),
+        (0, {1, 2, 3}, {4, 5}, (4, 5), None),
+        (1, set(), {4, 5}, (4,), SlaRefusal(maximum=1, missing=0, refused=1)),
+        (1, {7}, {4, 5}, (), SlaRefusal(maximum=1, missing=1, refused=2)),
+        (1, {5}, {4, 5}, (5,), SlaRefusal(maximum=1, missing=1, refused=1)),
+        (3, {7}, {4, 5}, (4, 5), None),
     ],
 )
-def test_grants(maximum, missing, wanted, granted, reason) -> None:  # type: ignore[no-untyped-def]
+def test_grants(maximum, missing, wanted, granted, refusal) -> None:  # type: ignore[no-untyped-def]
     """As many as the SLA leaves, by instance; those that are away anyway are free."""
     given_ = grant(maximum, missing, wanted)
-    assert (granted, tuple(sorted(wanted - set(granted))), reason) == (given_.granted, given_.refused, given_.reason)
+    assert (granted, tuple(sorted(wanted - set(granted))), refusal) == (given_.granted, given_.refused, given_.refusal)
 
 
 @given(st.integers(1, 5), st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)))
@@ -74,3 +76,15 @@ def test_never_more_than_the_maximum(maximum: int, missing: set[int], wanted: se
     assert len(after) <= max(maximum, len(missing))
     assert wanted == set(granted.granted) | set(granted.refused)
     assert not granted.refused or len(after) >= maximum
+
+
+@pytest.mark.parametrize(
+    ("refusal", "text"),
+    [
+        (SlaRefusal(1, 0, 1), "no more than 1 instances may be unavailable, 0 are, 1 must wait"),
+        (SlaRefusal(1, 1, 2), "1 of at most 1 instances are unavailable already"),
+    ],
+)
+def test_a_refusal_in_words(refusal: SlaRefusal, text: str) -> None:
+    """Whether nothing more may be taken down, or not so much."""
+    assert text == sla_text(refusal)

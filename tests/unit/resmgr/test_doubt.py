@@ -16,6 +16,7 @@ from services.resmgr.loop import AdmissionLoop
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.storage.gateway import EvictionOrder
+from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import Faulty, running, until
 from tests.unit.resmgr.test_preemption import ROUNDS, lend, start, two_pools
 from tests.unit.resmgr.world import FAST, World, facts
@@ -90,7 +91,7 @@ async def test_who_is_evicted_for_others_in_doubt_is_told(world: World) -> None:
         start(world, job)
         world.lifecycles.woken.clear()
         with pytest.raises(Unavailable):
-            await loop.evict([EvictionOrder(job, 0, 1, False, "hot")])
+            await loop.evict([EvictionOrder(job, 0, 1, False, HOT)])
 
         assert job in world.lifecycles.woken
         await until(lambda: loop.state.evicted == {job})

@@ -16,6 +16,7 @@ from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
 from services.resmgr.explain_text import failure_line
+from tests.reasons import REQUEUED, no_room
 from tests.unit.lifecycle.pods import service_pod
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
@@ -56,11 +57,11 @@ async def test_a_job_without_hosts(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(job)
-        asked.server.loop.note_unplaced(job, 1, "1 pod without a host (2 hosts: less than 2 gpu free)")
+        asked.server.loop.note_unplaced(job, 1, no_room(1, 2))
         (reason,) = (await asked.why(job)).reasons
 
     assert (reason.rule, reason.wanted) == (pb.RULE_NO_HOST, 1)
-    assert [(one.hostCount, one.rule) for one in reason.refusingHosts] == [(2, "less than 2 gpu free")]
+    assert [(one.hostCount, one.rule) for one in reason.refusingHosts] == [(2, "less than 2 gpu free, 1 at most")]
 
 
 async def test_hosts_are_looked_for_anew(world: World) -> None:
@@ -69,7 +70,7 @@ async def test_hosts_are_looked_for_anew(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(job)
-        asked.server.loop.note_unplaced(job, 1, "1 pod without a host (2 hosts: less than 2 gpu free)")
+        asked.server.loop.note_unplaced(job, 1, no_room(1, 2))
         world.finish(job, [0])
         await until(lambda: PodState.READY in world.states(job))
         (reason,) = (await asked.why(job)).reasons
@@ -84,7 +85,7 @@ async def test_launches_are_locked(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(job)
-        asked.server.loop.note_unplaced(job, 1, "1 pod without a host (2 hosts: less than 2 gpu free)")
+        asked.server.loop.note_unplaced(job, 1, no_room(1, 2))
         answer = await asked.why(job)
 
     assert [one.text for one in answer.reasons] == ["1 instance admitted; a host is being looked for"]
@@ -349,9 +350,9 @@ async def test_a_gang_between_admission_and_hosts(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(gang, other)
-        asked.server.loop.note_unplaced(gang, 4, "2 hosts have less than 1 cpu free")
+        asked.server.loop.note_unplaced(gang, 4, no_room(4, 2, is_gang=True))
         waits = await asked.why(gang)
-        await asked.server.loop.requeue_gang(gang, "no hosts")
+        await asked.server.loop.requeue_gang(gang, REQUEUED)
         held, pool = await asked.why(gang), await asked.why_pool("/p")
         world.now_ns = asked.server.loop.clock_ns()
         asked.server.loop.clock_ns = lambda: world.now_ns + 31 * 10**9
@@ -362,7 +363,8 @@ async def test_a_gang_between_admission_and_hosts(world: World) -> None:
         gathers = await asked.why(gang)
 
     (no_host,) = waits.reasons
-    assert "gang of 4 waits for hosts for all of it; admitted, but 2 hosts have less than 1 cpu free" == no_host.text
+    found = "gang of 4 without a host (2 hosts: less than 2 gpu free, 1 at most)"
+    assert f"gang of 4 waits for hosts for all of it; admitted, but {found}" == no_host.text
     by_gang = {waiting.gangSize: waiting for waiting in held.waiting}
     reason = by_gang[4].reason
     assert (pb.RULE_HELD_BACK, 1, 4) == (reason.rule, reason.bound, reason.gangSize)

@@ -9,13 +9,14 @@ from hypothesis import given
 from peloton.lifecycle.in_vain import TRY_S
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
+from peloton.model.reason import Reason, Rule
 from peloton.model.resources import Resources
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import HeldGang
-from peloton.scheduling.reason import Reason, Rule
 from services.resmgr.held import passed_by
 from services.resmgr.queues import PoolQueues
 from services.resmgr.recovery import rebuild
+from tests.reasons import REQUEUED
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.world import World, fast
 
@@ -90,7 +91,7 @@ async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebui
     async with running(world) as loop:
         await loop.enqueue(stuck, 3)
         await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
-        await loop.requeue_pods(stuck, [(0, 3)], "no host")
+        await loop.requeue_pods(stuck, [(0, 3)], REQUEUED)
         await loop.enqueue(other, 3)
         await until(lambda: world.states(other) == {READY: [0, 1, 2]})
         world.hosts.answer = (Resources.of_capacity(101, 100_000, 100_000), Resources())

@@ -15,6 +15,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from services.resmgr.loop import AdmissionLoop
+from tests.reasons import REQUEUED, no_room
 from tests.unit.resmgr.world import World, fast
 from workflows.policies import Policies
 
@@ -23,7 +24,7 @@ LIMIT = 8
 """Cpus of the pool; each hopeless pod, or two of them, leave too few for an ordinary one."""
 LARGE = LIMIT - 1.0
 POLICIES = Policies()
-BUSY = "hosts are busy"
+BUSY = no_room(1)
 
 
 @dataclass
@@ -94,12 +95,12 @@ class VirtualCluster:
             waited_s = (now_ns - gateway.pods(job, 0, 1)[0].updated_ns) / 1e9
             verdict = judge(gang, waited_s, POLICIES.gang_placement_s)
             if verdict.step is Step.REQUEUE:
-                await self.loop.requeue_gang(job, verdict.reason)
+                await self.loop.requeue_gang(job, verdict.reason or REQUEUED)
             return verdict.step is Step.PLACE
         gangs = gateway.ready_gangs(job, POLICIES.place_pods_max)
         unplaced = tuple(Unplaced((one.pods[0][0],)) for one in gangs)
         turns = self.loop.note_unplaced(job, len(gangs), BUSY)
-        batch = PlacementBatch(job, "", unplaced_count=len(gangs), reason=BUSY, unplaced=unplaced)
+        batch = PlacementBatch(job, "", unplaced_count=len(gangs), why=BUSY, unplaced=unplaced)
         given_up = in_vain(gangs, batch, POLICIES.pod_placement_s, turns)
         return len(gangs) > await self.loop.requeue_pods(job, given_up.instances, given_up.reason)
 
@@ -166,7 +167,7 @@ async def test_what_is_held_back_is_tried_when_a_pod_of_its_job_has_ended(world:
         await loop.run_cycle()
         assert world.states(job)[PodState.READY] == [2, 3, 4, 5]
         now_ns += 10**9
-        assert await loop.requeue_pods(job, [(2, 4)], "no host") == 4
+        assert await loop.requeue_pods(job, [(2, 4)], REQUEUED) == 4
 
         async def tried() -> list[int]:
             await loop.run_cycle()
@@ -176,7 +177,7 @@ async def test_what_is_held_back_is_tried_when_a_pod_of_its_job_has_ended(world:
         assert await tried() == []
         world.finish(job, [0])
         assert await tried() == [2, 3, 4, 5]
-        await loop.requeue_pods(job, [(2, 4)], "no host")
+        await loop.requeue_pods(job, [(2, 4)], REQUEUED)
         world.finish(job, [1])
         assert await tried() == []
         now_ns += 60 * 10**9

@@ -11,6 +11,7 @@ import pytest
 
 from peloton.errors import InvalidArgument, NotFound
 from peloton.lifecycle.in_vain import TRY_S
+from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
@@ -20,6 +21,7 @@ from services.resmgr.loop import AdmissionLoop
 from services.resmgr.pools import pool_spec, with_defaults
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
+from tests.reasons import REQUEUED
 from tests.unit.resmgr.world import FAST, World, facts, fast, pool_config
 
 PENDING, READY, KILLED, INITIALIZED = PodState.PENDING, PodState.READY, PodState.KILLED, PodState.INITIALIZED
@@ -50,7 +52,7 @@ async def test_pods_are_admitted_and_the_job_is_told(world: World) -> None:
         await until(lambda: job in world.lifecycles.woken)
 
         assert world.states(job) == {READY: list(range(10)), PENDING: list(range(10, 15))}
-        assert [str(wait.reason) for wait in waits(*look(loop.state, 0), 1)] == [
+        assert [queue_text(wait.reason) for wait in waits(*look(loop.state, 0), 1)] == [
             "cpu 1 wanted, 0 left of the pool limit of /p: 10"
         ]
         loop.state.validate()
@@ -142,8 +144,8 @@ async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> Non
         await until(lambda: world.states(gang) == {READY: [0, 1, 2]})
         await loop.enqueue(other, 4)
 
-        await loop.requeue_gang(gang, "no hosts")
-        await loop.requeue_gang(gang, "no hosts")
+        await loop.requeue_gang(gang, REQUEUED)
+        await loop.requeue_gang(gang, REQUEUED)
 
         await until(lambda: world.states(other) == {READY: [0, 1, 2], PENDING: [3]})
         assert world.states(gang) == {PENDING: [0, 1, 2]}
@@ -153,7 +155,9 @@ async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> Non
         now_ns = loop.clock_ns()
         (held,) = loop.state.snapshot(100, now_ns).held
         left_s = held.reason.left
-        assert f"gang of 3: held back for {left_s} s after 1 launch in vain; others pass it by" == str(held.reason)
+        assert f"gang of 3: held back for {left_s} s after 1 launch in vain; others pass it by" == queue_text(
+            held.reason
+        )
         assert 0 < left_s <= 30
 
         loop.clock_ns = lambda: now_ns + 30 * 10**9
@@ -173,8 +177,8 @@ async def test_pods_without_a_host_are_passed_by(world: World) -> None:
         await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
         await loop.enqueue(other, 4)
 
-        assert await loop.requeue_pods(stuck, [(0, 2)], "no host") == 2
-        assert await loop.requeue_pods(stuck, [(0, 2)], "no host") == 0
+        assert await loop.requeue_pods(stuck, [(0, 2)], REQUEUED) == 2
+        assert await loop.requeue_pods(stuck, [(0, 2)], REQUEUED) == 0
 
         await until(lambda: world.states(other) == {READY: [0, 1], PENDING: [2, 3]})
         assert world.states(stuck) == {PENDING: [0, 1], READY: [2]}
@@ -183,7 +187,9 @@ async def test_pods_without_a_host_are_passed_by(world: World) -> None:
         now_ns = loop.clock_ns()
         now = loop.state.snapshot(100, now_ns)
         (held,) = now.held
-        assert f"held back for {held.reason.left} s because no host was found; others pass by" == str(held.reason)
+        assert f"held back for {held.reason.left} s because no host was found; others pass by" == queue_text(
+            held.reason
+        )
         assert (0, 2) == (held.run.start, held.run.gang_count)
         assert 2_000 == now.demand[now.tree.row[pool], 0]  # of the other job alone
 
@@ -202,7 +208,7 @@ async def test_what_is_held_back_is_tried_when_hosts_have_come(world: World) -> 
         await loop.enqueue(stuck, 3)
         await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
         for cpu in (50, 101, 40, 102):
-            await loop.requeue_pods(stuck, [(0, 3)], "no host")
+            await loop.requeue_pods(stuck, [(0, 3)], REQUEUED)
             world.hosts.answer = (Resources.of_capacity(cpu, 100_000, 100_000), Resources())
             await loop.learn_capacity()
             await loop.run_cycle()

@@ -8,6 +8,7 @@ from services.resmgr.loop import AdmissionLoop
 from services.resmgr.preemption import PreemptionRounds
 from services.resmgr.recovery import rebuild
 from services.storage.gateway import EvictionOrder
+from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.world import World, facts, fast
 
@@ -154,7 +155,7 @@ async def test_evictions_that_others_want(world: World) -> None:
         await until(lambda: world.states(job) == {READY: [0, 1, 2]})
         start(world, job)
         world.lifecycles.woken.clear()
-        orders = [EvictionOrder(job, i, 1, False, "host h1 is hot", "EvictionReason_QOS", i) for i in (1, 2)]
+        orders = [EvictionOrder(job, i, 1, False, HOT, i) for i in (1, 2)]
 
         assert await loop.evict(orders) == 1
 

@@ -21,6 +21,7 @@ from services.resmgr.preemption import evictable, order, questioned_jobs
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
 from services.storage.gateway import Gateway
+from tests.reasons import REQUEUED
 from tests.unit.resmgr.world import World, facts
 
 PICK = st.integers(0, 1000)
@@ -127,7 +128,7 @@ class ResmgrMachine(RuleBasedStateMachine):
             if is_launched:
                 self.world.launch(job_id, 0)
             self.read_log()
-            gone = self.world.gateway.requeue_gang(job_id, "test")
+            gone = self.world.gateway.requeue_gang(job_id, REQUEUED)
             if gone.held_until_ns and job_id in self.state.jobs:
                 self.state.evict(gone)
 
@@ -137,7 +138,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         job_id = self._job(pick)
         if job_id:
             self.read_log()
-            gone = self.world.gateway.requeue_pods(job_id, [(start, count)], "test")
+            gone = self.world.gateway.requeue_pods(job_id, [(start, count)], REQUEUED)
             if gone.held_back:
                 self.state.evict(gone)
 

@@ -17,6 +17,7 @@ from peloton.errors import Unavailable
 from peloton.model.ids import ROOT_POOL_ID, JobId, PodId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodShape, PodState, PodStatus
+from peloton.model.reason import Infeasibility
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
 from services.resmgr.accounts import COLUMNS
@@ -52,14 +53,14 @@ class FixedCapacity:
     """``CapacitySource`` with an answer that tests may change; None: nobody answers."""
 
     answer: tuple[Resources, ...] | None = (Resources.of_capacity(100, 100_000, 100_000), Resources())
-    unfit: dict[int, str] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
+    unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
 
     def capacity(self) -> tuple[Resources, ...]:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return self.answer
 
-    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, str]:
+    def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
         return {shape: why for shape in shapes if (why := self.unfit.get(shape.resources.cpu_milli))}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import JobId
 from peloton.scheduling.admission import Admission, GangRun, QueueKind, Usage, admit
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
@@ -135,7 +136,7 @@ class EvictionScenario:
                 self.stage.tree.paths[one.pool],
                 one.run.job_id,
                 f"{one.run.start}+{one.run.pod_count}",
-                str(one.grounds),
+                eviction_text(one.grounds),
             ]
             for one in evictions
         ]

@@ -9,12 +9,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import JobId
+from peloton.model.reason import Rule
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.admission import Admission, GangRun, Ledger, QueueKind, Usage, admit, first_refusal
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
-from peloton.scheduling.reason import Rule
 from peloton.scheduling.tree import PoolTree, build_tree
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 
@@ -82,7 +83,7 @@ def heads(admission: Admission) -> dict[str, Rule]:
 
 def texts(admission: Admission) -> list[str]:
     reasons = [reason for _, reason in admission.heads.values()]
-    return [str(reason) for reason in [*reasons, *admission.passed_over.values()]]
+    return [queue_text(reason) for reason in [*reasons, *admission.passed_over.values()]]
 
 
 def test_higher_priority_goes_first() -> None:

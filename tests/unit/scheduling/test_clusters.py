@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from peloton.lifecycle.constraints import CLUSTER_LABEL, may_hold_in
 from peloton.model.host import Capacity, ClusterChoice
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodShape
+from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.model.resources import Resources
 from peloton.scheduling.clusters import (
     CAPACITY_KEPT_S,
-    ELSEWHERE,
-    SILENT,
     ClusterView,
     Known,
     counts_as_known,
@@ -50,7 +49,9 @@ def test_silent_clusters_and_those_of_others_are_passed_over() -> None:
     views = [view("a", 8), view("b", 1), view("c", 9, is_silent=True)]
     bound = replace(SMALL, constraint=IN_B)
 
-    assert ClusterChoice(("b",), (("a", ELSEWHERE), ("c", SILENT))) == order_clusters(views, [(bound, 1)], {})
+    assert ClusterChoice(
+        ("b",), (ClusterReason("a", ClusterRule.ELSEWHERE), ClusterReason("c", ClusterRule.SILENT))
+    ) == order_clusters(views, [(bound, 1)], {})
     assert ("a", "b") == order_clusters(views, [(bound, 1), (SMALL, 1)], {}).order
 
 
@@ -99,8 +100,8 @@ def test_every_cluster_is_tried_once_or_has_a_reason(views: list[ClusterView], r
     shuffled = list(views)
     random.shuffle(shuffled)
 
-    assert sorted(v.name for v in views) == sorted([*choice.order, *(name for name, _ in choice.passed_over)])
-    assert {v.name for v in views if v.is_silent} == {name for name, _ in choice.passed_over}
+    assert sorted(v.name for v in views) == sorted([*choice.order, *(one.cluster for one in choice.passed_over)])
+    assert {v.name for v in views if v.is_silent} == {one.cluster for one in choice.passed_over}
     assert choice == order_clusters(shuffled, [(SMALL, 3)], homes)
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import PodState
+from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, Rule
 from peloton.scheduling.cycle import Snapshot, plan_cycle
-from peloton.scheduling.explain import Held, holders, loans, waits
-from peloton.scheduling.explain_job import Obstacle, apart, headline, story, wait_lines
-from peloton.scheduling.reason import Rule
+from peloton.scheduling.explain import Held, Obstacle, holders, loans, unqueued, waits
+from services.resmgr.explain_text import headline, story, unqueued_text, wait_lines
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 from tests.unit.scheduling.test_admission import Cluster, run
 
@@ -277,21 +277,28 @@ def test_the_maximum_of_running_instances() -> None:
     """Instances that are not queued because enough of the job run are told with both numbers."""
     job = replace(JOB, sla=SlaSpec(maximum_running_instances=4))
 
-    (found,) = apart(job, {PodState.RUNNING: 4, PodState.INITIALIZED: 2}, (0, ""))
+    (found,) = unqueued(job, {PodState.RUNNING: 4, PodState.INITIALIZED: 2}, ())
 
     assert (found.obstacle, found.pod_count, found.left, found.bound) == (Obstacle.MAXIMUM_RUNNING, 2, 0, 4)
-    assert found.text == "2 instances held back: at most 4 may run at a time, 4 are queued or running"
+    assert unqueued_text(found) == "2 instances held back: at most 4 may run at a time, 4 are queued or running"
 
 
 def test_no_host() -> None:
     """Why placement found no host is told while admitted instances wait for one, and not longer."""
-    note = (2, "2 pods without a host (3 hosts: less than 2 gpu free; 1 host: label rack=b not met)")
+    refusing = (
+        RefusingHosts(3, Misfit(HostRule.ROOM, "gpu", wanted=2_000, left=1_000)),
+        RefusingHosts(1, Misfit(HostRule.CONSTRAINT, name="label rack=b")),
+    )
+    note = (ClusterReason(pods=(NoHost(2, hosts=refusing),)),)
 
-    (found,) = apart(JOB, {PodState.READY: 2, PodState.RUNNING: 4}, note)
+    (found,) = unqueued(JOB, {PodState.READY: 2, PodState.RUNNING: 4}, note)
 
-    assert found.obstacle is Obstacle.NO_HOST
-    assert found.hosts == ((3, "less than 2 gpu free"), (1, "label rack=b not met"))
-    assert list(apart(JOB, {PodState.RUNNING: 6}, note)) == []
+    assert (Obstacle.NO_HOST, 2, note) == (found.obstacle, found.pod_count, found.placement)
+    told = (
+        "admitted, but 2 pods without a host (3 hosts: less than 2 gpu free, 1 at most; 1 host: label rack=b not met)"
+    )
+    assert told == unqueued_text(found)
+    assert list(unqueued(JOB, {PodState.RUNNING: 6}, note)) == []
 
 
 def test_jobs_that_do_not_wait() -> None:

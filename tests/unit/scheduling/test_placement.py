@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.lifecycle.constraints import pod_labels_named
+from peloton.lifecycle.reason_text import placement_text
 from peloton.model.host import HostLease, LeasedHost, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts
 from peloton.model.resources import Resources
 from peloton.ports import Placer
-from peloton.scheduling.placement import FirstFitPlacer, place, refusing_hosts
+from peloton.scheduling.placement import FirstFitPlacer, place
 
 JOB = JobId("job")
 
@@ -51,8 +53,8 @@ def gang(of: PodShape, size: int, start: int = 0) -> ReadyGang:
     return ReadyGang(of, tuple((start + i, 1) for i in range(size)), kind(of))
 
 
-def lease(*hosts: LeasedHost, **rejected: int) -> HostLease:
-    return HostLease("lease", hosts, dict(rejected))
+def lease(*hosts: LeasedHost) -> HostLease:
+    return HostLease("lease", hosts)
 
 
 def where(batch: PlacementBatch) -> dict[str, list[int]]:
@@ -71,7 +73,7 @@ def test_pack_fills_hosts_in_order() -> None:
     batch = place(JOB, singles(shape(), 6), lease(host("h1"), host("h2"), host("h3")))
 
     assert where(batch) == {"h1": [0, 1, 2, 3], "h2": [4, 5]}
-    assert (batch.unplaced_count, batch.reason) == (0, "")
+    assert (batch.unplaced_count, batch.why) == (0, ())
 
 
 def test_spread_gives_each_host_one() -> None:
@@ -96,7 +98,7 @@ def test_gangs_are_whole() -> None:
 
     assert where(batch) == {"h1": [20, 21]}
     assert batch.unplaced_count == 9
-    assert batch.reason == "gang of 9 without a host (2 hosts: room for 8 of the gang's 9 pods)"
+    assert placement_text(batch.why) == "gang of 9 without a host (2 hosts: room for 8 of the gang's 9 pods)"
 
 
 def test_reasons_count_hosts_by_rule() -> None:
@@ -106,23 +108,29 @@ def test_reasons_count_hosts_by_rule() -> None:
     wanted = shape(4, constraint=HostLabel("rack", "a"))
     hosts = [LeasedHost(h.hostname, h.free, h.revocable, (), h.labels or (("rack", "a"),)) for h in hosts]
 
-    batch = place(JOB, singles(wanted, 2), lease(*hosts, maintenance=3))
+    batch = place(
+        JOB,
+        singles(wanted, 2),
+        HostLease("lease", tuple(hosts), {wanted: (RefusingHosts(3, Misfit(HostRule.MAINTENANCE)),)}),
+    )
 
-    assert batch.reason == (
-        "2 pods without a host (1 host: label rack=a; 2 hosts: cpu 4.0 wanted, at most 2.5 free; 3 hosts: maintenance)"
+    assert placement_text(batch.why) == (
+        "2 pods without a host (1 host: label rack=a not met; 2 hosts: less than 4 cpu free, 2.5 at most; "
+        "3 hosts: in maintenance)"
     )
-    assert refusing_hosts(batch.reason) == (
-        (1, "label rack=a"),
-        (2, "cpu 4.0 wanted, at most 2.5 free"),
-        (3, "maintenance"),
+    refusing = (
+        RefusingHosts(1, Misfit(HostRule.CONSTRAINT, name="label rack=a")),
+        RefusingHosts(2, Misfit(HostRule.ROOM, "cpu", wanted=4_000, left=2_500)),
+        RefusingHosts(3, Misfit(HostRule.MAINTENANCE)),
     )
+    assert batch.why == (ClusterReason(pods=(NoHost(2, False, refusing),)),)
 
 
 def test_empty_lease() -> None:
     """Without hosts nothing is placed, and the reason says so."""
     batch = place(JOB, singles(shape(), 1), lease())
 
-    assert (batch.unplaced_count, batch.reason) == (1, "1 pod without a host (no host offered)")
+    assert (batch.unplaced_count, placement_text(batch.why)) == (1, "1 pod without a host (no host offered)")
 
 
 def test_ports_are_dealt_in_ascending_order() -> None:
@@ -132,7 +140,7 @@ def test_ports_are_dealt_in_ascending_order() -> None:
     batch = place(JOB, singles(shape(port_count=2), 3), hosts)
 
     assert [pod.ports for pod in batch.placements[0].pods] == [(31000, 31001), (31002, 31005)]
-    assert batch.reason == "1 pod without a host (1 host: 2 ports wanted, at most 1 free)"
+    assert placement_text(batch.why) == "1 pod without a host (1 host: less than 2 ports free, 1 at most)"
 
 
 def test_revocable_uses_revocable_cpu() -> None:
@@ -142,9 +150,9 @@ def test_revocable_uses_revocable_cpu() -> None:
     batch = place(JOB, [*singles(shape(revocable=True), 3), *singles(shape(), 2, 10)], hosts)
 
     assert where(batch) == {"h1": [0, 1, 10]}
-    assert batch.reason == (
-        "1 pod without a host (1 host: revocable cpu 1.0 wanted, at most 0.0 free); "
-        "1 pod without a host (1 host: cpu 1.0 wanted, at most 0.0 free)"
+    assert placement_text(batch.why) == (
+        "1 pod without a host (1 host: less than 1 revocable cpu free, 0 at most); "
+        "1 pod without a host (1 host: less than 1 cpu free, 0 at most)"
     )
 
 
@@ -156,9 +164,9 @@ def test_exclusive_hosts() -> None:
     assert where(place(JOB, singles(asks, 1), hosts)) == {"gpu1": [0]}
     plain = place(JOB, singles(shape(), 2), hosts)
     assert where(plain) == {"h1": [0]}
-    assert plain.reason == (
+    assert placement_text(plain.why) == (
         "1 pod without a host (1 host: kept for pods that ask for peloton/exclusive; "
-        "1 host: cpu 1.0 wanted, at most 0.0 free)"
+        "1 host: less than 1 cpu free, 0 at most)"
     )
 
 
@@ -176,7 +184,7 @@ def test_pod_limit_per_host() -> None:
     batch = place(JOB, singles(two, 7), lease(host("h1"), host("h2"), host("h3")))
 
     assert where(batch) == {"h1": [0, 1], "h2": [2, 3], "h3": [4, 5]}
-    assert batch.reason == "1 pod without a host (3 hosts: pods with app=web < 2)"
+    assert placement_text(batch.why) == "1 pod without a host (3 hosts: pods with app=web < 2 not met)"
 
 
 def test_pod_labels_count_over_shapes() -> None:
@@ -252,7 +260,7 @@ def test_never_overcommits(hosts: list[tuple[int, int, int, int, list[tuple[str,
     placed = [pod.instance_id for p in batch.placements for pod in p.pods]
     assert max(Counter(placed).values(), default=1) == 1
     assert batch.unplaced_count == len(shapes) - len(placed)
-    assert (batch.reason == "") == (batch.unplaced_count == 0)
+    assert (batch.why == ()) == (batch.unplaced_count == 0)
     for g in gangs:
         assert len({instance for instance, _ in g.pods} & set(placed)) in (0, len(g.pods))
     by_name = {h.hostname: h for h in offered.hosts}

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.lifecycle.constraints import evaluate
+from peloton.lifecycle.reason_text import placement_text
 from peloton.model.host import LeasedHost, ReadyGang
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodLabel, PodShape, Strategy
+from peloton.model.reason import HostRule, Misfit, NoHost, RefusingHosts
 from peloton.model.resources import Resources
-from peloton.scheduling.placement import place, refusing_hosts
+from peloton.scheduling.placement import place
 from tests.unit.scheduling.test_placement import JOB, host, lease, shape, singles, where
 
 WEB, DB = ("app", "web"), ("app", "db")
@@ -32,7 +34,7 @@ def test_pods_that_are_there_count() -> None:
     batch = place(JOB, singles(shape(constraint=PodLabel(*WEB)), 2), lease(beside("h1", web=1), beside("h2")))
 
     assert {"h2": [0]} == where(batch)
-    assert "1 pod without a host (2 hosts: pods with app=web < 1)" == batch.reason
+    assert "1 pod without a host (2 hosts: pods with app=web < 1 not met)" == placement_text(batch.why)
 
 
 def test_pods_keep_away_from_others_and_not_from_each_other() -> None:
@@ -88,7 +90,7 @@ def test_a_pod_waits_for_its_host_or_goes_elsewhere() -> None:
     waiting = place(JOB, [back], replace(offered, awaited=((5, Hostname("h1")),)))
 
     assert ((), 1) == (waiting.placements, waiting.unplaced_count)
-    assert ((1, "no room yet for a pod that comes back and waits for it"),) == refusing_hosts(waiting.reason)
+    assert (NoHost(1, hosts=(RefusingHosts(1, Misfit(HostRule.RETURN)),)),) == waiting.why[0].pods
     assert {"h2": [5]} == where(place(JOB, [back], offered))
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.reason import QosReason, QosRule
 from peloton.scheduling.qos import (
-    Cause,
     Correction,
     HostLoad,
     HostWatch,
@@ -68,8 +69,8 @@ def test_memory_makes_a_host_hot_too() -> None:
     """The pod that holds memory leaves, not the one that uses cpu; the reason has the numbers."""
     found = corrections(HOT, load(500, memory=950), [pod(0, 10, memory=200), pod(1, 400, memory=0)], POLICY)
 
-    assert [Correction(PodId(JOB, 0, 1), Cause.HOT_MEMORY, found[0].text)] == list(found)
-    assert found[0].text == "host h is hot: memory 950 of 1000 MiB in use (95 %, allowed 90 %)"
+    assert [Correction(PodId(JOB, 0, 1), QosReason(QosRule.HOT_MEMORY, "h", 950, 1_000, 90))] == list(found)
+    assert eviction_text(found[0].why) == "host h is hot: memory 950 of 1000 MiB in use (95 %, allowed 90 %)"
 
 
 def test_who_holds_more_than_the_slack_leaves() -> None:
@@ -79,7 +80,7 @@ def test_who_holds_more_than_the_slack_leaves() -> None:
     found = corrections(SHORT, load(0, slack=250, held=600), pods, POLICY)
 
     assert [2, 1] == gone(found)
-    assert found[0].text == "host h has cpu 0.25 of slack left, revocable pods hold 0.6"
+    assert eviction_text(found[0].why) == "host h has cpu 0.25 of slack left, revocable pods hold 0.6"
     assert [] == gone(corrections(SHORT, load(0, slack=600, held=900), pods, POLICY))
 
 
@@ -97,7 +98,7 @@ def test_one_measurement_is_not_enough() -> None:
 
 def test_a_host_is_closed_for_longer_each_time() -> None:
     """Twice as long when it is hot again soon after it opened, as at first when that is long ago."""
-    hot = [Correction(PodId(JOB, 0, 1), Cause.HOT_CPU, "")]
+    hot = [Correction(PodId(JOB, 0, 1), QosReason(QosRule.HOT_CPU, "h", 95, 100, 90))]
     first = after(HOT, hot, 100.0, POLICY)
     second = after(first, hot, 200.0, POLICY)
     late = after(second, hot, 1000.0, POLICY)
@@ -109,7 +110,9 @@ def test_a_host_is_closed_for_longer_each_time() -> None:
         False,
         True,
     )
-    assert not after(SHORT, [replace(hot[0], cause=Cause.LESS_SLACK)], 0.0, POLICY).is_closed(0.0)
+    assert not after(SHORT, [replace(hot[0], why=replace(hot[0].why, rule=QosRule.LESS_SLACK))], 0.0, POLICY).is_closed(
+        0.0
+    )
 
 
 PODS = st.lists(
@@ -157,25 +160,25 @@ def rank(each: RevocablePod) -> tuple[int, int]:
     return each.priority, -each.started_ns
 
 
-def part(each: RevocablePod, cause: Cause) -> int:
+def part(each: RevocablePod, cause: QosRule) -> int:
     return {
-        Cause.HOT_CPU: each.used.cpu_milli,
-        Cause.HOT_MEMORY: each.used.memory_mib,
-        Cause.LESS_SLACK: each.held,
+        QosRule.HOT_CPU: each.used.cpu_milli,
+        QosRule.HOT_MEMORY: each.used.memory_mib,
+        QosRule.LESS_SLACK: each.held,
     }[cause]
 
 
 def missing(
     watch: HostWatch, host: HostLoad, pods: list[RevocablePod], leaving: list[RevocablePod]
-) -> dict[Cause, int]:
+) -> dict[QosRule, int]:
     """By how much each rule that is due is still broken once these have left."""
     found = {}
     if watch.hot_count >= 2 and host.used.cpu_milli > 900:
-        found[Cause.HOT_CPU] = host.used.cpu_milli - 800 - sum(each.used.cpu_milli for each in leaving)
+        found[QosRule.HOT_CPU] = host.used.cpu_milli - 800 - sum(each.used.cpu_milli for each in leaving)
     if watch.hot_count >= 2 and host.used.memory_mib > 900:
-        found[Cause.HOT_MEMORY] = host.used.memory_mib - 800 - sum(each.used.memory_mib for each in leaving)
+        found[QosRule.HOT_MEMORY] = host.used.memory_mib - 800 - sum(each.used.memory_mib for each in leaving)
     if watch.short_count >= 2:
-        found[Cause.LESS_SLACK] = sum(each.held for each in pods if each not in leaving) - host.slack
+        found[QosRule.LESS_SLACK] = sum(each.held for each in pods if each not in leaving) - host.slack
     return found
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.model.resources import Resources
-from services.hostmgr.driver import LEAST_CPU_MILLI
+from peloton.model.resources import LEAST_CPU_MILLI, Resources
 from services.hostmgr.mesos.resources import OfferedResources
 
 

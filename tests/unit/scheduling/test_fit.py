@@ -6,10 +6,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts
-from peloton.model.pod import AllOf, Constraint, HostLabel, PodLabel, PodShape
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, host_labels
+from peloton.lifecycle.reason_text import infeasible_text
+from peloton.model.host import HostLease, LeasedHost, ReadyGang
+from peloton.model.ids import Hostname, JobId
+from peloton.model.pod import AllOf, Constraint, HostLabel, Label, PodLabel, PodShape
 from peloton.model.resources import Resources
-from peloton.scheduling.feasibility import HostKind, why_unfit
+from peloton.scheduling.fit import HostKind, HostView, by_key, infeasible, misfit, room
+from peloton.scheduling.placement import place
 
 RACK_Z, RACK_A = HostLabel("rack", "z"), HostLabel("rack", "a")
 SMALL = HostKind(Resources(4_000, 8_192, 0, 0), {"rack": "a"}, 2)
@@ -49,7 +53,8 @@ def pod(cpu: float, memory: int = 1, constraint: Constraint | None = None, revoc
 def test_why_no_host_could_take_a_pod(shape: PodShape, hosts: list[HostKind], why: str) -> None:
     """Shape, constraint and exclusive hosts count; pods that are there and what is free do not. Of no hosts at all
     nothing is said."""
-    assert why == why_unfit(shape, hosts)
+    found = infeasible(shape, hosts)
+    assert why == (infeasible_text((found,)) if found else "")
 
 
 @given(
@@ -69,4 +74,47 @@ def test_it_is_said_just_when_no_host_fits(
     ]
     fits = [shape.resources.fits_in(kind.capacity) and accepts(kind.labels, constraint) for kind in kinds]
 
-    assert (bool(kinds) and not any(fits)) == bool(why_unfit(shape, kinds))
+    assert (bool(kinds) and not any(fits)) == bool(infeasible(shape, kinds))
+
+
+WEB = ("app", "web")
+CONSTRAINTS = [
+    None,
+    RACK_A,
+    AllOf((RACK_A, PodLabel(*WEB, "<", 2))),
+    HostLabel("hostname", "h"),
+    PodLabel(*WEB, ">", 0),
+    HostLabel(EXCLUSIVE_LABEL, "ml"),
+]
+LABELS = st.lists(st.sampled_from([("rack", "a"), ("rack", "z"), (EXCLUSIVE_LABEL, "ml")]), max_size=2)
+
+
+@given(
+    asked=st.builds(
+        PodShape,
+        st.builds(Resources, st.integers(0, 3), st.integers(0, 3), gpu_milli=st.integers(0, 1)),
+        st.integers(0, 2),
+        revocable=st.booleans(),
+        constraint=st.sampled_from(CONSTRAINTS),
+    ),
+    free=st.builds(Resources, st.integers(0, 30), st.integers(0, 3), gpu_milli=st.integers(0, 1)),
+    revocable_cpu=st.integers(0, 30),
+    ports=st.integers(0, 3),
+    labels=LABELS,
+    pods=st.integers(0, 2),
+)
+def test_a_placement_puts_a_pod_just_where_the_judge_lets_it(
+    asked: PodShape, free: Resources, revocable_cpu: int, ports: int, labels: list[Label], pods: int
+) -> None:
+    """The arrays of a placement and the judge agree on room, ports, labels and pods; what is left out is told by the
+    rule of the judge."""
+    ranges = ((31_000, 31_000 + ports - 1),) if ports else ()
+    host = LeasedHost(Hostname("h"), free, Resources(revocable_cpu), ranges, tuple(labels), ((WEB, pods),))
+    view = HostView(host_labels("h", labels), free, revocable_cpu, ports)
+    why = misfit(asked, view, by_key([(WEB, pods)]))
+
+    batch = place(JobId("j"), [ReadyGang(asked, ((0, 1),))], HostLease("lease", (host,)))
+
+    assert (why is None) == bool(batch.placements) == (why is None and room(asked, view) > 0)
+    told = [one.misfit for reason in batch.why for each in reason.pods for one in each.hosts]
+    assert [why] * (why is not None) == told

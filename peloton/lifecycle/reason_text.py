@@ -1,0 +1,226 @@
+"""Reasons in words, for people: made where a text is shown or stored, and never read back."""
+
+from __future__ import annotations
+
+from peloton.lifecycle.constraints import CLUSTER_LABEL, EXCLUSIVE_LABEL
+from peloton.model.reason import (
+    ClusterReason,
+    ClusterRule,
+    EvictionReason,
+    Grounds,
+    HostRule,
+    Infeasibility,
+    Infeasible,
+    Misfit,
+    NoHost,
+    PlacementReason,
+    QosReason,
+    QosRule,
+    Reason,
+    RefusingHosts,
+    RequeueReason,
+    RequeueRule,
+    Rule,
+    SlaRefusal,
+)
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+
+UNKNOWN = "a rule that this version does not know"
+
+
+def amount_text(kind: str, amount: int) -> str:
+    if amount >= UNLIMITED:
+        return "unlimited"
+    return f"{amount / 1000:g}" if kind in ("cpu", "gpu") else f"{amount} MiB"
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+# In a queue.
+
+
+def queue_text(reason: Reason) -> str:
+    rule, path, kind, wanted, left, bound, size, job_id, is_final = reason
+    if rule is Rule.HEAD_OF_LINE:
+        return f"waits behind job {job_id} in the queue of {path}"
+    if rule is Rule.PRIORITY:
+        return f"waits behind job {job_id}, of higher priority, in the queue of {path}"
+    if rule in (Rule.BATCH_BOUND, Rule.NO_CYCLE):
+        return "waits for the next admission cycle"
+    if rule is Rule.HELD_BACK and size == 1:
+        return f"held back for {left} s because no host was found; others pass by"
+    if rule is Rule.HELD_BACK:
+        launches = f"{bound} launch{'' if bound == 1 else 'es'}"
+        return f"gang of {size}: held back for {left} s after {launches} in vain; others pass it by"
+    who = f"gang of {size}: " if size > 1 else ""
+    asked, limit = f"{who}{kind} {amount_text(kind, wanted)} wanted", amount_text(kind, bound)
+    if is_final:
+        return f"{asked}, more than the {rule} of {path}: {limit}"
+    return f"{asked}, {amount_text(kind, left)} left of the {rule} of {path}: {limit}"
+
+
+# On hosts.
+
+
+def misfit_text(misfit: Misfit) -> str:
+    rule, wanted, left = misfit.rule, misfit.wanted, misfit.left
+    match rule:
+        case HostRule.EXCLUSIVE:
+            return f"kept for pods that ask for {EXCLUSIVE_LABEL}"
+        case HostRule.CONSTRAINT:
+            return f"{misfit.name} not met"
+        case HostRule.ROOM | HostRule.REVOCABLE_ROOM:
+            kind = misfit.kind if rule is HostRule.ROOM else f"revocable {misfit.kind}"
+            return f"less than {amount_text(misfit.kind, wanted)} {kind} free, {amount_text(misfit.kind, left)} at most"
+        case HostRule.PORTS:
+            return f"less than {counted(wanted, 'port')} free, {left} at most"
+        case HostRule.NAME_TAKEN:
+            return f"a host of cluster {misfit.name} has the same name"
+        case HostRule.GANG_ROOM:
+            return f"room for {left} of the gang's {wanted} pods"
+        case HostRule.AVOIDED:
+            return f"avoided {failures_text(misfit)}"
+    return _HOST_TEXTS[rule]
+
+
+_HOST_TEXTS = {
+    HostRule.UNKNOWN: UNKNOWN,
+    HostRule.NOT_OFFERED: "nothing on offer",
+    HostRule.LEASED: "leased to another placement",
+    HostRule.MAINTENANCE: "in maintenance",
+    HostRule.GOES_SOON: "scheduled for maintenance in the cluster",
+    HostRule.CLOSED: "closed to revocable pods after it was hot",
+    HostRule.HELD: "room held for pods that come back",
+    HostRule.RETURN: "no room yet for a pod that comes back and waits for it",
+}
+
+
+def failures_text(avoided: Misfit) -> str:
+    if not avoided.wanted:
+        return "after pods of several jobs failed there"
+    jobs = "the job" if avoided.bound == 1 else f"{avoided.bound} jobs"
+    return f"after {avoided.wanted} pods of {jobs} failed there within {avoided.left} s"
+
+
+def placement_text(reason: PlacementReason) -> str:
+    """Why pods found no host."""
+    return "; ".join(_cluster_text(one) for one in sorted(reason, key=lambda one: one.cluster))
+
+
+def _cluster_text(reason: ClusterReason) -> str:
+    where = f"cluster {reason.cluster}: " if reason.cluster else ""
+    match reason.rule:
+        case ClusterRule.NO_HOST:
+            more = [f"and {counted(reason.more_count, 'more shape')}"] if reason.more_count else []
+            return where + "; ".join([*map(_no_host_text, reason.pods), *more])
+        case ClusterRule.SILENT:
+            return f"{where}its host manager does not answer"
+        case ClusterRule.ELSEWHERE:
+            return f"{where}no pod may go there: label {CLUSTER_LABEL}"
+        case ClusterRule.FAILED:
+            return where + reason.detail
+        case ClusterRule.NOT_READY:
+            return f"{where}no pod waits for a host any more"
+        case ClusterRule.LEASE_LOST:
+            return f"{where}the lease of the hosts that were found was lost"
+    return where + UNKNOWN
+
+
+def _no_host_text(pods: NoHost) -> str:
+    what = f"gang of {pods.pod_count}" if pods.is_gang else counted(pods.pod_count, "pod")
+    return f"{what} without a host ({'; '.join(map(hosts_text, pods.hosts)) or 'no host offered'})"
+
+
+def hosts_text(refusing: RefusingHosts) -> str:
+    return f"{counted(refusing.host_count, 'host')}: {misfit_text(refusing.misfit)}"
+
+
+def infeasible_text(reason: Infeasibility) -> str:
+    """Why no host could take a pod even if it were empty."""
+    return "; ".join(_infeasible_text(one) for one in sorted(reason, key=lambda one: one.cluster))
+
+
+def _infeasible_text(one: Infeasible) -> str:
+    where = f"cluster {one.cluster}: " if one.cluster else ""
+    hosts = counted(one.host_count, "host")
+    rule = f"meet the constraint {one.constraint}" if one.constraint else "are not kept for others"
+    if not one.allowed_count and not one.constraint:
+        return f"{where}0 of {hosts} take pods that do not ask for {EXCLUSIVE_LABEL}"
+    if not one.allowed_count:
+        kept = f", and take only pods that ask for {EXCLUSIVE_LABEL}" if one.meeting_count else ""
+        return f"{where}{one.meeting_count} of {hosts} {rule}{kept}"
+    which = hosts if one.allowed_count == one.host_count else f"the {one.allowed_count} of {hosts} that {rule}"
+    amounts = [
+        (kind, amount_text(kind, wanted), amount_text(kind, most) if most < wanted else "")
+        for kind, wanted, most in zip(RESOURCE_KINDS, one.wanted, one.largest, strict=True)
+        if wanted
+    ]
+    short = [f"no host has {k} {wanted}: the largest of {which} has {most}" for k, wanted, most in amounts if most]
+    if short:
+        return where + "; ".join(short)
+    return f"{where}no host has {' and '.join(f'{k} {wanted}' for k, wanted, _ in amounts)} together: there are {which}"
+
+
+# Back into the queue, and off their hosts.
+
+
+def requeue_text(reason: RequeueReason) -> str:
+    size, count, seconds = reason.gang_size, reason.count, f"{reason.seconds:g} s"
+    gang = "members of the gang"
+    match reason.rule:
+        case RequeueRule.NO_GANG_HOSTS_IN_TIME:
+            said = f"no hosts for all {size} {gang} in {seconds}"
+        case RequeueRule.NOT_RUNNING_IN_TIME:
+            said = f"{count} of {size} {gang} run {seconds} after its launch"
+        case RequeueRule.NOT_LAUNCHED:
+            said = f"{count} of {size} {gang} could not be launched"
+        case RequeueRule.LEFT_BEHIND:
+            said = f"{count} of {size} {gang} were left behind by the others"
+        case RequeueRule.CANCELLED:
+            said = "the workflow of its launch was cancelled"
+        case RequeueRule.NO_HOST_IN_TIME:
+            said = f"no host found in {seconds}"
+        case RequeueRule.FITS_NO_HOST:
+            said = ""
+        case _:
+            said = UNKNOWN
+    if said and reason.placement:
+        said = f"{said}: {placement_text(reason.placement)}"
+    more = f"and {counted(reason.more_count, 'more reason')}" if reason.more_count else ""
+    return "; ".join(part for part in (*map(infeasible_text, reason.infeasible), said, more) if part)
+
+
+def eviction_text(reason: EvictionReason) -> str:
+    return _grounds_text(reason) if isinstance(reason, Grounds) else _qos_text(reason)
+
+
+def _grounds_text(grounds: Grounds) -> str:
+    kind = grounds.kind
+    wanted, held, bound = (amount_text(kind, amount) for amount in (grounds.wanted, grounds.held, grounds.bound))
+    whom = f"job {grounds.for_job}" if grounds.for_job else "this job"
+    asked = f"preempted for {whom} of {grounds.for_pool}, which wants {kind} {wanted}: "
+    if grounds.is_inside and grounds.priority > grounds.own_priority:
+        return (
+            f"{asked}its priority is {grounds.priority}, this one's {grounds.own_priority}, "
+            f"and {held} of the {grounds.rule} {bound} is used"
+        )
+    return f"{asked}{grounds.pool_path} holds {held} and is entitled to {bound}"
+
+
+def _qos_text(reason: QosReason) -> str:
+    host, used, total = reason.hostname, reason.used, reason.total
+    if reason.rule is QosRule.LESS_SLACK:
+        return f"host {host} has cpu {total / 1000:g} of slack left, revocable pods hold {used / 1000:g}"
+    amounts = f"memory {used} of {total} MiB"
+    if reason.rule is QosRule.HOT_CPU:
+        amounts = f"cpu {used / 1000:.2f} of {total / 1000:g}"
+    return f"host {host} is hot: {amounts} in use ({used * 100 // total} %, allowed {reason.bound} %)"
+
+
+def sla_text(refusal: SlaRefusal) -> str:
+    missing, maximum = refusal.missing, refusal.maximum
+    if missing >= maximum:
+        return f"{missing} of at most {maximum} instances are unavailable already"
+    return f"no more than {maximum} instances may be unavailable, {missing} are, {refusal.refused} must wait"

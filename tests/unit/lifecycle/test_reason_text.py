@@ -1,0 +1,94 @@
+"""Reasons in words, and on the wire between roles."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.api import convert_reason as wire
+from peloton.lifecycle.reason_text import misfit_text, placement_text, requeue_text
+from peloton.model.reason import ClusterReason, ClusterRule, HostRule, Misfit, RequeueReason, RequeueRule, merged
+from tests.reasons import HOT, no_room, too_large
+
+MISFITS = [
+    (Misfit(HostRule.EXCLUSIVE), "kept for pods that ask for peloton/exclusive"),
+    (Misfit(HostRule.CONSTRAINT, name="label rack=a"), "label rack=a not met"),
+    (Misfit(HostRule.ROOM, "memory", 200, 100), "less than 200 MiB memory free, 100 MiB at most"),
+    (Misfit(HostRule.REVOCABLE_ROOM, "cpu", 2_000, 500), "less than 2 revocable cpu free, 0.5 at most"),
+    (Misfit(HostRule.PORTS, wanted=1), "less than 1 port free, 0 at most"),
+    (Misfit(HostRule.NAME_TAKEN, name="b"), "a host of cluster b has the same name"),
+    (Misfit(HostRule.AVOIDED), "avoided after pods of several jobs failed there"),
+    (Misfit(HostRule.AVOIDED, wanted=3, bound=1, left=2), "avoided after 3 pods of the job failed there within 2 s"),
+    (Misfit(HostRule.GANG_ROOM, wanted=9, left=8), "room for 8 of the gang's 9 pods"),
+]
+
+
+@pytest.mark.parametrize(("misfit", "text"), MISFITS)
+def test_rules_of_hosts_in_words(misfit: Misfit, text: str) -> None:
+    """Each has its numbers and names."""
+    assert text == misfit_text(misfit)
+
+
+@pytest.mark.parametrize("rule", list(HostRule))
+def test_every_rule_of_hosts_has_words(rule: HostRule) -> None:
+    """Also what another version says, and this one does not know."""
+    assert misfit_text(Misfit(rule))
+
+
+@pytest.mark.parametrize("rule", list(ClusterRule))
+@pytest.mark.parametrize("cluster", ["", "a"])
+def test_every_rule_of_clusters_has_words(rule: ClusterRule, cluster: str) -> None:
+    """Several clusters are named, the only one is not."""
+    reason = ClusterReason(cluster, rule, no_room(1)[0].pods, detail="it is away")
+
+    text = placement_text((reason,))
+    assert (bool(cluster), True) == (text.startswith("cluster a: "), text != "cluster a: ")
+
+
+def test_hosts_that_fail_one_rule_are_counted_together() -> None:
+    """With the most that is left on one of them."""
+    little, more = (Misfit(HostRule.ROOM, "cpu", 4_000, left) for left in (500, 2_500))
+
+    (found,) = merged([(little, 2), (more, 1), (Misfit(HostRule.LEASED), 0)])
+
+    assert (3, more) == (found.host_count, found.misfit)
+
+
+REASONS = [
+    RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=600, placement=no_room(2)),
+    RequeueReason(RequeueRule.FITS_NO_HOST, 0, 1, 0, ((too_large(7, "a"), too_large(8, "b")),), (), 2),
+    RequeueReason(RequeueRule.NOT_RUNNING_IN_TIME, 3, 4, 300, placement=no_room(4, is_gang=True)),
+]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_reasons_survive_the_wire(reason: RequeueReason) -> None:
+    """With every rule and number."""
+    assert reason == wire.requeue_from_wire(wire.requeue_to_wire(reason))
+    assert HOT == wire.qos_from_wire(wire.qos_to_wire(HOT))
+
+
+def test_a_rule_of_another_version() -> None:
+    """It is read as unknown, and the rest as it is."""
+    sent = wire.requeue_to_wire(REASONS[0])
+    sent.rule = sent.placement[0].pods[0].hosts[0].rule = "of tomorrow"
+    found = wire.requeue_from_wire(sent)
+
+    assert (RequeueRule.UNKNOWN, 600) == (found.rule, found.seconds)
+    assert HostRule.UNKNOWN is found.placement[0].pods[0].hosts[0].misfit.rule
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (REASONS[0], "no host found in 600 s: 2 pods without a host (3 hosts: less than 2 gpu free, 1 at most)"),
+        (
+            REASONS[1],
+            "cluster a: no host has cpu 7: the largest of 3 hosts has 4; "
+            "cluster b: no host has cpu 8: the largest of 3 hosts has 4; and 2 more reasons",
+        ),
+        (RequeueReason(RequeueRule.CANCELLED), "the workflow of its launch was cancelled"),
+    ],
+)
+def test_why_pods_are_queued_again(reason: RequeueReason, text: str) -> None:
+    """With what placement found, or what no host has."""
+    assert text == requeue_text(reason)
