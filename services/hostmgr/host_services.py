@@ -20,7 +20,7 @@ from peloton.model.maintenance import HostMaintenance, MaintenanceAct, Maintenan
 from peloton.model.resources import Resources
 from peloton.scheduling.qos import Use
 from services.grpc_errors import answering
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.maintenance import HostMaintainer
 
 Uses = Callable[[], Mapping[Hostname, Use]]

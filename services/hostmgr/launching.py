@@ -12,7 +12,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.reconcile import InFlight
 from services.hostmgr.reports import Reports
 from services.hostmgr.templates import TemplateCache

@@ -8,7 +8,7 @@ from peloton.model.host import Desired, HostLease
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
 from services.hostmgr.driver import ClusterDriver, RoomWish
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.pool import HostPool
 
 
 def lease_hosts(

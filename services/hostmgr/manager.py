@@ -15,10 +15,10 @@ from peloton.model.host import Desired, HostLease, LaunchResult, Placement
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodShape, PodStatus
 from peloton.ports import PodLifecycles
-from services.hostmgr.claims import HostClaims
 from services.hostmgr.driver import ClusterDriver, PodOnHost, PodReport, RegisteredHost, Room, Token
 from services.hostmgr.failure_output import FailureOutput
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.claims import HostClaims
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.launching import Launcher
 from services.hostmgr.leasing import lease_hosts
 from services.hostmgr.reconcile import HOST_BACK_REST_S, InFlight, Look, Reconciler, ReconcileSchedule

@@ -35,7 +35,7 @@ from peloton.scheduling.qos import (
     observe,
 )
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.usage import HostUse, look
 from services.storage.gateway import Gateway

@@ -9,7 +9,7 @@ from dataclasses import replace
 from peloton.model.ids import PodId
 from peloton.model.pod import PodStatus
 from peloton.ports import PodLifecycles
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.pool import HostPool
 from services.storage.gateway import Gateway
 
 

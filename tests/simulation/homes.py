@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from peloton.model.host import PlacementBatch
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
-from services.hostmgr.holds import HOLD_S
+from services.hostmgr.hosts.holds import HOLD_S
 from services.hostmgr.memory.cluster import MemoryCluster
 from services.storage.configs import KILL_GRACE_DEFAULT_S
 from services.storage.gateway import Gateway

@@ -12,8 +12,8 @@ import pytest
 
 from peloton.lifecycle import rollout, sla
 from peloton.model.resources import Resources
-from services.hostmgr.holds import Holds
-from services.hostmgr.pod_labels import PodLabelIndex
+from services.hostmgr.hosts.holds import Holds
+from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.storage import migrate
 from tests.simulation.service_life import ServiceLife
 

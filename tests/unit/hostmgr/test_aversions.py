@@ -15,10 +15,10 @@ from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import HostLabel, PodLabel, Strategy
 from peloton.model.resources import Resources
-from services.hostmgr import aversions
-from services.hostmgr.aversions import Aversions
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts import aversions
+from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts.pool import HostPool
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, THIRD, agent, leased, pool_with, refused, room, shape
 
 H1, H2, H3 = Hostname("h1"), Hostname("h2"), Hostname("h3")

@@ -15,9 +15,9 @@ from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.reason import Misfit, RefusingHosts, merged
 from peloton.model.resources import Resources, free_share
 from peloton.scheduling import fit
-from services.hostmgr.choosing import LEASED
 from services.hostmgr.driver import Room
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.choosing import LEASED
+from services.hostmgr.hosts.pool import HostPool
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, pool_with, room, shape
 
 NAMES = [f"h{number}" for number in range(8)]

@@ -9,9 +9,9 @@ import pytest
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
-from services.hostmgr.claims import HostClaims
 from services.hostmgr.driver import RegisteredHost, Room
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.claims import HostClaims
+from services.hostmgr.hosts.pool import HostPool
 from tests.unit.hostmgr.test_hosts import refused
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")

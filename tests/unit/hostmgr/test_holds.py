@@ -8,10 +8,10 @@ from peloton.model.host import ComingBack, Desired, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import Strategy
 from peloton.model.resources import Resources
-from services.hostmgr import holds as holds_module
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.holds import HOLD_S
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts import holds as holds_module
+from services.hostmgr.hosts.holds import HOLD_S
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, pool_with, refused, room, shape
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from peloton.model.ids import PodId
 from peloton.model.pod import AllOf, HostLabel, PodLabel
+from services.hostmgr.hosts.pod_labels import PodLabelIndex
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
-from services.hostmgr.pod_labels import PodLabelIndex
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, pool_with, refused, room, shape
 
 WEB, EU = ("app", "web"), ("zone", "eu")

@@ -12,7 +12,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import Hostname, PodId
 from peloton.model.reason import QosReason, QosRule
 from peloton.scheduling.qos import Correction, HostWatch, QosPolicy, Use
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.mesos.statistics import samples_of
 from services.hostmgr.qos import QosMeter, QosSettings, in_turn
 from services.hostmgr.usage import HostUse

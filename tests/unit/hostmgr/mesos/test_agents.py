@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from peloton.errors import Unavailable
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.mesos.agents import REST_PER_LOOK, AgentLooks, AgentReader
 from tests.unit.hostmgr.test_hosts import LEASE_S, agent
 

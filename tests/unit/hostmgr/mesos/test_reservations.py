@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from peloton.model.resources import Resources
-from services.hostmgr.hosts import HostPool
+from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.mesos.agents import AgentReader
 from services.hostmgr.mesos.offers import OfferBook
 from services.hostmgr.mesos.resources import OfferedReader, is_for_pods, roles_above

@@ -21,11 +21,11 @@ from peloton.model.reason import HostRule, Misfit, RefusingHosts, merged
 from peloton.model.resources import Resources, free_share
 from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit, room
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.holds import Holds, PodKey
-from services.hostmgr.pod_labels import PodLabelIndex
-from services.hostmgr.ready import HostClass, ReadyHosts, first_come
-from services.hostmgr.registered import RegisteredHosts
-from services.hostmgr.room import HostRoom
+from services.hostmgr.hosts.holds import Holds, PodKey
+from services.hostmgr.hosts.pod_labels import PodLabelIndex
+from services.hostmgr.hosts.ready import HostClass, ReadyHosts, first_come
+from services.hostmgr.hosts.registered import RegisteredHosts
+from services.hostmgr.hosts.room import HostRoom
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = Misfit(HostRule.LEASED)

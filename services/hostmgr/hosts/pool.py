@@ -21,18 +21,18 @@ from peloton.model.pod import Label, PodShape
 from peloton.model.reason import HostRule, Infeasible, RefusingHosts
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import infeasible
-from services.hostmgr.aversions import Aversions
-from services.hostmgr.choosing import HostChooser, hosts_named
 from services.hostmgr.driver import Claim, Holder, RegisteredHost, Room
-from services.hostmgr.holds import ComingBackOf, Holds
-from services.hostmgr.host_rooms import HostRooms
-from services.hostmgr.judged import JudgedShapes
-from services.hostmgr.launches import Launches
-from services.hostmgr.listed import listed
-from services.hostmgr.pod_labels import PodLabelIndex
-from services.hostmgr.registered import RegisteredHosts
-from services.hostmgr.room import HostRoom, leased_host
-from services.hostmgr.waiting import WaitingJobs
+from services.hostmgr.hosts.aversions import Aversions
+from services.hostmgr.hosts.choosing import HostChooser, hosts_named
+from services.hostmgr.hosts.holds import ComingBackOf, Holds
+from services.hostmgr.hosts.host_rooms import HostRooms
+from services.hostmgr.hosts.judged import JudgedShapes
+from services.hostmgr.hosts.launches import Launches
+from services.hostmgr.hosts.listed import listed
+from services.hostmgr.hosts.pod_labels import PodLabelIndex
+from services.hostmgr.hosts.registered import RegisteredHosts
+from services.hostmgr.hosts.room import HostRoom, leased_host
+from services.hostmgr.hosts.waiting import WaitingJobs
 
 HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
