@@ -15,7 +15,7 @@ from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.task.task_pb2 import TaskConfig
 from peloton.model.ids import Hostname, JobId, PodId, new_job_id
 from peloton.model.pod import PodShape, PodState
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, needed
 from services.hostmgr.driver import (
     Claim,
     ClusterDriver,
@@ -29,7 +29,6 @@ from services.hostmgr.driver import (
     Room,
     RoomWish,
     Token,
-    needed,
 )
 
 PATIENCE_S = 60.0
