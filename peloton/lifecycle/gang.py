@@ -1,10 +1,4 @@
-"""A gang starts whole, runs whole and ends whole: what the states of its members mean for its launch and each other.
-
-Two decisions, both from counts of members that are alike:
-
-* ``judge``: how far a launch is, and whether it is in vain. It is asked by the workflow of the launch.
-* ``fate``: what a member's end, or its wish for another run, makes of the others. It is asked when a job is settled.
-"""
+"""A gang starts whole: how far its launch is, and whether it is in vain, from counts of members that are alike."""
 
 from __future__ import annotations
 
@@ -17,7 +11,7 @@ from typing import NamedTuple
 from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.in_vain import patience_s
 from peloton.model.job import GangProgress
-from peloton.model.pod import ON_HOST, QUEUED, TERMINAL, NextRun, PodState
+from peloton.model.pod import ENDING_GOALS, ON_HOST, QUEUED, TERMINAL, NextRun, PodRecord, PodState
 from peloton.model.reason import RequeueReason, RequeueRule
 
 HOLD = Backoff(initial_s=30, max_s=600)
@@ -34,6 +28,10 @@ class Member(NamedTuple):
 
 
 Members = Mapping[Member, int]
+
+
+def member_of(pod: PodRecord) -> Member:
+    return Member(pod.state, pod.goal in ENDING_GOALS, pod.desired_run_id > pod.run_id, pod.next_run)
 
 
 # -- the launch ----------------------------------------------------------------------------------------------------
@@ -129,53 +127,3 @@ def _requeue(gang: GangProgress, rule: RequeueRule, count: int, seconds: float =
 
 def _count(gang: GangProgress, *stages: Stage) -> int:
     return sum(gang.stages.get(stage.value, 0) for stage in stages)
-
-
-# -- one for all ---------------------------------------------------------------------------------------------------
-
-
-class Fate(StrEnum):
-    NONE = "none"
-    ANEW = "anew"  # one member runs anew, so all do
-    END = "end"  # one member has failed or is stopped, so all end
-
-
-def fate(members: Members) -> Fate:
-    if any(dooms(member) for member in members):
-        return Fate.END
-    return Fate.ANEW if any(comes_back(member) for member in members) else Fate.NONE
-
-
-def dooms(member: Member) -> bool:
-    """It will never succeed: the gang neither."""
-    if member.state is PodState.SUCCEEDED:
-        return False
-    return member.is_to_end or (member.state in TERMINAL and member.next_run is NextRun.NONE)
-
-
-def comes_back(member: Member) -> bool:
-    """It has begun, or is about, to run anew; or it waits to be queued, which a gang does whole."""
-    if member.state in TERMINAL:
-        return member.next_run is not NextRun.NONE
-    return member.state is PodState.INITIALIZED or (member.state in ON_HOST and member.wants_newer)
-
-
-def goes_along(member: Member, fate: Fate) -> bool:
-    """Is something to be written of this member, so that it shares the gang's fate? READY and PENDING members of a gang
-    that runs anew are the resource manager's to send back."""
-    rests = member.state in TERMINAL and member.next_run is NextRun.NONE
-    if member.is_to_end or fate is Fate.NONE:
-        return False
-    if fate is Fate.END:
-        return not rests
-    return rests or (member.state in ON_HOST and not member.wants_newer)
-
-
-def has_failed(members: Members) -> bool:
-    """A member rests without success: what was killed for its sake has failed with it."""
-    return any(failed_for_good(member.state, member.next_run is not NextRun.NONE) for member in members)
-
-
-def failed_for_good(state: PodState, runs_again: bool) -> bool:
-    """What one member must be for its gang to have failed."""
-    return state in (PodState.FAILED, PodState.LOST) and not runs_again

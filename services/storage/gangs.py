@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import POD_STATES, TERMINATION_REASONS
-from peloton.lifecycle.gang import (
-    HOLD,
-    Fate,
-    Member,
-    Stage,
-    Step,
-    comes_back,
-    dooms,
-    fate,
-    goes_along,
-    judge,
-    progress_of,
-    stage,
-)
+from peloton.api.convert import POD_STATES
+from peloton.lifecycle.gang import HOLD, Member, Stage, Step, judge, member_of, progress_of, stage
+from peloton.lifecycle.gang_fate import SharedFate, fate, is_affected, shared_fate
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobRecord
-from peloton.model.pod import NextRun, Termination, TerminationReason
+from peloton.model.pod import NextRun, PodRecord, Termination, TerminationReason
 from peloton.model.reason import RequeueReason
-from services.storage.codec import job_record
+from services.storage.codec import job_record, pod_record
 from services.storage.engine import lock_job
 from services.storage.pod_sql import ENDS, NEWER
-from services.storage.pod_writes import Chosen, Span, fire, forget_earlier_tries
+from services.storage.pod_writes import Span, fire, forget_earlier_tries
 from services.storage.snapshot import EvictionResult
-from services.storage.store import ENDING_NUMBERS, Store, as_ranges, in_range
+from services.storage.store import Store, as_ranges, in_range
 from services.storage.tables import JOB, POD
 
 REQUEUE_REASON = "REASON_GANG_REQUEUED"
-ANEW_REASON = "REASON_GANG_RUNS_ANEW"
 FOR_RESTART = Termination(TerminationReason.KILLED_FOR_RESTART)
 
 
@@ -65,20 +50,14 @@ def members_of(conn: sa.Connection, job: JobRecord) -> Counter[Member]:
     query = sa.select(*kind, sa.func.count()).where(in_range(job.job_id, 0, job.gang_size)).group_by(*kind)
     members: Counter[Member] = Counter()
     for *found, count in conn.execute(query):
-        members[_member(*found)] += count
+        state, is_to_end, wants_newer, next_run = found
+        members[Member(POD_STATES[state], bool(is_to_end), bool(wants_newer), NextRun(next_run))] += count
     return members
 
 
-def _member(state: int, is_to_end: bool, wants_newer: bool, next_run: int) -> Member:
-    return Member(POD_STATES[state], bool(is_to_end), bool(wants_newer), NextRun(next_run))
-
-
-def _pods(conn: sa.Connection, job: JobRecord) -> list[tuple[sa.Row[Any], Member]]:
+def _pods(conn: sa.Connection, job: JobRecord) -> list[PodRecord]:
     query = sa.select(POD).where(in_range(job.job_id, 0, job.gang_size)).order_by(POD.c.instance_id)
-    return [
-        (pod, _member(pod.state, pod.goal in ENDING_NUMBERS, pod.desired_run_id > pod.run_id, pod.next_run))
-        for pod in conn.execute(query)
-    ]
+    return [pod_record(row) for row in conn.execute(query)]
 
 
 def _gang(conn: sa.Connection, job_id: str) -> GangProgress:
@@ -99,9 +78,9 @@ def _requeue(conn: sa.Connection, job_id: JobId, reason: RequeueReason, least_ns
     if job is None or job.state in JOB_TERMINAL or job.gang_size == 1:
         return result
     pods = _pods(conn, job)
-    if judge(progress_of(job.gang_size, Counter(member for _, member in pods))).step in (Step.TOGETHER, Step.OVER):
+    if judge(progress_of(job.gang_size, Counter(map(member_of, pods)))).step in (Step.TOGETHER, Step.OVER):
         return result
-    ready = [pod for pod, member in pods if stage(member) is Stage.READY]
+    ready = [pod for pod in pods if stage(member_of(pod)) is Stage.READY]
     is_whole = len(ready) == job.gang_size
     since_ns = min((pod.updated_ns for pod in ready), default=now_ns)
     _hold_back(conn, job, now_ns - since_ns, least_ns, now_ns, result)
@@ -132,53 +111,12 @@ def _hold_back(
 # -- one for all ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class GangWork:
-    """What a settle does so that members share their fate: instances that end, and that run anew."""
-
-    message: str
-    reason: str
-    why: TerminationReason
-    ending: list[int] = field(default_factory=list)
-    anew: list[int] = field(default_factory=list)
-    more: bool = False  # the bound was reached
-
-
-def find_gang_work(conn: sa.Connection, job: JobRecord, room: int) -> GangWork | None:
-    """At most ``room`` instances; None when every member goes its way already."""
+def find_shared_fate(conn: sa.Connection, job: JobRecord, room: int) -> SharedFate | None:
+    """At most ``room`` instances; None when every member goes its way already. The count says whether to read them."""
     if job.gang_size == 1:
         return None
     members = members_of(conn, job)
-    shared = fate(members)
-    if not any(goes_along(member, shared) for member in members):
+    what = fate(members)
+    if not any(is_affected(member, what) for member in members):
         return None
-    pods = _pods(conn, job)
-    work = _work(shared, next(pod for pod, member in pods if (dooms if shared is Fate.END else comes_back)(member)))
-    for pod, member in pods:
-        if not goes_along(member, shared):
-            continue
-        if room == 0:
-            work.more = True
-            break
-        room -= 1
-        (work.ending if shared is Fate.END else work.anew).append(pod.instance_id)
-    return work
-
-
-def _work(shared: Fate, cause: sa.Row[Any]) -> GangWork:
-    """In the words of the member that it is for."""
-    is_told = POD_STATES[cause.state].value if cause.goal not in ENDING_NUMBERS else "to be killed"
-    end = f"instance {cause.instance_id} is {is_told}"
-    words = " ".join(f"{cause.message} {cause.reason}".split())
-    if shared is Fate.END:
-        why = TERMINATION_REASONS[cause.termination] if cause.termination else TerminationReason.FAILED
-        return GangWork(f"Gang ends: {end}, {words}", f"Gang ends: {end}", why)
-    return GangWork(f"Gang runs anew: {end}, {words}", ANEW_REASON, TerminationReason.KILLED_FOR_RESTART)
-
-
-def apply_gang_work(conn: sa.Connection, job_id: str, work: GangWork, now_ns: int) -> None:
-    words = {"message": work.message, "reason": work.reason, "why": Termination(work.why)}
-    if work.ending:
-        fire(conn, Chosen(job_id, work.ending), Event.STOP, now_ns, **words)
-    if work.anew:
-        fire(conn, Chosen(job_id, work.anew), Event.RERUN_WITH_GANG, now_ns, **words)
+    return shared_fate(_pods(conn, job), room)

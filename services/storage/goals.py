@@ -12,6 +12,7 @@ from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.lifecycle.goal import default_goal, default_pod_goal
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import NEWER, ON_REQUEST, REVIVABLE, STAYS
+from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.pod import PodState, Termination, TerminationReason
@@ -21,7 +22,6 @@ from services.storage.pod_writes import Span, fire, instances_of
 from services.storage.store import Store, chunks, pod_spans
 from services.storage.tables import JOB
 
-STOP_MESSAGE = "Task stop API request"
 START_MESSAGE = "Task start API request"
 
 

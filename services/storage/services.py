@@ -8,12 +8,13 @@ import sqlalchemy as sa
 
 from peloton.errors import Aborted, InvalidArgument
 from peloton.lifecycle import rollout
+from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.pod import PodState
 from services.storage.codec import job_record
 from services.storage.engine import lock_job
-from services.storage.goals import START_MESSAGE, STOP_MESSAGE, steer_pods, write_steering
+from services.storage.goals import START_MESSAGE, steer_pods, write_steering
 from services.storage.store import Store, pod_spans
 from services.storage.tables import LOCKDOWN
 from services.storage.update_rows import read_update, write_steered, write_update

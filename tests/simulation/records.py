@@ -14,7 +14,8 @@ from itertools import groupby
 from operator import attrgetter
 from random import Random
 
-from peloton.lifecycle.gang import Fate, Member, fate, goes_along
+from peloton.lifecycle.gang import Member
+from peloton.lifecycle.gang_fate import Fate, fate, is_affected
 from peloton.lifecycle.job import admit_count, roll_up, scheduled_count
 from peloton.lifecycle.pod import Applied, apply_status
 from peloton.lifecycle.retry import after_end
@@ -187,7 +188,7 @@ class Records:
         size = job.record.gang_size
         members = {i: _member(job, i) for i in range(size)} if size > 1 else {}
         shared = fate(Counter(members.values()))
-        along = [i for i, member in members.items() if goes_along(member, shared)]
+        along = [i for i, member in members.items() if is_affected(member, shared)]
         if shared is Fate.END:
             return self.want_killed(job, along)
         killing = []

@@ -17,13 +17,13 @@ POD_ACTORS: dict[str, set[Actor]] = {
     "services/storage/admission.py": {Actor.RESMGR},
     "services/storage/disruptions.py": {Actor.API, Actor.HOSTMGR},
     "services/storage/evictions.py": {Actor.RESMGR, Actor.HOSTMGR},
-    "services/storage/gangs.py": {Actor.RESMGR, Actor.SETTLE},
+    "services/storage/gangs.py": {Actor.RESMGR},
     "services/storage/goals.py": {Actor.API},
     "services/storage/hosts.py": {Actor.HOSTMGR},
     "services/storage/new_pods.py": {Actor.CREATION, Actor.ROLLOUT},
     "services/storage/requeues.py": {Actor.RESMGR},
     "services/storage/rolling.py": {Actor.ROLLOUT},
-    "services/storage/settling.py": {Actor.SETTLE},
+    "peloton/lifecycle/settle.py": {Actor.SETTLE},
 }
 """In whose name a module causes events of pods."""
 _POD_SQL = re.compile(r"\b(update|into)\s+[\"'`]?pod\b(?!_)", re.IGNORECASE)

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from peloton.lifecycle.gang import Member
 from peloton.lifecycle.pod import Applied, apply_status
+from peloton.lifecycle.pod_machine import Event, next_pod
+from peloton.lifecycle.pod_terms import ON_REQUEST
 from peloton.lifecycle.retry import after_end
+from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
-from peloton.model.pod import ALLOCATED, ON_HOST, NextRun, PodRecord, PodState, PodStatus
+from peloton.model.pod import ALLOCATED, ON_HOST, PodRecord, PodState, PodStatus
 from peloton.model.reason import PlacementReason
 from peloton.ports import Lifecycles
 
@@ -37,7 +39,6 @@ class Job:
     record: JobRecord
     max_failures: int = 0
     pods: dict[int, PodRecord] = field(default_factory=dict)
-    due: dict[int, NextRun] = field(default_factory=dict)  # ended instances that get another run, and why
     held_until_ns: int = 0  # the gang is not admitted before
     requeue_count: int = 0
     admitted_ns: dict[int, int] = field(default_factory=dict)  # pods that stand alone -> when
@@ -51,10 +52,6 @@ class Job:
 
     def is_member(self, pod: PodRecord) -> bool:
         return pod.instance_id < self.record.gang_size > 1
-
-    def member(self, pod: PodRecord) -> Member:
-        next_run = self.due.get(pod.instance_id, NextRun.NONE)
-        return Member(pod.state, pod.goal is PodState.KILLED, pod.desired_run_id > pod.run_id, next_run)
 
 
 @dataclass
@@ -130,9 +127,9 @@ class Cluster:
         with self.lock:
             job = self.jobs[job_id]
             job.record = replace(job.record, goal=JobState.KILLED)
+            words = {"message": STOP_MESSAGE, "reason": "", "why": ON_REQUEST}
             for i, pod in job.pods.items():
-                job.pods[i] = replace(pod, goal=PodState.KILLED)
-            job.due.clear()
+                job.pods[i] = next_pod(pod, Event.STOP, self.clock.now_ns(), **words) or pod
             self.tell(job_id)
 
     def delete(self, job_id: JobId) -> None:
@@ -214,8 +211,8 @@ class Cluster:
                 if outcome.ended:
                     self.hosts[Hostname(before.host)].free += 1
                     ending = after_end(outcome.pod, JobType.BATCH, launch_lost=outcome.launch_lost)
-                    if not ending.is_rest:
-                        job.due[pod_id.instance_id] = ending.next_run
+                    again = {"next_run": ending.next_run, "due_ns": ending.due_ns}
+                    self.put(job, next_pod(outcome.pod, Event.RUN_AGAIN, now_ns, **again) or outcome.pod)
                 changed.add(pod_id.job_id)
             if changed:
                 self.tell(*sorted(changed | self.waiting_for_hosts))

@@ -11,21 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from peloton.errors import NotFound
-from peloton.lifecycle import deadline
-from peloton.lifecycle.gang import (
-    HOLD,
-    Fate,
-    Member,
-    Stage,
-    Step,
-    fate,
-    goes_along,
-    has_failed,
-    judge,
-    progress_of,
-    stage,
-)
-from peloton.lifecycle.job import admit_count, roll_up
+from peloton.lifecycle.gang import HOLD, Stage, Step, judge, member_of, progress_of, stage
 from peloton.lifecycle.reason_text import infeasible_text, requeue_text
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.host import (
@@ -43,11 +29,12 @@ from peloton.model.host import (
 )
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobProgress, JobRecord, JobState, Queued
-from peloton.model.pod import ON_HOST, TERMINAL, NextRun, PodRecord, PodShape, PodState
+from peloton.model.pod import ON_HOST, PodRecord, PodShape, PodState
 from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHost, PlacementReason, RequeueReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 from peloton.ports import REQUEUED_PODS_MAX
+from services.storage.memory import MemoryPods
 from tests.workflow.cluster import Job
 from tests.workflow.intent import FakeIntent
 from tests.workflow.port import Port, call
@@ -56,7 +43,6 @@ SHAPE = PodShape(Resources(cpu_milli=1_000))
 UNFIT = PodShape(Resources(cpu_milli=7_000))
 INFEASIBLE = Infeasible("", 4, 4, 4, wanted=UNFIT.resources, largest=Resources(cpu_milli=4_000))
 WHY_UNFIT = infeasible_text((INFEASIBLE,))
-SETTLE_PODS_MAX = 1_000
 CREATE_CHUNK = 1_000
 QUEUED = (PodState.PENDING, PodState.READY)
 LEASE_S = 30.0
@@ -87,36 +73,13 @@ class FakeRecords(FakeIntent):
         job = self._known(job_id)
         if job.record.state in JOB_TERMINAL:
             return JobProgress(job.record.state, self.cluster.counts(job_id))
-        now_ns = self.cluster.clock.now_ns()
-        again = self._change_pods(job, now_ns)
-        counts = Counter(p.state for p in job.pods.values())
-        resting = Counter(PodState.INITIALIZED if i in job.due else p.state for i, p in job.pods.items())
-        if has_failed({job.member(pod): 1 for pod in job.gang}):
-            killed = sum(pod.state is PodState.KILLED for pod in job.gang)
-            resting = resting - Counter({PodState.KILLED: killed}) + Counter({PodState.FAILED: killed})
-        job.record = replace(job.record, state=roll_up(job.record, resting), pod_counts=dict(counts))
-        texts = {state.value: count for state, count in counts.items()}
-        if job.record.state in JOB_TERMINAL:
-            return JobProgress(job.record.state, texts, is_unwanted=job.record.goal is JobState.DELETED)
-        wanted = [p for p in job.pods.values() if p.goal is not PodState.KILLED]
-        waiting = sum(p.state is PodState.INITIALIZED for p in wanted)
-        gang_waiting = sum(p.state is PodState.INITIALIZED and p.instance_id < job.record.gang_size for p in wanted)
+        pods = MemoryPods(job.pods.values())
+        job.record, progress = pods.settle(job.record, self.cluster.clock.now_ns())
+        job.pods = pods.records
         rolled = self.cluster.rolled.get(job_id)
-        running = [p.started_ns for p in wanted if p.state is PodState.RUNNING]
-        return JobProgress(
-            job.record.state,
-            texts,
-            missing_count=max(0, job.record.instance_count - len(job.pods)),
-            admit_count=admit_count(job.record, counts, waiting, gang_waiting),
-            ready_count=sum(p.state is PodState.READY and not job.is_member(p) for p in wanted),
-            kill_count=sum(p.state not in (*TERMINAL, PodState.INITIALIZED) and _must_end(p) for p in job.pods.values())
-            + len(rolled.ending if rolled else ()),
-            queued_kill_count=sum(p.state in QUEUED and _must_end(p) for p in job.pods.values()),
-            settle_again=again,
-            deadline_s=deadline.wait_s(job.record, min(running, default=0), now_ns),
-            gang_run=job.gang[0].run_id if any(_is_on_its_way(job.member(p)) for p in job.gang) else 0,
-            **(rolled.looked_at() if rolled else {}),
-        )
+        if rolled is None or progress.is_finished:
+            return progress
+        return replace(progress, kill_count=progress.kill_count + len(rolled.ending), **rolled.looked_at())
 
     @call
     def delete_job(self, job_id: JobId) -> None:
@@ -130,44 +93,12 @@ class FakeRecords(FakeIntent):
     def coming_images(self, job_id: JobId) -> dict[str, list[Hostname]]:
         return self.cluster.rolled[job_id].coming_images()
 
-    def _change_pods(self, job: Job, now_ns: int) -> bool:
-        """New runs, ends of pods that no queue knows, and deadlines; returns whether more is left to do."""
-        members = Counter(job.member(pod) for pod in job.gang)
-        for pod in job.gang:
-            if goes_along(job.member(pod), shared := fate(members)):
-                self._go_along(job, pod, shared)
-        due = sorted(job.due)[:SETTLE_PODS_MAX]
-        for i in due:
-            pod = job.pods[i]
-            job.pods[i] = replace(
-                pod, run_id=pod.run_id + 1, desired_run_id=pod.run_id + 1, state=PodState.INITIALIZED, host="",
-                started_ns=0, reason="",
-            )  # fmt: skip
-            del job.due[i]
-        cutoff = deadline.cutoff_ns(job.record, now_ns)
-        for i, pod in job.pods.items():
-            if pod.state is PodState.INITIALIZED and pod.goal is PodState.KILLED:
-                job.pods[i] = replace(pod, state=PodState.KILLED)
-            elif cutoff is not None and pod.state is PodState.RUNNING and pod.started_ns < cutoff:
-                job.pods[i] = replace(pod, goal=PodState.KILLED, message=deadline.DEADLINE_REASON)
-        return bool(job.due)
-
-    def _go_along(self, job: Job, pod: PodRecord, shared: Fate) -> None:
-        """A member of the gang shares the fate of another one."""
-        if shared is Fate.END:
-            job.pods[pod.instance_id] = replace(pod, goal=PodState.KILLED)
-            job.due.pop(pod.instance_id, None)
-        elif pod.state in TERMINAL:
-            job.due[pod.instance_id] = NextRun.REPLACE
-        else:
-            job.pods[pod.instance_id] = replace(pod, desired_run_id=pod.run_id + 1)
-
     @call
     def gang(self, job_id: JobId) -> GangProgress:
         job = self._known(job_id)
         if job.record.state in JOB_TERMINAL or not job.gang:
             return GangProgress(0)
-        return progress_of(job.record.gang_size, Counter(job.member(pod) for pod in job.gang))
+        return progress_of(job.record.gang_size, Counter(map(member_of, job.gang)))
 
     @call
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
@@ -199,10 +130,6 @@ class FakeRecords(FakeIntent):
 
 def _ready(job: Job) -> list[PodRecord]:
     return [p for p in job.pods.values() if p.state is PodState.READY and p.goal is not PodState.KILLED]
-
-
-def _is_on_its_way(member: Member) -> bool:
-    return stage(member) in (Stage.READY, Stage.STARTING)
 
 
 def _must_end(pod: PodRecord) -> bool:
@@ -239,7 +166,7 @@ class FakeResourceManager(Port):
     @call
     def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
         job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
-        members = {pod.instance_id: job.member(pod) for pod in job.gang}
+        members = {pod.instance_id: member_of(pod) for pod in job.gang}
         verdict = judge(progress_of(job.record.gang_size, Counter(members.values())))
         if verdict.step in (Step.TOGETHER, Step.OVER):
             return

@@ -7,10 +7,11 @@ from collections import Counter
 
 import pytest
 
+from peloton.lifecycle.settle import SETTLE_PODS_MAX
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import SlaSpec
-from peloton.model.pod import PodState
-from tests.workflow.fakes import SETTLE_PODS_MAX, no_slot
+from peloton.model.pod import NextRun, PodState
+from tests.workflow.fakes import no_slot
 from tests.workflow.stories import JOB, Story
 from tests.workflow.virtual import TASK_HEARTBEAT_S, Stuck
 from workflows.job import JobInput
@@ -97,7 +98,7 @@ def test_more_retries_than_one_settle_takes() -> None:
     story.workflow.signal_now()
     story.run_for(1)
 
-    assert {} == story.cluster.jobs[JOB].due
+    assert all(pod.next_run is NextRun.NONE for pod in story.cluster.jobs[JOB].pods.values())
     assert ("SUCCEEDED", {"SUCCEEDED": pods}) == story.run()
 
 

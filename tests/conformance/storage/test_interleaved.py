@@ -10,8 +10,8 @@ import pytest
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
 from services.storage.gateway import EvictionOrder, Gateway
-from services.storage.looking import Look, look
-from services.storage.settling import apply
+from services.storage.settle_view import Look
+from services.storage.settling import apply, look
 from tests.conformance.storage.builders import (
     LAUNCHED,
     NOW,

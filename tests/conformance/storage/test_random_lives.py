@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from peloton.lifecycle.gang import Step, judge
+from peloton.lifecycle.settle import count_pods
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.pod import ALLOCATED, ON_HOST, TERMINAL, PodRecord, PodState, PodStatus
 from services.storage.gateway import Gateway
+from services.storage.memory import MemoryPods
+from services.storage.settle_view import read_view
 from tests.conformance.storage.builders import (
     KILLING,
     NOW,
@@ -88,8 +93,17 @@ class Life:
     # -- steps
 
     def settle(self) -> None:
+        before = self.gateway.job(self.job_id)
+        assert before is not None
+        memory = MemoryPods(self.now())
+        expected = None if before.state in JOB_TERMINAL else memory.settle(before, self.now_ns)
         progress = self.gateway.settle(self.job_id, self.now_ns)
         now = pods(self.gateway, self.job_id)
+        if expected is not None:
+            after = self.gateway.job(self.job_id)
+            assert after is not None
+            assert expected == (replace(after, revision=before.revision, updated_ns=before.updated_ns), progress)
+            assert now == [pod for _, pod in sorted(memory.records.items())]
         if not progress.settle_again:
             assert counts([pod.state for pod in now]) == progress.counts
             job = self.gateway.job(self.job_id)
@@ -189,6 +203,10 @@ class Life:
         assert self.pending == {pod.instance_id for pod in now if pod.state is P}
         assert self.allocated == {pod.instance_id for pod in now if pod.state in ALLOCATED}
         self.before = {pod.instance_id: pod for pod in now}
+        job = self.gateway.job(self.job_id)
+        assert job is not None
+        view = self.gateway.db.read(partial(read_view, job=job, now_ns=self.now_ns))
+        assert count_pods(job, now, self.now_ns) == view.pods
 
     def check_pod(self, pod: PodRecord, before: PodRecord) -> None:
         assert pod.desired_run_id >= pod.run_id > pod.prev_run_id >= 0

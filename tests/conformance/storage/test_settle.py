@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.lifecycle import settle as lifecycle_settle
 from peloton.lifecycle.backoff import BATCH_BACKOFF
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState, TerminationReason
-from services.storage import looking
 from services.storage.gateway import Gateway
 from tests.conformance.storage.builders import (
     KILLING,
@@ -176,7 +176,7 @@ def test_a_refused_launch_is_always_repeated(gateway: Gateway) -> None:
 
 def test_one_settle_changes_a_bounded_number_of_pods(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over the bound is left to the next one, and the job does not end in between."""
-    monkeypatch.setattr(looking, "SETTLE_PODS_MAX", 3)
+    monkeypatch.setattr(lifecycle_settle, "SETTLE_PODS_MAX", 3)
     job_id = a_running_job(gateway, 8, retries=1)
     report(gateway, job_id, range(8), L)
 

@@ -9,19 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.lifecycle.gang import (
-    HOLD,
-    Fate,
-    Member,
-    Stage,
-    Step,
-    fate,
-    goes_along,
-    has_failed,
-    judge,
-    progress_of,
-    stage,
-)
+from peloton.lifecycle.gang import HOLD, Member, Stage, Step, judge, progress_of, stage
+from peloton.lifecycle.gang_fate import Fate, failed_for_good, fate, is_affected
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.job import GangProgress
 from peloton.model.pod import ON_HOST, TERMINAL, NextRun, PodState
@@ -122,14 +111,14 @@ def test_a_launch_never_waits_for_ever(stages: dict[str, int], is_late: bool) ->
 @pytest.mark.parametrize(
     ("members", "expected", "along"),
     [
-        ([Member(I)] * 3, Fate.ANEW, 0),  # as it begins: they wait for each other, and nothing is to be done
+        ([Member(I)] * 3, Fate.RESTART, 0),  # as it begins: they wait for each other, and nothing is to be done
         ([Member(R)] * 3, Fate.NONE, 0),
         ([Member(S), Member(R), Member(R)], Fate.NONE, 0),
-        ([Member(F, next_run=RETRY), Member(R), Member(S)], Fate.ANEW, 2),
-        ([Member(LOST, next_run=RELAUNCH), Member(L), Member(R)], Fate.ANEW, 2),
-        ([Member(I), Member(R, wants_newer=True), Member(S)], Fate.ANEW, 1),
-        ([Member(PodState.PREEMPTING, wants_newer=True), Member(S)], Fate.ANEW, 1),
-        ([Member(F, next_run=RETRY), Member(READY), Member(P)], Fate.ANEW, 0),  # resmgr sends these back
+        ([Member(F, next_run=RETRY), Member(R), Member(S)], Fate.RESTART, 2),
+        ([Member(LOST, next_run=RELAUNCH), Member(L), Member(R)], Fate.RESTART, 2),
+        ([Member(I), Member(R, wants_newer=True), Member(S)], Fate.RESTART, 1),
+        ([Member(PodState.PREEMPTING, wants_newer=True), Member(S)], Fate.RESTART, 1),
+        ([Member(F, next_run=RETRY), Member(READY), Member(P)], Fate.RESTART, 0),  # resmgr sends these back
         ([Member(READY, wants_newer=True)] * 3, Fate.NONE, 0),
         ([Member(F), Member(R), Member(S)], Fate.END, 1),
         ([Member(LOST), Member(READY), Member(I)], Fate.END, 2),
@@ -143,7 +132,7 @@ def test_fates(members: list[Member], expected: Fate, along: int) -> None:
     """What the members share, and of how many something has to be written."""
     shared = fate(Counter(members))
 
-    assert (expected, along) == (shared, sum(goes_along(member, shared) for member in members))
+    assert (expected, along) == (shared, sum(is_affected(member, shared) for member in members))
 
 
 ALL = [
@@ -159,21 +148,14 @@ def test_members_that_went_along_share_their_fate(members: list[Member]) -> None
     shared = fate(Counter(members))
 
     def after(member: Member) -> Member:
-        if not goes_along(member, shared):
+        if not is_affected(member, shared):
             return member
         if shared is Fate.END:
             return member._replace(is_to_end=True, next_run=NextRun.NONE)
         return member._replace(wants_newer=True) if member.state in ON_HOST else Member(I)
 
     changed = [after(member) for member in members]
-    assert [] == [member for member in changed if goes_along(member, fate(Counter(changed)))]
-
-
-def test_what_was_killed_for_a_failure_has_failed() -> None:
-    """A job whose gang has a member that rests FAILED or LOST has failed; with one that runs again it has not."""
-    assert has_failed({Member(F): 1, Member(K): 2})
-    assert has_failed({Member(LOST): 1})
-    assert not has_failed({Member(F, next_run=RETRY): 1, Member(S): 2})
+    assert [] == [member for member in changed if is_affected(member, fate(Counter(changed)))]
 
 
 def test_stages_are_counted() -> None:
@@ -184,3 +166,11 @@ def test_stages_are_counted() -> None:
 def test_the_hold_doubles() -> None:
     """30 s after the first launch in vain, at most 10 minutes."""
     assert [30, 60, 120, 240, 480, 600, 600] == [HOLD.delay_ns(count) // 10**9 for count in range(1, 8)]
+
+
+def test_a_gang_has_failed_when_a_member_rests_without_success() -> None:
+    """One that runs again may succeed yet; one that was killed says nothing by itself."""
+    assert failed_for_good(F, runs_again=False)
+    assert failed_for_good(LOST, runs_again=False)
+    assert not failed_for_good(F, runs_again=True)
+    assert not failed_for_good(K, runs_again=False)
