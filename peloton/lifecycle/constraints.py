@@ -1,4 +1,4 @@
-"""Constraints of pods on hosts: one evaluator for the host manager's filter and for placement.
+"""Constraints of pods on hosts, and the one evaluator of them.
 
 A label may occur on a host any number of times, so a leaf compares a count. ``PodLabel`` counts pods; who cannot count
 them passes ``pods=None``, and such a leaf then has no say: it neither matches nor refuses.
@@ -40,13 +40,6 @@ def host_labels(hostname: str, pairs: Iterable[tuple[str, str]]) -> dict[str, st
 def matches(constraint: Constraint | None, labels: Labels, pods: PodLabels | None = None) -> bool:
     """May a pod with this constraint go to a host with these labels? Says nothing about exclusive hosts."""
     return constraint is None or evaluate(constraint, labels, pods) is not False
-
-
-def accepts(labels: Labels, constraint: Constraint | None, pods: PodLabels | None = None) -> bool:
-    """``matches``, and the host is not kept for others."""
-    if EXCLUSIVE_LABEL in labels and not mentions(constraint, EXCLUSIVE_LABEL):
-        return False
-    return matches(constraint, labels, pods)
 
 
 def evaluate(constraint: Constraint, labels: Labels, pods: PodLabels | None) -> bool | None:

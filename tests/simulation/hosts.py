@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from peloton.lifecycle.constraints import accepts
 from peloton.model.host import HostLease, LeasedHost
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import Constraint, PodShape, Strategy
 from peloton.model.resources import Resources
+from peloton.scheduling.fit import label_misfit
 from peloton.scheduling.packing import room_for
 from peloton.scheduling.tree import CPU, Flags, Ints
 
@@ -59,7 +59,7 @@ class SimulatedHosts:
     def _accepts(self, constraint: Constraint | None) -> Flags:
         found = self._accepting.get(constraint)
         if found is None:
-            found = np.array([accepts(dict(host.labels), constraint) for host in self.hosts], np.bool_)
+            found = np.array([label_misfit(constraint, dict(host.labels)) is None for host in self.hosts], np.bool_)
             self._accepting[constraint] = found
         return found
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.lifecycle.constraints import accepts, describe, host_labels, matches
+from peloton.lifecycle.constraints import describe, host_labels, matches
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel
+from peloton.scheduling.fit import label_misfit
 
 YES, NO = HostLabel("rack", "a"), HostLabel("rack", "z")
 NO_SAY = PodLabel("app", "web")
@@ -55,11 +56,13 @@ def test_exclusive() -> None:
     """An exclusive host takes only who mentions the label, in whatever way."""
     labels = host_labels("h1", [("peloton/exclusive", "ml")])
 
-    assert not accepts(labels, None)
-    assert not accepts(labels, HostLabel("hostname", "h1"))
-    assert accepts(labels, HostLabel("peloton/exclusive", "ml"))
-    assert accepts(labels, AnyOf((HostLabel("rack", "a"), HostLabel("peloton/exclusive", "other", "=", 0))))
-    assert accepts(host_labels("h2", []), None)
+    assert label_misfit(None, labels) is not None
+    assert label_misfit(HostLabel("hostname", "h1"), labels) is not None
+    assert label_misfit(HostLabel("peloton/exclusive", "ml"), labels) is None
+    assert (
+        label_misfit(AnyOf((HostLabel("rack", "a"), HostLabel("peloton/exclusive", "other", "=", 0))), labels) is None
+    )
+    assert label_misfit(None, host_labels("h2", [])) is None
 
 
 def test_host_labels_count() -> None:

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, accepts, host_labels
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, host_labels, matches
 from peloton.lifecycle.reason_text import infeasible_text
 from peloton.model.host import HostLease, LeasedHost, ReadyGang
 from peloton.model.ids import Hostname, JobId
@@ -72,7 +72,12 @@ def test_it_is_said_just_when_no_host_fits(
         HostKind(Resources.of(has, mem), {"rack": rack, **({EXCLUSIVE_LABEL: "x"} if is_kept else {})})
         for has, mem, rack, is_kept in hosts
     ]
-    fits = [shape.resources.fits_in(kind.capacity) and accepts(kind.labels, constraint) for kind in kinds]
+    fits = [
+        shape.resources.fits_in(kind.capacity)
+        and EXCLUSIVE_LABEL not in kind.labels
+        and matches(constraint, kind.labels)
+        for kind in kinds
+    ]
 
     assert (bool(kinds) and not any(fits)) == bool(infeasible(shape, kinds))
 
