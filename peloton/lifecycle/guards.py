@@ -1,4 +1,4 @@
-"""The small language of the pod machine's table: conditions and values that are written once, evaluated here on a
+"""The small language of the tables of pods and jobs: conditions and values that are written once, evaluated here on a
 record, and compiled to SQL by storage.
 
 Column names are fields of the record. ``given`` holds the parameters of an event by name.
@@ -6,9 +6,10 @@ Column names are fields of the record. ``given`` holds the parameters of an even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
 Given = Mapping[str, Any]
 
@@ -225,3 +226,28 @@ def parameters(of: Any) -> Iterator[str]:
         case Not() | All() | Either():
             for leaf in leaves(of):
                 yield from parameters(leaf)
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------
+
+S = TypeVar("S", bound=StrEnum)
+
+
+class Row(Generic[S]):
+    """``to`` None: the state stays. What is set are fields of the record; what is no Value is a constant."""
+
+    __slots__ = ("assigned", "constants", "guard", "to", "values")
+
+    def __init__(self, guard: Condition, to: S | None, sets: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self.guard, self.to = guard, to
+        self.assigned = {**({} if to is None else {"state": to}), **(sets or {}), **more}
+        self.constants = {name: value for name, value in self.assigned.items() if not isinstance(value, Value)}
+        self.values = {name: value for name, value in self.assigned.items() if isinstance(value, Value)}
+
+
+def decide(rows: Iterable[Row[Any]], record: Any, given: Given) -> dict[str, Any] | None:
+    """What the first row whose guard holds sets; None when none holds."""
+    for row in rows:
+        if row.guard.holds(record, given):
+            return {**row.constants, **{name: value.of(record, given) for name, value in row.values.items()}}
+    return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from peloton.lifecycle import job_machine as jobs
 from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle.guards import (
     All,
@@ -19,10 +20,12 @@ from peloton.lifecycle.guards import (
     Parameter,
     Pick,
     Plus,
+    Row,
     Said,
     Unset,
 )
-from peloton.lifecycle.pod_machine import TABLE, Row
+from peloton.lifecycle.pod_machine import TABLE
+from peloton.model.job import JobState
 from peloton.model.pod import ON_HOST, TERMINAL, HealthState, NextRun, PodState, Termination
 
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "pod-states.md"
@@ -37,7 +40,13 @@ holds decides; where none holds, nothing changes. Every event leaves a pod event
 host* are LAUNCHED, STARTING, RUNNING, PREEMPTING and KILLING, *ended* SUCCEEDED, FAILED, LOST and KILLED; *it is to
 end* says that the goal is KILLED, PREEMPTING or DELETED.
 """
-WORDS: dict[Condition, tuple[str, str]] = {
+JOBS = """## Where a job is steered
+
+The same for the goal of a job, and for its state where people change that; generated from its
+[table](../peloton/lifecycle/job_machine.py). In between, the state of a job is what a count of its pods makes of it.
+"""
+Words = Mapping[Condition, tuple[str, str]]
+WORDS: Words = {
     terms.ENDS: ("it is to end", "it is not to end"),
     terms.VANISHES: ("its goal is DELETED", "its goal is not DELETED"),
     terms.NEWER: ("it wants a newer run", "it wants no newer run"),
@@ -52,6 +61,14 @@ WORDS: dict[Condition, tuple[str, str]] = {
     terms.UNSTARTED: ("it has not run yet", "it has run"),
     terms.HOMELESS: ("it has no desired host", "it has a desired host"),
     terms.LAST: ("this eviction is to be its end", "this eviction is not to be its end"),
+}
+JOB_WORDS: Words = {
+    jobs.ENDED: ("it has ended", "it has not ended"),
+    jobs.INITIALIZED: ("its pods are being created", "its pods are created"),
+    jobs.IS_BATCH: ("it is a batch job", "it is no batch job"),
+    jobs.STOPS: ("its goal is KILLED or DELETED", "its goal is neither KILLED nor DELETED"),
+    jobs.VANISHES: ("its goal is DELETED", "its goal is not DELETED"),
+    jobs.STRAYS: ("its goal is not that of its type", "its goal is that of its type"),
 }
 GROUPS: dict[str, Mapping[str, Any]] = {
     "a new run": terms.NEW_RUN,
@@ -75,7 +92,7 @@ _ORDER = {state: number for number, state in enumerate(PodState)}
 
 
 def page() -> str:
-    return "\n".join([OPENING, *_drawing(), "", *_table(), "", *_groups(), ""])
+    return "\n".join([OPENING, *_drawing(), "", *_table(), "", *_groups(), "", JOBS, *_job_table(), ""])
 
 
 # -- the drawing ---------------------------------------------------------------------------------------------------
@@ -117,7 +134,7 @@ def _grouped(states: frozenset[PodState]) -> tuple[list[str], list[PodState]]:
     return names, _sorted(states.difference(*(_TOGETHER[name] for name in names)))
 
 
-def sources(row: Row) -> frozenset[PodState]:
+def sources(row: Row[PodState]) -> frozenset[PodState]:
     """States in which the row may decide."""
     states = _states_of(row.guard)
     return states if states == {PodState.UNKNOWN} else states - {PodState.UNKNOWN}
@@ -155,7 +172,17 @@ def _table() -> Iterator[str]:
             name = by = ""
 
 
-def _from(row: Row) -> str:
+def _job_table() -> Iterator[str]:
+    yield "| event | when | becomes | sets |"
+    yield "|---|---|---|---|"
+    for event, rows in jobs.JOB_TABLE.items():
+        name = f"**{event.value}**"
+        for row in rows:
+            yield f"| {name} | {_when(row.guard, JOB_WORDS)} | {row.to.value if row.to else ''} | {_sets(row)} |"
+            name = ""
+
+
+def _from(row: Row[PodState]) -> str:
     states = sources(row)
     if states >= STATES - {PodState.UNKNOWN}:
         return "any"
@@ -165,14 +192,19 @@ def _from(row: Row) -> str:
     return ", ".join([*(state.value for state in single), *names])
 
 
-def _when(condition: Condition) -> str:
-    if condition in WORDS:
-        return WORDS[condition][0]
+def _when(condition: Condition, words: Words = WORDS) -> str:
+    """Without what it says of the state, unless that has words."""
+    if condition in words:
+        return words[condition][0]
     match condition:
+        case Not(part) if part in words:
+            return words[part][1]
+        case Not(All(parts)):
+            return " or ".join(_when(~part, words) for part in parts)
         case All(parts):
-            return ", ".join(filter(None, map(_when, parts)))
+            return ", ".join(filter(None, (_when(part, words) for part in parts)))
         case Either(parts):
-            return " or ".join(filter(None, map(_when, parts)))
+            return " or ".join(filter(None, (_when(part, words) for part in parts)))
         case In("state", _) | Not(In("state", _)):
             return ""
         case Not(part):
@@ -183,8 +215,6 @@ def _when(condition: Condition) -> str:
 def _said(leaf: Condition, holds: bool) -> str:
     no = "" if holds else "not "
     match leaf:
-        case _ if leaf in WORDS:
-            return WORDS[leaf][not holds]
         case Said(name):
             return f"{no}*{name}*"
         case Unset(column):
@@ -194,7 +224,7 @@ def _said(leaf: Condition, holds: bool) -> str:
     raise AssertionError(f"{leaf} has no words")
 
 
-def _sets(row: Row) -> str:
+def _sets(row: Row[Any]) -> str:
     left = {column: value for column, value in row.assigned.items() if column != "state"}
     texts = []
     for name, group in GROUPS.items():
@@ -219,7 +249,7 @@ def _text(value: Any) -> str:
             return "the next run"
         case Pick(when, then, otherwise):
             return f"{_text(then)} if {_when(when)}, else {_text(otherwise)}"
-        case PodState():
+        case PodState() | JobState():
             return value.value
         case Termination(reason):
             return str(reason.value)

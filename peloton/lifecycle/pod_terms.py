@@ -95,7 +95,10 @@ SAME_VERSION: Sets = {"config_version": VERSION, "desired_config_version": VERSI
 FACTS: Sets = {"max_failures": Parameter("max_failures"), "initial_health": Parameter("initial_health")}
 BORN: Sets = {"run_id": 1, "desired_run_id": 1, **SAME_VERSION, **FACTS}
 TAKES_CONFIG: Sets = {"config_version": Column("desired_config_version")}
-LATEST_RUN: Sets = {"prev_run_id": Column("run_id"), "run_id": Column("desired_run_id")}
+LATEST_RUN: Sets = {  # one that was asked for while it waited
+    "prev_run_id": Pick(NEWER, Column("run_id"), Column("prev_run_id")),
+    "run_id": Column("desired_run_id"),
+}
 REPLACED: Sets = {"desired_run_id": NEXT_RUN_ID, "next_run": NextRun.REPLACE, "due_ns": 0}
 COUNTED_ON: Sets = {
     "prev_run_id": Parameter("last_run"),

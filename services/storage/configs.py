@@ -27,7 +27,7 @@ from services.storage.codec import (
     unpack,
     unpacked_size,
 )
-from services.storage.engine import pod_keys
+from services.storage.engine import key_table, key_values
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
 
@@ -67,14 +67,14 @@ class Configs(Store):
         """By ``(job, version)``, those that exist, without their instances."""
 
         def work(conn: sa.Connection) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
-            wanted = pod_keys(conn, keys)  # a version is a number as an instance is
+            wanted = key_table(conn.dialect.name)  # a version is a number as an instance is
             same = sa.and_(JOB_CONFIG.c.job_id == wanted.c.job_id, JOB_CONFIG.c.version == wanted.c.instance_id)
             query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, JOB_CONFIG.c.config).join_from(
                 wanted, JOB_CONFIG, same
             )
             return {
                 (JobId(job_id), version): job_pb2.JobConfig.FromString(unpack(blob))
-                for job_id, version, blob in conn.execute(query)
+                for job_id, version, blob in conn.execute(query, key_values(conn.dialect.name, keys))
             }
 
         return self.db.read(work) if keys else {}
@@ -138,10 +138,10 @@ class Configs(Store):
 
 
 def _default_facts(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], str]]:
-    wanted = pod_keys(conn, keys)
+    wanted = key_table(conn.dialect.name)
     same = sa.and_(JOB_CONFIG.c.job_id == wanted.c.job_id, JOB_CONFIG.c.version == wanted.c.instance_id)
     query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, JOB_CONFIG.c.facts).join_from(wanted, JOB_CONFIG, same)
-    for job_id, version, text in conn.execute(query):
+    for job_id, version, text in conn.execute(query, key_values(conn.dialect.name, keys)):
         yield (job_id, version), text
 
 

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -183,22 +184,28 @@ def lock_job(conn: sa.Connection, job_id: str) -> sa.Row[Any] | None:
     return next(iter(lock_jobs(conn, [job_id])), None)
 
 
-def pod_keys(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> sa.FromClause:
-    """A table ``k(job_id, instance_id)`` of the given keys, sent as one or two parameters."""
-    if conn.dialect.name == "sqlite":
-        rows = json.dumps([(job.replace("-", ""), instance) for job, instance in keys])
-        each = sa.func.json_each(rows).table_valued("value")
+@cache
+def key_table(dialect: str) -> sa.FromClause:
+    """A table ``k(job_id, instance_id)`` of keys that are sent as one or two parameters, see ``key_values``."""
+    if dialect == "sqlite":
+        each = sa.func.json_each(sa.bindparam("k_rows", type_=sa.Text)).table_valued("value")
         return sa.select(
             sa.func.json_extract(each.c.value, "$[0]").label("job_id"),
             sa.func.json_extract(each.c.value, "$[1]").label("instance_id"),
         ).subquery("k")
-    jobs = sa.literal([job for job, _ in keys], postgresql.ARRAY(sa.Uuid(as_uuid=False)))
-    instances = sa.literal([instance for _, instance in keys], postgresql.ARRAY(sa.BigInteger()))
+    jobs = sa.bindparam("k_jobs", type_=postgresql.ARRAY(sa.Uuid(as_uuid=False)))
+    instances = sa.bindparam("k_instances", type_=postgresql.ARRAY(sa.BigInteger()))
     return (
         sa.func.unnest(jobs, instances)
         .table_valued(sa.column("job_id", sa.Uuid(as_uuid=False)), sa.column("instance_id", sa.BigInteger()))
         .render_derived("k")
     )
+
+
+def key_values(dialect: str, keys: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    if dialect == "sqlite":
+        return {"k_rows": json.dumps([(job.replace("-", ""), instance) for job, instance in keys])}
+    return {"k_jobs": [job for job, _ in keys], "k_instances": [instance for _, instance in keys]}
 
 
 def take_numbers(conn: sa.Connection, name: str, count: int) -> int:

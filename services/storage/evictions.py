@@ -23,7 +23,7 @@ from peloton.model.reason import EvictionReason, QosReason
 from services.storage.codec import job_record
 from services.storage.configs import read_facts
 from services.storage.disruptions import ask
-from services.storage.engine import lock_job, pod_keys
+from services.storage.engine import key_table, key_values, lock_job
 from services.storage.pod_sql import ENDS, NEWER, where
 from services.storage.pod_writes import Chosen, fire
 from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange, RevocablePodRow
@@ -123,14 +123,15 @@ def _evict_from_host(conn: sa.Connection, job_id: JobId, hostname: str, now_ns: 
 
 def _revocable_pods(conn: sa.Connection, pod_ids: Sequence[PodId]) -> list[RevocablePodRow]:
     asked = {(pod_id.job_id, pod_id.instance_id): pod_id for pod_id in pod_ids}
-    keys = pod_keys(conn, sorted(asked))
+    keys = key_table(conn.dialect.name)
     same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
     query = (
         sa.select(POD, JOB.c.priority)
         .select_from(keys.join(POD, same).join(JOB, JOB.c.job_id == POD.c.job_id))
         .where(POD.c.state.in_(ON_HOST_NUMBERS))
     )
-    rows = [row for row in conn.execute(query) if row.run_id == asked[row.job_id, row.instance_id].run_id]
+    found_rows = conn.execute(query, key_values(conn.dialect.name, sorted(asked)))
+    rows = [row for row in found_rows if row.run_id == asked[row.job_id, row.instance_id].run_id]
     found: list[RevocablePodRow] = []
     by_config = attrgetter("job_id", "config_version")
     for (job_id, version), group in groupby(sorted(rows, key=by_config), key=by_config):

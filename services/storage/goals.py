@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS
-from peloton.lifecycle.goal import default_goal, default_pod_goal
+from peloton.lifecycle.goal import default_pod_goal
+from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import NEWER, ON_REQUEST, REVIVABLE, STAYS
 from peloton.lifecycle.settle import STOP_MESSAGE
@@ -114,29 +114,17 @@ def _steer_job(conn: sa.Connection, job_id: str, goal: JobState, now_ns: int) ->
     if row is None or row.state == JOB_STATE_NUMBERS[JobState.DELETED]:
         return None
     job = job_record(row)
-    ended = job.state in JOB_TERMINAL
-    if job.goal in (goal, JobState.DELETED) or (ended and (job.type is JobType.BATCH or goal is JobState.KILLED)):
-        return job
-    job = replace(
-        job,
-        goal=goal,
-        state=JobState.KILLING if goal is JobState.KILLED else JobState.PENDING,
-        desired_state_version=job.desired_state_version + 1,
-        completed_ns=0,
-        updated_ns=now_ns,
-        revision=job.revision + 1,
-    )
-    write_steering(conn, job)
-    return job
+    after = next_job(job, JobEvent.STOP if goal is JobState.KILLED else JobEvent.START, now_ns)
+    if after is not job:
+        write_steering(conn, after)
+    return after
 
 
 def _revive_job(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
     """A job with a pod to run steers for its type's own goal."""
-    goal = default_goal(job.type)
-    if job.goal is goal and job.state not in JOB_TERMINAL:
-        return
-    state = job.state if job.state is JobState.INITIALIZED else JobState.PENDING
-    write_steering(conn, replace(job, goal=goal, state=state, completed_ns=0, updated_ns=now_ns))
+    after = next_job(job, JobEvent.START_POD, now_ns)
+    if after is not job:
+        write_steering(conn, after)
 
 
 def write_steering(conn: sa.Connection, job: JobRecord) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -23,7 +24,7 @@ from peloton.model.pod import PodRecord, PodState, PodStatus
 from services.storage.admission import STATUS_SEQ
 from services.storage.codec import job_record, pod_record
 from services.storage.configs import read_facts
-from services.storage.engine import lock_job, lock_jobs, pod_keys, take_numbers
+from services.storage.engine import key_table, key_values, lock_job, lock_jobs, take_numbers
 from services.storage.pod_sql import LAUNCHABLE, STAYS, where
 from services.storage.pod_writes import Chosen, fire, fire_each, write_reported
 from services.storage.store import Store, among
@@ -99,8 +100,9 @@ def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], 
     asked = {row[0]: row for row in rows if row[2] not in away}
     query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(among(conn, job_id, list(asked)), LAUNCHABLE)
     taken = {instance for instance, run in conn.execute(query) if asked[instance][1] == run}
-    members = {instance for instance in taken if instance < job_record(row).gang_size}
-    if len(members) < job_record(row).gang_size:
+    gang_size = job_record(row).gang_size
+    members = {instance for instance in taken if instance < gang_size}
+    if len(members) < gang_size:
         taken -= members
     if not taken:
         return taken
@@ -146,11 +148,16 @@ def _apply_status(
 
 
 def _read_pods(conn: sa.Connection, statuses: Iterable[PodStatus]) -> dict[tuple[str, int], PodRecord]:
-    keys = pod_keys(conn, sorted({(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses}))
-    query = sa.select(POD).select_from(
-        keys.join(POD, sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id))
-    )
-    return {(row.job_id, row.instance_id): pod_record(row) for row in conn.execute(query)}
+    dialect = conn.dialect.name
+    keys = key_values(dialect, sorted({(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses}))
+    return {(row.job_id, row.instance_id): pod_record(row) for row in conn.execute(_reading(dialect), keys)}
+
+
+@cache
+def _reading(dialect: str) -> sa.Select[Any]:
+    keys = key_table(dialect)
+    same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
+    return sa.select(POD).select_from(keys.join(POD, same))
 
 
 def _not_to_run_again(

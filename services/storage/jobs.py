@@ -15,6 +15,7 @@ from peloton.api import convert
 from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.update import UPDATE_TERMINAL
@@ -27,6 +28,7 @@ from services.storage.configs import (
     without_instances,
 )
 from services.storage.engine import lock_job
+from services.storage.goals import write_steering
 from services.storage.new_pods import insert_batch_pods
 from services.storage.store import CHUNK_PODS, Store
 from services.storage.tables import (
@@ -136,7 +138,7 @@ class Jobs(Store):
                 return 0
             if row.state not in FINISHED_STATES:
                 raise Aborted(f"Job is not in a terminal state: {convert.JOB_STATES[row.state]}")
-            conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(state=_DELETED, goal=_DELETED))
+            write_steering(conn, next_job(job_record(row), JobEvent.FORGET, self.clock_ns()))
             last = sa.select(sa.func.max(POD_EVENT.c.instance_id)).where(POD_EVENT.c.job_id == job_id)
             return max(int(row.instance_count), (conn.execute(last).scalar() or 0) + 1)  # a service may have shrunk
 
@@ -200,6 +202,7 @@ def _grown(config: job_pb2.JobConfig, new_count: int) -> job_pb2.JobConfig:
 def _store_growth(
     conn: sa.Connection, job: JobRecord, bare: job_pb2.JobConfig, config: job_pb2.JobConfig, now_ns: int
 ) -> None:
+    grown = next_job(job, JobEvent.GROW, now_ns, instance_count=bare.instanceCount)
     added = [i for i in config.instanceConfig if job.instance_count <= i < bare.instanceCount]
     rows = OverrideRows(job.job_id, job.config_version + 1, config).of(added)
     oldest = conn.execute(
@@ -212,9 +215,9 @@ def _store_growth(
         sa.update(JOB)
         .where(JOB.c.job_id == job.job_id)
         .values(
-            instance_count=bare.instanceCount,
-            config_version=job.config_version + 1,
-            state=JOB_STATE_NUMBERS[JobState.INITIALIZED],
+            instance_count=grown.instance_count,
+            config_version=grown.config_version,
+            state=JOB_STATE_NUMBERS[grown.state],
             search=search_text(bare),
             revision=JOB.c.revision + 1,
             updated_ns=now_ns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from operator import add
 from typing import Any
@@ -39,28 +40,29 @@ def columns_of(field: str) -> tuple[str, ...]:
     return TERMINATION if field == "termination" else (field,)
 
 
-def stored(value: Any) -> tuple[Any, ...]:
-    """A field of a record as its columns hold it."""
-    match value:
-        case PodState():
-            return (POD_STATE_NUMBERS[value],)
-        case HealthState():
-            return (HEALTH_NUMBERS[value],)
-        case Termination(reason, exit_code, signal):
-            return (TERMINATION_NUMBERS[reason], exit_code, stored_text(signal))
-        case NextRun() | bool():
-            return (int(value),)
-        case str():
-            return (stored_text(value),)
-        case dict():
-            return (ports_to_text(value),)
-        case _:
-            return (value,)
+_STORED: dict[type, Callable[[Any], Any]] = {
+    PodState: POD_STATE_NUMBERS.__getitem__,
+    HealthState: HEALTH_NUMBERS.__getitem__,
+    NextRun: int,
+    bool: int,
+    str: stored_text,
+    dict: ports_to_text,
+}
+
+
+def stored(value: Any) -> Any:
+    """A value of a record's field as its column holds it, but for a termination, which has three."""
+    convert = _STORED.get(type(value))
+    return value if convert is None else convert(value)
 
 
 def stored_columns(field: str, value: Any) -> dict[str, Any]:
-    values = (0, 0, "") if field == "termination" and value is None else stored(value)
-    return dict(zip(columns_of(field), values, strict=True))
+    if field != "termination":
+        return {field: stored(value)}
+    if value is None:
+        return {"termination": 0, "exit_code": 0, "signal": ""}
+    number = TERMINATION_NUMBERS[value.reason]
+    return {"termination": number, "exit_code": value.exit_code, "signal": stored_text(value.signal)}
 
 
 # -- conditions ----------------------------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ def where(condition: Condition) -> sa.ColumnElement[bool]:
         case Not(part):
             return sa.not_(where(part))
         case In(column, values):
-            numbers = sorted(number for value in values for number in stored(value))
+            numbers = sorted(map(stored, values))
             listed = [_constant(number) for number in numbers]
             return POD.c[column] == listed[0] if len(listed) == 1 else POD.c[column].in_(listed)
         case Unset(column):
@@ -112,7 +114,7 @@ def value_sql(value: Any, column: str) -> sa.ColumnElement[Any]:
             raise AssertionError(f"{value} has no SQL")
         case Termination() | None:
             return _constant(stored_columns("termination", value)[column])
-    return _constant(*stored(value))
+    return _constant(stored(value))
 
 
 def _constant(value: Any) -> sa.ColumnElement[Any]:

@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
-from peloton.lifecycle.guards import Condition, Parameter, parameters
-from peloton.lifecycle.pod_machine import TABLE, Event, Row
+from peloton.lifecycle.guards import Condition, Parameter, Row, parameters
+from peloton.lifecycle.pod_machine import TABLE, Event
 from peloton.model.ids import PodId
 from peloton.model.pod import PodRecord, PodState
 from services.storage.codec import stored_text
-from services.storage.engine import pod_keys
+from services.storage.engine import key_table, key_values
 from services.storage.pod_sql import TERMINATION, columns_of, stored, stored_columns, value_sql, where
 from services.storage.tables import POD, POD_EVENT
 from services.storage.watch import note_pods, pods_of_services
@@ -117,7 +117,7 @@ def _bound(event: Event, given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         kept = _terminations(event).get(name)
         if kept is None:
-            (values[f"p_{name}"],) = stored(value)
+            values[f"p_{name}"] = stored(value)
         elif value is None and kept:
             values |= dict.fromkeys(f"p_{name}_{column}" for column in TERMINATION)
         else:
@@ -146,11 +146,13 @@ def update_of(event: Event, kind: str, dialect: str) -> sa.Update | sa.Delete:
     return sa.update(POD).where(condition).values(values)
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, None]:
+def _columns(rows: Sequence[Row[PodState]]) -> dict[str, None]:
     return dict.fromkeys(column for row in rows for field in row.assigned for column in columns_of(field))
 
 
-def _assigned(column: str, rows: Sequence[Row], guards: Sequence[sa.ColumnElement[bool]]) -> sa.ColumnElement[Any]:
+def _assigned(
+    column: str, rows: Sequence[Row[PodState]], guards: Sequence[sa.ColumnElement[bool]]
+) -> sa.ColumnElement[Any]:
     field = "termination" if column in columns_of("termination") else column
     missing = object()
     choices = [row.assigned.get(field, missing) for row in rows]
@@ -179,10 +181,17 @@ _WRITE = (
 def write_reported(conn: sa.Connection, pods: Sequence[PodRecord]) -> None:
     """Pods as ``next_pod`` made them of reports, each pod once, with their events."""
     conn.execute(_WRITE, [_reported(pod) for pod in pods])
-    keys = pod_keys(conn, [(pod.job_id, pod.instance_id) for pod in pods])
+    keys = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in pods])
+    inserting, noting = _reported_events(conn.dialect.name)
+    conn.execute(inserting, keys)
+    note_pods(conn, noting, keys)
+
+
+@cache
+def _reported_events(dialect: str) -> tuple[sa.Insert, sa.Select[Any]]:
+    keys = key_table(dialect)
     source = keys.join(POD, sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id))
-    conn.execute(_inserting_events(sa.true(), conn.dialect.name, source))
-    note_pods(conn, pods_of_services(sa.true(), source), {})
+    return _inserting_events(sa.true(), dialect, source), pods_of_services(sa.true(), source)
 
 
 _FIELDS = attrgetter(*_WRITTEN)

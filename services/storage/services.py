@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import sqlalchemy as sa
 
 from peloton.errors import Aborted, InvalidArgument
 from peloton.lifecycle import rollout
+from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.model.ids import EntityVersion, JobId
-from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
+from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodState
 from services.storage.codec import job_record
 from services.storage.engine import lock_job
@@ -20,6 +19,12 @@ from services.storage.tables import LOCKDOWN
 from services.storage.update_rows import read_update, write_steered, write_update
 from services.storage.updates import locked
 from services.storage.watch import note_job
+
+_EVENTS = {
+    JobState.RUNNING: JobEvent.START_SERVICE,
+    JobState.KILLED: JobEvent.STOP_SERVICE,
+    JobState.DELETED: JobEvent.DELETE_SERVICE,
+}
 
 
 class Services(Store):
@@ -41,20 +46,7 @@ class Services(Store):
                 raise Aborted("job has active update with start_pods set, cannot stop the job now")
             if goal is JobState.DELETED and job.state is not JobState.KILLED and not force:
                 raise Aborted("job is not stopped")
-            if goal is JobState.RUNNING:
-                state = JobState.PENDING
-            else:
-                is_over = job.state in JOB_TERMINAL and goal is JobState.KILLED
-                state = job.state if is_over else JobState.KILLING  # one to delete is looked after until it is gone
-            job = replace(
-                job,
-                goal=goal,
-                state=state,
-                desired_state_version=job.desired_state_version + 1,
-                completed_ns=job.completed_ns if state in JOB_TERMINAL else 0,
-                updated_ns=now_ns,
-                revision=job.revision + 1,
-            )
+            job = next_job(job, _EVENTS[goal], now_ns)
             write_steering(conn, job)
             if goal is JobState.DELETED and update is not None:
                 write_update(conn, update, rollout.aborted(update), now_ns)

@@ -16,6 +16,7 @@ from peloton.api.compare import same_job
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.lifecycle import rollout
+from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.update import (
@@ -335,16 +336,9 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: _Wanted, now_ns: int
         updated_ns=now_ns,
     )
     insert_update(conn, update)
-    revives = wanted.type in (UpdateType.RESTART, UpdateType.START) or wanted.spec.start_pods
-    job = replace(
-        job,
-        update_id=update.update_id,
-        config_version=version,
-        workflow_version=job.workflow_version + 1,
-        goal=JobState.RUNNING if revives else job.goal,
-        state=JobState.PENDING if revives and job.state in JOB_TERMINAL else job.state,
-        completed_ns=0 if revives else job.completed_ns,
-    )
+    if wanted.type in (UpdateType.RESTART, UpdateType.START) or wanted.spec.start_pods:
+        job = next_job(job, JobEvent.START_BY_UPDATE, now_ns)
+    job = replace(job, update_id=update.update_id, config_version=version, workflow_version=job.workflow_version + 1)
     write_versions(conn, job, now_ns)
     if config is not None:
         adopt_config(conn, job, config, now_ns)

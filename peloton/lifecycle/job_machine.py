@@ -1,0 +1,73 @@
+"""Where a job is steered: which event, in which state, changes its goal and state, as one table.
+
+Of an event's rows the first whose guard holds decides; where none holds, nothing changes. What a count of its pods
+makes of a job's state is ``lifecycle.job.roll_up``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+from peloton.lifecycle.goal import default_goal
+from peloton.lifecycle.guards import ALWAYS, Column, Differs, In, Parameter, Plus, Row, decide
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
+
+
+class JobEvent(StrEnum):
+    STOP = "stop"
+    START = "start"
+    START_POD = "start a pod"
+    GROW = "grow"
+    START_SERVICE = "start a service"
+    STOP_SERVICE = "stop a service"
+    DELETE_SERVICE = "delete a service"
+    START_BY_UPDATE = "start by an update"
+    FORGET = "forget"
+
+
+_S = JobState
+ENDED = In("state", JOB_TERMINAL)
+INITIALIZED = In("state", frozenset({_S.INITIALIZED}))
+IS_BATCH = In("type", frozenset({JobType.BATCH}))
+STOPS = In("goal", frozenset({_S.KILLED, _S.DELETED}))
+VANISHES = In("goal", frozenset({_S.DELETED}))
+STRAYS = Differs("goal", Parameter("own_goal"))  # it is not steered where its type goes by itself
+
+OWN_GOAL = {"goal": Parameter("own_goal")}
+ALIVE = {"completed_ns": 0}
+STEERED = {"desired_state_version": Plus(Column("desired_state_version"), 1), "revision": Plus(Column("revision"), 1)}
+GROWN = {"instance_count": Parameter("instance_count"), "config_version": Plus(Column("config_version"), 1)}
+
+# fmt: off
+JOB_TABLE: Mapping[JobEvent, tuple[Row[JobState], ...]] = {
+    JobEvent.STOP: (Row(~STOPS & ~ENDED, _S.KILLING, STEERED | ALIVE, goal=_S.KILLED),),
+    JobEvent.START: (Row(~VANISHES & STRAYS & ~(ENDED & IS_BATCH), _S.PENDING, STEERED | ALIVE | OWN_GOAL),),
+    JobEvent.START_POD: (
+        Row(INITIALIZED & STRAYS, None, ALIVE | OWN_GOAL),
+        Row(STRAYS | ENDED, _S.PENDING, ALIVE | OWN_GOAL),
+    ),
+    JobEvent.GROW: (Row(~ENDED, _S.INITIALIZED, GROWN),),
+    JobEvent.START_SERVICE: (Row(~VANISHES, _S.PENDING, STEERED | ALIVE, goal=_S.RUNNING),),
+    JobEvent.STOP_SERVICE: (
+        Row(~VANISHES & ENDED, None, STEERED, goal=_S.KILLED),
+        Row(~VANISHES, _S.KILLING, STEERED | ALIVE, goal=_S.KILLED),
+    ),
+    JobEvent.DELETE_SERVICE: (  # its workflow looks after it until its pods are gone
+        Row(ALWAYS, _S.KILLING, STEERED | ALIVE, goal=_S.DELETED),
+    ),
+    JobEvent.START_BY_UPDATE: (
+        Row(ENDED, _S.PENDING, ALIVE, goal=_S.RUNNING),
+        Row(ALWAYS, None, ALIVE, goal=_S.RUNNING),
+    ),
+    JobEvent.FORGET: (Row(ENDED, _S.DELETED, goal=_S.DELETED),),
+}
+# fmt: on
+
+
+def next_job(job: JobRecord, event: JobEvent, now_ns: int, **given: Any) -> JobRecord:
+    """The job after the event; the same object when nothing changes."""
+    changes = decide(JOB_TABLE[event], job, {**given, "own_goal": default_goal(job.type)})
+    return job if changes is None else replace(job, **changes, updated_ns=now_ns)
