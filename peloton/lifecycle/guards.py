@@ -194,21 +194,6 @@ def _parts(condition: Condition, kind: type[All] | type[Either]) -> tuple[Condit
     return condition.parts if isinstance(condition, kind) else (condition,)
 
 
-def leaves(of: Any) -> Iterator[Condition]:
-    """The conditions that a condition or a value is made of, without what combines them."""
-    match of:
-        case Not(part):
-            yield from leaves(part)
-        case All(parts) | Either(parts):
-            for part in parts:
-                yield from leaves(part)
-        case Condition():
-            yield of
-        case Pick(when, then, otherwise):
-            for part in (when, then, otherwise):
-                yield from leaves(part)
-
-
 def parameters(of: Any) -> Iterator[str]:
     """Names of the parameters that a condition or a value reads."""
     match of:
@@ -216,16 +201,18 @@ def parameters(of: Any) -> Iterator[str]:
             yield name
         case Plus(term, more):
             yield from (*parameters(term), *parameters(more))
-        case Joined(parts):
-            for part in parts:
-                yield from parameters(part)
+        case Joined(texts):
+            for text in texts:
+                yield from parameters(text)
         case Differs(_, other) | Exceeds(_, other):
             yield from parameters(other)
         case Pick(when, then, otherwise):
             yield from (*parameters(when), *parameters(then), *parameters(otherwise))
-        case Not() | All() | Either():
-            for leaf in leaves(of):
-                yield from parameters(leaf)
+        case Not(part):
+            yield from parameters(part)
+        case All(parts) | Either(parts):
+            for part in parts:
+                yield from parameters(part)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------
