@@ -19,6 +19,20 @@ REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
 API_FOLDER = Path("peloton/api")
 GENERATED_ENDINGS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
 SERVICE_LINE = re.compile(r"^service\s", re.MULTILINE)
+WITHOUT_STUBS = {
+    API_FOLDER / path
+    for path in (
+        # Spellings of services that are called by another one: see service_names.
+        "v0/job/job.proto",
+        "v0/job/svc/job_svc.proto",
+        "v0/respool/respool.proto",
+        "v0/respool/svc/respool_svc.proto",
+        "v0/task/task.proto",
+        "v0/task/svc/task_svc.proto",
+        # Served as unimplemented.
+        "v1alpha/volume/svc/volume_svc.proto",
+    )
+}
 
 
 class GenerationError(Exception):
@@ -33,7 +47,7 @@ def proto_files(root: Path) -> list[Path]:
 def generate(root: Path, out: Path) -> None:
     """Writes the generated code of the .proto files below ``root`` into the same folders below ``out``."""
     protos = proto_files(root)
-    services = [path for path in protos if SERVICE_LINE.search((root / path).read_text())]
+    services = [path for path in protos if path not in WITHOUT_STUBS and SERVICE_LINE.search((root / path).read_text())]
     run_protoc(root, ["python", "mypy"], out, protos)
     if services:
         run_protoc(root, ["grpc_python", "mypy_grpc"], out, services)

@@ -16,8 +16,6 @@ from google.protobuf.message import Message
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.task.task_pb2 import TaskConfig
-from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
-from peloton.api.v1alpha.pod.pod_pb2 import PodSpec
 
 ConfigT = TypeVar("ConfigT", bound=Message)
 
@@ -33,16 +31,6 @@ def effective_task_config(job: JobConfig, instance_id: int) -> TaskConfig:
     merged = merged_config(job.defaultConfig, override)
     keep_secret_volumes(job.defaultConfig, merged)
     return merged
-
-
-def effective_pod_spec(job: JobSpec, instance_id: int) -> PodSpec:
-    """The same for the v1alpha API, whose specs carry no secret volumes of their own."""
-    if instance_id not in job.instance_spec:
-        return job.default_spec
-    override = job.instance_spec[instance_id]
-    if not job.HasField("default_spec"):
-        return override
-    return merged_config(job.default_spec, override)
 
 
 def merged_config(default: ConfigT, override: ConfigT) -> ConfigT:

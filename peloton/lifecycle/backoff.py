@@ -28,8 +28,6 @@ class Backoff:
 
 DEFAULT_BACKOFF = Backoff()
 """Of services."""
-BATCH_BACKOFF = Backoff(initial_s=10, max_s=600)
-"""Of batch pods: 10 s, 20 s, 40 s ... 10 m."""
 NO_BACKOFF = Backoff(initial_s=0)
 
 BATCH_GRID_NS = 5 * _NS

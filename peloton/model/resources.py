@@ -27,11 +27,6 @@ class Resources:
         """From the wire's doubles. Rounds up: a request never gets less than it asked for."""
         return cls(_ceil(cpu * 1000), _ceil(memory_mb), _ceil(disk_mb), _ceil(gpu * 1000))
 
-    @classmethod
-    def of_capacity(cls, cpu: float = 0.0, memory_mb: float = 0.0, disk_mb: float = 0.0, gpu: float = 0.0) -> Resources:
-        """From a host's doubles. Rounds down: a host never promises more than it has."""
-        return cls(_floor(cpu * 1000), _floor(memory_mb), _floor(disk_mb), _floor(gpu * 1000))
-
     def __iter__(self) -> Iterator[int]:
         return iter((self.cpu_milli, self.memory_mib, self.disk_mib, self.gpu_milli))
 
@@ -59,10 +54,6 @@ _NOISE = 1e-6
 
 def _ceil(value: float) -> int:
     return math.ceil(value - _NOISE)
-
-
-def _floor(value: float) -> int:
-    return math.floor(value + _NOISE)
 
 
 LEAST_CPU_MILLI = 10

@@ -129,10 +129,6 @@ class Admission:
     resume_at: int = 0
     """Pool row to begin with next time; other than 0 when the bound ended the pass early."""
 
-    @property
-    def is_bounded(self) -> bool:
-        return self.resume_at != 0
-
 
 def admit(
     tree: PoolTree,

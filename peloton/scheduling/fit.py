@@ -24,8 +24,6 @@ from peloton.model.reason import HostRule, Infeasible, Misfit
 from peloton.model.resources import RESOURCE_KINDS, Resources, needed
 
 NO_PODS: PodLabels = {}
-ROOM_MAX = 1_000_000
-"""Stands for any number of pods."""
 PORTS_MAX = 2**16
 
 

@@ -12,7 +12,6 @@ OWN_PORTS = range(20_000, 23_000)
 """Below the ports of outgoing connections, and beside those that hosts offer to pods."""
 POD_PORTS = (range(31_000, 32_001), *(range(begin, begin + 500) for begin in range(30_500, 22_999, -500)))
 """What emulated hosts offer: each cluster of this machine takes one, the first one what Mesos offers by default."""
-PORTS_TRIED = 50
 
 
 class Taken:
@@ -66,15 +65,6 @@ class Taken:
             return False
         self._held.append(sock)
         return True
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. Not of those the kernel deals to outgoing connections: while a server that was
-    killed is away, a neighbour could get its port, or a client that tries to reach it could connect to itself."""
-    found = [port for port in random.sample(OWN_PORTS, PORTS_TRIED) if is_free(port)]
-    if len(found) < count:
-        raise Unavailable(f"no {count} free ports between {OWN_PORTS.start} and {OWN_PORTS.stop - 1}")
-    return found[:count]
 
 
 def is_free(port: int) -> bool:

@@ -15,10 +15,6 @@ Value: TypeAlias = "int | Ranges"
 THOUSAND = 1000
 
 
-class ResourceError(ValueError):
-    """A resource a task or operation may not name; the text is the master's."""
-
-
 class Kind:
     """What a resource is apart from its amount; `kind_of` keeps one object per distinct kind."""
 

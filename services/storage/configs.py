@@ -130,12 +130,6 @@ class Configs(Store):
 
         return self.db.read(work) if spans else []
 
-    def shape_ranges(self, job_id: JobId, version: int, start: int, count: int) -> list[ShapeRange]:
-        """Instances ``start .. start+count-1`` as runs of one shape. [] when the version is unknown."""
-        if count <= 0:
-            return []
-        return self.db.read(lambda conn: list(shape_runs(conn, job_id, version, start, count)))
-
 
 def _default_facts(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], str]]:
     wanted = key_table(conn.dialect.name)

@@ -10,7 +10,7 @@ from peloton.api.convert import TERMINATION_NUMBERS, TERMINATION_REASONS
 from peloton.lifecycle import sla
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.reason_text import sla_text
-from peloton.lifecycle.sla import Availability, Grant
+from peloton.lifecycle.sla import Grant
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import Termination, TerminationReason
@@ -65,11 +65,6 @@ class Disruptions(Store):
             return found[:limit]
 
         return self.db.read(work)
-
-    def availabilities(self, job_id: JobId, instance_ids: Iterable[int]) -> dict[int, Availability]:
-        wanted = sorted(set(instance_ids))
-        pods = self.db.read(lambda conn: instances.pods_of(conn, job_id))
-        return {i: sla.availability(pods.get(i)) for i in wanted}
 
 
 def _disrupt(

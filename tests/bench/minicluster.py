@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from services.hostmgr.mesos.wire import EventStream, Pipe
-from services.local.ports import free_ports
 from tests.bench.figures import status_kib
+from tests.ports import free_ports
 
 TARGET_UPDATES_PER_S = 5_000
 TARGET_MEMORY_MIB = 1_500

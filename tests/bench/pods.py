@@ -32,7 +32,7 @@ from tests.unit.resmgr.world import FixedCapacity, RecordedLifecycles, World
 COUNTS = (1_000, 10_000, 100_000, 1_000_000)
 PODS_PER_JOB = 1_000
 RUNS, ADMITTING_RUNS = 20, 5
-FULL = Resources.of_capacity(cpu=10, memory_mb=1e6, disk_mb=1e6)
+FULL = Resources.of(cpu=10, memory_mb=1e6, disk_mb=1e6)
 """Capacity for a hundred pods: the others wait."""
 
 

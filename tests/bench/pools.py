@@ -11,9 +11,9 @@ from peloton.model.resources import RESOURCE_KINDS, UNLIMITED, Resources
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 
 DEPTH = 4
-CAPACITY = Resources.of_capacity(cpu=1_600_000, memory_mb=6e9, disk_mb=50e9, gpu=4_000)
+CAPACITY = Resources.of(cpu=1_600_000, memory_mb=6e9, disk_mb=50e9, gpu=4_000)
 """50,000 hosts of 32 cores; a few have gpus."""
-SLACK = Resources.of_capacity(cpu=200_000)
+SLACK = Resources.of(cpu=200_000)
 _CHILDREN = (100, 20, 5)
 """Leaves below a pool of depth 1, 2 and 3, on average."""
 

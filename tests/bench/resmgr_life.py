@@ -28,7 +28,7 @@ from services.storage.gateway import Gateway
 from tests.bench.figures import Times, peak_rss_mib, rss_mib
 from tests.unit.resmgr.world import FixedCapacity, World, facts
 
-CAPACITY = Resources.of_capacity(cpu=1e6, memory_mb=1e9, disk_mb=1e9)
+CAPACITY = Resources.of(cpu=1e6, memory_mb=1e9, disk_mb=1e9)
 ENDS = (PodState.SUCCEEDED, PodState.FAILED, PodState.LOST)
 CALL_PODS_MAX = 10_000  # as workflows/policies.py
 PLANS = 20

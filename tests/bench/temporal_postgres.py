@@ -22,10 +22,10 @@ import yaml
 
 from peloton.errors import Unavailable
 from services.local.cluster import LocalSettings
-from services.local.ports import free_ports
 from services.local.temporal_server import temporal_binary
 from tests.bench.churn import churned
 from tests.bench.figures import Missing, cpu_s
+from tests.ports import free_ports
 from tests.postgres import Postgres, running_postgres
 from workflows.attributes import SEARCH_ATTRIBUTES
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from services.local.ports import free_ports
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.test_up import up
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("faults")
 

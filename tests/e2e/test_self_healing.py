@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from peloton.api.v1alpha.pod import pod_pb2
-from services.local.ports import free_ports
 from tests.e2e.local import Cluster, temporary
 from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import control
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("services")
 CHECK = {"enabled": True, "initialIntervalSecs": 2, "intervalSecs": 1, "timeoutSecs": 10, "maxConsecutiveFailures": 5}

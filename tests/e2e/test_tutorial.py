@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from services.local.ports import free_ports
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parent.parent.parent
 MARK = "PELOTON_TEST_MARK"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from services.local.ports import free_ports
 from tests.e2e.local import Cluster, shell, temporary
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("faults")
 

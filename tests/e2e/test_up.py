@@ -19,9 +19,9 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
 from services.local.control import control_file
-from services.local.ports import free_ports
 from services.local.temporal_server import is_temporal, temporal_binary
 from tests.e2e.local import PATIENCE_S, Cluster, shell, temporary
+from tests.ports import free_ports
 from workflows.attributes import SEARCH_ATTRIBUTES
 
 pytestmark = pytest.mark.xdist_group("faults")

@@ -32,7 +32,7 @@ class SimulatedResmgr:
         self.state: ResmgrState = rebuild(records)
         self.state.set_capacity(*capacity)
         self.is_dirty = True
-        self.requeued_pods = 0
+        self.requeued_pods = self.ended_pods = 0
         self.cycles = self.restarts = self.evicted_pods = self.evicted_most = self.evicting_rounds = 0
         self._clock_s = lambda: records.clock_ns / 1e9
         self._rounds = PreemptionRounds(LOOP.preemption_period_s, LOOP.sustained_over_count, self._clock_s)
@@ -132,6 +132,7 @@ class SimulatedResmgr:
         for result in results:
             self.state.evict(result)
         self.leaving += ends
+        self.ended_pods += len(ends)
         pods = sum(one.run.pod_count for one in chosen)
         self.evicted_pods, self.evicted_most = self.evicted_pods + pods, max(self.evicted_most, pods)
         self.evicting_rounds += 1

@@ -13,7 +13,8 @@ from itertools import pairwise
 import pytest
 
 from peloton.errors import Unavailable
-from services.local.ports import OWN_PORTS, POD_PORTS, Taken, free_ports
+from services.local.ports import OWN_PORTS, POD_PORTS, Taken
+from tests.ports import free_ports
 
 HOLD = """
 import sys

@@ -84,7 +84,7 @@ def test_unknown_jobs(gateway: Gateway) -> None:
     assert [] == gateway.set_pod_goals(nobody, [(0, 1)], PodState.KILLED, NOW, "")
     assert [] == gateway.want_new_runs(nobody, [(0, 1)])
     assert [] == gateway.queueable(nobody, 1) == gateway.ready_gangs(nobody, 1) == gateway.kill_queued(nobody, NOW)
-    assert [] == gateway.mark_killing(nobody, 1) == gateway.shape_ranges(nobody, 1, 0, 1)
+    assert [] == gateway.mark_killing(nobody, 1) == gateway.shapes_of([(nobody, 1, 0, 1)])[0]
     assert set() == gateway.mark_launched(nobody, [(0, 1, "", "", {})], NOW)
     gateway.delete_job(nobody)
     for call in (lambda: gateway.settle(nobody, NOW), lambda: gateway.create_pods(nobody, lambda _: None)):
@@ -152,15 +152,15 @@ def test_instances_of_one_shape_are_one_range(gateway: Gateway) -> None:
     config.instanceConfig[7].command.value = "same shape"
     job_id = create(gateway, config)
 
-    ranges = gateway.shape_ranges(job_id, 1, 0, 10)
+    ranges = gateway.shapes_of([(job_id, 1, 0, 10)])[0]
 
     assert [(0, 3), (3, 2), (5, 5)] == [(r.start, r.count) for r in ranges]
     assert [1500, 4000, 1500] == [r.shape.resources.cpu_milli for r in ranges]
-    assert [(4, 1), (5, 1)] == [(r.start, r.count) for r in gateway.shape_ranges(job_id, 1, 4, 2)]
-    assert [ShapeRange(8, 2, ranges[0].shape)] == gateway.shape_ranges(job_id, 1, 8, 2)
+    assert [(4, 1), (5, 1)] == [(r.start, r.count) for r in gateway.shapes_of([(job_id, 1, 4, 2)])[0]]
+    assert [ShapeRange(8, 2, ranges[0].shape)] == gateway.shapes_of([(job_id, 1, 8, 2)])[0]
     alike = a_job(gateway, 3)
     spans = [(job_id, 1, 0, 10), (alike, 1, 1, 2), (alike, 2, 0, 3), (new_job_id(), 1, 0, 1), (job_id, 1, 8, 2)]
-    assert [gateway.shape_ranges(*span) for span in spans] == gateway.shapes_of(spans)
+    assert [gateway.shapes_of([span])[0] for span in spans] == gateway.shapes_of(spans)
     assert Resources(1500, 100, 0, 0) == ranges[0].shape.resources
 
 

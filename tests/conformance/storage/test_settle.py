@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.lifecycle import settle as lifecycle_settle
-from peloton.lifecycle.backoff import BATCH_BACKOFF
+from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState, TerminationReason
@@ -120,7 +120,7 @@ def test_failed_pods_run_again_while_attempts_are_left(gateway: Gateway) -> None
 
 def test_a_batch_pod_that_failed_waits_for_its_next_run(gateway: Gateway) -> None:
     """The workflow is told when to look again; until then the pod has ended, and the job has not."""
-    gateway.batch_backoff = BATCH_BACKOFF
+    gateway.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(gateway, 2, retries=3)
     report(gateway, job_id, [0], F, NOW + SECOND)
 
@@ -136,7 +136,7 @@ def test_a_batch_pod_that_failed_waits_for_its_next_run(gateway: Gateway) -> Non
 
 def test_a_job_that_is_stopped_does_not_wait_for_its_retries(gateway: Gateway) -> None:
     """What waits for another run rests as it ended."""
-    gateway.batch_backoff = BATCH_BACKOFF
+    gateway.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(gateway, 2, retries=3)
     report(gateway, job_id, [0], F, NOW + SECOND)
     gateway.settle(job_id, NOW + SECOND)

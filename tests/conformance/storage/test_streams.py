@@ -68,7 +68,7 @@ def test_nothing_is_there_before_the_commit_and_all_after_it(gateway: Gateway) -
     for instance in (0, 1, 7):
         whole.instanceConfig[instance].command.value = "own"
     other = create(gateway, whole)
-    assert gateway.shape_ranges(job_id, 1, 0, 10) == gateway.shape_ranges(other, 1, 0, 10)
+    assert gateway.shapes_of([(job_id, 1, 0, 10)])[0] == gateway.shapes_of([(other, 1, 0, 10)])[0]
     assert gateway.overrides_size(job_id, 1) == gateway.overrides_size(other, 1)
     assert gateway.overrides_size(job_id, 1) == (
         sum(override.ByteSize() for override in whole.instanceConfig.values()),

@@ -17,9 +17,9 @@ from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
 from services import temporal
-from services.local.ports import free_ports
 from services.temporal import BATCH_QUEUE, JobWaker, register_search_attributes
 from services.temporal_connection import connect, connect_config
+from tests.ports import free_ports
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import TEMPORAL, histories_of, server_story, wait_until
 from workflows.attributes import SEARCH_ATTRIBUTES

@@ -2,11 +2,9 @@
 
 import pytest
 
-from peloton.api.merge import effective_pod_spec, effective_task_config
+from peloton.api.merge import effective_task_config
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.task.task_pb2 import TaskConfig
-from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
-from peloton.api.v1alpha.pod.pod_pb2 import PodSpec
 from peloton.api.yaml_config import load_message
 
 SECRET = "{mode: RO, containerpath: /s, source: {type: secret, secret: {type: value, value: {data: id}}}}"
@@ -91,17 +89,3 @@ def test_without_default_the_override_counts() -> None:
     job = JobConfig(instanceConfig={1: TaskConfig(name="b")})
     assert effective_task_config(job, 1) == TaskConfig(name="b")
     assert effective_task_config(job, 0) == TaskConfig()
-
-
-def test_pod_specs_merge_by_the_same_rules() -> None:
-    """Lists of containers are replaced, and a boolean of the override wins."""
-    text = """
-    default_spec: {containers: [{name: a}, {name: b}], revocable: true, kill_grace_period_seconds: 4}
-    instance_spec: {2: {containers: [{name: c}]}}
-    """
-    job = load_message(text, JobSpec)
-    expected = load_message("{containers: [{name: c}], kill_grace_period_seconds: 4}", PodSpec)
-    assert effective_pod_spec(job, 2) == expected
-    assert effective_pod_spec(job, 1) == job.default_spec
-    job.ClearField("default_spec")
-    assert effective_pod_spec(job, 2) == job.instance_spec[2]

@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from peloton.api import service_names
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
-from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.short_names import job_pb2_grpc as short_job_pb2_grpc
@@ -79,7 +79,7 @@ def test_streams_are_where_clients_expect_them() -> None:
     assert not any(method.client_streaming for method in methods)
 
 
-class OneJob(job_pb2_grpc.JobManagerServicer):
+class OneJob(short_job_pb2_grpc.JobManagerServicer):
     def GetActiveJobs(self, request: object, context: object) -> job_pb2.GetActiveJobsResponse:
         return job_pb2.GetActiveJobsResponse(ids=[peloton_pb2.JobID(value="one")])
 

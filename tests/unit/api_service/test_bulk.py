@@ -68,7 +68,7 @@ async def test_a_job_in_pieces(
     assert sorted(stored.instanceConfig) == [0, 1, 2, 5, 6]
     assert stored.instanceConfig[5].command.value == "own 5"
     assert gateway.task_configs(JOB_ID, 1, [3])[3] == wanted.defaultConfig
-    assert [(r.start, r.count) for r in gateway.shape_ranges(JOB_ID, 1, 0, 7)] == [(0, 7)]
+    assert [(r.start, r.count) for r in gateway.shapes_of([(JOB_ID, 1, 0, 7)])[0]] == [(0, 7)]
     assert wakes.started == [JOB_ID]
     assert left(gateway) == {"job": 1, "job_config_override": 5}
 
@@ -88,7 +88,7 @@ async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, gateway:
     assert called is not None
     assert (streamed.has_controller, called.has_controller) == (True, True)
     assert streamed.pod_counts == called.pod_counts
-    assert gateway.shape_ranges(JOB_ID, 1, 0, 4) == gateway.shape_ranges(other, 1, 0, 4)  # type: ignore[arg-type]
+    assert gateway.shapes_of([(JOB_ID, 1, 0, 4)])[0] == gateway.shapes_of([(other, 1, 0, 4)])[0]  # type: ignore[arg-type]
 
 
 async def test_repeated(bulk: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:

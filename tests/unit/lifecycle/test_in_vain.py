@@ -14,7 +14,7 @@ from peloton.model.reason import RequeueReason, RequeueRule
 from peloton.model.resources import Resources
 from tests.reasons import no_room
 
-ONE = PodShape(Resources.of_capacity(1))
+ONE = PodShape(Resources.of(1))
 NS = 10**9
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from peloton.lifecycle.backoff import BATCH_BACKOFF, Backoff
+from peloton.lifecycle.backoff import Backoff
 from peloton.lifecycle.endings import RULES, Again
 from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED, REST, Ending, after_end
@@ -133,7 +133,7 @@ def test_a_batch_pod_that_fails_soon_waits(started_s: int, ended_s: int, failure
     times = {"started_ns": started_s * SECOND, "updated_ns": ended_s * SECOND}
     pod = ended(PodState.FAILED, failure_count=failures, max_failures=100, **times)
 
-    assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(pod, JobType.BATCH, batch_backoff=BATCH_BACKOFF)
+    assert Ending(NextRun.RETRY, due_s * SECOND) == after_end(pod, JobType.BATCH, batch_backoff=Backoff(10, 600))
 
 
 @pytest.mark.parametrize("cause", SENT_AWAY)
@@ -141,9 +141,9 @@ def test_nobody_waits_who_did_not_fail(cause: Cause) -> None:
     """Pods that were sent away or lost run again at once, however often they failed before."""
     lost = ended(PodState.LOST, failure_count=3, max_failures=5)
 
-    assert RETRY == after_end(lost, JobType.BATCH, batch_backoff=BATCH_BACKOFF)
-    assert RELAUNCH == after_end(lost, JobType.BATCH, launch_lost=True, batch_backoff=BATCH_BACKOFF)
-    assert REPLACE == after_end(lost, JobType.BATCH, cause=cause, batch_backoff=BATCH_BACKOFF)
+    assert RETRY == after_end(lost, JobType.BATCH, batch_backoff=Backoff(10, 600))
+    assert RELAUNCH == after_end(lost, JobType.BATCH, launch_lost=True, batch_backoff=Backoff(10, 600))
+    assert REPLACE == after_end(lost, JobType.BATCH, cause=cause, batch_backoff=Backoff(10, 600))
 
 
 def test_a_pod_that_has_not_ended_is_no_question() -> None:

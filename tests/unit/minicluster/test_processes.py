@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from services.local.ports import free_ports
 from services.minicluster.agents.processes import Processes
+from tests.ports import free_ports
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import (
     WAIT_S,

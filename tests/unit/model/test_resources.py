@@ -1,4 +1,4 @@
-"""Amounts: the wire's doubles become integers once, in favour of the request and at the expense of no host."""
+"""Amounts: the wire's doubles become integers once, in favour of the request."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ amounts = st.integers(0, 10**9)
 resources = st.builds(Resources, amounts, amounts, amounts, amounts)
 
 
-def test_requests_round_up_and_capacities_round_down() -> None:
-    """A pod gets at least what it asks; a host promises at most what it has."""
+def test_requests_round_up() -> None:
+    """A pod gets at least what it asks."""
     assert Resources(1, 1, 1, 1) == Resources.of(0.0001, 0.5, 0.5, 0.0001)
-    assert Resources(999, 1, 1, 999) == Resources.of_capacity(0.9999, 1.9, 1.9, 0.9999)
 
 
 def test_binary_noise_is_not_a_request() -> None:
     """0.1 three times is 300 milli-cpu, not 301, although the sum of the doubles is above 0.3."""
     assert Resources(300) == Resources.of(0.1 + 0.1 + 0.1)
-    assert Resources(300) == Resources.of_capacity(0.3)
 
 
 @given(resources, resources)

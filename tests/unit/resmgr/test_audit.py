@@ -22,7 +22,7 @@ def queued(world: World) -> ResmgrState:
     job = world.job(world.pool("maps", 5, 5), 7)
     world.gateway.mark_pending(job, world.gateway.queueable(job, 10), 1)
     state = rebuild(world.gateway)
-    state.set_capacity(Resources.of_capacity(100, 100_000, 100_000), Resources())
+    state.set_capacity(Resources.of(100, 100_000, 100_000), Resources())
     return state
 
 

@@ -11,7 +11,7 @@ import pytest
 from peloton.api.convert_time import rfc3339_seconds
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
-from peloton.lifecycle.backoff import BATCH_BACKOFF
+from peloton.lifecycle.backoff import Backoff
 from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
@@ -143,7 +143,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
 
 async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World) -> None:
     """It is told as that of a service is; one that has failed for good, and is no reason to wait, is not."""
-    world.gateway.batch_backoff = BATCH_BACKOFF
+    world.gateway.batch_backoff = Backoff(10, 600)
     pool = world.pool("p", 10, 10)
     again, resting = world.job(pool, 1, max_failures=2), world.job(pool, 2)
 
@@ -189,7 +189,7 @@ def test_an_instance_that_need_not_wait() -> None:
 async def test_a_job_that_waits_for_slack(world: World) -> None:
     """Of a revocable job it is said how much slack the hosts have and how much is taken, in its answer and its plan."""
     pool = world.pool("p", 10, 10)
-    world.hosts.answer = (Resources.of_capacity(10), Resources(cpu_milli=1_500))
+    world.hosts.answer = (Resources.of(10), Resources(cpu_milli=1_500))
     first, job = (world.job(pool, count, revocable=True) for count in (1, 2))
 
     async with asking(world) as asked:
@@ -277,7 +277,7 @@ async def test_a_pool(world: World) -> None:
 )
 async def test_a_pool_that_borrows_what_its_owner_wants(world: World, preempts: bool, how: str) -> None:
     """It is told how much is wanted back by whom, and when that comes."""
-    world.hosts.answer = (Resources.of_capacity(12, 1000, 1000), Resources())
+    world.hosts.answer = (Resources.of(12, 1000, 1000), Resources())
     owner, borrower = world.pool("a", 6, 12), world.pool("b", 6, 12)
 
     async with asking(world, fast(preempts=preempts)) as asked:

@@ -71,7 +71,7 @@ async def test_wholly_queued_jobs(world: World) -> None:
     loop = world.loop(fast(admitted_pods_max=2))
     for job, count in ((admitted, 4), (queued, 4), (part, 3)):
         await loop.enqueue(job, count)
-    world.hosts.answer = (Resources.of_capacity(2, 1e6, 1e6), Resources())
+    world.hosts.answer = (Resources.of(2, 1e6, 1e6), Resources())
     await loop.learn_capacity()
     await loop.run_cycle()
     await loop.stop()
@@ -94,7 +94,7 @@ async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebui
         await loop.requeue_pods(stuck, [(0, 3)], REQUEUED)
         await loop.enqueue(other, 3)
         await until(lambda: world.states(other) == {READY: [0, 1, 2]})
-        world.hosts.answer = (Resources.of_capacity(101, 100_000, 100_000), Resources())
+        world.hosts.answer = (Resources.of(101, 100_000, 100_000), Resources())
         await loop.learn_capacity()
         await loop.run_cycle()
         now_ns = loop.clock_ns()

@@ -58,7 +58,7 @@ class VirtualCluster:
                 await self.loop.enqueue(job, 1)
             if self.now_s % period_s == 0:
                 cpu = 100 + self.now_s // FLAP_S % 2
-                self.world.hosts.answer = (Resources.of_capacity(cpu, 1e6, 1e6), Resources())
+                self.world.hosts.answer = (Resources.of(cpu, 1e6, 1e6), Resources())
                 await self.loop.learn_capacity()
             while await self.turn():
                 pass

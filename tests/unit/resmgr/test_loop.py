@@ -121,8 +121,8 @@ async def test_a_gang_ends_whole_in_the_queue(world: World) -> None:
     gang = world.job(pool, 5, gang=3)
 
     async with running(world, fast(admitted_pods_max=1)) as loop:
-        world.hosts.answer = (Resources.of_capacity(2), Resources())
-        await until(lambda: loop.state.capacity == Resources.of_capacity(2))
+        world.hosts.answer = (Resources.of(2), Resources())
+        await until(lambda: loop.state.capacity == Resources.of(2))
         await loop.enqueue(gang, 5)
         await until(lambda: bool(loop.state.admission.passed_over))
         world.want_killed(gang, 1, 1)
@@ -209,7 +209,7 @@ async def test_what_is_held_back_is_tried_when_hosts_have_come(world: World) -> 
         await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
         for cpu in (50, 101, 40, 102):
             await loop.requeue_pods(stuck, [(0, 3)], REQUEUED)
-            world.hosts.answer = (Resources.of_capacity(cpu, 100_000, 100_000), Resources())
+            world.hosts.answer = (Resources.of(cpu, 100_000, 100_000), Resources())
             await loop.learn_capacity()
             await loop.run_cycle()
             is_tried = READY in world.states(stuck)
@@ -246,7 +246,7 @@ async def test_priority_and_order_survive_a_restart(world: World) -> None:
         for job in jobs:
             await loop.enqueue(job, 3)
         before = facts(loop.state)
-    world.hosts.answer = (Resources.of_capacity(4), Resources())
+    world.hosts.answer = (Resources.of(4), Resources())
 
     async with running(world) as loop:
         assert facts(rebuild(world.gateway)).keys() == before.keys()
@@ -380,7 +380,7 @@ async def test_entitlement_is_recomputed_at_once(world: World) -> None:
     async with running(world, fast(entitlement_period_s=3600, preempts=False, capacity_period_s=3600)) as loop:
         await until(lambda: entitled() == [100_000, 50_000])
 
-        world.hosts.answer = (Resources.of_capacity(40), Resources())
+        world.hosts.answer = (Resources.of(40), Resources())
         await loop.learn_capacity()
         await until(lambda: entitled() == [40_000, 40_000])
 

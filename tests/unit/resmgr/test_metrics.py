@@ -27,7 +27,7 @@ def test_gauges(world: World) -> None:
     ranges = world.gateway.queueable(job, 10)
     world.gateway.mark_pending(job, ranges, 1)
     state = rebuild(world.gateway)
-    state.set_capacity(Resources.of_capacity(100), Resources())
+    state.set_capacity(Resources.of(100), Resources())
     state.note(plan_cycle(state.snapshot(100, 0)))
 
     amounts = amounts_of(state)
@@ -47,7 +47,7 @@ def test_admitted_pods_and_their_wait(world: World) -> None:
     job = world.job(world.pool("maps", 5, 50), 7)
     world.gateway.mark_pending(job, world.gateway.queueable(job, 10), 1)
     state = rebuild(world.gateway)
-    state.set_capacity(Resources.of_capacity(100), Resources())
+    state.set_capacity(Resources.of(100), Resources())
     reader, now_s = InMemoryMetricReader(), [10.0]
     meter = AdmissionMeter(MeterProvider([reader]).get_meter("test"), lambda: now_s[0])
 

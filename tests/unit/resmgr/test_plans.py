@@ -84,7 +84,7 @@ async def test_a_plan_of_a_job(world: World) -> None:
 async def test_plans_come_true(world: World) -> None:
     """What was planned for a job and for a pool is what happens when they are created."""
     pool = world.pool("p", 0, 9)
-    world.hosts.answer = (Resources.of_capacity(12, 1000, 1000), Resources())
+    world.hosts.answer = (Resources.of(12, 1000, 1000), Resources())
     other = pool_config("q", 6, 12)
 
     async with asking(world) as asked:

@@ -76,7 +76,7 @@ async def test_a_change_strands_nobody(world: World, manager: Manager, server: R
 async def test_hosts_in_maintenance_count_for_limits(world: World, manager: Manager, server: ResmgrServer) -> None:
     """A limit that all hosts together allow is accepted while some are away, with a warning that tells the numbers;
     more than all of them is not."""
-    up, all_hosts = Resources.of_capacity(8, 1000, 1000), Resources.of_capacity(12, 1000, 1000)
+    up, all_hosts = Resources.of(8, 1000, 1000), Resources.of(12, 1000, 1000)
     world.hosts.answer = (up, Resources(), all_hosts)
     await server.loop.learn_capacity()
 
@@ -96,7 +96,7 @@ async def test_hosts_in_maintenance_count_for_limits(world: World, manager: Mana
 async def test_what_a_pool_has_it_may_keep(world: World, manager: Manager, server: ResmgrServer) -> None:
     """Hosts are lost: the same amounts are accepted again, and other changes with them, but for no more."""
     pool = await create(manager, "p", 60, 100)
-    world.hosts.answer = (Resources.of_capacity(50, 1000, 1000), Resources())
+    world.hosts.answer = (Resources.of(50, 1000, 1000), Resources())
     await server.loop.learn_capacity()
 
     assert not (await update(manager, pool, pool_config("p", 60, 100, owningTeam="maps"))).ListFields()

@@ -41,7 +41,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         self.pools: list[RespoolId] = [self.world.pool("a", 3, 6), self.world.pool("b", 2, 4)]
         self.jobs: list[JobId] = []
         self.state: ResmgrState = rebuild(self.world.gateway)
-        self.state.set_capacity(Resources.of_capacity(8), Resources())
+        self.state.set_capacity(Resources.of(8), Resources())
 
     def teardown(self) -> None:
         self.world.gateway.close()
@@ -74,7 +74,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         queued = gateway.mark_pending(job_id, ranges, seq)
         self.read_log()
         if queued:
-            shapes = gateway.shape_ranges(job_id, job.config_version, 0, job.instance_count)
+            shapes = gateway.shapes_of([(job_id, job.config_version, 0, job.instance_count)])[0]
             self.state.take_in(job, shapes, queued)
 
     @rule(pod_limit=st.integers(1, 9), is_later=st.booleans())

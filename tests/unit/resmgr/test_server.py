@@ -371,8 +371,8 @@ async def test_client(world: World, server: ResmgrServer) -> None:
 
 async def test_capacity_change_moves_the_root(world: World, manager: Manager, server: ResmgrServer) -> None:
     """New hosts show up in the root without a restart."""
-    world.hosts.answer = (Resources.of_capacity(200), Resources())
+    world.hosts.answer = (Resources.of(200), Resources())
 
-    await until(lambda: server.loop.state.capacity == Resources.of_capacity(200))
+    await until(lambda: server.loop.state.capacity == Resources.of(200))
 
     assert (await get(manager)).poolinfo.config.resources[0].limit == 200

@@ -52,7 +52,7 @@ class RecordedLifecycles:
 class FixedCapacity:
     """``CapacitySource`` with an answer that tests may change; None: nobody answers."""
 
-    answer: tuple[Resources, ...] | None = (Resources.of_capacity(100, 100_000, 100_000), Resources())
+    answer: tuple[Resources, ...] | None = (Resources.of(100, 100_000, 100_000), Resources())
     unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
 
     def capacity(self) -> tuple[Resources, ...]:

@@ -32,8 +32,8 @@ def host(
     ports: tuple[tuple[int, int], ...] = (),
     labels: tuple[tuple[str, str], ...] = (),
 ) -> LeasedHost:
-    free = Resources.of_capacity(cpu, memory, 1000, gpu)
-    return LeasedHost(Hostname(name), free, Resources.of_capacity(revocable_cpu), ports, labels)
+    free = Resources.of(cpu, memory, 1000, gpu)
+    return LeasedHost(Hostname(name), free, Resources.of(revocable_cpu), ports, labels)
 
 
 def shape(cpu: float = 1, memory: float = 10, constraint: Constraint | None = None, **more: object) -> PodShape:

@@ -1,0 +1,64 @@
+"""Nothing in the product is there without a use: who removes the last caller removes the code as well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from vulture import Vulture
+
+from peloton.api.generate import REPOSITORY_ROOT, proto_files
+
+PACKAGES = ("peloton", "workflows", "activities", "services", "cli", "deploy")
+DECORATORS = ["@*.command", "@*.group", "@*.listens_for"]
+"""What they decorate is called through click and SQLAlchemy."""
+GENERATED = ["*_pb2*", "*/migrations/versions/*"]
+BY_OTHERS = {
+    "click": "command_class format_commands",
+    "gRPC": "intercept_unary_unary intercept_unary_stream intercept_stream_unary intercept_service",
+    "pymesos": "_basic_credential _get_version reregistered resourceOffers offerRescinded statusUpdate slaveLost "
+    "inverseOffers inverseOfferRescinded processHeartBeat executorLost frameworkMessage",
+    "httptools": "on_message_begin on_url on_header on_headers_complete on_body on_message_complete",
+    "asyncio": "connection_made data_received",
+    "sqlite3": "isolation_level",
+    "logging": "msg exc_text",
+    "contextlib": "trace",
+    "temporalio": "intercept_client to_typed_value start_to_close_timeout schedule_to_close_timeout heartbeat_timeout "
+    "retry_policy",
+    "descriptor pool": "DECLARED_IN",
+    "JSON of dataclasses": "hits misses prefetched",
+    "tests": "validate settings_of fail_over MemoryDriver MemoryPods shares_room has_revocable_room",
+    "enum": "_missing_",
+    "public API": "DAEMON",
+}
+"""Names that are used where no name is written: by libraries, and by tests that look inside."""
+
+_RPC = re.compile(r"^\s*rpc (\w+)", re.MULTILINE)
+_FIELD = re.compile(r"^\s+[\w.<>, ]+ (\w+) = \d+", re.MULTILINE)
+
+
+def _wire_names() -> Iterator[str]:
+    for path in proto_files(REPOSITORY_ROOT):
+        text = (REPOSITORY_ROOT / path).read_text()
+        yield from _RPC.findall(text)
+        yield from _FIELD.findall(text)
+
+
+def _is_table(path: Path, kind: str) -> bool:
+    """SQLModel registers tables when their classes are made."""
+    return path.name == "tables.py" and kind == "class"
+
+
+def test_nothing_is_dead() -> None:
+    """Every function, class, method, attribute and constant is used, or called by a library that is named here; and
+    every name here occurs."""
+    search = Vulture(ignore_decorators=DECORATORS)
+    search.scavenge([str(REPOSITORY_ROOT / package) for package in PACKAGES], exclude=GENERATED)
+    unused = [one for one in search.get_unused_code(min_confidence=60) if not _is_table(one.filename, one.typ)]
+    by_others = {name for names in BY_OTHERS.values() for name in names.split()}
+    wire = set(_wire_names())
+
+    dead = [one for one in unused if one.name not in by_others | wire]
+    assert [f"{one.filename.relative_to(REPOSITORY_ROOT)}:{one.first_lineno} {one.name}" for one in dead] == []
+    assert by_others - {one.name for one in unused} == set()
