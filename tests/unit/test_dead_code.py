@@ -27,6 +27,7 @@ BY_OTHERS = {
     "temporalio": "intercept_client to_typed_value start_to_close_timeout schedule_to_close_timeout heartbeat_timeout "
     "retry_policy",
     "descriptor pool": "DECLARED_IN",
+    "pod machine, which names columns": "initial_health",
     "JSON of dataclasses": "hits misses prefetched",
     "tests": "validate settings_of fail_over MemoryDriver MemoryPods shares_room has_revocable_room",
     "enum": "_missing_",
