@@ -107,11 +107,13 @@ def merged(misfits: Iterable[tuple[Misfit, int]]) -> tuple[RefusingHosts, ...]:
     counts: dict[tuple[object, ...], int] = {}
     most: dict[tuple[object, ...], Misfit] = {}
     for misfit, count in misfits:
+        if not count:
+            continue  # what no host has says nothing of the others
         key = (misfit.rule, misfit.kind, misfit.wanted, misfit.bound, misfit.name)
         counts[key] = counts.get(key, 0) + count
         if key not in most or most[key].left < misfit.left:
             most[key] = misfit
-    found = [RefusingHosts(count, most[key]) for key, count in counts.items() if count]
+    found = [RefusingHosts(count, most[key]) for key, count in counts.items()]
     return tuple(sorted(found, key=lambda one: (_RULES.index(one.misfit.rule), one.misfit.name, one.misfit.kind)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peloton.lifecycle.constraints import pod_labels_named
@@ -110,6 +110,7 @@ def scanned(pool: HostPool, wanted: PodShape, count: int) -> tuple[list[str], tu
 
 
 @given(st.lists(ROOMS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
+@example([], [("hold", Hostname("h0")), ("room", room("h0", cpus=0.5, number=1))], shape(1), 1)
 def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     rooms: list[Room], acts: list[tuple[str, Any]], wanted: PodShape, count: int
 ) -> None:
