@@ -128,6 +128,14 @@ def pod_shape(
     )
 
 
+KILL_GRACE_DEFAULT_S = 30
+
+
+def kill_grace_s(config: task_pb2.TaskConfig) -> int:
+    """How long a pod that is killed has to end by itself."""
+    return config.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S
+
+
 def image_of(config: task_pb2.TaskConfig) -> str:
     """What a host has to fetch before the pod starts; empty when it names none."""
     mesos = config.container.mesos.image

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_NS = 1_000_000_000
+from peloton.model.times import NS_PER_S
 
 
 def rfc3339(time_ns: int) -> str:
     """With as many digits of the second as it needs: none for a whole second, nine for a nanosecond."""
     if time_ns == 0:
         return ""
-    seconds, nanos = divmod(time_ns, _NS)
+    seconds, nanos = divmod(time_ns, NS_PER_S)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     return f"{_clock(seconds)}{fraction}Z"
 
 
 def rfc3339_seconds(time_ns: int) -> str:
-    return f"{_clock(time_ns // _NS)}Z" if time_ns else ""
+    return f"{_clock(time_ns // NS_PER_S)}Z" if time_ns else ""
 
 
 def _clock(seconds: int) -> str:

@@ -21,8 +21,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobType
 from peloton.model.pod import Cause, PodRecord, PodState
 from peloton.model.reason import HostRule, Misfit
-
-_NS = 1_000_000_000
+from peloton.model.times import NS_PER_S
 
 QUICK_S = 10.0
 """A run that fails later than this after its start does not speak against its host."""
@@ -53,7 +52,7 @@ class RunEnd:
 def run_end(pod: PodRecord, cause: Cause, job_type: JobType) -> RunEnd:
     """Of a pod that has ended for this cause."""
     is_failure = pod.state is PodState.FAILED and RULES[cause].blames_host
-    ran_s = (pod.completed_ns - pod.started_ns) / _NS if pod.started_ns else 0.0
+    ran_s = (pod.completed_ns - pod.started_ns) / NS_PER_S if pod.started_ns else 0.0
     is_success = pod.state is PodState.SUCCEEDED
     return RunEnd(pod.pod_id, Hostname(pod.host), is_failure, is_success, ran_s, job_type is JobType.BATCH)
 

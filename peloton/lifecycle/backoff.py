@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_NS = 1_000_000_000
+from peloton.model.times import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,18 @@ class Backoff:
         if failure_count <= 0:
             return 0
         doublings = min(failure_count - 1, 62)  # more would only leave the cap further behind
-        return min(self.initial_s << doublings, self.max_s) * _NS
+        return min(self.initial_s << doublings, self.max_s) * NS_PER_S
 
     def delay_after_ns(self, failure_count: int, took_ns: int) -> int:
         """The same, and no less than the last try took, as far as that is within the cap."""
-        return max(self.delay_ns(failure_count), min(took_ns, self.max_s * _NS))
+        return max(self.delay_ns(failure_count), min(took_ns, self.max_s * NS_PER_S))
 
 
 DEFAULT_BACKOFF = Backoff()
 """Of services."""
 NO_BACKOFF = Backoff(initial_s=0)
 
-BATCH_GRID_NS = 5 * _NS
+BATCH_GRID_NS = 5 * NS_PER_S
 """Batch pods become due at multiples of this: however many of a job wait, it has few moments to wake for."""
 
 

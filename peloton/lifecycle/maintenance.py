@@ -10,8 +10,8 @@ from peloton.model.host import HostState
 from peloton.model.ids import JobId
 from peloton.model.job import JobType
 from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance, MaintenanceAct, Resident
+from peloton.model.times import NS_PER_S
 
-_NS = 1_000_000_000
 BLOCKERS_MAX = 20
 """Jobs that the progress of a host names."""
 NOT_DOWN = "Host is not DOWN"
@@ -171,6 +171,6 @@ def _no_force(host: HostMaintenance, now_ns: int) -> str:
     if host.state is not DRAINING:
         return f"host {host.hostname} is {host.state}: nothing is left to force"
     if now_ns < host.deadline_ns:
-        left_s = (host.deadline_ns - now_ns + _NS - 1) // _NS
+        left_s = (host.deadline_ns - now_ns + NS_PER_S - 1) // NS_PER_S
         return f"host {host.hostname} may be forced {host.deadline_s} s after its drain began: {left_s} s are left"
     return ""

@@ -23,12 +23,12 @@ from peloton.model.pod import (
     Termination,
     TerminationReason,
 )
+from peloton.model.times import NS_PER_S
 
 HEALTH_CHECK_REASON = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
 INVALID_TASK_REASON = "REASON_TASK_INVALID"
 DUPLICATE_ID_MESSAGE = "Task has duplicate ID"
 
-_NS = 1_000_000_000
 _EXIT_STATUS = re.compile(r"Command exited with status (\d+)")
 _SIGNAL_MARK = " terminated with signal "
 _UINT32_MAX = 2**32 - 1
@@ -108,7 +108,7 @@ def _reported(pod: PodRecord, status: PodStatus, job_type: JobType, kill_on_pree
             "health": health,
             "is_health_news": is_news,
         }
-    used_s = (status.time_ns - pod.started_ns) / _NS if pod.started_ns and job_type is JobType.BATCH else 0.0
+    used_s = (status.time_ns - pod.started_ns) / NS_PER_S if pod.started_ns and job_type is JobType.BATCH else 0.0
     return words | {
         "is_last": kill_on_preempt and is_eviction(status),
         "last_goal": goal_after_eviction(job_type),

@@ -22,6 +22,7 @@ from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Availability
 from peloton.model.job import JobRecord
 from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, PodRecord, PodState
+from peloton.model.times import NS_PER_S
 from peloton.model.update import (
     NONE,
     ROLLING,
@@ -33,7 +34,6 @@ from peloton.model.update import (
     UpdateType,
 )
 
-_NS_PER_S = 10**9
 TO_RESUME = "somebody to resume it"
 _NAMED_MAX = 3
 COMING_BATCHES = 2
@@ -160,7 +160,7 @@ def lacks_pulse(update: UpdateRecord, now_ns: int) -> bool:
     """Going back needs none: a service does not stay broken because nobody looks."""
     if not update.spec.pulse_s or update.state is UpdateState.ROLLING_BACKWARD:
         return False
-    return not update.pulsed_ns or now_ns - update.pulsed_ns > update.spec.pulse_s * _NS_PER_S
+    return not update.pulsed_ns or now_ns - update.pulsed_ns > update.spec.pulse_s * NS_PER_S
 
 
 def _pulse_text(update: UpdateRecord) -> str:

@@ -39,6 +39,7 @@ from peloton.lifecycle.pod_terms import (
 )
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState
 from peloton.model.pod import PodRecord, PodState
+from peloton.model.times import NS_PER_S
 
 SETTLE_PODS_MAX = 1_000
 """Pods that one settle changes."""
@@ -46,7 +47,6 @@ STOP_MESSAGE = "Task stop API request"
 FLAGS = (ENDS, VANISHES, NEWER, STALE, RESTS, LATER)
 """What matters of a pod beside its state."""
 
-_NS = 1_000_000_000
 _NEEDS_PLACE = INITIALIZED & STAYS  # in a queue
 _ON_ITS_WAY = STAYS & (READY | (state(PodState.LAUNCHED, PodState.STARTING) & ~NEWER))  # from admission to running
 _SERVES = state(PodState.RUNNING, PodState.SUCCEEDED) & ~NEWER
@@ -246,8 +246,8 @@ def find_work(
     find: Callable[[PodAction, int], list[int]],
     find_shared_fate: Callable[[int], SharedFate | None],
 ) -> SettleWork:
-    """``find`` gives so many instances at most that an action is for, rising, and asks for one more than there is room
-    for; ``find_shared_fate`` the same of members of the gang."""
+    """``find``: the first instances, rising, that an action is for; it is asked for one more than there is room for,
+    which tells whether more are left. ``find_shared_fate``: at most so many members of the gang."""
     room, more = SETTLE_PODS_MAX, plan.needs_another
     changes: list[PodChange] = []
     for action in plan.actions:
@@ -348,5 +348,5 @@ def _texts(job: JobRecord) -> dict[str, int]:
 def _wait_s(view: SettleView, now_ns: int) -> float:
     waits = [deadline.wait_s(view.job, view.pods.oldest_start_ns, now_ns)]
     if view.pods.next_due_ns:
-        waits.append(max((view.pods.next_due_ns - now_ns) / _NS, 0.001))
+        waits.append(max((view.pods.next_due_ns - now_ns) / NS_PER_S, 0.001))
     return min((wait for wait in waits if wait > 0), default=0.0)

@@ -9,8 +9,7 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
 from peloton.model.resources import Resources
-
-_NS = 1_000_000_000
+from peloton.model.times import NS_PER_S
 
 
 class MaintenanceAct(StrEnum):
@@ -73,7 +72,7 @@ class HostMaintenance:
     @property
     def deadline_ns(self) -> int:
         """From when on the drain may be forced; 0 while it has not begun."""
-        return self.drained_from_ns + self.deadline_s * _NS if self.drained_from_ns else 0
+        return self.drained_from_ns + self.deadline_s * NS_PER_S if self.drained_from_ns else 0
 
     @property
     def waits_for_turn(self) -> bool:

@@ -11,15 +11,15 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.job import JOB_TERMINAL, JobState
+from peloton.model.times import NS_PER_S
 from services.storage.queries import LIMIT_DEFAULT, MAX_LIMIT_DEFAULT, JobQuery, Order, PodQuery
 
 ROWS_MAX = 10_000
 """Rows that one query considers at most, whatever ``maxLimit`` it gives."""
 
-S_NS = 10**9
-RECENT_NS = 7 * 24 * 3600 * S_NS
+RECENT_NS = 7 * 24 * 3600 * NS_PER_S
 """Ended jobs are looked for so far back, unless a time range is given."""
-CLOCK_SKEW_NS = 30 * S_NS
+CLOCK_SKEW_NS = 30 * NS_PER_S
 TIME_MAX_NS = 2**62
 
 
@@ -87,7 +87,7 @@ def _range(spec: job_pb2.QuerySpec, field: str) -> tuple[int, int] | None:
 
 def _ns(time: Timestamp) -> int:
     """Only the seconds, within what storage can hold."""
-    return max(0, min(time.seconds * S_NS, TIME_MAX_NS))
+    return max(0, min(time.seconds * NS_PER_S, TIME_MAX_NS))
 
 
 def _order(pagination: query_pb2.PaginationSpec) -> list[Order]:

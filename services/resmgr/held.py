@@ -11,13 +11,13 @@ from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.in_vain import least_hold_s
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.reason import Reason, Rule
+from peloton.model.times import NS_PER_S
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import HeldGang
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.ledger import JobLedger
 from services.resmgr.queues import PoolQueues, WaitingRuns
 
-_NS = 10**9
 _WHOLE = 1_000
 """Of a pool, in parts."""
 
@@ -72,7 +72,7 @@ class Releases:
             wanted = zip((need * gang.run.gang_count for need in gang.run.need), room, strict=True)
             share = max(-(-_WHOLE * want // all_of_it) if want < all_of_it else _WHOLE for want, all_of_it in wanted)
             shares[gang.row] = shares.get(gang.row, 0) + share
-        since_ns = now_ns - HOLD.max_s * _NS
+        since_ns = now_ns - HOLD.max_s * NS_PER_S
         self._turns = {pool_id: seen for pool_id, seen in self._turns.items() if seen[1] > since_ns}
         for row, share in shares.items():
             pool_id, turns = tree.ids[row], -(-share // _WHOLE)
@@ -96,12 +96,12 @@ class Releases:
 
 
 def _pause_ns(turns: int) -> int:
-    return least_hold_s(max(turns, 1)) * _NS
+    return least_hold_s(max(turns, 1)) * NS_PER_S
 
 
 def _reason(path: str, ledger: JobLedger, run: GangRun, left_ns: int) -> Reason:
     launches = ledger.requeue_count if run.gang_size > 1 else 0
-    return Reason(Rule.HELD_BACK, path, left=-(-left_ns // _NS), bound=launches, gang_size=run.gang_size)
+    return Reason(Rule.HELD_BACK, path, left=-(-left_ns // NS_PER_S), bound=launches, gang_size=run.gang_size)
 
 
 def passed_by(

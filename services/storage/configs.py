@@ -31,7 +31,6 @@ from services.storage.engine import key_table, key_values
 from services.storage.store import Store
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
 
-KILL_GRACE_DEFAULT_S = 30
 MAX_FAILURES_MAX = 100
 VERSION_MAX = 2**31 - 1
 _OVERRIDES_PER_INSERT = 1_000
@@ -324,7 +323,7 @@ def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> Inst
         shape=shape,
         max_failures=min(task.restartPolicy.maxFailures, MAX_FAILURES_MAX),
         health=HealthState.HEALTH_UNKNOWN if task.healthCheck.enabled else HealthState.DISABLED,
-        grace_s=task.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S,
+        grace_s=convert.kill_grace_s(task),
         kill_on_preempt=task.preemptionPolicy.killOnPreempt,
         labels=tuple((label.key, label.value) for label in task.labels),
         image=convert.image_of(task),

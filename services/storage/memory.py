@@ -1,7 +1,6 @@
 """Pods of one job in memory, written by the pod machine and settled as those of a database are.
 
-For simulations and tests in virtual time, which have more pods than a database writes in their time. The conformance
-suite holds it to what the databases do.
+For tests in virtual time. The conformance suite holds it to what the databases do.
 """
 
 from __future__ import annotations
@@ -26,22 +25,19 @@ class MemoryPods:
     def __init__(self, pods: Iterable[PodRecord] = ()) -> None:
         self.records = {pod.instance_id: pod for pod in pods}
 
-    def put(self, pod: PodRecord) -> None:
+    def _put(self, pod: PodRecord) -> None:
         """One that is UNKNOWN is forgotten."""
         if pod.state is PodState.UNKNOWN:
             self.records.pop(pod.instance_id, None)
         else:
             self.records[pod.instance_id] = pod
 
-    def fire(self, instances: Iterable[int], event: Event, now_ns: int, **given: Any) -> list[int]:
-        """The event happens to these pods; returns those that it changed."""
-        changed = []
+    def fire(self, instances: Iterable[int], event: Event, now_ns: int, **given: Any) -> None:
+        """The event happens to these pods."""
         for instance in instances:
             after = next_pod(self.records[instance], event, now_ns, **given)
             if after is not None:
-                self.put(after)
-                changed.append(instance)
-        return changed
+                self._put(after)
 
     def settle(self, job: JobRecord, now_ns: int, update: UpdateView = NO_UPDATE) -> tuple[JobRecord, JobProgress]:
         """Of a job that has not ended: what it is afterwards, and what is left to do."""

@@ -15,6 +15,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodRecord, PodState
+from peloton.model.times import NS_PER_S
 from services.storage.codec import facts_from_text, job_record, pod_record
 from services.storage.store import Store
 from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, OVERRIDE, POD
@@ -22,7 +23,6 @@ from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, OVERRIDE, 
 LIMIT_DEFAULT = 10
 MAX_LIMIT_DEFAULT = 100
 _PAGE_ROWS = 500
-_NS = 1_000_000_000
 _UNSET = 2**62
 """Where an unset time sorts: last of the rising, first of the falling."""
 
@@ -164,7 +164,7 @@ def _job_conditions(conn: sa.Connection, query: JobQuery) -> list[sa.ColumnEleme
     conditions += [_contains(conn, JOB.c.search, word.lower()) for word in query.keywords]
     for column, span in ((JOB.c.created_ns, query.created), (JOB.c.completed_ns, query.completed)):
         if span is not None:
-            conditions += [column >= span[0] // _NS * _NS, column < (span[1] // _NS + 1) * _NS]
+            conditions += [column >= span[0] // NS_PER_S * NS_PER_S, column < (span[1] // NS_PER_S + 1) * NS_PER_S]
     return conditions
 
 

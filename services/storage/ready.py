@@ -13,6 +13,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from peloton.model.pod import AllOf, Label, PodShape
 from peloton.model.resources import Resources
+from peloton.model.times import NS_PER_S
 from services.storage.codec import InstanceFacts, job_record
 from services.storage.configs import read_facts
 from services.storage.pod_sql import LAUNCHABLE
@@ -22,7 +23,6 @@ from services.storage.tables import JOB, POD
 _Pod = tuple[int, int, int, str, str, int, int]
 """Instance, run, config version, desired host, the cluster of its last launch: that of its desired host, when it was
 written last: when it was admitted, and how often in vain before."""
-_NS = 1_000_000_000
 
 
 class Ready(Store):
@@ -50,7 +50,7 @@ def _ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> l
             _labels(facts[instance], named),
             host,
             cluster if host else "",
-            (now_ns - admitted_ns) / _NS,
+            (now_ns - admitted_ns) / NS_PER_S,
             vain_count,
         )
         for instance, run, _, host, cluster, admitted_ns, vain_count in pods

@@ -21,6 +21,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import PodShape, ShapeRange
 from peloton.model.reason import RequeueReason
+from peloton.model.times import NS_PER_S
 from services.storage.codec import job_record
 from services.storage.configs import shape_runs
 from services.storage.engine import lock_job
@@ -32,7 +33,6 @@ from services.storage.store import CHUNK_PODS, ON_HOST_NUMBERS, READY, Store, am
 from services.storage.tables import POD
 
 POD_REQUEUE_REASON = "REASON_POD_REQUEUED"
-_NS = 10**9
 _Shapes = dict[int, list[ShapeRange]]
 """Of the instances of a job, by config version."""
 
@@ -57,7 +57,7 @@ class Requeues(Store):
         """
         if not instances:
             return EvictionResult(job_id)
-        least_ns, now_ns = least_hold_s * _NS, self.clock_ns()
+        least_ns, now_ns = least_hold_s * NS_PER_S, self.clock_ns()
         work = partial(_requeue, job_id=job_id, instances=instances, reason=reason, least_ns=least_ns, now_ns=now_ns)
         result, along = self.db.write(work)
         for hold in along:
@@ -109,7 +109,7 @@ def _requeue(
 
 def _told(vain_count: int, delay_ns: int) -> str:
     tries = "1 try" if vain_count == 1 else f"{vain_count} tries"
-    return f"{tries} in vain, the next in {-(-delay_ns // _NS)} s"
+    return f"{tries} in vain, the next in {-(-delay_ns // NS_PER_S)} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
 from peloton.lifecycle import rollout
+from peloton.lifecycle.guards import Condition
 from peloton.lifecycle.pod_terms import VANISHES
 from peloton.lifecycle.settle import (
     FLAGS,
@@ -130,8 +131,16 @@ def _controller_state(conn: sa.Connection, job_id: str) -> PodState | None:
 
 
 def _find(conn: sa.Connection, job_id: str, now_ns: int, action: PodAction, limit: int) -> list[int]:
-    query = sa.select(POD.c.instance_id).where(POD.c.job_id == job_id, where(action.condition))
+    named = {"job_id": job_id, "p_now_ns": now_ns, "at_most": limit}
     if action.started_before_ns:
-        query = query.where(POD.c.started_ns < action.started_before_ns)
-    query = query.order_by(POD.c.instance_id).limit(limit)
-    return list(conn.execute(query, {"p_now_ns": now_ns}).scalars())
+        named["cutoff_ns"] = action.started_before_ns
+    return list(conn.execute(_finding(action.condition, bool(action.started_before_ns)), named).scalars())
+
+
+@cache
+def _finding(condition: Condition, has_cutoff: bool) -> sa.Select[Any]:
+    """Built once for each condition that an action has."""
+    query = sa.select(POD.c.instance_id).where(POD.c.job_id == sa.bindparam("job_id"), where(condition))
+    if has_cutoff:
+        query = query.where(POD.c.started_ns < sa.bindparam("cutoff_ns"))
+    return query.order_by(POD.c.instance_id).limit(sa.bindparam("at_most", type_=sa.Integer))

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from peloton.api.convert import KILL_GRACE_DEFAULT_S
 from peloton.model.host import PlacementBatch
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
 from services.hostmgr.hosts.holds import HOLD_S
 from services.hostmgr.memory.cluster import MemoryCluster
-from services.storage.configs import KILL_GRACE_DEFAULT_S
 from services.storage.gateway import Gateway
 from tests.simulation.clock import Clock
 from tests.simulation.services import Service

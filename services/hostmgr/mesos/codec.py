@@ -9,6 +9,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
+from peloton.api import convert
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import PodId, parse_job_id
 from peloton.model.pod import PodState, PodStatus
@@ -19,7 +20,6 @@ Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-KILL_GRACE_DEFAULT_S = 30
 RECONCILED = "REASON_RECONCILIATION"
 AGENT_BACK = "REASON_AGENT_REREGISTERED"
 _SAY_NOTHING = ("TASK_UNREACHABLE", "TASK_UNKNOWN")
@@ -101,7 +101,7 @@ class TaskTemplate:
             {"key": "peloton.resource_pool", "value": template.pool_path},
             {"key": "peloton.job_id", "value": job.job_id},
         ]
-        grace_s = config.killGracePeriodSeconds or KILL_GRACE_DEFAULT_S
+        grace_s = convert.kill_grace_s(config)
         self._rest: Json = {
             "name": job.job_id,
             "kill_policy": {"grace_period": {"nanoseconds": grace_s * 1_000_000_000}},

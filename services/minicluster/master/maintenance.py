@@ -99,14 +99,17 @@ class Maintenance:
             self._offers.trigger(agent)
         return None
 
-    def begin(self, ids: list[Json]) -> str | None:
-        fault = _ids_fault(ids)
-        if fault is not None:
-            return fault
+    def _mode_fault(self, ids: list[Json], mode: str, way: str) -> str | None:
         for id_ in ids:
             machine = self._machines.get(_key(id_))
-            if machine is None or machine.mode != DRAINING:
-                return f"Machine '{_text(id_)}' is not in DRAINING mode and cannot be brought down"
+            if machine is None or machine.mode != mode:
+                return f"Machine '{_text(id_)}' is not in {mode} mode and cannot be brought {way}"
+        return None
+
+    def begin(self, ids: list[Json]) -> str | None:
+        fault = _ids_fault(ids) or self._mode_fault(ids, DRAINING, "down")
+        if fault is not None:
+            return fault
         for id_ in ids:
             self._machines[_key(id_)].mode = DOWN
             for agent in self._agents_of(id_):
@@ -115,13 +118,9 @@ class Maintenance:
 
     def end(self, ids: list[Json]) -> str | None:
         """The machine leaves the schedule; its agent is started again, as a supervisor would."""
-        fault = _ids_fault(ids)
+        fault = _ids_fault(ids) or self._mode_fault(ids, DOWN, "up")
         if fault is not None:
             return fault
-        for id_ in ids:
-            machine = self._machines.get(_key(id_))
-            if machine is None or machine.mode != DOWN:
-                return f"Machine '{_text(id_)}' is not in DOWN mode and cannot be brought up"
         keys = {_key(id_) for id_ in ids}
         for key in keys:
             del self._machines[key]
