@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import click
 
 from cli.errors import failure
-from cli.jobs import look_up
+from cli.names import look_up
 from cli.params import DURATION
 from cli.settings import DEFAULT_ADDRESS, FORMATS, Settings
 

@@ -1,4 +1,4 @@
-"""``peloton``: the command line. Each noun has a module of its name, which is loaded when it is used."""
+"""``peloton``: the command line. Each noun has a module or folder of its name, which is loaded when it is used."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ENTRIES = {
     "demo": Entry("cli.demo", "demo", "See it all work once: a cluster, a pool, a job; then clean up."),
     "local": Entry("cli.local", "local", "Look at, stop and start the parts of the local Peloton."),
     "serve": Entry("cli.serve", "serve", "Run one or more roles of Peloton in this process."),
-    "job": Entry("cli.job", "job", "Create, watch, query, update and stop jobs."),
-    "task": Entry("cli.task", "task", "Look at, start and stop the tasks of a job; read their logs."),
-    "pod": Entry("cli.pod", "pod", "Look at, start, stop and restart the pods of services; read their logs."),
-    "watch": Entry("cli.changes", "watch", "Print changes of services and their pods as they happen."),
+    "job": Entry("cli.job.group", "job", "Create, watch, query, update and stop jobs."),
+    "task": Entry("cli.task.group", "task", "Look at, start and stop the tasks of a job; read their logs."),
+    "pod": Entry("cli.pod.group", "pod", "Look at, start, stop and restart the pods of services; read their logs."),
+    "watch": Entry("cli.watch", "watch", "Print changes of services and their pods as they happen."),
     "update": Entry("cli.update", "update", "Update services in the words of v0: an update has an id."),
-    "respool": Entry("cli.respool", "respool", "Divide the cluster into resource pools."),
-    "host": Entry("cli.host", "host", "Look at the hosts of the cluster, and maintain them."),
+    "respool": Entry("cli.respool.group", "respool", "Divide the cluster into resource pools."),
+    "host": Entry("cli.host.group", "host", "Look at the hosts of the cluster, and maintain them."),
     "admin": Entry("cli.admin", "admin", "Lock parts of Peloton and unlock them."),
     "version": Entry("cli.version", "version", "Print the version."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.errors import Failed, is_rpc_error
-from cli.watch import AWAY_CODES
+from cli.job.watch import AWAY_CODES
 
 if TYPE_CHECKING:
     from cli.settings import Settings

@@ -11,13 +11,13 @@ import click
 from cli.command import Command, Group
 from cli.config_file import load_config
 from cli.errors import Failed
-from cli.jobs import job_argument
+from cli.job.rolling import STALE_VERSION, VERSION_ATTEMPTS_MAX
+from cli.names import job_argument
 from cli.output import Table, print_list, print_outcome
 from cli.params import CONFIG_FILE, COUNT, POOL_PATH
 from cli.pools import pool_id_at
-from cli.rolling import STALE_VERSION, VERSION_ATTEMPTS_MAX
-from cli.service_words import batch_size_argument, opaque_option
 from cli.settings import Settings, pass_settings
+from cli.stateless.options import batch_size_argument, opaque_option
 from peloton.model.update import UPDATE_TERMINAL
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def created(settings: Settings, request: svc.CreateUpdateRequest, wanted: int) -
 
 
 def current_job(settings: Settings, job_id: str) -> job_pb2.JobInfo:
-    from cli.job import refuse_unknown_job
+    from cli.job.group import refuse_unknown_job
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.job import job_pb2
 

@@ -1,284 +1,221 @@
-"""A job's live progress: a bar with counts by state on a terminal, plain lines elsewhere."""
+"""``peloton watch``: changes of services and their pods, as they happen."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
+from cli.command import INTERRUPTED, Group
 from cli.errors import Failed
-from cli.output import STATE_STYLES
-from peloton.model.job import JOB_TERMINAL, JobState
-from peloton.model.pod import TERMINAL, PodState
+from cli.job.watch import AWAY_CODES, WatchPace
+from cli.names import JOB, pod_name
+from cli.output import as_json_line, print_outcome
+from cli.params import LABEL, Label
+from cli.settings import Settings, pass_settings
+from cli.stateless.rollout import job_state_name, known_counts, of_update
 
 if TYPE_CHECKING:
     import grpc
-    from rich.console import Console
 
-    from peloton.api.client import Client
-    from peloton.api.v0.job import job_pb2
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.pod import pod_pb2
+    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 
-AWAY_CODES = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
-
-
-@dataclass(frozen=True, slots=True)
-class WatchPace:
-    """How often to ask, and for how long to go on asking an API that is away."""
-
-    interval_s: float = 0.5
-    retry_s_max: float = 5.0  # the wait doubles from interval_s up to this
-    away_s_max: float = 120.0
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
+CANCEL_TIMEOUT_S = 2.0
+OVERFLOW = "event overflow"
+labels_option = click.option("--labels", "labels", type=LABEL, multiple=True,
+                             help="All of these labels, as KEY:VALUE. Repeatable.")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A job as last seen. ``counts`` are tasks by state, without zeros, in the order of a task's life."""
+@click.group(cls=Group)
+def watch() -> None:
+    """Print changes of services and their pods as they happen.
 
-    state: JobState = JobState.UNKNOWN
-    total_count: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def ended_count(self) -> int:
-        return sum(count for state, count in self.counts.items() if state in TERMINAL)
-
-    @property
-    def text(self) -> str:
-        counts = "  ".join(f"{state} {count}" for state, count in self.counts.items())
-        return f"{self.state} {self.ended_count}/{self.total_count}" + (f"  {counts}" if counts else "")
-
-
-class Display(Protocol):
-    def say(self, text: str) -> None: ...
-
-
-class ProgressDisplay(Display, Protocol):
-    def show(self, progress: Progress) -> None: ...
-
-
-def watch_job(
-    client: Client, job_id: str, console: Console, pace: WatchPace | None = None, is_json: bool = False
-) -> JobState:
-    """Shows the job's progress on ``console`` until it has ended, then a summary; returns the state that it ended in.
-    ``is_json``: the progress is lines of JSON on standard output, and ``console`` has the rest.
-
-    Raises Failed when the job is unknown, or when the API stays away for longer than the pace allows.
+    A line for each change, or with --json an object; what has not changed is not printed. A watch that was cut off,
+    because it was too slow or the API was away, goes on where it was. Ctrl-C ends it.
     """
-    pace = pace or WatchPace()
-    watcher = Watcher(client, job_id, pace)
-    with display_on(console, job_id, is_json) as display:
-        while True:
-            progress = watcher.ask(display, watcher.read_progress)
-            display.show(progress)
-            if progress.state in JOB_TERMINAL:
-                break
-            pace.sleep(pace.interval_s)
-        job = watcher.ask(display, watcher.read_job)
-    for line in summary_lines(job, progress):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return progress.state
 
 
-Answer = TypeVar("Answer")
+@watch.command()
+@click.argument("job_ids", metavar="[JOB]...", nargs=-1, type=JOB)
+@labels_option
+@pass_settings
+def job(settings: Settings, job_ids: Sequence[str], labels: Sequence[Label]) -> None:
+    """Print changes of these services, or of all.
+
+    \b
+    Examples:
+      peloton watch job
+      peloton watch job JOB --labels stage:test
+    """
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+
+    request = svc.WatchRequest()
+    wanted = request.stateless_job_filter
+    wanted.SetInParent()
+    wanted.job_ids.extend(peloton_pb2.JobID(value=job_id) for job_id in job_ids)
+    wanted.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    print_changes(settings, request)
+
+
+@watch.command()
+@click.argument("job_id", metavar="[JOB]", default="", type=JOB)
+@click.argument("names", metavar="[INSTANCE]...", nargs=-1)
+@labels_option
+@pass_settings
+def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[Label]) -> None:
+    """Print changes of the pods of a service, of these pods of it, or of all pods of services.
+
+    \b
+    Examples:
+      peloton watch pod JOB
+      peloton watch pod JOB 0 1
+    """
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+
+    request = svc.WatchRequest()
+    wanted = request.pod_filter
+    wanted.SetInParent()
+    if job_id:
+        wanted.job_id.value = job_id
+    wanted.pod_names.extend(peloton_pb2.PodName(value=pod_name(settings, name, job_id)) for name in names)
+    wanted.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    print_changes(settings, request)
+
+
+@watch.command()
+@click.argument("watch_id", metavar="ID")
+@pass_settings
+def cancel(settings: Settings, watch_id: str) -> None:
+    """End a watch of somebody else by its ID, which that printed when it began."""
+    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+
+    response = settings.client.watches.Cancel(svc.CancelRequest(watch_id=watch_id), timeout=settings.timeout)
+    print_outcome(settings, response, f"Watch {watch_id} cancelled")
+
+
+def print_changes(settings: Settings, request: svc.WatchRequest, pace: WatchPace | None = None) -> None:
+    stream = Changes(settings, request, pace or WatchPace())
+    try:
+        for message in stream.messages():
+            for line in [as_json_line(message)] if settings.json else change_lines(message):
+                click.echo(line)
+    except KeyboardInterrupt:
+        stream.cancel()
+        click.echo(err=True)
+        sys.exit(INTERRUPTED)
 
 
 @dataclass
-class Patience:
-    """Asks, and asks again while the API is away. ``subject`` and ``later`` are for those who read what it says."""
+class Changes:
+    """A watch that begins again where it was cut off."""
 
-    client: Client
+    settings: Settings
+    request: svc.WatchRequest
     pace: WatchPace
-    subject: str
-    later: str  # the command that watches again
+    say: Callable[[str], None] = lambda text: click.echo(text, err=True)
+    watch_id: str = ""
 
-    def ask(self, display: Display, call: Callable[[], Answer]) -> Answer:
+    def messages(self) -> Iterator[svc.WatchResponse]:
+        """Ends only by an error: of the first attempt whatever it is, later what no waiting helps against."""
         import grpc
 
-        wait_s = self.pace.interval_s
-        away_since: float | None = None
+        wait_s, away_since, reason = self.pace.interval_s, None, ""
         while True:
             try:
-                answer = call()
+                for message in self.settings.client.watches.Watch(self.request):
+                    if reason:
+                        self.say(self.resumed_text(message))
+                    wait_s, away_since, reason = self.pace.interval_s, None, ""
+                    self.note(message)
+                    yield message
+                raise Failed("the API ended the watch without a reason")
             except grpc.RpcError as error:
+                if not self.watch_id or not may_resume(error):  # type: ignore[arg-type]
+                    raise
                 now = self.pace.clock()
                 away_since = now if away_since is None else away_since
-                self.refuse_to_wait(error, now - away_since)  # type: ignore[arg-type]
-                if now == away_since:
-                    kind = self.subject.partition(" ")[0]
-                    display.say(f"{self.client.last_address} does not answer; the {kind} goes on, asking again ...")
-            else:
-                if away_since is not None:
-                    display.say(f"{self.client.last_address} answers again")
-                return answer
+                if now - away_since > self.pace.away_s_max:
+                    raise
+                if not reason:
+                    reason = f"{error.details()} ({error.code().name})"
+                    self.say(f"the watch was cut off: {reason}; resuming after revision {self.request.start_revision}")
             self.pace.sleep(wait_s)
             wait_s = min(2 * wait_s, self.pace.retry_s_max)
 
-    def refuse_to_wait(self, error: grpc.Call, away_s: float) -> None:
-        code = error.code().name
-        if code not in AWAY_CODES:
-            raise Failed(f"cannot watch {self.subject}: {error.details()} ({code})")
-        if away_s > self.pace.away_s_max:
-            raise Failed(
-                f"{self.client.last_address} has not answered for {away_s:.0f} s ({code}): gave up watching; "
-                f"the {self.subject.partition(' ')[0]} is not affected, see `{self.later}` later"
-            )
+    def note(self, message: svc.WatchResponse) -> None:
+        if message.watch_id:
+            self.watch_id = message.watch_id
+            self.say(f"watch {message.watch_id}")
+        self.request.start_revision = max(self.request.start_revision, message.revision)
 
+    def resumed_text(self, message: svc.WatchResponse) -> str:
+        if not self.request.start_revision:  # an API that does not count, as the original's
+            return "the watch goes on; what changed in between is not known"
+        return "the watch goes on where it was"
 
-class Watcher(Patience):
-    """Asks for one job."""
-
-    def __init__(self, client: Client, job_id: str, pace: WatchPace, command: str = "peloton job watch") -> None:
-        super().__init__(client, pace, f"job {job_id}", f"{command} {job_id}")
-        self.job_id = job_id
-
-    def read_progress(self) -> Progress:
-        """The short form if the API has it, else the long one."""
+    def cancel(self) -> None:
+        """The API would notice by itself that nobody reads, later."""
         import grpc
 
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.job import job_pb2
+        from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 
+        if not self.watch_id:
+            return
         try:
-            cache = self.client.jobs.GetCache(job_pb2.GetCacheRequest(id=peloton_pb2.JobID(value=self.job_id)))
-        except grpc.RpcError as error:
-            if error.code() not in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED):
-                raise
-            job = self.read_job()
-            return progress_of(job.config, job.runtime)
-        return progress_of(cache.config, cache.runtime)
-
-    def read_job(self) -> job_pb2.JobInfo:
-        response = get_job(self.client, self.job_id)
-        if not response.HasField("jobInfo"):
-            problem = response.error.notFound.message or response.error.getRuntimeFail.message
-            raise Failed(f"Unable to get job {self.job_id}: {problem}".rstrip(": "))
-        return response.jobInfo
+            request = svc.CancelRequest(watch_id=self.watch_id)
+            self.settings.client.watches.Cancel(request, timeout=CANCEL_TIMEOUT_S)
+        except grpc.RpcError:
+            return  # closing the connection ends it too
 
 
-def get_job(client: Client, job_id: str) -> job_pb2.GetResponse:
-    """Of a job that is too large for an answer, the short form of its configuration."""
-    import grpc
-
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    wire = peloton_pb2.JobID(value=job_id)
-    try:
-        return client.jobs.Get(job_pb2.GetRequest(id=wire))
-    except grpc.RpcError as error:
-        if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-            raise
-    cache = client.jobs.GetCache(job_pb2.GetCacheRequest(id=wire))
-    return job_pb2.GetResponse(jobInfo=job_pb2.JobInfo(id=wire, config=cache.config, runtime=cache.runtime))
+def may_resume(error: grpc.Call) -> bool:
+    code, details = error.code().name, error.details() or ""
+    return code in AWAY_CODES or (code == "ABORTED" and OVERFLOW in details)
 
 
-def progress_of(config: job_pb2.JobConfig, runtime: job_pb2.RuntimeInfo) -> Progress:
-    from peloton.api.v0.job import job_pb2
-
-    stats = runtime.taskStats
-    known = {str(state): stats[state] for state in PodState if stats.get(state)}
-    return Progress(JobState(job_pb2.JobState.Name(runtime.state)), config.instanceCount, known)
-
-
-def summary_lines(job: job_pb2.JobInfo, progress: Progress) -> list[str]:
-    """What became of the job, and where to look when it did not succeed."""
-    counts = ", ".join(f"{count} {state}" for state, count in progress.counts.items()) or "no tasks"
-    name = f" ({job.config.name})" if job.config.name else ""
-    lines = [f"Job {job.id.value}{name} {progress.state}: {counts}{duration_text(job.runtime)}"]
-    if progress.counts.get("FAILED"):
-        lines.append(f"See: peloton task query {job.id.value} -s FAILED")
-    return lines
+def change_lines(message: svc.WatchResponse) -> Iterator[str]:
+    revision = message.revision
+    for job in message.stateless_jobs:
+        yield f"{revision} job {job_text(job)}"
+    for pod in message.pods:
+        yield f"{revision} pod {pod_text(pod)}"
+    for job_id in message.stateless_jobs_not_found:
+        yield f"{revision} job {job_id.value} is gone"
+    for name in message.pods_not_found:
+        yield f"{revision} pod {name.value} is gone"
 
 
-def duration_text(runtime: job_pb2.RuntimeInfo) -> str:
-    from cli.times import seconds_between
+def job_text(job: stateless_pb2.JobSummary) -> str:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
 
-    seconds = seconds_between(runtime.creationTime, runtime.completionTime)
-    return "" if seconds is None else f", after {seconds:.1f} s"
-
-
-@contextmanager
-def display_on(console: Console, job_id: str, is_json: bool = False) -> Iterator[ProgressDisplay]:
-    if is_json:
-        yield JsonDisplay(console)
-        return
-    if not console.is_terminal:
-        yield LineDisplay(console)
-        return
-    display = BarDisplay(console, job_id)
-    with display.bar:
-        yield display
+    status = job.status
+    parts = [f"{job.job_id.value} {job.name} {job_state_name(status.state)} {status.version.value}"]
+    if status.workflow_status.state:
+        update = of_update(stateless_pb2.JobInfo(job_id=job.job_id, status=status))
+        parts.append(f"{update.act} {update.state} {update.counts_text}")
+    parts.append(", ".join(f"{count} {state}" for state, count in known_counts(status.pod_stats).items()))
+    return "; ".join(filter(None, parts))
 
 
-class LineDisplay:
-    """A line whenever something changed."""
+def pod_text(pod: pod_pb2.PodSummary) -> str:
+    from peloton.api.v1alpha.pod import pod_pb2
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.shown: Progress | None = None
-
-    def show(self, progress: Progress) -> None:
-        if progress != self.shown:
-            self.shown = progress
-            self.say(progress.text)
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-class JsonDisplay(LineDisplay):
-    """An object whenever something changed; everything else is for people."""
-
-    def show(self, progress: Progress) -> None:
-        if progress != self.shown:
-            self.shown = progress
-            counts = {"total": progress.total_count, "ended": progress.ended_count, "tasks": progress.counts}
-            click.echo(json.dumps({"state": str(progress.state), **counts}))
-
-
-class BarDisplay:
-    """One bar that fills as tasks end, with the job's state before it and the counts behind."""
-
-    def __init__(self, console: Console, job_id: str) -> None:
-        from rich import progress
-
-        self.console = console
-        self.bar = progress.Progress(
-            progress.SpinnerColumn(finished_text=" "),
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.fields[counts]}"),
-            progress.TimeElapsedColumn(),
-            console=console,
-        )
-        self.row = self.bar.add_task(f"job {job_id[:8]}", total=None, counts="")
-
-    def show(self, progress: Progress) -> None:
-        counts = "  ".join(
-            f"[{STATE_STYLES.get(state, 'yellow')}]{state} {count}[/]" for state, count in progress.counts.items()
-        )
-        self.bar.update(
-            self.row,
-            description=str(progress.state),
-            total=progress.total_count or None,
-            completed=progress.ended_count,
-            counts=counts,
-        )
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def progress_console(is_json: bool) -> Console:
-    """Standard output, or standard error when that belongs to JSON."""
-    from rich.console import Console
-
-    return Console(stderr=is_json, highlight=False)
+    status = pod.status
+    health = {container.healthy.state for container in status.containers_status}
+    words = [
+        pod.pod_name.value,
+        pod_pb2.PodState.Name(status.state).removeprefix("POD_STATE_"),
+        *(pod_pb2.HealthState.Name(state).removeprefix("HEALTH_STATE_") for state in sorted(health) if state > 1),
+        f"run {status.pod_id.value.rpartition('-')[2]}" if status.pod_id.value else "",
+        f"version {status.version.value}" if status.version.value else "",
+        f"on {status.host}" if status.host else "",
+    ]
+    text = " ".join(filter(None, words))
+    return f"{text}: {' '.join(status.message.split())}" if status.message else text

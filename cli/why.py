@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli.command import Command
-from cli.jobs import job_argument
+from cli.names import job_argument
 from cli.output import print_outcome
 from cli.params import POOL_PATH
 from cli.settings import Settings, pass_settings

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from cli.changes import Changes
+from cli.job.watch import WatchPace
 from cli.settings import Settings
-from cli.watch import WatchPace
+from cli.watch import Changes
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
@@ -168,7 +168,7 @@ def test_ctrl_c_cancels_the_watch(run: Run, api: FakeApi, monkeypatch: pytest.Mo
     def interrupted(_: object) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.changes.change_lines", interrupted)
+    monkeypatch.setattr("cli.watch.change_lines", interrupted)
     api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
     api.answers["watches.Cancel"] = [svc.CancelResponse()]
     assert 130 == run("watch job").exit_code
@@ -178,7 +178,7 @@ def test_ctrl_c_cancels_the_watch(run: Run, api: FakeApi, monkeypatch: pytest.Mo
 def test_ctrl_c_when_the_watch_is_gone_already(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that the API has forgotten needs no cancelling."""
     interrupted: Callable[[object], list[str]] = lambda _: (_ for _ in ()).throw(KeyboardInterrupt)  # noqa: E731
-    monkeypatch.setattr("cli.changes.change_lines", interrupted)
+    monkeypatch.setattr("cli.watch.change_lines", interrupted)
     api.answers["watches.Watch"] = [[begun(7), CANCELLED]]
     api.answers["watches.Cancel"] = [(grpc.StatusCode.NOT_FOUND, "invalid watch id")]
     result = run("watch job")

@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from cli.pool_tree import bar_of, bars, screen, watch_bars
+from cli.respool.tree import bar_of, bars, screen, watch_bars
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.respool import respool_pb2

@@ -11,12 +11,12 @@ import grpc
 import pytest
 from rich.console import Console
 
-from cli.drains import watch_drains
 from cli.errors import Failed
-from cli.host_maintenance import start
+from cli.host.drains import watch_drains
+from cli.host.maintenance import start
+from cli.job.watch import WatchPace
 from cli.params import HOSTNAME
 from cli.settings import Settings
-from cli.watch import WatchPace
 from peloton.api.client import Client
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2

@@ -247,7 +247,7 @@ def test_stop_by_id(run: Run, api: FakeApi) -> None:
 
 def test_stop_with_progress(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """--progress says what changed and ends with the number of tasks that ended."""
-    monkeypatch.setattr("cli.job_stop.PROGRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr("cli.job.stop.PROGRESS_INTERVAL_S", 0.01)
     killing = job_answer("KILLING", KILLED=1)
     api.answers["jobs.Get"] = [job_answer(), killing, killing, job_answer("KILLED", KILLED=2, SUCCEEDED=1)]
     api.answers["tasks.Stop"] = [task_pb2.StopResponse()]

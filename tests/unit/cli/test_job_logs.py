@@ -56,7 +56,7 @@ def sandboxes(api: FakeApi, agent: FakeAgent) -> FakeAgent:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.job_logs.FOLLOW_INTERVAL_S", 0.0)
+    monkeypatch.setattr("cli.job.logs.FOLLOW_INTERVAL_S", 0.0)
 
 
 def test_both_streams_of_each_instance_are_printed(run: Run, api: FakeApi, sandboxes: FakeAgent) -> None:

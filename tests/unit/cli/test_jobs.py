@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli import reference
-from cli.jobs import JobType, split_words
 from cli.main import peloton
+from cli.names import JobType, split_words
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.lookup import lookup_pb2

@@ -212,7 +212,7 @@ def test_a_busy_peloton_is_asked_again_with_one_line_about_it(run: Run, api: Fak
 
 def test_a_defect_is_one_line_unless_debugged(run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unexpected exception is named in one line; with --debug it is raised with its trace."""
-    monkeypatch.setattr("cli.job_query.print_for_programs", lambda *_: 1 // 0)
+    monkeypatch.setattr("cli.job.query.print_for_programs", lambda *_: 1 // 0)
     api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse()]
     quiet, debugged = run("-j job active-list"), run("-j --debug job active-list")
     line = "internal error: ZeroDivisionError: integer division or modulo by zero (run with --debug for the trace)\n"
@@ -232,7 +232,7 @@ def test_an_interrupted_command_is_not_a_failed_one(run: Run, monkeypatch: pytes
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.logs.Sandbox.download", interrupted)
+    monkeypatch.setattr("cli.task.logs.Sandbox.download", interrupted)
     result = run("task logs 91b1b8e5-2ba8-11e7-bc23-0242ac11000d 0")
     assert (result.exit_code, result.stdout, result.stderr.strip()) == (130, "", "")
 

@@ -10,8 +10,13 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cli import job_query, pod, pod_table, stateless_query, task, update
+from cli import update
+from cli.job import query as job_query
 from cli.output import Table, print_terminal_table
+from cli.pod import group as pod
+from cli.pod import table as pod_table
+from cli.stateless import query as stateless_query
+from cli.task import group as task
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.host import HOST_STATES
-from cli.job_query import JOB_STATES
-from cli.logs import with_long_options
+from cli.host.group import HOST_STATES
+from cli.job.query import JOB_STATES
 from cli.params import COUNT, COUNT_MAX, DURATION, INSTANCE_MAX, LABEL, LABELS, POOL_PATH, RANGE, WORDS
-from cli.service_words import create_words, place_words, rollback_words
+from cli.stateless.options import create_words, place_words, rollback_words
+from cli.task.logs import with_long_options
 
 JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from cli.errors import Failed
-from cli.rollout import Rollout, UpdateFollower, bar_parts, of_goal, of_update
-from cli.rollout_watch import watch_rollout
-from cli.watch import WatchPace
+from cli.job.watch import WatchPace
+from cli.stateless.rollout import Rollout, UpdateFollower, bar_parts, of_goal, of_update
+from cli.stateless.rollout_watch import watch_rollout
 from peloton.api.client import Client
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -291,7 +291,7 @@ def test_interrupting_leaves_the_update_alone(run: Run, api: FakeApi, monkeypatc
     def interrupted(*_: object, **__: object) -> Rollout:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.rollout_watch.read_job", interrupted)
+    monkeypatch.setattr("cli.stateless.rollout_watch.read_job", interrupted)
     api.answers["services.ReplaceJob"] = [replaced()]
     api.answers["services.GetJob"] = [job_answer()]
     result = run(f"job stateless rollback {JOB} 1 1-1-1 --watch")

@@ -230,7 +230,7 @@ def test_replace_asks_on_a_terminal(
     asked: bool,
 ) -> None:  # fmt: skip
     """A person who was shown the difference, or who would take an update's place, is asked unless told not to."""
-    monkeypatch.setattr("cli.stateless_replace.is_terminal", lambda: True)
+    monkeypatch.setattr("cli.stateless.replace.is_terminal", lambda: True)
     api.answers["services.GetJob"] = [job_answer(update=workflow_status("ROLLING_FORWARD", done=1))]
     api.answers["services.GetReplaceJobDiff"] = [difference()]
     api.answers["services.ReplaceJob"] = [replaced()]

@@ -278,7 +278,7 @@ def test_follow_waits_for_the_task_to_start(
     run: Run, api: FakeApi, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that has not started yet is waited for."""
-    monkeypatch.setattr("cli.logs.FOLLOW_INTERVAL_S", 0.0)
+    monkeypatch.setattr("cli.task.logs.FOLLOW_INTERVAL_S", 0.0)
     agent.files = {STDOUT: b"hi\n"}
     waiting = task_pb2.BrowseSandboxResponse()
     waiting.error.notRunning.message = "no host"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.errors import Failed
-from cli.exec import Session
+from cli.task.exec import Session
 from services.minicluster.agents.containers import ProcessRuntime
 from services.minicluster.agents.sessions import SESSIONS_MAX, STATUSES_MAX
 from services.minicluster.http.recordio import RecordError, Records
@@ -102,8 +102,8 @@ async def test_a_terminal_is_the_controlling_one_and_has_our_size(
     start: Start, pipe: Input, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is typed is echoed; the end of input is that of a terminal."""
-    monkeypatch.setattr("cli.exec.window_size", lambda: {"window_size": {"rows": 33, "columns": 111}})
-    monkeypatch.setattr("cli.exec.signal.signal", lambda *_: None)  # only the main thread may
+    monkeypatch.setattr("cli.task.exec.window_size", lambda: {"window_size": {"rows": 33, "columns": 111}})
+    monkeypatch.setattr("cli.task.exec.signal.signal", lambda *_: None)  # only the main thread may
     _, _, address, container_id = await running(start)
     os.write(pipe[1], b"hello\n")
     script = "stty size; read word < /dev/tty; echo got $word; exit 5"

@@ -1,0 +1,208 @@
+"""Hosts in maintenance: as a table, and as a live view of their drains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from cli.job.watch import Display, Patience, WatchPace
+from cli.output import STATE_STYLES, Table, as_json_line, not_told, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from peloton.api.client import Client
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+NOBODY = "No hosts in maintenance"
+WAITING_NAMED_MAX = 10
+TABLE = Table(
+    ("Hostname", "State", "Goal", "Pods", "Leaving", "Waiting for"),
+    whole=("Hostname", "State", "Goal"),
+    spare=("Goal", "Leaving", "Pods"),
+)
+
+
+def state_name(number: int) -> str:
+    from peloton.api.v0.host import host_pb2
+
+    return host_pb2.HostState.Name(number).removeprefix("HOST_STATE_")  # type: ignore[arg-type]
+
+
+def summary(answer: pb.QueryResponse) -> str:
+    away = sum(state_name(host.state) != "UP" for host in answer.hosts)
+    return f"{away} of {answer.host_count} hosts away, {answer.away_max} may be at a time"
+
+
+def turn_lines(answer: pb.StartResponse) -> Iterator[str]:
+    """How many of the hosts begin, and under which bound the others wait."""
+    waiting = [host for host in answer.hosts if (state_name(host.state), state_name(host.goal_state)) == ("UP", "DOWN")]
+    if not waiting:
+        return
+    begun = len(answer.hosts) - len(waiting)
+    yield f"Hosts that begin: {begun}; that wait: {len(waiting)}"
+    yield from (f"{host.hostname} waits for {host.waiting_for}" for host in waiting[:WAITING_NAMED_MAX])
+    if len(waiting) > WAITING_NAMED_MAX:
+        yield f"and {len(waiting) - WAITING_NAMED_MAX} more"
+    yield "To let N hosts be away at a time, ask again with --at-most N. Pods of services leave as their SLA allows."
+
+
+def row(host: pb.HostMaintenance) -> tuple[str, ...]:
+    state, goal = state_name(host.state), state_name(host.goal_state)
+    pods = (str(host.pod_count), str(host.leaving_count)) if state == "DRAINING" else ("", "")
+    return (host.hostname, state, goal, *pods, waiting_text(host, state, goal))
+
+
+def waiting_text(host: pb.HostMaintenance, state: str, goal: str) -> str:
+    if state == "DOWN" and goal == "DOWN":
+        return "completion"
+    forced = "forced; " if host.forced and state == "DRAINING" else ""
+    return forced + host.waiting_for
+
+
+def blocker_lines(host: pb.HostMaintenance) -> list[str]:
+    return [f"{host.hostname}: job {b.job_id} keeps {b.pod_count}: {b.reason}" for b in host.blockers]
+
+
+def nobody_text(hosts: Sequence[str], silent: Sequence[str]) -> str:
+    """``silent``: clusters that do not answer."""
+    where = " in the clusters that answer" if silent else ""
+    return f"Not in maintenance{where}: {', '.join(hosts)}" if hosts else f"{NOBODY}{where}"
+
+
+def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = (), is_wide: bool = False) -> None:
+    """``hosts``: those that were asked for; none: all."""
+    found = {host.hostname for host in answer.hosts}
+    others = [name for name in hosts if name not in found]
+    if others or not found:
+        click.echo(nobody_text(others, answer.silent_clusters))
+    if answer.silent_clusters:
+        click.echo(not_told(answer.silent_clusters), err=True)
+    if not found:
+        return
+    print_table(TABLE, [row(host) for host in answer.hosts], is_wide)
+    for line in (line for host in answer.hosts for line in blocker_lines(host)):
+        click.echo(line)
+    click.echo(summary(answer))
+
+
+class DrainDisplay(Display, Protocol):
+    def show(self, answer: pb.QueryResponse) -> None: ...
+
+
+def watch_drains(
+    client: Client, hosts: Sequence[str], console: Console, pace: WatchPace | None = None, is_json: bool = False
+) -> None:
+    """Shows hosts in maintenance (all, or those named) until each of them is down or out of it.
+
+    Raises Failed when the API stays away for longer than the pace allows.
+    """
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+    pace = pace or WatchPace()
+    again = " ".join(["peloton host maintenance status", *hosts, "--watch"])
+    patience = Patience(client, pace, "maintenance of hosts", again)
+    seen: dict[str, str] = {}  # hosts in maintenance -> their clusters
+    silent: list[str] = []
+    with display_on(console, is_json) as display:
+        while True:
+            answer = patience.ask(display, lambda: client.maintenance.Query(pb.QueryRequest(hostnames=hosts)))
+            if list(answer.silent_clusters) != silent:
+                silent = list(answer.silent_clusters)
+                display.say(not_told(silent) if silent else "All clusters answer again")
+            if answer.hosts:
+                display.show(answer)
+            elif not seen:
+                display.say(nobody_text(hosts, silent))
+            left = {host.hostname: host.cluster for host in answer.hosts}
+            unknown = {name: cluster for name, cluster in seen.items() if name not in left and cluster in silent}
+            for name in sorted(seen.keys() - left.keys() - unknown.keys()):
+                display.say(f"{name} is UP")
+            seen = left | unknown
+            if not unknown and all(has_settled(host) for host in answer.hosts):
+                break
+            pace.sleep(pace.interval_s)
+
+
+def has_settled(host: pb.HostMaintenance) -> bool:
+    return state_name(host.state) == state_name(host.goal_state) == "DOWN"
+
+
+@contextmanager
+def display_on(console: Console, is_json: bool) -> Iterator[DrainDisplay]:
+    if is_json:
+        yield JsonDisplay(console)
+        return
+    if not console.is_terminal:
+        yield LineDisplay(console)
+        return
+    from rich.live import Live
+
+    with Live(console=console, auto_refresh=False) as live:
+        yield LiveDisplay(live, console)
+
+
+class LineDisplay:
+    """A line for each host whenever something about it changed."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.shown: dict[str, list[str]] = {}
+
+    def show(self, answer: pb.QueryResponse) -> None:
+        for host in answer.hosts:
+            name, state, goal, pods, leaving, waiting = row(host)
+            words = [f"{name} {state}"]
+            words += [f"on its way {goal}"] if goal == "UP" else []
+            words += [f"{pods} pods, {leaving} leaving"] if pods else []
+            words += [f"waits for {waiting}"] if waiting else []
+            lines = ["  ".join(words), *blocker_lines(host)]
+            if self.shown.get(name) != lines:
+                self.shown[name] = lines
+                for line in lines:
+                    self.say(line)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class JsonDisplay(LineDisplay):
+    """The answer in one line whenever something changed; everything else is for people."""
+
+    last = ""
+
+    def show(self, answer: pb.QueryResponse) -> None:
+        if (line := as_json_line(answer)) != self.last:
+            self.last = line
+            click.echo(line)
+
+
+class LiveDisplay:
+    """The table, redrawn in place."""
+
+    def __init__(self, live: Live, console: Console) -> None:
+        self.live, self.console = live, console
+
+    def show(self, answer: pb.QueryResponse) -> None:
+        self.live.update(picture(answer), refresh=True)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def picture(answer: pb.QueryResponse) -> Group:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in TABLE.header:
+        table.add_column(title, overflow="fold")
+    for host in answer.hosts:
+        table.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "")) for cell in row(host)))
+    lines = [Text(line, style="yellow") for host in answer.hosts for line in blocker_lines(host)]
+    return Group(table, *lines, Text(summary(answer), style="dim"))

@@ -1,0 +1,96 @@
+"""``peloton host``: the machines of the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import Group
+from cli.host.maintenance import maintenance
+from cli.output import Table, not_told, print_list, rows_wanted, say_more
+from cli.params import StatesType, limit_option
+from cli.settings import Settings, pass_settings
+from peloton.model.host import HostState
+
+if TYPE_CHECKING:
+    from peloton.api.v0.host import host_pb2
+
+HOST_STATE_PREFIX = "HOST_STATE_"
+TABLE = Table(
+    ("Hostname", "IP", "State", "HostPool", "CPUs free", "MiB free", "GPUs free", "Slack CPUs", "CPUs used",
+     "MiB used", "Cluster"),
+    whole=("Hostname", "IP", "State", "CPUs free", "MiB free", "GPUs free"),
+    spare=("HostPool", "Slack CPUs", "CPUs used", "MiB used", "Cluster", "GPUs free", "IP"),
+    nothing="No hosts found",
+)  # fmt: skip
+HOST_STATES = StatesType(HostState, prefix=HOST_STATE_PREFIX)
+
+
+@click.group(cls=Group)
+def host() -> None:
+    """Look at the hosts of the cluster, and maintain them."""
+
+
+host.add_command(maintenance)
+
+
+@host.command()
+@click.option("--states", "-s", type=HOST_STATES, default="", help="Any of these states; all if absent.")
+@limit_option
+@pass_settings
+def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> None:
+    """List hosts and their states; what is free of all that they have, in cores and MiB; what revocable pods hold of
+    the slack, in cores; and what hosts use on which revocable pods run, as measured last. Also `host list`.
+
+    \b
+    Examples:
+      peloton host query
+      peloton host query -s DRAINING,DOWN
+    """
+    from peloton.api.v0.host import host_pb2
+    from peloton.api.v0.host.svc import host_svc_pb2
+
+    wanted = [host_pb2.HostState.Value(f"{HOST_STATE_PREFIX}{state}") for state in states]
+    response = settings.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest(host_states=wanted))
+    hosts = sorted(response.host_infos, key=lambda info: info.hostname)
+    shown = hosts[: rows_wanted(settings, limit)]
+    del response.host_infos[:]
+    response.host_infos.extend(shown)
+    rows = [
+        (
+            info.hostname,
+            info.ip,
+            host_pb2.HostState.Name(info.state).removeprefix(HOST_STATE_PREFIX),
+            info.current_pool,
+            *amounts(info),
+            info.cluster,
+        )
+        for info in shown
+    ]
+    print_list(settings, response, TABLE, rows, (info.hostname for info in shown))
+    for info in shown:
+        if info.avoided and not settings.is_for_programs:
+            click.echo(f"{info.hostname} is avoided: {info.avoided}")
+    if len(shown) < len(hosts):
+        say_more(len(shown), len(hosts))
+    if response.silent_clusters:
+        click.echo(not_told(response.silent_clusters), err=True)
+
+
+def amounts(info: host_pb2.HostInfo) -> tuple[str, ...]:
+    """Empty where nothing is known, as of a host that is DOWN."""
+    if not info.HasField("capacity"):
+        return ("",) * 6
+    free, total, used = info.free, info.capacity, info.used
+    measured = (f"{used.cpu:.2f}", f"{used.memory_mib:.0f}") if info.HasField("used") else ("", "")
+    return (
+        f"{free.cpu:g}/{total.cpu:g}",
+        f"{free.memory_mib:.0f}/{total.memory_mib:.0f}",
+        f"{free.gpu:g}/{total.gpu:g}",
+        f"{info.slack_held_cpu:g}/{info.slack_cpu:g}",
+        *measured,
+    )
+
+
+host.add_command(query, "list")

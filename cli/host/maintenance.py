@@ -1,0 +1,151 @@
+"""``peloton host maintenance``: take hosts out of the cluster for a while, and bring them back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import Group
+from cli.output import print_for_programs
+from cli.params import DURATION, HOSTNAME
+from cli.settings import Settings, pass_settings
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+HOSTS = click.argument("hosts", metavar="HOST...", type=HOSTNAME, nargs=-1, required=True)
+WATCH = click.option("--watch", is_flag=True, help="Show the drain until every host is down or out of maintenance.")
+
+
+@click.group("maintenance", cls=Group)
+def maintenance() -> None:
+    """Take hosts down for maintenance and up again.
+
+    A host is drained first: pods of batch jobs go back to their queue, pods of services leave as the SLA of their job
+    allows. No more hosts than a bound are away at a time; the others wait in the order in which they were asked for.
+    """
+
+
+@maintenance.command()
+@HOSTS
+@click.option(
+    "--deadline", type=DURATION, help="After so long a drain may be forced; as the installation says if absent."
+)
+@click.option("--at-most", type=click.IntRange(1), help="How many hosts may be away at a time for these to begin.")
+@click.option("--reason", default="", help="Words for those who look at the host meanwhile.")
+@WATCH
+@pass_settings
+def start(
+    settings: Settings, hosts: Sequence[str], deadline: float | None, at_most: int | None, reason: str, watch: bool
+) -> None:
+    """Drain hosts and take them down. Of each cluster all of them are taken, or none.
+
+    \b
+    Examples:
+      peloton host maintenance start host1 host2 --watch
+      peloton host maintenance start host1 --deadline 30m --at-most 5 --reason "new kernel"
+    """
+    from cli.host.drains import turn_lines
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+    deadline_s = None if deadline is None else math.ceil(deadline)
+    request = pb.StartRequest(hostnames=hosts, at_most=at_most or 0, reason=reason, deadline_seconds=deadline_s)
+    answer = settings.client.maintenance.Start(request)
+    say(settings, hosts, answer, "Host successfully submitted for maintenance: {}", lines=watch)
+    for line in () if settings.is_for_programs else turn_lines(answer):
+        click.echo(line)
+    if watch:
+        show_drains(settings, hosts)
+
+
+@maintenance.command()
+@HOSTS
+@pass_settings
+def complete(settings: Settings, hosts: Sequence[str]) -> None:
+    """Bring hosts back that are DOWN. Of each cluster all of them come, or none.
+
+    \b
+    Example:
+      peloton host maintenance complete host1 host2
+    """
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+    answer = settings.client.maintenance.Complete(pb.CompleteRequest(hostnames=hosts))
+    say(settings, hosts, answer, "Host successfully submitted for maintenance completion: {}")
+
+
+@maintenance.command()
+@HOSTS
+@pass_settings
+def cancel(settings: Settings, hosts: Sequence[str]) -> None:
+    """Keep hosts that are not DOWN yet. Pods that have left do not come back by themselves.
+
+    \b
+    Example:
+      peloton host maintenance cancel host1
+    """
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+    answer = settings.client.maintenance.Cancel(pb.CancelRequest(hostnames=hosts))
+    say(settings, hosts, answer, "Maintenance of host cancelled: {}")
+
+
+@maintenance.command()
+@HOSTS
+@WATCH
+@pass_settings
+def force(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
+    """Let the pods of hosts leave without asking the SLA of their jobs. Only after the deadline of the drain.
+
+    \b
+    Example:
+      peloton host maintenance force host1 --watch
+    """
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+    answer = settings.client.maintenance.Force(pb.ForceRequest(hostnames=hosts))
+    say(settings, hosts, answer, "Drain of host forced: {}", lines=watch)
+    if watch:
+        show_drains(settings, hosts)
+
+
+@maintenance.command()
+@click.argument("hosts", metavar="[HOST]...", type=HOSTNAME, nargs=-1)
+@WATCH
+@pass_settings
+def status(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
+    """Show hosts in maintenance, what they wait for, and which jobs hold them up.
+
+    \b
+    Examples:
+      peloton host maintenance status
+      peloton host maintenance status host1 --watch
+    """
+    from cli.host.drains import print_drains
+    from peloton.api.v0.maintenance import maintenance_pb2 as pb
+
+    if watch:
+        show_drains(settings, hosts)
+        return
+    answer = settings.client.maintenance.Query(pb.QueryRequest(hostnames=hosts))
+    if not print_for_programs(settings, answer, (host.hostname for host in answer.hosts)):
+        print_drains(answer, hosts, is_wide=settings.output == "wide")
+
+
+def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str, lines: bool = False) -> None:
+    """The response as JSON, or a line for each host."""
+    if print_for_programs(settings, answer, dict.fromkeys(hosts), lines):
+        return
+    for host in dict.fromkeys(hosts):
+        click.echo(text.format(host))
+
+
+def show_drains(settings: Settings, hosts: Sequence[str]) -> None:
+    from cli.host.drains import watch_drains
+    from cli.job.watch import progress_console
+
+    console = progress_console(settings.is_for_programs)
+    watch_drains(settings.client, hosts, console, is_json=settings.json)

@@ -1,0 +1,273 @@
+"""``peloton job logs``: what the instances of a job print, each line marked with its instance."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import Command
+from cli.errors import Failed
+from cli.names import job_argument
+from cli.params import RANGE, SINCE, InstanceRange
+from cli.refusals import raise_if_refused
+from cli.settings import Settings, pass_settings
+from cli.task.control import range_message
+from cli.task.logs import CHUNK_BYTES, FOLLOW_INTERVAL_S, Sandbox, find_path
+from peloton.model.job import JOB_TERMINAL
+from peloton.model.pod import TERMINAL
+
+if TYPE_CHECKING:
+    from peloton.api.v0.task import task_pb2
+
+STREAMS = {"stdout": "out", "stderr": "err"}
+INSTANCES_MAX = 100
+"""Instances of one command: each look at one costs calls to its agent."""
+TAIL_BYTES_MAX = 1024 * 1024
+"""How far back ``--tail`` looks for the beginning of its lines, in each file."""
+FOLLOW_BYTES_MAX = 4 * CHUNK_BYTES
+"""How much of one file is printed before the next one has its turn, when following."""
+COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
+
+
+@click.command(cls=Command)
+@job_argument
+@click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; the first 100 if absent.")
+@click.option("--follow", "-f", "-F", is_flag=True, help="Go on until the job has ended and all is printed.")
+@click.option("--tail", "-n", type=click.IntRange(0), metavar="N", help="Only the last N lines of each file.")
+@click.option("--since", type=SINCE, help="Only files written since: a duration such as 10m, or a time.")
+@click.option("--stream", type=click.Choice([*STREAMS, "both"]), default="both", show_default=True,
+              help="Which output.")  # fmt: skip
+@click.option("--no-prefix", is_flag=True, help="Print lines as they are, without their instance.")
+@pass_settings
+def logs(
+    settings: Settings,
+    job_id: str,
+    instances: InstanceRange,
+    follow: bool,
+    tail: int | None,
+    since: datetime | None,
+    stream: str,
+    no_prefix: bool,
+) -> None:
+    """Print the output of all instances of a job: stdout and stderr, each line marked with its instance.
+
+    Without --follow instance by instance, the current run of each; with it, lines as they are written, also of runs
+    that begin meanwhile. A sandbox keeps no time for each line: --since chooses files, those that were written since.
+
+    \b
+    Examples:
+      peloton job logs JOB
+      peloton job logs JOB -f --tail 10
+      peloton job logs JOB -r 0:5 --stream stderr --since 10m
+    """
+    names = tuple(STREAMS) if stream == "both" else (stream,)
+    width = len(str(min(instances[1], instances[0] + INSTANCES_MAX) - 1))
+    mark = None if no_prefix else partial(marked, names=names, width=width)
+    output = JobOutput(settings, job_id, instances, names, Start(tail, since), mark)
+    unread = output.follow() if follow else output.print_once()
+    if unread:
+        raise Failed(f"the output of {unread} of the instances could not be read")
+
+
+def marked(line: bytes, instance: int, name: str, names: Sequence[str], width: int) -> bytes:
+    label = f"{instance:>{width}} {STREAMS[name]} | " if len(names) > 1 else f"{instance:>{width}} | "
+    if sys.stdout.isatty():
+        label = click.style(label, fg=COLOURS[instance % len(COLOURS)])
+    return label.encode() + line
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the reading of a file begins."""
+
+    tail: int | None = None
+    """Lines; None is the whole file."""
+    since: datetime | None = None
+
+    def offset(self, source: Sandbox, listing: task_pb2.BrowseSandboxResponse, path: str) -> int | None:
+        """In bytes; None: nothing of the file is to be printed."""
+        if self.since is not None and source.written_at(listing, path) < self.since.timestamp():
+            return None
+        if self.tail is None:
+            return 0
+        size = source.size(listing, path)
+        begin, end, line_count = size, size, 0
+        while begin > max(0, size - TAIL_BYTES_MAX):
+            end, begin = begin, max(0, begin - CHUNK_BYTES)
+            piece = source.read(listing, path, begin)[: end - begin]
+            # The newline that ends the file ends its last line, and begins none.
+            ends = [begin + at for at, byte in enumerate(piece) if byte == 0x0A and begin + at < size - 1]
+            if line_count + len(ends) >= self.tail:
+                return size if self.tail == 0 else ends[len(ends) - (self.tail - line_count)] + 1
+            line_count += len(ends)
+        return begin
+
+
+@dataclass
+class LogFile:
+    """One file of one run, read from where the last look ended."""
+
+    source: Sandbox
+    listing: task_pb2.BrowseSandboxResponse
+    name: str
+    path: str
+    offset: int
+    rest: bytes = b""  # of a line that has not ended
+
+    def lines(self, limit_bytes: int | None = None) -> Iterator[bytes]:
+        """Whole lines to the end of the file, or until ``limit_bytes`` are read; a line that is too long in pieces."""
+        begin = self.offset
+        while chunk := self.source.read(self.listing, self.path, self.offset):
+            self.offset += len(chunk)
+            *whole, self.rest = (self.rest + chunk).split(b"\n")
+            yield from whole
+            if len(self.rest) > CHUNK_BYTES:
+                yield from self.last_line()
+            if limit_bytes is not None and self.offset - begin >= limit_bytes:
+                return
+
+    def last_line(self) -> Iterator[bytes]:
+        """What was written without a newline at its end."""
+        line, self.rest = self.rest, b""
+        if line:
+            yield line
+
+
+@dataclass
+class Run:
+    """The output of one run of an instance; its files are there once it has started."""
+
+    task_id: str
+    source: Sandbox
+    files: list[LogFile] = field(default_factory=list)
+    is_open: bool = False
+
+    def open(self, names: Sequence[str], start: Start) -> None:
+        listing = self.source.browse()
+        for name in names:
+            path = find_path(listing.paths, name)
+            if path is not None and (offset := start.offset(self.source, listing, path)) is not None:
+                self.files.append(LogFile(self.source, listing, name, path, offset))
+        self.is_open = True
+
+
+@dataclass
+class JobOutput:
+    """Prints the files of the chosen instances. The methods return of how many instances some could not be read."""
+
+    settings: Settings
+    job_id: str
+    instances: InstanceRange
+    names: Sequence[str]
+    start: Start
+    mark: Callable[[bytes, int, str], bytes] | None
+    sleep: Callable[[float], None] = time.sleep
+    runs: dict[int, Run] = field(default_factory=dict)
+    unread: set[int] = field(default_factory=set)
+
+    def print_once(self) -> int:
+        waiting = 0
+        for instance, info in self.tasks():
+            run = self.run_of(instance, info)
+            if not info.runtime.host:
+                waiting += 1
+                continue
+            self.print_run(instance, run, self.start, is_last=True)
+        if waiting:
+            click.echo(f"{waiting} {'instance has' if waiting == 1 else 'instances have'} not started", err=True)
+        return len(self.unread)
+
+    def follow(self) -> int:
+        """Until the job has ended and all is printed."""
+        start = self.start
+        while True:
+            tasks = self.tasks()
+            # Asked before reading: what comes later is read in the next round.
+            has_ended = all(is_terminal(info) for _, info in tasks) and self.job_has_ended()
+            read_bytes = 0
+            for instance, info in tasks:
+                run = self.runs.get(instance)
+                if run is not None and run.task_id != info.runtime.mesosTaskId.value:
+                    self.print_run(instance, run, start, is_last=True)
+                run = self.run_of(instance, info)
+                if info.runtime.host:
+                    read_bytes += self.print_run(instance, run, start, FOLLOW_BYTES_MAX)
+            if has_ended and not read_bytes:
+                for instance, run in self.runs.items():
+                    self.print_run(instance, run, start, is_last=True)
+                return len(self.unread)
+            start = Start()  # a run that begins from now on is printed whole
+            if not read_bytes:
+                self.sleep(FOLLOW_INTERVAL_S)
+
+    def run_of(self, instance: int, info: task_pb2.TaskInfo) -> Run:
+        """Kept until the instance has another run."""
+        task_id = info.runtime.mesosTaskId.value
+        run = self.runs.get(instance)
+        if run is None or run.task_id != task_id:
+            run = self.runs[instance] = Run(task_id, Sandbox(self.settings, self.job_id, instance, task_id))
+        return run
+
+    def print_run(
+        self, instance: int, run: Run, start: Start, limit_bytes: int | None = None, is_last: bool = False
+    ) -> int:
+        """Print what is new; returns how many bytes that was. An agent that cannot be read is named once."""
+        before = sum(file.offset for file in run.files)
+        try:
+            if not run.is_open:
+                run.open(self.names, start)
+                before = sum(file.offset for file in run.files)
+            for file in run.files:
+                self.print_lines(instance, file.name, file.lines(limit_bytes))
+                if is_last:
+                    self.print_lines(instance, file.name, file.last_line())
+        except Failed as failed:
+            if instance not in self.unread:
+                click.echo(f"instance {instance}: {failed.message}", err=True)
+            self.unread.add(instance)
+        return sum(file.offset for file in run.files) - before
+
+    def print_lines(self, instance: int, name: str, lines: Iterator[bytes]) -> None:
+        for line in lines:
+            click.echo(line if self.mark is None else self.mark(line, instance, name))
+
+    def tasks(self) -> list[tuple[int, task_pb2.TaskInfo]]:
+        """The chosen instances in their order, at most INSTANCES_MAX."""
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.task import task_pb2
+
+        begin, end = self.instances
+        # One more than is printed says whether there are more.
+        chosen = range_message((begin, min(end, begin + INSTANCES_MAX + 1)))
+        request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=self.job_id), range=chosen)
+        response = self.settings.client.tasks.List(request)
+        raise_if_refused(self.settings, response, {"notFound": "Job {id} was not found: {message}"}, id=self.job_id)
+        found = sorted(response.result.value.items())
+        if len(found) > INSTANCES_MAX and not self.runs:
+            last = begin + INSTANCES_MAX
+            text = (
+                f"Only instances {begin} to {last - 1} are printed; --range {last}:{last + INSTANCES_MAX} has the next"
+            )
+            click.echo(text, err=True)
+        return found[:INSTANCES_MAX]
+
+    def job_has_ended(self) -> bool:
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.job import job_pb2
+
+        response = self.settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=self.job_id)))
+        raise_if_refused(self.settings, response, {}, id=self.job_id)
+        return job_pb2.JobState.Name(response.jobInfo.runtime.state) in JOB_TERMINAL
+
+
+def is_terminal(info: task_pb2.TaskInfo) -> bool:
+    from peloton.api.v0.task import task_pb2
+
+    return task_pb2.TaskState.Name(info.runtime.state) in TERMINAL

@@ -1,0 +1,159 @@
+"""``peloton job stop``: one job by its id, or all active jobs of an owner."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+
+import click
+
+from cli.command import Command
+from cli.errors import Failed
+from cli.job.query import QUERY_TEXTS, print_jobs, set_page
+from cli.names import JOB
+from cli.output import id_list
+from cli.params import LABELS, Label
+from cli.refusals import raise_if_refused
+from cli.settings import Settings, pass_settings
+from peloton.model.job import JOB_TERMINAL, JobState
+from peloton.model.pod import TERMINAL
+
+ACTIVE_STATES = ("INITIALIZED", "PENDING", "RUNNING")
+PROGRESS_INTERVAL_S = 1.0
+PROGRESS_S_MAX = 600.0
+
+
+@click.command(cls=Command)
+@click.argument("job_id", metavar="[JOB]", default="", type=JOB)
+@click.option("--progress", is_flag=True, help="Wait until the tasks have ended, 10 minutes at most.")
+@click.option("--owner", default="", metavar="TEAM", help="Only, or without JOB all, jobs of this owning team.")
+@click.option("--labels", "-l", type=LABELS, default="", help="Only jobs with these labels.")
+@click.option("--force", "-f", is_flag=True, help="Do not ask before stopping the jobs of an owner.")
+@click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Jobs to stop.")
+@click.option("--total", "-q", type=click.IntRange(1), default=100, show_default=True, help="Jobs to consider.")
+@pass_settings
+def stop(
+    settings: Settings,
+    job_id: str,
+    progress: bool,
+    owner: str,
+    labels: tuple[Label, ...],
+    force: bool,
+    limit: int,
+    total: int,
+) -> None:
+    """Stop one job, or all active jobs of an owner.
+
+    \b
+    Examples:
+      peloton job stop JOB --progress
+      peloton job stop --owner maps -l stage=test
+    """
+    if job_id:
+        job_ids = [stoppable_job(settings, job_id, owner, labels)]
+    elif owner:
+        job_ids = active_jobs_of(settings, owner, labels, limit, total)
+        if not job_ids:
+            return
+        if not force and not click.confirm(f"Stop these {len(job_ids)} jobs of {owner}?", prompt_suffix=" [y/n]: "):
+            raise Failed("nothing stopped")
+    else:
+        raise click.UsageError("Either jobID or owner needs to be provided.")
+    click.echo(f"Stopping jobs: {id_list(job_ids)}", err=settings.is_for_programs)
+    if settings.json:
+        click.echo(json.dumps({"jobIds": list(job_ids)}))
+    problems = {one: problem for one in job_ids if (problem := stop_one(settings, one))}
+    if progress:
+        for one in job_ids:
+            if one not in problems:
+                wait_until_stopped(settings, one)
+    if problems:
+        reasons = "; ".join(f"{one}: {problem}" for one, problem in problems.items())
+        raise Failed(f"Error stopping jobs: {id_list(problems)}: {reasons}")
+
+
+def stoppable_job(settings: Settings, job_id: str, owner: str, labels: Sequence[Label]) -> str:
+    """The job's id, unless it is another owner's, lacks a label or has ended."""
+    from cli.job.group import refuse_unknown_job
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    refuse_unknown_job(settings, response, "Unable to get job", job_id)
+    config = response.jobInfo.config
+    own_labels = {(label.key, label.value) for label in config.labels}
+    if (owner and config.owningTeam != owner) or not own_labels.issuperset(labels):
+        raise Failed("No matching job found")
+    state = job_pb2.JobState.Name(response.jobInfo.runtime.state)
+    if JobState(state) in JOB_TERMINAL:
+        raise Failed(f"Job is in terminal state: {state}")
+    return job_id
+
+
+def active_jobs_of(settings: Settings, owner: str, labels: Sequence[Label], limit: int, total: int) -> list[str]:
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    request = job_pb2.QueryRequest(summaryOnly=True)
+    request.spec.owner = owner
+    request.spec.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    request.spec.jobStates.extend(job_pb2.JobState.Value(state) for state in ACTIVE_STATES)
+    set_page(request.spec.pagination, 0, limit, total, ("creation_time",), "DESC")
+    response = settings.client.jobs.Query(request)
+    raise_if_refused(settings, response, QUERY_TEXTS)
+    # The server matches the values of labels only.
+    chosen = [job for job in response.results if {(each.key, each.value) for each in job.labels}.issuperset(labels)]
+    print_jobs(settings, response, chosen)
+    return [job.id.value for job in chosen]
+
+
+def stop_one(settings: Settings, job_id: str) -> str:
+    """Stops all tasks, and once more those that refused; returns what went wrong, empty if nothing."""
+    import grpc
+
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id))
+    for _ in range(2):
+        try:
+            response = settings.client.tasks.Stop(request)
+            raise_if_refused(settings, response, {}, id=job_id)
+        except Failed as refusal:
+            return refusal.message
+        except grpc.RpcError as error:
+            from cli.errors import rpc_failure
+
+            return rpc_failure(error, settings)  # type: ignore[arg-type]
+        if not response.invalidInstanceIds:
+            return ""
+    return f"Some tasks failed to stop, failed_instance_ids:{id_list(response.invalidInstanceIds)}"
+
+
+def wait_until_stopped(settings: Settings, job_id: str) -> None:
+    text = shown = ""
+    for _ in range(int(PROGRESS_S_MAX / PROGRESS_INTERVAL_S)):
+        total_count, terminal_count, state = task_counts(settings, job_id)
+        text = f"total_tasks:{total_count} terminated_tasks:{terminal_count}"
+        if JobState(state) in JOB_TERMINAL:
+            click.echo(f"Job {job_id} stopped, {text}", err=settings.is_for_programs)
+            return
+        if (line := f"Job {job_id} {state}, {text}") != shown:
+            click.echo(line, err=True)
+            shown = line
+        time.sleep(PROGRESS_INTERVAL_S)
+    raise Failed(f"Job {job_id} has not stopped within {PROGRESS_S_MAX:g} s, {text}")
+
+
+def task_counts(settings: Settings, job_id: str) -> tuple[int, int, str]:
+    """All tasks, ended tasks, and the job's state."""
+    from cli.job.group import refuse_unknown_job
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.job import job_pb2
+
+    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    refuse_unknown_job(settings, response, "Unable to get job", job_id)
+    runtime = response.jobInfo.runtime
+    terminal_count = sum(count for state, count in runtime.taskStats.items() if state in TERMINAL)
+    return response.jobInfo.config.instanceCount, terminal_count, job_pb2.JobState.Name(runtime.state)

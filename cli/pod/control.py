@@ -1,0 +1,84 @@
+"""``peloton pod start``, ``stop``, ``restart`` and ``refresh``: one pod by its name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import Command
+from cli.names import instance_argument
+from cli.output import print_outcome
+from cli.settings import Settings, pass_settings
+from peloton.model.ids import PodName
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha import peloton_pb2
+
+name_argument = instance_argument()
+
+
+def name_message(name: PodName | str) -> peloton_pb2.PodName:
+    from peloton.api.v1alpha import peloton_pb2
+
+    return peloton_pb2.PodName(value=str(name))
+
+
+@click.command(cls=Command)
+@name_argument
+@pass_settings
+def start(settings: Settings, pod: PodName) -> None:
+    """Start a pod that was stopped.
+
+    \b
+    Example:
+      peloton pod start JOB 0
+    """
+    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
+
+    response = settings.client.pods.StartPod(svc.StartPodRequest(pod_name=name_message(pod)))
+    print_outcome(settings, response, f"Pod {pod} started")
+
+
+@click.command(cls=Command)
+@name_argument
+@pass_settings
+def stop(settings: Settings, pod: PodName) -> None:
+    """Stop a pod; it stays stopped until it is started.
+
+    \b
+    Example:
+      peloton pod stop JOB 0
+    """
+    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
+
+    response = settings.client.pods.StopPod(svc.StopPodRequest(pod_name=name_message(pod)))
+    print_outcome(settings, response, f"Pod {pod} stopped")
+
+
+@click.command(cls=Command)
+@name_argument
+@click.option("--check-sla", is_flag=True, help="Not if the job would have too many instances down.")
+@pass_settings
+def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
+    """Restart a pod: it gets a new run.
+
+    \b
+    Example:
+      peloton pod restart JOB 0 --check-sla
+    """
+    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
+
+    request = svc.RestartPodRequest(pod_name=name_message(pod), check_sla=check_sla)
+    print_outcome(settings, settings.client.pods.RestartPod(request), f"Pod {pod} restarted")
+
+
+@click.command(cls=Command)
+@name_argument
+@pass_settings
+def refresh(settings: Settings, pod: PodName) -> None:
+    """Have the API look at a pod again, from what is stored."""
+    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
+
+    response = settings.client.pods.RefreshPod(svc.RefreshPodRequest(pod_name=name_message(pod)))
+    print_outcome(settings, response, f"Pod {pod} refreshed")

@@ -1,0 +1,76 @@
+"""Pods of v1alpha as a table, a row for each container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cli.output import Table, print_list
+from cli.params import InstanceRange
+from cli.times import clock_text, parse_time
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from cli.settings import Settings
+    from peloton.api.v1alpha.pod import pod_pb2
+
+TABLE = Table(
+    ("Pod ID", "Name", "State", "Container Name", "Container State", "Healthy", "Start Time", "Run Time", "Host",
+     "Message", "Reason", "Termination Status"),
+    whole=("Pod ID", "Name", "State", "Start Time", "Run Time", "Host"),
+    spare=("Pod ID", "Container State", "Container Name", "Start Time", "Reason", "Termination Status", "Healthy",
+           "Run Time", "Host", "Message"),
+    nothing="No pods found",
+)  # fmt: skip
+Named = tuple[str, "pod_pb2.PodStatus"]
+
+
+def range_message(instances: InstanceRange) -> pod_pb2.InstanceIDRange:
+    """As requests have it, without its end."""
+    from peloton.api.v1alpha.pod import pod_pb2
+
+    return pod_pb2.InstanceIDRange(**{"from": instances[0]}, to=instances[1])
+
+
+def print_pods(settings: Settings, response: Message, pods: Sequence[Named]) -> None:
+    rows = (row for name, status in pods for row in pod_rows(name, status))
+    names = (status.pod_id.value.rpartition("-")[0] or name for name, status in pods)
+    print_list(settings, response, TABLE, rows, names)
+
+
+def pod_rows(name: str, status: pod_pb2.PodStatus) -> Iterator[tuple[object, ...]]:
+    from cli.task.group import health_words
+    from peloton.api.v1alpha.pod import pod_pb2
+
+    state = pod_pb2.PodState.Name(status.state).removeprefix("POD_STATE_")
+    containers = [*status.init_containers_status, *status.containers_status] or [pod_pb2.ContainerStatus()]
+    for container in containers:
+        begin, end = container.start_time or status.start_time, container.completion_time or status.completion_time
+        start = parse_time(begin)
+        stop = parse_time(end) or datetime.now(UTC)
+        health = health_words(pod_pb2.HealthState.Name(container.healthy.state))
+        container_state = pod_pb2.ContainerState.Name(container.state).removeprefix("CONTAINER_STATE_")
+        yield (
+            status.pod_id.value,
+            name,
+            state,
+            container.name,
+            "" if container_state == "INVALID" else container_state,
+            health,
+            f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
+            clock_text((stop - start).total_seconds()) if start else "",
+            status.host,
+            container.message or status.message,
+            container.reason or status.reason,
+            termination_text(container.terminationStatus),
+        )
+
+
+def termination_text(status: pod_pb2.TerminationStatus) -> str:
+    from cli.task.group import termination_words
+    from peloton.api.v1alpha.pod import pod_pb2
+
+    name = pod_pb2.TerminationStatus.Reason.Name(status.reason) if status.reason else ""
+    return termination_words(name, status.exit_code, status.signal)

@@ -1,0 +1,266 @@
+"""``peloton respool tree``: all pools with what they were given, may use, hold and want."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.command import Command
+from cli.errors import is_rpc_error
+from cli.job.watch import Patience, WatchPace
+from cli.output import as_json_line, print_for_programs, print_table
+from cli.params import DURATION
+from cli.pools import UNITS
+from cli.settings import Settings, pass_settings
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from peloton.api.v0.explain import explain_pb2
+
+TABLE = output.Table(
+    ("Pool", "Kind", "Reservation", "Limit", "Share", "Entitlement", "Allocation", "Demand"),
+    whole=("Pool", "Kind", "Entitlement", "Allocation", "Demand"),
+    spare=("Share", "Limit", "Reservation"),
+)
+NUMBERS = ("allocation", "entitlement", "demand", "reservation", "limit", "share")
+SHORT = {"queued": "Que", "allocation": "Alloc", "entitlement": "Entitl", "demand": "Demand", "reservation": "Reserv"}
+DROPPED_FIRST = ("queued", "share", "limit", "reservation")  # of the columns, on a terminal that is too narrow
+SCREEN_BACK = "\x1b[?25h\x1b[?1049l"  # show the cursor, leave the alternate screen
+BAR_WIDTH, BAR_WIDTH_MIN = 24, 8
+NAME_WIDTH_MIN = 10
+LEGEND = (
+    "[green]█[/] allocation  [yellow]▓[/] demand  [cyan]│[/] entitlement  [magenta]┆[/] reservation; "
+    "it ends at the limit"
+)
+
+
+@click.command("tree", cls=Command)
+@click.option("--watch", is_flag=True, help="Show it again and again until Ctrl-C.")
+@click.option("--every", type=DURATION, default="2s", show_default=True, help="How often, with --watch.")
+@pass_settings
+def tree(settings: Settings, watch: bool, every: float) -> None:
+    """Show the tree of pools: reservation, limit, share, entitlement, allocation and demand of each kind of resource.
+
+    On a terminal with bars; elsewhere as a table. With --json and --watch each answer is one line.
+
+    \b
+    Examples:
+      peloton respool tree
+      peloton respool tree --watch
+    """
+    if not watch:
+        show(settings, ask(settings))
+        return
+    try:
+        if sys.stdout.isatty() and not settings.json:
+            watch_bars(settings, every)
+        else:
+            watch_lines(settings, every)
+    except KeyboardInterrupt:
+        click.echo("Stopped watching.", err=True)
+        sys.exit(130)
+
+
+def ask(settings: Settings) -> explain_pb2.PoolTreeResponse:
+    from peloton.api.v0.explain import explain_pb2
+
+    return settings.client.explain.PoolTree(explain_pb2.PoolTreeRequest())
+
+
+def show(settings: Settings, answer: explain_pb2.PoolTreeResponse) -> None:
+    if print_for_programs(settings, answer, (pool.path for pool in answer.pools)):
+        return
+    if sys.stdout.isatty() and not settings.output:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        console.print(bars(answer, console.width))
+        console.print(LEGEND)
+    else:
+        print_table(TABLE, (row for pool in answer.pools for row in rows(pool)), settings.output == "wide")
+
+
+def watch_bars(settings: Settings, every_s: float) -> None:
+    """Redraws in place; an API that is away for a moment is waited for, with the last picture left as it is."""
+    from rich.console import Console
+    from rich.live import Live
+
+    terminal, console = sys.stdout, Console(highlight=False)
+    answer, note = ask(settings), f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
+    try:
+        with Live(console=console, auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(screen(answer, note, console.width, console.height), refresh=True)
+                time.sleep(every_s)
+                try:
+                    answer, note = ask(settings), f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
+                except Exception as error:
+                    if not is_rpc_error(error):
+                        raise
+                    note = f"{note.partition(' ')[0]}  no answer since; trying again"
+    finally:  # rich forgets it when it is interrupted while it draws
+        click.echo(SCREEN_BACK, file=terminal, nl=False, color=True)
+
+
+def screen(answer: explain_pb2.PoolTreeResponse, note: str, width: int, height: int) -> Group:
+    """As many lines as the terminal has: what does not fit is counted, for an alternate screen does not scroll."""
+    from rich.console import Group
+    from rich.text import Text
+
+    legend = Text.from_markup(LEGEND)
+    legend.truncate(width, overflow="ellipsis")
+    room = height - 3  # header, legend, note
+    lines = [line for pool in answer.pools for line in bar_lines(pool)]
+    if len(lines) > room:
+        note = f"{note}  {len(lines) - max(room, 0)} more lines do not fit on the screen"
+    return Group(table_of(answer, lines[: max(room, 0)], width), legend, Text(note, no_wrap=True, overflow="ellipsis"))
+
+
+class ErrorDisplay:
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+
+def watch_lines(settings: Settings, every_s: float) -> None:
+    """One table, or one line of JSON, each time. An API that has answered once is waited for while it is away."""
+    pace = WatchPace(interval_s=every_s)
+    patience = Patience(settings.client, pace, "cluster with its pools", "peloton respool tree --watch")
+    answer = ask(settings)
+    while True:
+        if settings.json:
+            click.echo(as_json_line(answer))
+        else:
+            show(settings, answer)
+            click.echo()
+        pace.sleep(every_s)
+        answer = patience.ask(ErrorDisplay(), lambda: ask(settings))
+
+
+def rows(pool: explain_pb2.PoolNode) -> Iterator[tuple[str, ...]]:
+    """A line for each kind that the pool has, holds or wants; one without numbers if there is none."""
+    kinds = shown_kinds(pool)
+    if not kinds:
+        yield (pool.path, *[""] * (len(TABLE.header) - 1))
+    for each in kinds:
+        numbers = (each.reservation, each.limit, each.share, each.entitlement, each.allocation, each.demand)
+        yield (pool.path, UNITS.get(each.kind, each.kind), *(number(value) for value in numbers))
+
+
+def shown_kinds(pool: explain_pb2.PoolNode) -> list[explain_pb2.PoolAmounts]:
+    return [each for each in pool.amounts if each.limit or each.reservation or each.allocation or each.demand]
+
+
+@dataclass(frozen=True)
+class BarLine:
+    """A line of the picture; the name and the queue stand on the first one of a pool."""
+
+    cells: dict[str, str]
+    amounts: explain_pb2.PoolAmounts | None
+
+
+def bar_lines(pool: explain_pb2.PoolNode) -> Iterator[BarLine]:
+    name = "  " * pool.depth + (pool.path.rpartition("/")[2] or "/")
+    first = {"pool": name, "queued": str(pool.queuedInstances or "")}
+    kinds = shown_kinds(pool)
+    if not kinds:
+        yield BarLine(first, None)
+    for each in kinds:
+        yield BarLine(
+            {
+                **first,
+                "kind": UNITS.get(each.kind, each.kind),
+                **{name: number(getattr(each, name)) for name in NUMBERS},
+            },
+            each,
+        )
+        first = {}
+
+
+def bars(answer: explain_pb2.PoolTreeResponse, width: int) -> Table:
+    return table_of(answer, [line for pool in answer.pools for line in bar_lines(pool)], width)
+
+
+def table_of(answer: explain_pb2.PoolTreeResponse, lines: Sequence[BarLine], width: int) -> Table:
+    """Fits the width by a shorter bar, shorter titles, fewer columns, cut names, in this order; numbers stay whole."""
+    from rich.table import Table
+    from rich.text import Text
+
+    layout = fitting_layout(lines, width)
+    table = Table(box=None, pad_edge=False, padding=(0, layout.gap, 0, 0), header_style="bold")
+    for name, title in layout.titles.items():
+        is_text = name in ("pool", "kind", "bar")
+        column_width = layout.bar if name == "bar" else layout.name if name == "pool" else None
+        table.add_column(title, justify="left" if is_text else "right", no_wrap=True, width=column_width)
+    capacity = {each.kind: each.limit for pool in answer.pools[:1] for each in pool.amounts}
+    for line in lines:
+        cells = [Text(line.cells.get(name, "")) for name in layout.titles]
+        if line.amounts is not None:
+            whole = min(line.amounts.limit, capacity.get(line.amounts.kind, line.amounts.limit))
+            cells[list(layout.titles).index("bar")] = Text.from_markup(bar_of(line.amounts, whole, layout.bar))
+        table.add_row(*cells)
+    return table
+
+
+@dataclass(frozen=True)
+class Layout:
+    titles: dict[str, str]  # of the columns that are shown
+    gap: int
+    bar: int
+    name: int
+
+
+def fitting_layout(lines: Sequence[BarLine], width: int) -> Layout:
+    from rich.cells import cell_len
+
+    columns = ["pool", "queued", "kind", "bar", *NUMBERS]
+    titles = {name: name.capitalize() for name in columns} | {"bar": ""}
+    name = max([len("Pool"), *(cell_len(line.cells.get("pool", "")) for line in lines)])
+
+    def rest(shown: Mapping[str, str], gap: int) -> int:
+        """What is left for bar and names beside the other columns."""
+        fixed = [column for column in shown if column not in ("bar", "pool")]
+        taken = sum(max([len(shown[c]), *(len(line.cells.get(c, "")) for line in lines)]) for c in fixed)
+        return width - taken - gap * (len(shown) - 1)
+
+    gap, dropped = 2, list(DROPPED_FIRST)
+    if rest(titles, gap) < name + BAR_WIDTH_MIN:
+        gap, titles = 1, {name: SHORT.get(name, title) for name, title in titles.items()}
+    while dropped and rest(titles, gap) < min(name, NAME_WIDTH_MIN) + BAR_WIDTH_MIN:
+        del titles[dropped.pop(0)]
+    left = rest(titles, gap)
+    bar = max(min(left - name, BAR_WIDTH), BAR_WIDTH_MIN)
+    return Layout(titles, gap, bar, max(min(name, left - bar), 1))
+
+
+def bar_of(each: explain_pb2.PoolAmounts, whole: float, width: int = BAR_WIDTH) -> str:
+    """Markup of ``width`` cells that stand for ``whole``: allocation, demand; marks at entitlement and reservation."""
+
+    def cells(amount: float) -> int:
+        return min(round(amount / whole * width), width) if whole > 0 else 0
+
+    held, wanted = cells(each.allocation), cells(each.allocation + each.demand)
+    marks = {max(cells(each.reservation) - 1, 0): "[magenta]┆[/]"} if each.reservation > 0 else {}
+    if each.entitlement > 0:
+        marks[max(cells(each.entitlement) - 1, 0)] = "[cyan]│[/]"
+    painted = []
+    for cell in range(width):
+        if cell in marks:
+            painted.append(marks[cell])
+        elif cell < held:
+            painted.append("[green]█[/]")
+        else:
+            painted.append("[yellow]▓[/]" if cell < wanted else "[dim]·[/]")
+    return "".join(painted)
+
+
+def number(value: float) -> str:
+    return "unlimited" if math.isinf(value) else f"{value:.2f}".rstrip("0").rstrip(".")

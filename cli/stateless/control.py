@@ -1,0 +1,146 @@
+"""``peloton job stateless start``, ``stop``, ``restart`` and ``delete``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from cli.command import Command
+from cli.names import job_argument
+from cli.output import print_outcome
+from cli.params import COUNT, InstanceRange
+from cli.pod.table import range_message
+from cli.settings import Settings, pass_settings
+from cli.stateless.options import (
+    key_option,
+    opaque_option,
+    ranges_option,
+    version_argument,
+    watch_option,
+)
+from cli.stateless.service import Service, opaque_data
+from peloton.model.job import JobState
+
+
+@click.command(cls=Command)
+@job_argument
+@version_argument
+@watch_option
+@pass_settings
+def start(settings: Settings, job_id: str, version: str, watch: bool) -> None:
+    """Start a service that was stopped: all of its instances.
+
+    \b
+    Example:
+      peloton job stateless start JOB --watch
+    """
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    service = Service(settings, job_id)
+    response = service.write(
+        version,
+        lambda version: settings.client.services.StartJob(svc.StartJobRequest(job_id=service.id, version=version)),
+    )
+    print_outcome(settings, response, f"Job started. New EntityVersion: {response.version.value}", lines=watch)
+    if watch:
+        from cli.stateless.rollout_watch import exit_after_goal
+
+        exit_after_goal(settings, job_id, JobState.RUNNING)
+
+
+@click.command(cls=Command)
+@job_argument
+@version_argument
+@watch_option
+@pass_settings
+def stop(settings: Settings, job_id: str, version: str, watch: bool) -> None:
+    """Stop a service: all of its instances. Its spec and history stay.
+
+    \b
+    Example:
+      peloton job stateless stop JOB
+    """
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    service = Service(settings, job_id)
+    response = service.write(
+        version,
+        lambda version: settings.client.services.StopJob(svc.StopJobRequest(job_id=service.id, version=version)),
+    )
+    print_outcome(settings, response, f"Job stopped. New EntityVersion: {response.version.value}", lines=watch)
+    if watch:
+        from cli.stateless.rollout_watch import exit_after_goal
+
+        exit_after_goal(settings, job_id, JobState.KILLED)
+
+
+@click.command(cls=Command)
+@job_argument
+@version_argument
+@ranges_option
+@click.option("--batch-size", type=COUNT, default=0, show_default=True,
+              help="Instances at a time; 0: all at once.")  # fmt: skip
+@click.option("--in-place", is_flag=True, help="Bring each instance back on the host that it was on.")
+@key_option
+@opaque_option
+@watch_option
+@pass_settings
+def restart(
+    settings: Settings, job_id: str, version: str, ranges: Sequence[InstanceRange],
+    batch_size: int, in_place: bool, update_key: str, opaque: str | None, watch: bool,
+) -> None:  # fmt: skip
+    """Restart instances of a service; those that were stopped are started.
+
+    \b
+    Examples:
+      peloton job stateless restart JOB --batch-size 1 --watch
+      peloton job stateless restart JOB 1-1-1 -r 0:5 -r 20: --in-place
+    """
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    service = Service(settings, job_id)
+    request = svc.RestartJobRequest(
+        job_id=service.id,
+        restart_spec=stateless_pb2.RestartSpec(
+            batch_size=batch_size, ranges=map(range_message, ranges), in_place=in_place
+        ),
+        opaque_data=opaque_data(opaque),
+        update_key=update_key,
+    )
+
+    def send(version: object) -> svc.RestartJobResponse:
+        request.version.CopyFrom(version)  # type: ignore[arg-type]
+        return settings.client.services.RestartJob(request)
+
+    response = service.write(version, send)
+    print_outcome(settings, response, f"Job restarted. New EntityVersion: {response.version.value}", lines=watch)
+    if watch:
+        from cli.stateless.rollout_watch import exit_after_update
+
+        exit_after_update(settings, job_id, response.version.value)
+
+
+@click.command(cls=Command)
+@job_argument
+@version_argument
+@click.option("--force", "-f", is_flag=True, help="Also when it has not been stopped.")
+@pass_settings
+def delete(settings: Settings, job_id: str, version: str, force: bool) -> None:
+    """Delete a service that was stopped, with its pods and history.
+
+    \b
+    Example:
+      peloton job stateless delete JOB
+    """
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    service = Service(settings, job_id)
+    response = service.write(
+        version,
+        lambda version: settings.client.services.DeleteJob(
+            svc.DeleteJobRequest(job_id=service.id, version=version, force=force)
+        ),
+    )
+    print_outcome(settings, response, "Job deleted")

@@ -1,0 +1,117 @@
+"""``peloton job stateless create``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.command import Command
+from cli.config_file import load_config
+from cli.errors import Failed, is_rpc_error
+from cli.new_job import job_id_option, telling_of, warn_of_hosts
+from cli.output import print_outcome
+from cli.pools import pool_id_at
+from cli.settings import Settings, pass_settings
+from cli.stateless.options import (
+    CreateWords,
+    create_words,
+    failure_options,
+    key_option,
+    opaque_option,
+    watch_option,
+    words_argument,
+)
+from cli.stateless.service import opaque_data
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+
+@click.command(cls=Command)
+@words_argument("[RESPOOL] SPEC [BATCH-SIZE]", create_words, required=True)
+@job_id_option
+@click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
+@click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
+@failure_options
+@key_option
+@opaque_option
+@watch_option
+@pass_settings
+def create(
+    settings: Settings,
+    /,
+    words: CreateWords,
+    job_id: str,
+    secret_path: str,
+    secret_data: str,
+    update_key: str,
+    opaque: str | None,
+    watch: bool,
+    **create_spec: Any,
+) -> None:
+    """Create a service from the YAML file SPEC.
+
+    It goes into the pool RESPOOL, or else into the one that the file names as `respoolid`. Its instances are added
+    BATCH-SIZE at a time; all at once if that is 0 or absent.
+
+    \b
+    Examples:
+      peloton job stateless create /tutorial examples/services/web.yaml 1 --watch
+      peloton job stateless create /tutorial examples/services/web.yaml
+    """
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    secrets = secrets_of(secret_path, secret_data)
+    spec = load_config(words.spec, stateless_pb2.JobSpec)
+    if words.pool:
+        spec.respool_id.value = pool_id_at(settings.client, words.pool)
+    elif not spec.respool_id.value:
+        raise Failed(f"{words.spec} names no resource pool: write respoolid there, or the pool's path before the file")
+    request = svc.CreateJobRequest(
+        job_id=peloton_pb2.JobID(value=job_id),
+        spec=spec,
+        secrets=secrets,
+        create_spec=stateless_pb2.CreateSpec(batch_size=words.batch_size, **create_spec),
+        opaque_data=opaque_data(opaque),
+        update_key=update_key,
+    )
+    with telling_of(job_id, "peloton job stateless"):
+        response = created(settings, request)
+    created_id, version = response.job_id.value, response.version.value
+    text = f"Job {created_id} created. Entity Version: {version}"
+    print_outcome(settings, response, text, [created_id], lines=watch)
+    warn_of_hosts(settings, created_id)
+    if watch:
+        from cli.stateless.rollout_watch import exit_after_update
+
+        exit_after_update(settings, created_id, version)
+
+
+def created(settings: Settings, request: svc.CreateJobRequest) -> svc.CreateJobResponse:
+    try:
+        return settings.client.services.CreateJob(request)
+    except Exception as error:
+        if not is_rpc_error(error):
+            raise
+        code, details = error.code().name, error.details()  # type: ignore[attr-defined]
+        if code == "ALREADY_EXISTS":
+            raise Failed(f"Job {request.job_id.value} already exists: {details}") from error
+        if code == "INVALID_ARGUMENT":
+            raise Failed(f"Invalid job spec: {details}") from error
+        raise
+
+
+def secrets_of(path: str, text: str) -> list[peloton_pb2.Secret]:
+    """At most one secret: mounted at ``path``; the wire wants its bytes as base64."""
+    import base64
+
+    from peloton.api.v1alpha import peloton_pb2
+
+    if bool(path) != bool(text):
+        raise click.UsageError("--secret-path and --secret-data belong together")
+    value = peloton_pb2.Secret.Value(data=base64.b64encode(text.encode()))
+    return [peloton_pb2.Secret(path=path, value=value)] if path else []

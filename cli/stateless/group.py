@@ -1,0 +1,46 @@
+"""``peloton job stateless``: services, by the v1alpha API."""
+
+from __future__ import annotations
+
+import click
+
+from cli.command import Group
+from cli.job import logs
+from cli.stateless import control, create, pulse, query, read, replace, updates
+
+
+@click.group(cls=Group)
+def stateless() -> None:
+    """Create, roll out, watch and stop services.
+
+    A service is a job whose instances always run. A change of it is an update: rolled out batch by batch, paused,
+    resumed, aborted or rolled back. ENTITY-VERSION is what a change was decided on, such as 1-1-1; it is refused when
+    the job has another one by now. Without it the current one is read first.
+    """
+
+
+for command in (
+    logs.logs,
+    create.create,
+    replace.replace,
+    replace.replace_diff,
+    replace.rollback,
+    read.get,
+    read.cache,
+    read.refresh,
+    read.list_pods,
+    query.query,
+    query.list_jobs,
+    control.start,
+    control.stop,
+    control.restart,
+    control.delete,
+    updates.pause,
+    updates.resume,
+    pulse.pulse,
+    updates.abort,
+    updates.watch,
+    updates.list_updates,
+    updates.workflow,
+):
+    stateless.add_command(command)

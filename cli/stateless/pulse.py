@@ -1,0 +1,81 @@
+"""``peloton job stateless pulse``: a pulsed update may go on."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import INTERRUPTED, Command
+from cli.job.watch import Patience, WatchPace
+from cli.names import job_argument
+from cli.output import print_outcome
+from cli.params import DURATION
+from cli.settings import Settings, pass_settings
+from cli.stateless.rollout import update_state
+from cli.stateless.service import Service
+from peloton.model.update import UPDATE_TERMINAL, UpdateState
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+
+@click.command(cls=Command)
+@job_argument
+@click.option("--update-key", default="", metavar="TEXT", help="Only the update of this name; refused for another one.")
+@click.option("--every", type=DURATION, metavar="DURATION", help="Again and again, until the update has ended.")
+@pass_settings
+def pulse(settings: Settings, job_id: str, update_key: str, every: float | None) -> None:
+    """Say that the pulsed update of a service may go on: for the seconds that it was created with.
+
+    With --every it goes on for as long as this command runs; the exit code is 0 if the update succeeded, 1 otherwise.
+
+    \b
+    Examples:
+      peloton job stateless replace JOB examples/services/web.yaml 1 --pulse-seconds 30
+      peloton job stateless pulse JOB
+      peloton job stateless pulse JOB --every 10s
+    """
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    request = svc.PulseJobWorkflowRequest(job_id=Service(settings, job_id).id, update_key=update_key)
+    if every is None:
+        response = settings.client.services.PulseJobWorkflow(request)
+        print_outcome(settings, response, text_of(response.status))
+        return
+    try:
+        state = pulse_until_the_end(settings, request, every)
+    except KeyboardInterrupt:
+        click.echo("No more pulses: the update begins nothing more when the last one has run out.", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(0 if state is UpdateState.SUCCEEDED else 1)
+
+
+def pulse_until_the_end(settings: Settings, request: svc.PulseJobWorkflowRequest, every_s: float) -> UpdateState:
+    """Raises Failed when the API stays away."""
+    job_id = request.job_id.value
+    pace = WatchPace(interval_s=every_s)
+    patience = Patience(settings.client, pace, f"update of job {job_id}", f"peloton job stateless watch {job_id}")
+    shown = ""
+    while True:
+        response = patience.ask(Stderr(), lambda: settings.client.services.PulseJobWorkflow(request))
+        text, state = text_of(response.status), update_state(response.status)
+        if text != shown:
+            print_outcome(settings, response, text, lines=True)
+            shown = text
+        if state in UPDATE_TERMINAL:
+            return state
+        pace.sleep(every_s)
+
+
+class Stderr:
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+
+def text_of(status: stateless_pb2.WorkflowStatus) -> str:
+    done, failed = status.num_instances_completed, status.num_instances_failed
+    counts = f"{done}/{done + failed + status.num_instances_remaining} done"
+    return f"Update {update_state(status)}: {counts}{f', {failed} failed' if failed else ''}"

@@ -1,0 +1,276 @@
+"""``peloton job stateless replace``, ``replace-diff`` and ``rollback``: another spec for a service, rolled out."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.command import Command
+from cli.config_file import load_config
+from cli.errors import Failed
+from cli.names import job_argument
+from cli.output import print_for_programs, print_outcome
+from cli.pools import pool_id_at
+from cli.settings import Settings, pass_settings
+from cli.stateless.options import (
+    PlaceWords,
+    RollbackWords,
+    batch_size_argument,
+    diff_option,
+    failure_options,
+    key_option,
+    opaque_option,
+    place_words,
+    placement_options,
+    rollback_words,
+    spec_argument,
+    together,
+    watch_option,
+    words_argument,
+    yes_option,
+)
+from cli.stateless.service import Service, config_version, opaque_data
+from cli.stateless.spec_diff import print_difference
+from peloton.model.update import UPDATE_TERMINAL, UpdateState
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+STATE_PREFIX = "WORKFLOW_STATE_"
+BACKWARD = ("ROLLING_BACKWARD", "ROLLED_BACK")
+rollback_option = click.option("--rollbackOnFailure", "rollback_on_failure", is_flag=True,
+                               help="When it fails, go back to the version before.")  # fmt: skip
+override_option = click.option("--override", "-o", is_flag=True,
+                               help="Do not ask before taking the place of an update under way.")  # fmt: skip
+asking_options = together(override_option, diff_option, yes_option, watch_option)
+
+
+@dataclass
+class Replacement:
+    """A new spec for a service, and how to bring it out."""
+
+    service: Service
+    spec: stateless_pb2.JobSpec
+    name: str  # of the new spec, for people
+    version: str = ""  # entity version; empty: as read, once
+    update_spec: dict[str, Any] = field(default_factory=dict)
+    opaque: str | None = None
+    key: str = ""
+
+    def show(self, err: bool = False) -> None:
+        answer = self.difference()  # which refuses a wrong version
+        names = (f"job {self.service.job_id} at {self.seen.value}", self.name)
+        print_difference(answer, self.service.job.job_info.spec, self.spec, names, err=err)
+
+    def difference(self) -> svc.GetReplaceJobDiffResponse:
+        from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+        request = svc.GetReplaceJobDiffRequest(job_id=self.service.id, version=self.seen, spec=self.spec)
+        return self.service.settings.client.services.GetReplaceJobDiff(request)
+
+    @property
+    def seen(self) -> peloton_pb2.EntityVersion:
+        from peloton.api.v1alpha import peloton_pb2
+
+        return peloton_pb2.EntityVersion(value=self.version or self.service.version)
+
+    def send(self) -> svc.ReplaceJobResponse:
+        """With the version that was looked at: what somebody else changed since then is not overwritten unseen."""
+        from peloton.api.v1alpha.job.stateless import stateless_pb2
+        from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+        request = svc.ReplaceJobRequest(
+            job_id=self.service.id,
+            version=self.seen,
+            spec=self.spec,
+            update_spec=stateless_pb2.UpdateSpec(**self.update_spec),
+            opaque_data=opaque_data(self.opaque),
+            update_key=self.key,
+        )
+        return self.service.settings.client.services.ReplaceJob(request)
+
+
+@click.command(cls=Command)
+@job_argument
+@spec_argument
+@batch_size_argument
+@words_argument("[RESPOOL] [ENTITY-VERSION]", place_words)
+@failure_options
+@rollback_option
+@placement_options
+@key_option
+@opaque_option
+@asking_options
+@pass_settings
+def replace(
+    settings: Settings, /, job_id: str, spec: Path, batch_size: int, words: PlaceWords, update_key: str,
+    opaque: str | None, override: bool, diff: bool, yes: bool, watch: bool, **update_spec: Any,
+) -> None:  # fmt: skip
+    """Give a service another spec, the YAML file SPEC, BATCH-SIZE instances at a time (0: all at once).
+
+    Without an ENTITY-VERSION the current one is read first; a change that somebody makes meanwhile refuses this one.
+    Without a RESPOOL the file's `respoolid` counts, or else the job stays where it is.
+
+    \b
+    Examples:
+      peloton job stateless replace JOB examples/services/web.yaml 1 --diff --watch
+      peloton job stateless replace JOB examples/services/web.yaml 10 /tutorial 1-1-1 --rollbackOnFailure
+    """
+    service = Service(settings, job_id)
+    message = spec_at(service, spec, words.pool)
+    replacement = Replacement(
+        service, message, str(spec), words.version, {"batch_size": batch_size, **update_spec}, opaque, update_key
+    )
+    if diff:
+        replacement.show(err=settings.is_for_programs)
+    if not yes:
+        ask(service, diff, override, knows_job=diff or not words.version)
+    replace_and_watch(replacement, watch)
+
+
+@click.command("replace-diff", cls=Command)
+@job_argument
+@spec_argument
+@words_argument("[RESPOOL] [ENTITY-VERSION]", place_words)
+@pass_settings
+def replace_diff(settings: Settings, job_id: str, spec: Path, words: PlaceWords) -> None:
+    """Show what replacing a service's spec with the YAML file SPEC would change, without doing it.
+
+    Instances that would be added, removed, updated and left alone (both ends of a range are meant), and the lines of
+    the spec that differ. With --json the instances only.
+
+    \b
+    Example:
+      peloton job stateless replace-diff JOB examples/services/web.yaml
+    """
+    service = Service(settings, job_id)
+    replacement = Replacement(service, spec_at(service, spec, words.pool), str(spec), words.version)
+    if not settings.is_for_programs:
+        replacement.show()
+    else:
+        print_for_programs(settings, replacement.difference())
+
+
+@click.command(cls=Command)
+@job_argument
+@words_argument("[BATCH-SIZE] [ENTITY-VERSION]", rollback_words)
+@failure_options
+@placement_options
+@key_option
+@opaque_option
+@asking_options
+@pass_settings
+def rollback(
+    settings: Settings, /, job_id: str, words: RollbackWords, update_key: str, opaque: str | None,
+    override: bool, diff: bool, yes: bool, watch: bool, **update_spec: Any,
+) -> None:  # fmt: skip
+    """Give a service the spec of an earlier version again: that of ENTITY-VERSION, or of the one before the current.
+
+    Restarts and updates that were rolled back are not counted. Without a BATCH-SIZE it is that of the latest update.
+
+    \b
+    Examples:
+      peloton job stateless rollback JOB --diff
+      peloton job stateless rollback JOB 10 1-1-1 --in-place --watch
+    """
+    service = Service(settings, job_id)
+    version = words.version or version_before(service)
+    spec = service.read(version).job_info.spec
+    batch_size = batch_size_of(service) if words.batch_size is None else words.batch_size
+    name = f"job {job_id} at {version}"
+    replacement = Replacement(service, spec, name, "", {"batch_size": batch_size, **update_spec}, opaque, update_key)
+    if diff:
+        replacement.show(err=settings.is_for_programs)
+    if not yes:
+        ask(service, diff, override, knows_job=True)
+    replace_and_watch(replacement, watch)
+
+
+def spec_at(service: Service, path: Path, pool: str) -> stateless_pb2.JobSpec:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+
+    spec = load_config(path, stateless_pb2.JobSpec)
+    if pool:
+        spec.respool_id.value = pool_id_at(service.settings.client, pool)
+    elif not spec.respool_id.value:
+        spec.respool_id.CopyFrom(service.job.job_info.spec.respool_id)
+    return spec
+
+
+def ask(service: Service, was_shown: bool, override: bool, knows_job: bool) -> None:
+    """On a terminal only: after the difference was shown, or when an update is under way."""
+    if not is_terminal():
+        return
+    is_under_way = not override and knows_job and says_update_under_way(service)
+    if not (was_shown or is_under_way):
+        return
+    if not click.confirm(f"Replace the spec of job {service.job_id}?", err=True):
+        raise Failed("nothing changed")
+
+
+def says_update_under_way(service: Service) -> bool:
+    status = service.job.job_info.status.workflow_status
+    state = state_name(status)
+    if not status.state or UpdateState(state) in UPDATE_TERMINAL:
+        return False
+    done = status.num_instances_completed
+    total = done + status.num_instances_remaining + status.num_instances_failed
+    click.echo(f"An update is under way ({state}, {done}/{total} done); this one would take its place.", err=True)
+    return True
+
+
+def is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def state_name(status: stateless_pb2.WorkflowStatus) -> str:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+
+    return stateless_pb2.WorkflowState.Name(status.state).removeprefix(STATE_PREFIX)
+
+
+def version_before(service: Service) -> str:
+    """The version that the latest update left, of those that changed the spec for good."""
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    if is_going_back(service.job.job_info.status.workflow_status):
+        raise Failed(f"job {service.job_id} is being rolled back already")
+    response = service.settings.client.services.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=service.id))
+    for info in response.workflow_infos:
+        status = info.status
+        if status.type != stateless_pb2.WORKFLOW_TYPE_UPDATE or state_name(status) in BACKWARD:
+            continue  # its version is a copy of an older one
+        if config_version(status.prev_version.value) > 0:
+            return status.prev_version.value
+    raise Failed(f"job {service.job_id} has no older version to roll back to")
+
+
+def is_going_back(status: stateless_pb2.WorkflowStatus) -> bool:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+
+    backward = stateless_pb2.WORKFLOW_STATE_ROLLING_BACKWARD
+    return status.state == backward or (
+        status.state == stateless_pb2.WORKFLOW_STATE_PAUSED and status.prev_state == backward
+    )
+
+
+def batch_size_of(service: Service) -> int:
+    info = service.job.workflow_info
+    return info.restart_spec.batch_size if info.HasField("restart_spec") else info.update_spec.batch_size
+
+
+def replace_and_watch(replacement: Replacement, watch: bool) -> None:
+    settings, job_id = replacement.service.settings, replacement.service.job_id
+    response = replacement.send()
+    print_outcome(settings, response, f"New EntityVersion: {response.version.value}", lines=watch)
+    if watch:
+        from cli.stateless.rollout_watch import exit_after_update
+
+        exit_after_update(settings, job_id, response.version.value)

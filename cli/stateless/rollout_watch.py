@@ -1,0 +1,207 @@
+"""Watching a service's rollout: a bar on a terminal, lines elsewhere, JSON lines with ``--json``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from cli.command import INTERRUPTED
+from cli.errors import is_rpc_error
+from cli.job.watch import Display, Watcher, WatchPace
+from cli.output import STATE_STYLES
+from cli.settings import Settings
+from cli.stateless.rollout import Rollout, UpdateFollower, bar_parts, of_goal
+from cli.times import clock_text
+from peloton.model.job import JobState
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+
+    from peloton.api.client import Client
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+View = Callable[["svc.GetJobResponse"], Rollout]
+REASON_INTERVAL_S = 2.0
+REASON_TIMEOUT_S = 1.0  # nice to know, but nobody waits for it
+BAR_WIDTH = 40
+
+
+class RolloutDisplay(Display, Protocol):
+    def show(self, rollout: Rollout) -> None: ...
+
+
+def exit_after_update(settings: Settings, job_id: str, version: str = "") -> None:
+    """Ends the process: 0 SUCCEEDED, 1 otherwise, 130 interrupted."""
+    exit_after_rollout(settings, job_id, UpdateFollower(version), "update")
+
+
+def exit_after_goal(settings: Settings, job_id: str, goal: JobState) -> None:
+    what = "start" if goal is JobState.RUNNING else "stop"
+    exit_after_rollout(settings, job_id, lambda response: of_goal(response.job_info, goal), what)
+
+
+def exit_after_rollout(settings: Settings, job_id: str, view: View, what: str) -> None:
+    from rich.console import Console
+
+    try:
+        rollout = watch_rollout(settings.client, job_id, view, Console(highlight=False), is_json=settings.json)
+    except KeyboardInterrupt:
+        click.echo(f"Stopped watching; the {what} goes on.", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(rollout.exit_code)
+
+
+def watch_rollout(
+    client: Client, job_id: str, view: View, console: Console, is_json: bool = False, pace: WatchPace | None = None
+) -> Rollout:
+    """Until it is over. Raises Failed when the job is unknown, or the API away for longer than the pace allows."""
+    pace = pace or WatchPace()
+    watcher = Watcher(client, job_id, pace, command="peloton job stateless watch")
+    reasons = Reasons(client, job_id, pace)
+    began = pace.clock()
+    with display_on(console, is_json, pace) as display:
+        while True:
+            rollout = reasons.added_to(view(watcher.ask(display, lambda: read_job(client, job_id))))
+            display.show(rollout)
+            if rollout.exit_code is not None:
+                break
+            pace.sleep(pace.interval_s)
+    if not is_json:
+        for line in summary_lines(job_id, rollout, pace.clock() - began):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return rollout
+
+
+def read_job(client: Client, job_id: str) -> svc.GetJobResponse:
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    return client.services.GetJob(svc.GetJobRequest(job_id=peloton_pb2.JobID(value=job_id)))
+
+
+def summary_lines(job_id: str, rollout: Rollout, seconds: float) -> list[str]:
+    lines = [f"Job {job_id} {rollout.act} {rollout.state}: {rollout.counts_text}, after {seconds:.1f} s"]
+    if rollout.exit_code or rollout.failed_count:
+        lines.append(f"See: peloton job stateless list-pods {job_id}")
+    return lines
+
+
+@dataclass
+class Reasons:
+    """Why instances in flight do not run yet, asked now and then; who has no answer to that is not asked again."""
+
+    client: Client
+    job_id: str
+    pace: WatchPace
+    text: str = ""
+    asked_at: float | None = None
+    has_answers: bool = True
+
+    def added_to(self, rollout: Rollout) -> Rollout:
+        if rollout.exit_code is not None or not rollout.current_count:
+            return rollout
+        now = self.pace.clock()
+        if self.has_answers and (self.asked_at is None or now - self.asked_at >= REASON_INTERVAL_S):
+            self.asked_at = now
+            self.text = self.ask()
+        return replace(rollout, waiting_for=f"{rollout.waiting_for} ({self.text})") if self.text else rollout
+
+    def ask(self) -> str:
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.explain import explain_pb2
+
+        request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=self.job_id))
+        try:
+            answer = self.client.explain.JobWhy(request, timeout=REASON_TIMEOUT_S)
+        except Exception as error:
+            if not is_rpc_error(error):
+                raise
+            self.has_answers = error.code().name != "UNIMPLEMENTED"  # type: ignore[attr-defined]
+            return ""
+        reasons = [*(gangs.reason for gangs in answer.waiting), *answer.reasons]
+        return " ".join(next((reason.text for reason in reasons if reason.text), "").split())
+
+
+@contextmanager
+def display_on(console: Console, is_json: bool, pace: WatchPace) -> Iterator[RolloutDisplay]:
+    if is_json:
+        yield JsonLines()
+    elif not console.is_terminal:
+        yield Lines(console)
+    else:
+        from rich.live import Live
+
+        with Live(console=console, auto_refresh=False) as live:
+            bar = Bar(console, pace.clock)
+            bar.draw = lambda group: live.update(group, refresh=True)
+            yield bar
+
+
+class JsonLines:
+    """One object whenever something changed; everything else goes to standard error."""
+
+    def __init__(self) -> None:
+        self.shown: Rollout | None = None
+
+    def show(self, rollout: Rollout) -> None:
+        if rollout != self.shown:
+            self.shown = rollout
+            click.echo(json.dumps(rollout.as_dict))
+
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+
+class Lines:
+    """A line whenever something changed."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.shown = ""
+
+    def show(self, rollout: Rollout) -> None:
+        if rollout.line != self.shown:
+            self.shown = rollout.line
+            self.say(rollout.line)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Bar:
+    """Instances that are done, failed and in flight as a bar, with what it waits for and all pods below."""
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        self.console = console
+        self.clock = clock
+        self.began = clock()
+        self.draw: Callable[[Group], None] = console.print
+
+    def show(self, rollout: Rollout) -> None:
+        self.draw(self.drawn(rollout))
+
+    def drawn(self, rollout: Rollout) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        width = max(10, min(BAR_WIDTH, self.console.width // 3))
+        done, failed, current, rest = bar_parts(rollout, width)
+        head = Text(f"{rollout.act} ")
+        head.append(rollout.state, STATE_STYLES.get(rollout.state, "yellow"))
+        head.append("  ")
+        for count, style in ((done, "green"), (failed, "red"), (current, "yellow"), (rest, "dim")):
+            head.append(("─" if style == "dim" else "━") * count, style)
+        head.append(f"  {clock_text(self.clock() - self.began)}")
+        lines = [Text(f"  {line}") for line in (rollout.counts_text, *rollout.pod_lines)]
+        if rollout.waiting_for:
+            lines.append(Text(f"  waits for {rollout.waiting_for}", "yellow"))
+        return Group(head, *lines)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)

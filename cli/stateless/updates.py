@@ -1,0 +1,148 @@
+"""Updates of a service: pause, resume, abort, watch, list, and what happened to one instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import Command, Group
+from cli.names import instance_argument, job_argument
+from cli.output import Table, as_yaml, print_for_programs, print_list, print_outcome
+from cli.settings import Settings, pass_settings
+from cli.stateless.options import opaque_option, version_argument
+from cli.stateless.service import Service, opaque_data
+from peloton.model.ids import PodName
+from peloton.model.update import UPDATE_TERMINAL
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha import peloton_pb2
+
+EVENT_TABLE = Table(("Workflow State", "Workflow Type", "Timestamp"), nothing="No events found")
+DONE_WORDS = {"pause": "paused", "resume": "resumed", "abort": "aborted"}
+HELP = {
+    "pause": "Pause the update of a service: instances in flight finish, no others begin.",
+    "resume": "Resume the paused update of a service.",
+    "abort": "Abort the update of a service: its instances stay at the versions that they have.",
+}
+
+
+def steering_command(verb: str, path: str) -> click.Command:
+    """``pause``, ``resume`` or ``abort``, found at ``path``."""
+
+    @click.command(verb, cls=Command, help=f"{HELP[verb]}\n\n\b\nExample:\n  peloton job stateless {path} JOB")
+    @job_argument
+    @version_argument
+    @opaque_option
+    @pass_settings
+    def command(settings: Settings, job_id: str, version: str, opaque: str | None) -> None:
+        steer(settings, verb, job_id, version, opaque)
+
+    return command
+
+
+def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str | None) -> None:
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    service = Service(settings, job_id)
+
+    def send(version: peloton_pb2.EntityVersion) -> svc.PauseJobWorkflowResponse:
+        request_class: type[svc.PauseJobWorkflowRequest] = getattr(svc, f"{verb.capitalize()}JobWorkflowRequest")
+        request = request_class(job_id=service.id, version=version, opaque_data=opaque_data(opaque))
+        response: svc.PauseJobWorkflowResponse = getattr(settings.client.services, f"{verb.capitalize()}JobWorkflow")(
+            request
+        )
+        return response
+
+    response = service.write(version, send)
+    text = f"Workflow {DONE_WORDS[verb]}. New EntityVersion: {response.version.value}"
+    if not version and (end := end_of_update(service)):
+        text = f"The update had ended before: {end}. New EntityVersion: {response.version.value}"
+    print_outcome(settings, response, text)
+
+
+def end_of_update(service: Service) -> str:
+    """The state that the update of the service had ended in when it was read; empty: it had not."""
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+
+    status = service.job.job_info.status.workflow_status
+    state = stateless_pb2.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_")
+    return state if state in UPDATE_TERMINAL else ""
+
+
+pause = steering_command("pause", "pause")
+resume = steering_command("resume", "resume")
+abort = steering_command("abort", "abort")
+
+
+@click.command(cls=Command)
+@job_argument
+@pass_settings
+def watch(settings: Settings, job_id: str) -> None:
+    """Show the latest update of a service until it ends.
+
+    On a terminal a bar of the instances that are done, failed and in flight; elsewhere a line whenever something
+    changed, with --json an object. The exit code is 0 if the update succeeded, 1 otherwise; Ctrl-C stops the
+    watching, not the update.
+
+    \b
+    Example:
+      peloton job stateless watch JOB
+    """
+    from cli.stateless.rollout_watch import exit_after_update
+
+    exit_after_update(settings, job_id)
+
+
+@click.command("list-updates", cls=Command)
+@job_argument
+@click.option("--limit", type=click.IntRange(0), default=10, show_default=True, help="Updates to print; 0: all.")
+@pass_settings
+def list_updates(settings: Settings, job_id: str, limit: int) -> None:
+    """Print the updates of a service, newest first."""
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    request = svc.ListJobWorkflowsRequest(job_id=Service(settings, job_id).id, updates_limit=limit)
+    response = settings.client.services.ListJobWorkflows(request)
+    if print_for_programs(settings, response):
+        return
+    if not response.workflow_infos:
+        click.echo("No update for job")
+    else:
+        for index, info in enumerate(response.workflow_infos):
+            click.echo(f"Index {index}:\n{as_yaml(info)}")
+
+
+@click.group(cls=Group)
+def workflow() -> None:
+    """Pause, resume and abort the update of a service, as the original has it."""
+
+
+@workflow.command()
+@instance_argument()
+@pass_settings
+def events(settings: Settings, pod: PodName) -> None:
+    """Show what the current update did with one instance, newest first.
+
+    \b
+    Example:
+      peloton job stateless workflow events JOB 0
+    """
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+
+    request = svc.GetWorkflowEventsRequest(job_id=Service(settings, pod.job_id).id, instance_id=pod.instance_id)
+    response = settings.client.services.GetWorkflowEvents(request)
+    rows = [
+        (
+            stateless_pb2.WorkflowState.Name(event.state).removeprefix("WORKFLOW_STATE_"),
+            stateless_pb2.WorkflowType.Name(event.type).removeprefix("WORKFLOW_TYPE_"),
+            event.timestamp,
+        )
+        for event in response.events
+    ]
+    print_list(settings, response, EVENT_TABLE, rows)
+
+
+for verb in HELP:
+    workflow.add_command(steering_command(verb, f"workflow {verb}"))

@@ -1,0 +1,113 @@
+"""``peloton task start``, ``stop`` and ``restart``: ranges of a job's instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.command import Command
+from cli.errors import Failed
+from cli.names import job_argument
+from cli.output import id_list, print_for_programs, print_outcome
+from cli.params import RANGE, InstanceRange
+from cli.refusals import NO_INSTANCE, raise_if_refused
+from cli.settings import Settings, pass_settings
+
+if TYPE_CHECKING:
+    from peloton.api.v0.task import task_pb2
+
+NOT_FOUND = "Job {id} was not found: {message}"
+
+
+def range_message(instances: InstanceRange) -> task_pb2.InstanceRange:
+    from peloton.api.v0.task import task_pb2
+
+    message = task_pb2.InstanceRange(to=instances[1])
+    setattr(message, "from", instances[0])  # a word of Python
+    return message
+
+
+def ranges_option() -> Callable[[Any], Any]:
+    return click.option(
+        "--range", "-r", "ranges", type=RANGE, multiple=True, help="Instances; all if absent. Repeatable."
+    )
+
+
+def range_messages(ranges: Iterable[InstanceRange]) -> list[task_pb2.InstanceRange]:
+    return [range_message(each) for each in ranges]
+
+
+@click.command(cls=Command)
+@job_argument
+@ranges_option()
+@pass_settings
+def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
+    """Start tasks that were stopped. Who starts a member of a gang starts all of it.
+
+    \b
+    Example:
+      peloton task start JOB -r 0:5 -r 8:9
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.StartRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
+    response = settings.client.tasks.Start(request)
+    texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "failure": "Tasks could not be started: {message}"}
+    raise_if_refused(settings, response, texts, id=job_id)
+    started, failed = id_list(response.startedInstanceIds), id_list(response.invalidInstanceIds)
+    text = f"Tasks started successfully for instances: {started} and failed instances are: {failed}"
+    print_outcome(settings, response, text)
+    if response.invalidInstanceIds:
+        raise Failed(f"Some tasks failed to start, failed_instance_ids:{failed}")
+
+
+@click.command(cls=Command)
+@job_argument
+@ranges_option()
+@pass_settings
+def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
+    """Stop tasks; without a range all of them, and with them the job. Who stops a member of a gang stops all of it.
+
+    \b
+    Examples:
+      peloton task stop JOB -r 3:4
+      peloton task stop JOB
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
+    response = settings.client.tasks.Stop(request)
+    texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "updateError": "Tasks could not be stopped: {message}"}
+    raise_if_refused(settings, response, texts, id=job_id)
+    if not print_for_programs(settings, response):
+        click.echo(f"Successfully signalled {len(response.stoppedInstanceIds)} tasks for stopping")
+        asked = [range(*each) for each in ranges]
+        unasked = [i for i in response.stoppedInstanceIds if asked and not any(i in each for each in asked)]
+        if unasked:
+            click.echo(f"Among them the rest of a gang, which ends whole: {id_list(unasked)}")
+    if response.invalidInstanceIds:
+        raise Failed(f"Some tasks failed to stop, failed_instance_ids:{id_list(response.invalidInstanceIds)}")
+
+
+@click.command(cls=Command)
+@job_argument
+@ranges_option()
+@pass_settings
+def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
+    """Restart tasks: each gets a new run. Who restarts a member of a gang restarts all of it.
+
+    \b
+    Example:
+      peloton task restart JOB -r 0:1
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.RestartRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
+    response = settings.client.tasks.Restart(request)
+    raise_if_refused(settings, response, {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE}, id=job_id)
+    print_outcome(settings, response, "Job restarted")

@@ -1,0 +1,276 @@
+"""``peloton task``: look at the tasks of a job. Start, stop, restart and logs are in files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.command import Group
+from cli.job.query import set_page
+from cli.names import instance_argument, job_argument
+from cli.output import Table, print_list, print_message, print_outcome, rows_wanted, say_more
+from cli.params import RANGE, WORDS, InstanceRange, StatesType, limit_option
+from cli.refusals import NO_INSTANCE, raise_if_refused
+from cli.settings import Settings, pass_settings
+from cli.task import control, exec, logs
+from cli.times import clock_text, parse_time
+from peloton.model.ids import PodName
+from peloton.model.pod import PodState
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from peloton.api.v0.task import task_pb2
+
+TASK_STATES = StatesType(PodState)
+SORT_FIELDS = ("creation_time", "host", "instance_id", "message", "name", "reason", "state")
+EVENT_RUNS_DEFAULT = 10
+REASON_PREFIX = "TERMINATION_STATUS_REASON_"
+
+TABLE = Table(
+    ("Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason",
+     "Termination Status"),
+    whole=("Instance", "State", "Start Time", "Run Time", "Host"),
+    spare=("Healthy", "Name", "Reason", "Start Time", "Run Time", "Termination Status", "Message"),
+    nothing="No tasks found",
+)  # fmt: skip
+EVENT_TABLE = Table(
+    ("Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Goal State", "Config Version",
+     "Desired Config Version", "Healthy", "Host", "Message", "Reason", "Update Time"),
+    whole=("Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Host", "Update Time"),
+    spare=("Desired Mesos Task Id", "Desired Config Version", "Config Version", "Healthy", "Reason", "Goal State",
+           "Host", "Update Time"),
+    nothing="No events found",
+)  # fmt: skip
+TEXTS = {
+    "notFound": "Job {id} was not found: {message}",
+    "outOfRange": NO_INSTANCE,
+}
+
+
+@click.group(cls=Group)
+def task() -> None:
+    """Look at, start and stop the tasks of a job; read their logs.
+
+    A task is one instance of a job: INSTANCE is its number, from 0.
+    """
+
+
+@task.command()
+@instance_argument()
+@pass_settings
+def get(settings: Settings, pod: PodName) -> None:
+    """Show one task. With --json also its configuration and all its earlier runs."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id)
+    response = settings.client.tasks.Get(request)
+    raise_if_refused(settings, response, TEXTS, id=pod.job_id)
+    print_tasks(settings, response, [response.result] if response.HasField("result") else [])
+
+
+@task.command("list")
+@job_argument
+@click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@limit_option
+@pass_settings
+def list_tasks(settings: Settings, job_id: str, instances: InstanceRange, limit: int | None) -> None:
+    """List the tasks of a job by instance; also `task ls`.
+
+    \b
+    Examples:
+      peloton task list JOB
+      peloton task list JOB -r 0:20
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    start, stop = instances
+    wanted = rows_wanted(settings, limit)
+    if wanted is not None:
+        stop = min(stop, start + wanted + 1)  # one more than is shown says that there are more
+    asked = control.range_message((start, stop))
+    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id), range=asked)
+    response = settings.client.tasks.List(request)
+    raise_if_refused(settings, response, TEXTS, id=job_id)
+    tasks = response.result.value
+    shown = sorted(tasks)[:wanted]
+    has_more = len(shown) < len(tasks)
+    for instance in set(tasks) - set(shown):
+        del tasks[instance]
+    print_tasks(settings, response, [tasks[instance] for instance in shown])
+    if has_more:
+        say_more(len(shown), None)
+
+
+@task.command()
+@job_argument
+@click.option("--states", "-s", type=TASK_STATES, default="", help="Any of these states.")
+@click.option("--names", type=WORDS, default="", help="Any of these task names.")
+@click.option("--hosts", type=WORDS, default="", help="On any of these hosts.")
+@click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Tasks to print.")
+@click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help="Tasks to skip.")
+@click.option("--sort", "-p", default="", metavar="FIELD", help=f"One of {', '.join(SORT_FIELDS)}.")
+@click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default="ASC",
+              show_default=True, help="Ascending or descending.")  # fmt: skip
+@pass_settings
+def query(
+    settings: Settings,
+    job_id: str,
+    states: tuple[str, ...],
+    names: tuple[str, ...],
+    hosts: tuple[str, ...],
+    limit: int,
+    offset: int,
+    sort: str,
+    sortorder: str,
+) -> None:
+    """Find tasks of a job; all conditions must hold.
+
+    \b
+    Examples:
+      peloton task query JOB -s FAILED,LOST
+      peloton task query JOB --hosts host-1 -p creation_time -a DESC
+    """
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.QueryRequest(jobId=peloton_pb2.JobID(value=job_id))
+    request.spec.taskStates.extend(task_pb2.TaskState.Value(state) for state in states)
+    request.spec.names.extend(names)
+    request.spec.hosts.extend(hosts)
+    field = sort.replace("instance_id", "instanceId")
+    set_page(request.spec.pagination, offset, limit, 0, [field] if field else [], sortorder)
+    response = settings.client.tasks.Query(request)
+    raise_if_refused(settings, response, TEXTS, id=job_id)
+    print_tasks(settings, response, response.records)
+    if (end := offset + len(response.records)) < response.pagination.total:
+        say_more(end, response.pagination.total, "see --offset and --limit")
+
+
+@task.command()
+@instance_argument()
+@click.option("--run", "-r", default="", metavar="TASK-ID", help="Only this run, as JOB-INSTANCE-RUN.")
+@click.option("--limit", "-l", type=click.IntRange(1), default=EVENT_RUNS_DEFAULT, show_default=True,
+              help="Runs to go back.")  # fmt: skip
+@pass_settings
+def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
+    """Show what happened to a task: every change of state over its runs, newest first.
+
+    \b
+    Example:
+      peloton task events JOB 0
+    """
+    print_events(settings, pod, run, limit)
+
+
+def print_events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.GetPodEventsRequest(
+        jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id, runId=run, limit=limit
+    )
+    response = settings.client.tasks.GetPodEvents(request)
+    raise_if_refused(settings, response, {})
+    names = dict.fromkeys(event.taskId.value for event in response.result)
+    print_list(settings, response, EVENT_TABLE, map(event_row, response.result), names)
+
+
+@task.command()
+@instance_argument()
+@pass_settings
+def cache(settings: Settings, pod: PodName) -> None:
+    """Print a task's state as scheduling sees it."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.GetCacheRequest(jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id)
+    print_message(settings, settings.client.tasks.GetCache(request))
+
+
+@task.command()
+@job_argument
+@click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@pass_settings
+def refresh(settings: Settings, job_id: str, instances: InstanceRange) -> None:
+    """Have the API look at tasks again, from what is stored."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.RefreshRequest(jobId=peloton_pb2.JobID(value=job_id), range=control.range_message(instances))
+    print_outcome(settings, settings.client.tasks.Refresh(request), f"Tasks of job {job_id} refreshed")
+
+
+def print_tasks(settings: Settings, response: Message, tasks: Iterable[task_pb2.TaskInfo]) -> None:
+    found = list(tasks)
+    print_list(
+        settings, response, TABLE, map(task_row, found), (f"{each.jobId.value}-{each.instanceId}" for each in found)
+    )
+
+
+def task_row(info: task_pb2.TaskInfo) -> Sequence[object]:
+    from peloton.api.v0.task import task_pb2
+
+    runtime = info.runtime
+    start = parse_time(runtime.startTime)
+    stop = parse_time(runtime.completionTime) or datetime.now(UTC)
+    return (
+        info.instanceId,
+        info.config.name,
+        task_pb2.TaskState.Name(runtime.state),
+        health_words(task_pb2.HealthState.Name(runtime.healthy)),
+        f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
+        clock_text((stop - start).total_seconds()) if start else "",
+        runtime.host,
+        runtime.message,
+        runtime.reason,
+        termination_text(runtime.terminationStatus),
+    )
+
+
+def health_words(name: str) -> str:
+    """``name``: as on the wire, of either version."""
+    plain = name.removeprefix("HEALTH_STATE_")
+    return {"INVALID": "", "DISABLED": "unchecked"}.get(plain, plain)
+
+
+def termination_text(status: task_pb2.TerminationStatus) -> str:
+    from peloton.api.v0.task import task_pb2
+
+    name = task_pb2.TerminationStatus.Reason.Name(status.reason) if status.reason else ""
+    return termination_words(name, status.exit_code, status.signal)
+
+
+def termination_words(reason: str, exit_code: int, signal: str) -> str:
+    """``reason``: its name on the wire; empty: it has not ended."""
+    name = reason.removeprefix(REASON_PREFIX)
+    if not name:
+        return ""
+    if signal:
+        return f"{name} (signal {signal})"
+    return f"{name} (exit code {exit_code})" if exit_code else name
+
+
+def event_row(event: task_pb2.PodEvent) -> Sequence[object]:
+    return (
+        event.taskId.value,
+        event.desriedTaskId.value,  # the spelling of the wire
+        event.actualState,
+        event.goalState,
+        event.configVersion,
+        event.desiredConfigVersion,
+        health_words(event.healthy),
+        event.hostname,
+        event.message,
+        event.reason,
+        event.timestamp,
+    )
+
+
+for command in (logs.logs, exec.exec_task, control.start, control.stop, control.restart):
+    task.add_command(command)

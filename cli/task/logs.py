@@ -1,0 +1,248 @@
+"""``peloton task logs`` and ``pod logs``: a file of a task's sandbox, whole or as it grows."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from cli import agents
+from cli.command import Command
+from cli.errors import Failed
+from cli.names import instance_argument
+from cli.refusals import NO_INSTANCE, raise_if_refused
+from cli.settings import Settings, pass_settings
+from peloton.model.ids import PodName
+from peloton.model.pod import TERMINAL
+
+if TYPE_CHECKING:
+    from peloton.api.v0.task import task_pb2
+
+CHUNK_BYTES = 64 * 1024
+FOLLOW_INTERVAL_S = 0.5
+REPLACED = "\N{REPLACEMENT CHARACTER}"
+UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+# What cannot be the name of a log file, and so is not the value of the original's ``-f FILE``.
+POSITIONAL = re.compile(rf"{UUID}(-\d+)*|\d+|-.*")
+
+
+class LogsCommand(Command):
+    """Tells the two meanings of ``-f`` apart: ``-f`` follows, ``-f FILE`` is the original's spelling of --filename."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_long_options(args))
+
+
+def with_long_options(args: list[str]) -> list[str]:
+    """``-f`` written out. A job's id, a number or an option behind it is not a file's name, nor is the only word that
+    can name a job: then it follows."""
+    result: list[str] = []
+    rest = iter(range(len(args)))
+    for index in rest:
+        word = args[index]
+        if word == "--":
+            return [*result, *args[index:]]
+        is_file = index + 1 < len(args) and not POSITIONAL.fullmatch(args[index + 1])
+        if word == "-f" and is_file and has_job(args[:index] + args[index + 2 :]):
+            result += ["--filename", args[index + 1]]
+            next(rest)
+        elif word == "-f":
+            result.append("--follow")
+        elif word.startswith("-f") and not word.startswith("--"):
+            result.append(f"--filename={word[2:]}")
+        else:
+            result.append(word)
+    return result
+
+
+def has_job(words: Sequence[str]) -> bool:
+    """Whether there is a word beside options and numbers."""
+    return any(not word.startswith("-") and not word.isdigit() for word in words)
+
+
+@click.command(cls=LogsCommand)
+@instance_argument("TASK-ID")
+@click.option("--follow", "-F", is_flag=True, help="Go on until the task has ended and all is printed. Also -f.")
+@click.option("--filename", metavar="FILE", default="stdout", show_default=True,
+              help="The file in the sandbox. Also -f FILE.")  # fmt: skip
+@pass_settings
+def logs(settings: Settings, pod: tuple[PodName, str], follow: bool, filename: str) -> None:
+    """Print the output of a task, or another file of its sandbox.
+
+    TASK-ID is an earlier run, as JOB-INSTANCE-RUN; the current run if absent. `-f` alone, or before a job's id,
+    follows; `-f FILE` names the file, as it always did.
+
+    \b
+    Examples:
+      peloton task logs JOB 0
+      peloton task logs JOB 0 -f
+      peloton task logs JOB 0 --filename stderr --follow
+      peloton task logs JOB 0 JOB-0-1
+    """
+    name, task_id = pod
+    print_logs(settings, name.job_id, name.instance_id, task_id, filename, follow)
+
+
+def print_logs(settings: Settings, job_id: str, instance: int, task_id: str, filename: str, follow: bool) -> None:
+    source = Sandbox(settings, job_id, instance, task_id)
+    chunks = source.follow(filename) if follow else source.download(filename)
+    for chunk in chunks:
+        click.echo(chunk, nl=False)
+
+
+@dataclass
+class Sandbox:
+    """The files of one run of a task, on the agent that ran it."""
+
+    settings: Settings
+    job_id: str
+    instance: int
+    task_id: str = ""  # empty: the current run
+    sleep: Callable[[float], None] = time.sleep
+
+    def download(self, filename: str) -> Iterator[bytes]:
+        listing = self.browse()
+        path = self.path_in(listing, filename)
+        yield from self.get(listing, download_url(path))
+
+    def follow(self, filename: str) -> Iterator[bytes]:
+        """What is in the file and what is added to it, until its run has ended and all of it is read."""
+        listing, path = self.wait_for_file(filename)
+        offset = 0
+        while True:
+            has_ended = self.has_ended()  # asked before reading: what comes later is read in the next round
+            chunk = self.read(listing, path, offset)
+            if chunk:
+                offset += len(chunk)
+                yield chunk
+            elif has_ended:
+                return
+            else:
+                self.sleep(FOLLOW_INTERVAL_S)
+
+    def browse(self) -> task_pb2.BrowseSandboxResponse:
+        response = self.ask_for_listing()
+        texts = {
+            "notFound": "Job {id} was not found: {message}",
+            "outOfRange": NO_INSTANCE,
+            "notRunning": "Task {name} has not been started: {message}",
+            "failure": "Unable to list the sandbox of task {name}: {message}",
+        }
+        raise_if_refused(self.settings, response, texts, id=self.job_id, name=self.name)
+        return response
+
+    def wait_for_file(self, filename: str) -> tuple[task_pb2.BrowseSandboxResponse, str]:
+        """The listing and the file's path in it, once the task has started and made the file."""
+        told = False
+        while True:
+            has_ended = self.has_ended()
+            listing = self.ask_for_listing()
+            is_waiting = listing.error.HasField("notRunning") or listing.error.HasField("failure")
+            path = find_path(listing.paths, filename)
+            if path is not None or has_ended or (listing.HasField("error") and not is_waiting):
+                listing = self.browse() if path is None else listing
+                return listing, path or self.path_in(listing, filename)
+            if not told:
+                click.echo(f"Waiting for task {self.name} to write {filename} ...", err=True)
+                told = True
+            self.sleep(FOLLOW_INTERVAL_S)
+
+    def ask_for_listing(self) -> task_pb2.BrowseSandboxResponse:
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.task import task_pb2
+
+        request = task_pb2.BrowseSandboxRequest(
+            jobId=peloton_pb2.JobID(value=self.job_id), instanceId=self.instance, taskId=self.task_id
+        )
+        return self.settings.client.tasks.BrowseSandbox(request)
+
+    def has_ended(self) -> bool:
+        """Whether the run is over; the first call for the current run fixes which one that is."""
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.task import task_pb2
+
+        request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=self.job_id), instanceId=self.instance)
+        response = self.settings.client.tasks.Get(request)
+        texts = {
+            "notFound": "Job {id} was not found: {message}",
+            "outOfRange": NO_INSTANCE,
+        }
+        raise_if_refused(self.settings, response, texts, id=self.job_id)
+        runtime = response.result.runtime
+        self.task_id = self.task_id or runtime.mesosTaskId.value
+        is_older = bool(runtime.mesosTaskId.value) and runtime.mesosTaskId.value != self.task_id
+        return is_older or task_pb2.TaskState.Name(runtime.state) in TERMINAL
+
+    def read(self, listing: task_pb2.BrowseSandboxResponse, path: str, offset: int) -> bytes:
+        """At most CHUNK_BYTES from ``offset``; empty at the end of the file."""
+        url = f"/files/read?path={quote(path, safe='')}&offset={offset}&length={CHUNK_BYTES}"
+        body = b"".join(self.get(listing, url))
+        try:
+            # A file need not be text; surrogates carry the bytes that are none.
+            text = json.loads(body.decode("utf-8", "surrogateescape"))["data"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Failed(f"the agent at {listing.hostname}:{listing.port} sent no file content: {error}") from error
+        if REPLACED in text:
+            # An agent that writes this for bytes that are no text leaves open how many they were.
+            return b"".join(self.get(listing, download_url(path)))[offset:]
+        return str(text).encode("utf-8", "surrogateescape")
+
+    def size(self, listing: task_pb2.BrowseSandboxResponse, path: str) -> int:
+        """Of a file, in bytes."""
+        answer = self.get_json(listing, f"/files/read?path={quote(path, safe='')}&offset=-1")
+        return int(answer["offset"])
+
+    def written_at(self, listing: task_pb2.BrowseSandboxResponse, path: str) -> float:
+        """When a file was last written, in seconds since the epoch."""
+        folder = path.rpartition("/")[0]
+        rows = self.get_json(listing, f"/files/browse?path={quote(folder, safe='')}")
+        return next((float(row["mtime"]) for row in rows if row["path"] == path), 0.0)
+
+    def get_json(self, listing: task_pb2.BrowseSandboxResponse, url: str) -> Any:
+        try:
+            return json.loads(b"".join(self.get(listing, url)))
+        except ValueError as error:
+            raise Failed(f"the agent at {listing.hostname}:{listing.port} sent no JSON: {error}") from error
+
+    def get(self, listing: task_pb2.BrowseSandboxResponse, url: str) -> Iterator[bytes]:
+        import http.client
+
+        connection = agents.connect(listing.hostname, listing.port)
+        try:
+            connection.request("GET", url, headers=agents.access().headers)
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                reason = response.read(500).decode("utf-8", "replace")
+                raise Failed(f"http://{listing.hostname}:{listing.port}{url}: {response.status} {reason}")
+            while chunk := response.read(CHUNK_BYTES):
+                yield chunk
+        except (OSError, http.client.HTTPException) as error:
+            raise Failed(f"cannot read from the agent at {listing.hostname}:{listing.port}: {error}") from error
+        finally:
+            connection.close()
+
+    def path_in(self, listing: task_pb2.BrowseSandboxResponse, filename: str) -> str:
+        path = find_path(listing.paths, filename)
+        if path is None:
+            raise Failed(f"filename:{filename} not found in sandbox files: [{' '.join(listing.paths)}]")
+        return path
+
+    @property
+    def name(self) -> str:
+        return self.task_id or f"{self.job_id}-{self.instance}"
+
+
+def download_url(path: str) -> str:
+    return f"/files/download?path={quote(path, safe='')}"
+
+
+def find_path(paths: Iterable[str], filename: str) -> str | None:
+    """The path whose last parts are ``filename``."""
+    wanted = "/" + filename.lstrip("/")
+    return next((path for path in paths if f"/{path}".endswith(wanted)), None)
