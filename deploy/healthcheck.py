@@ -30,13 +30,13 @@ def check_api(settings: Settings) -> None:
 
 
 def check_leader(settings: Settings, role: str) -> None:
-    from services.storage.gateway import Gateway
+    from services.storage.storage import Storage
 
-    gateway = Gateway(settings.database)
+    storage = Storage(settings.database)
     try:
-        address = gateway.leader(role, time.time())
+        address = storage.leader(role, time.time())
     finally:
-        gateway.close()
+        storage.close()
     if not address:
         raise RuntimeError(f"no {role} leads")
     host, _, port = address.rpartition(":")

@@ -23,7 +23,7 @@ from services import telemetry, temporal, temporal_connection
 from services.leader import LeaderChannels, LeaderElection
 from services.settings import Settings, load
 from services.storage import migrate
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from services.workflow_labels import PoolPaths
 from workflows.policies import Policies
 
@@ -43,7 +43,7 @@ class Shared:
     """What the roles of one process have in common."""
 
     settings: Settings
-    gateway: Gateway
+    storage: Storage
     temporal: Client
     temporal_config: ClientConnectConfig
     identity: str  # of this process, in histories
@@ -78,8 +78,8 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
         await asyncio.to_thread(migrate.upgrade, database)
     await asyncio.to_thread(migrate.check, database)
     retries = Backoff(settings.retry_wait_s, settings.retry_wait_max_s)
-    gateway = Gateway(database, pool_size=settings.database_pool, batch_backoff=retries)
-    channels = LeaderChannels(gateway)
+    storage = Storage(database, pool_size=settings.database_pool, batch_backoff=retries)
+    channels = LeaderChannels(storage)
     try:
         client = await temporal_connection.connect(config, identity)
         policies = Policies(
@@ -87,13 +87,13 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
             gang_placement_s=settings.gang_placement_timeout_s,
             gang_launch_s=settings.gang_launch_timeout_s,
         )
-        shared = Shared(settings, gateway, client, config, identity, channels, policies)
+        shared = Shared(settings, storage, client, config, identity, channels, policies)
         async with asyncio.TaskGroup() as group:
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)
     finally:
         channels.close()
-        gateway.close()
+        storage.close()
 
 
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
@@ -106,11 +106,11 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
         address = f"{settings.host}:{settings.port}"
         channels = shared.channels
         api = await server.start(
-            shared.gateway, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters
+            shared.storage, waker, waker, channels.leader, address, bounds=bounds, clusters=channels.clusters
         )
         log.info("API at %s", address)
         await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
-        deleting = asyncio.create_task(_end_deletions(shared.gateway), name="deletions that were broken off")
+        deleting = asyncio.create_task(_end_deletions(shared.storage), name="deletions that were broken off")
         await stop.wait()
         deleting.cancel()
         await api.stop(SERVER_GRACE_S)
@@ -126,12 +126,12 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         return
     hosts = _host_managers(shared)
     ports = WorkerPorts(
-        shared.gateway,
+        shared.storage,
         ResourceManagerClient(shared.channels.channel("resmgr")),
         hosts,
         FirstFitPlacer(),
         hosts,
-        shared.gateway,
+        shared.storage,
         hosts,
     )
     async with AsyncExitStack() as stack:
@@ -159,7 +159,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
         async def lead() -> Leading:
             address = f"{settings.host}:{settings.resmgr_port}"
-            running = await server.serve(shared.gateway, waker, capacity, address, loop_settings)
+            running = await server.serve(shared.storage, waker, capacity, address, loop_settings)
             # Wake-ups of admitted pods may have died with a predecessor.
             await _wake_active(shared, waker, running.loop.state.wholly_queued())
             revival = Revival(shared.temporal, waker, shared.policies)
@@ -184,7 +184,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.servicer import serve
     from services.resmgr.client import ResourceManagerClient
 
-    settings, gateway = shared.settings, shared.gateway
+    settings, storage = shared.settings, shared.storage
     role = _hostmgr_role(settings)
     qos_settings, images = _qos_settings(settings), prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
@@ -205,15 +205,15 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         async def lead() -> Leading:
             watch = DrainWatch(jobs, hosts)
             failed: asyncio.Future[None] = loop.create_future()
-            driver = MesosDriver(mesos, gateway)
-            core = HostManagerCore(core_settings, gateway, watch, driver, lambda why: _fail(loop, failed, why))
+            driver = MesosDriver(mesos, storage)
+            core = HostManagerCore(core_settings, storage, watch, driver, lambda why: _fail(loop, failed, why))
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
             maintainer = HostMaintainer(
-                core, gateway, gateway, jobs, hosts, watch, cluster=settings.cluster, share=share
+                core, storage, storage, jobs, hosts, watch, cluster=settings.cluster, share=share
             )
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintainer.start)
-            qos = QosController(qos_settings, core, gateway, evictor, jobs)
+            qos = QosController(qos_settings, core, storage, evictor, jobs)
             address = f"{settings.host}:{settings.hostmgr_port}"
             server, port = serve(core, maintainer, images, qos.uses, address, deadline_s)
             qos.start()
@@ -261,7 +261,7 @@ def _host_managers(shared: Shared) -> HostManagers:
 
     channels = shared.channels
     return HostManagers(
-        channels.clusters, lambda cluster: HostManagerClient(channels.cluster_channel(cluster)), shared.gateway
+        channels.clusters, lambda cluster: HostManagerClient(channels.cluster_channel(cluster)), shared.storage
     )
 
 
@@ -303,7 +303,7 @@ class Leading:
 
 async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
     """Stand by, lead, and resign."""
-    election = LeaderElection(shared.gateway, role, shared.settings.leader_ttl_s)
+    election = LeaderElection(shared.storage, role, shared.settings.leader_ttl_s)
     if await _first(election.win(), stop):
         return
     holding = asyncio.create_task(election.hold(), name=f"{role} lease")
@@ -347,8 +347,8 @@ async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
 
 @asynccontextmanager
 async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
-    gateway, paths = shared.gateway, PoolPaths(lambda: (spec for spec, _ in shared.gateway.pools()))
-    waker = temporal.JobWaker(shared.temporal, gateway.job, shared.policies, gateway.roll_up, pool_path=paths)
+    storage, paths = shared.storage, PoolPaths(lambda: (spec for spec, _ in shared.storage.pools()))
+    waker = temporal.JobWaker(shared.temporal, storage.job, shared.policies, storage.roll_up, pool_path=paths)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker
@@ -363,16 +363,16 @@ async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.Maintenan
 
 
 async def _wake_active(shared: Shared, waker: temporal.JobWaker, but: Set[JobId] = frozenset()) -> None:
-    active = await asyncio.to_thread(shared.gateway.active_job_ids)
+    active = await asyncio.to_thread(shared.storage.active_job_ids)
     waker.jobs_changed((job_id for job_id in active if job_id not in but), "a role came up")
 
 
-async def _end_deletions(gateway: Gateway) -> None:
+async def _end_deletions(storage: Storage) -> None:
     """Of jobs whose api died before it had forgotten all of them. Those under way elsewhere may be among them."""
     try:
-        for job_id in await asyncio.to_thread(gateway.broken_deletions):
+        for job_id in await asyncio.to_thread(storage.broken_deletions):
             log.info("job %s is being deleted: going on with it", job_id)
-            await asyncio.to_thread(gateway.delete_job, job_id)
+            await asyncio.to_thread(storage.delete_job, job_id)
     except Exception as error:  # storage is away: the next api that starts finds them
         log.warning("deletions that were broken off have not ended: %s", error)
 

@@ -17,7 +17,7 @@ from services.hostmgr.mesos.framework import MesosSettings, framework_info
 from services.hostmgr.mesos.subscription import Callbacks, Subscription
 from services.runtime import mesos_access
 from services.settings import Settings, load
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 PATIENCE_S = 20.0
 LOOK_EVERY_S = 0.2
@@ -50,14 +50,14 @@ class _Subscriber(Callbacks):
 
 def tear_down(settings: Settings) -> str:
     """Returns what was done. Raises PelotonError, and storage's errors."""
-    gateway = Gateway(settings.require_database())
+    storage = Storage(settings.require_database())
     try:
-        framework_id = gateway.framework_id(settings.cluster)
+        framework_id = storage.framework_id(settings.cluster)
         if not framework_id:
             return f"cluster {settings.cluster} has no framework"
-        _await_end_of_leader(gateway, settings.cluster)
+        _await_end_of_leader(storage, settings.cluster)
     finally:
-        gateway.close()
+        storage.close()
     access = mesos_access(settings)
     role, user = settings.mesos_role, settings.mesos_user
     ours = MesosSettings(settings.mesos, settings.cluster, role, user, access=access)
@@ -77,10 +77,10 @@ def tear_down(settings: Settings) -> str:
     return f"framework {framework_id} is torn down"
 
 
-def _await_end_of_leader(gateway: Gateway, cluster: str) -> None:
+def _await_end_of_leader(storage: Storage, cluster: str) -> None:
     """One that was killed has a lease for a few seconds more."""
     deadline_s = time.monotonic() + PATIENCE_S
-    while leader := gateway.leader(hostmgr_role(cluster), time.time()):
+    while leader := storage.leader(hostmgr_role(cluster), time.time()):
         if time.monotonic() > deadline_s:
             raise Unavailable(f"the host manager of cluster {cluster} leads at {leader}: stop it first")
         time.sleep(LOOK_EVERY_S)

@@ -1,7 +1,7 @@
 """The life of a pod: which event, in which state, leads where, what it writes, and who may cause it.
 
-``TABLE`` is the whole truth. ``next_pod`` evaluates it on one record; ``services/storage/pod_writes.py`` compiles it to
-one UPDATE per event; ``docs/pod-states.md`` is generated from it. Of an event's rows the first whose guard holds
+``TABLE`` is the whole truth. ``next_pod`` evaluates it on one record; ``services/storage/pods/writes.py`` compiles it
+to one UPDATE per event; ``docs/pod-states.md`` is generated from it. Of an event's rows the first whose guard holds
 decides; where none holds, nothing changes. A pod that does not exist is UNKNOWN.
 """
 

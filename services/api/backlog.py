@@ -23,7 +23,7 @@ from peloton.errors import InvalidArgument
 from services.api.calls import METER, Calls, overloaded
 from services.api.v1.lockdown import LOCKABLE
 from services.grpc_handlers import answering, changed
-from services.storage.queries import Backlog
+from services.storage.jobs.queries import Backlog
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.05

@@ -27,7 +27,7 @@ from services.api.hosts import Hosts
 from services.api.pool_rules import pool_bounds, pool_fault
 from services.api.validation import JobJudge, clamp_max_failures, clamp_pod, secret_fault, secret_pod_fault
 from services.api.wake import Wake
-from services.storage.gateway import Gateway, JobStream, stream_rows
+from services.storage.storage import JobStream, Storage, stream_rows
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ SWEEP_S = 15.0
 
 
 class BulkService:
-    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
+    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake) -> None:
         self._records = records
         self._calls = calls
         self._hosts = hosts

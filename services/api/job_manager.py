@@ -27,11 +27,11 @@ from services.api.rolling import RollingJobs
 from services.api.stored_configs import StoredConfigs, answer, check_size
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
 from services.api.wake import Wake
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 
 class JobManager(RollingJobs):
-    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake) -> None:
+    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake) -> None:
         super().__init__(records, calls, wake)
         self._hosts = hosts
         self._configs = StoredConfigs(records, calls)

@@ -14,7 +14,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import RespoolId
 from peloton.model.respool import pool_paths
 from services.api.calls import Calls
-from services.storage.gateway import FoundJob, Gateway, JobName
+from services.storage.storage import FoundJob, JobName, Storage
 
 LIMIT_DEFAULT, LIMIT_MAX = 10, 100
 PREFIX_MIN = 4
@@ -25,7 +25,7 @@ _ID_SHAPE = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
 
 
 class LookupService:
-    def __init__(self, records: Gateway, calls: Calls) -> None:
+    def __init__(self, records: Storage, calls: Calls) -> None:
         self._records = records
         self._calls = calls
 

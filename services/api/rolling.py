@@ -15,11 +15,11 @@ from services.api.calls import Calls, check_wanted
 from services.api.ids import known_id
 from services.api.ranges import clipped
 from services.api.wake import Wake
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 
 class RollingJobs:
-    def __init__(self, records: Gateway, calls: Calls, wake: Wake) -> None:
+    def __init__(self, records: Storage, calls: Calls, wake: Wake) -> None:
         self._records = records
         self._calls = calls
         self._wake = wake

@@ -61,7 +61,7 @@ from services.api.waits import Waits
 from services.api.wake import JobStarter, Wake
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class ApiServer:
 
 
 async def start(
-    gateway: Gateway,
+    storage: Storage,
     starter: JobStarter,
     lifecycles: Lifecycles,
     leader: LeaderLookup,
@@ -166,31 +166,31 @@ async def start(
     channels = LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     wake = Wake(starter, lifecycles)
-    specs = Specs(gateway, calls, hosts)
-    locks = Locks(gateway, calls)
-    watches = WatchHub(ChangeReader(gateway), calls)
+    specs = Specs(storage, calls, hosts)
+    locks = Locks(storage, calls)
+    watches = WatchHub(ChangeReader(storage), calls)
     waits = Waits(channels)
     server = grpc.aio.server(
         interceptors=[
             ErrorsToStatus("api"),
             Requests(),
             LockdownGate(locks),
-            BacklogGate(gateway, calls, bounds or Bounds()),
+            BacklogGate(storage, calls, bounds or Bounds()),
         ],
         options=list(OPTIONS),
         maximum_concurrent_rpcs=RPCS_MAX,
     )
-    jobs = JobManager(gateway, calls, hosts, wake)
-    bulk = BulkService(gateway, calls, hosts, wake)
+    jobs = JobManager(storage, calls, hosts, wake)
+    bulk = BulkService(storage, calls, hosts, wake)
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (jobs, JOB_MANAGER),
-        (TaskManager(gateway, calls, hosts, wake, waits), TASK_MANAGER),
+        (TaskManager(storage, calls, hosts, wake, waits), TASK_MANAGER),
         (bulk, BULK_SERVICE),
-        (LookupService(gateway, calls), LOOKUP_SERVICE),
-        (UpdateService(gateway, calls, specs, wake), (UPDATE_SERVICE,)),
+        (LookupService(storage, calls), LOOKUP_SERVICE),
+        (UpdateService(storage, calls, specs, wake), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),
-        (JobService(gateway, calls, specs, wake, waits), (JOB_SERVICE,)),
-        (PodService(gateway, calls, hosts, wake, waits), (POD_SERVICE,)),
+        (JobService(storage, calls, specs, wake, waits), (JOB_SERVICE,)),
+        (PodService(storage, calls, hosts, wake, waits), (POD_SERVICE,)),
         (WatchService(watches), (WATCH_SERVICE,)),
         (AdminService(locks, calls), (ADMIN_SERVICE,)),
         (ResourcePoolService(channels), (RESPOOL_SERVICE,)),
@@ -200,7 +200,7 @@ async def start(
     roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR)
     checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
     about_hosts = {name: name for name in HOSTMGR_SERVICES} | {HOST_SERVICE_V1: HOST_SERVICE}
-    of_hosts = ClusterServices(about_hosts, channels, lambda names: gateway.clusters_of_hosts(names))
+    of_hosts = ClusterServices(about_hosts, channels, lambda names: storage.clusters_of_hosts(names))
     server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks), of_hosts))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)

@@ -13,7 +13,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from services.api.calls import Calls
 from services.api.channels import ANSWER_BYTES_MAX
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 BYTES_MAX = 64 * 2**20
 """Of all that are kept; a larger one is read for each call anew."""
@@ -34,7 +34,7 @@ class StoredConfig:
 class StoredConfigs:
     """The least recently asked for goes first. For one event loop only."""
 
-    def __init__(self, records: Gateway, calls: Calls, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, records: Storage, calls: Calls, bytes_max: int = BYTES_MAX) -> None:
         self._records = records
         self._calls = calls
         self._bytes_max = bytes_max
@@ -77,7 +77,7 @@ def check_size(job_id: JobId, size_bytes: int, instance_count: int) -> None:
         )
 
 
-def _read(records: Gateway, job_id: JobId, version: int) -> StoredConfig | None:
+def _read(records: Storage, job_id: JobId, version: int) -> StoredConfig | None:
     check_size(job_id, *records.overrides_size(job_id, version))  # it may be larger than our memory
     config = records.job_config(job_id, version, overrides=True)
     if config is None:

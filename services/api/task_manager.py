@@ -26,7 +26,7 @@ from services.api.job_query import pod_query
 from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
 from services.api.waits import Waits
 from services.api.wake import Wake
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 EVENT_RUNS = 10
 """Runs of which GetPodEvents tells unless asked for more."""
@@ -39,7 +39,7 @@ STOP_MESSAGE = "Task stop API request"
 
 
 class TaskManager:
-    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake, waits: Waits) -> None:
+    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake, waits: Waits) -> None:
         self._records = records
         self._calls = calls
         self._hosts = hosts

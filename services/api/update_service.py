@@ -19,11 +19,11 @@ from services.api.v1.ids import opaque_of
 from services.api.v1.specs import Specs, check_immutable
 from services.api.validation import secret_fault
 from services.api.wake import Wake
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 
 class UpdateService:
-    def __init__(self, records: Gateway, calls: Calls, specs: Specs, wake: Wake) -> None:
+    def __init__(self, records: Storage, calls: Calls, specs: Specs, wake: Wake) -> None:
         self._records = records
         self._calls = calls
         self._specs = specs

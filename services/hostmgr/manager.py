@@ -24,7 +24,7 @@ from services.hostmgr.leasing import lease_hosts
 from services.hostmgr.reconcile import HOST_BACK_REST_S, InFlight, Look, Reconciler, ReconcileSchedule
 from services.hostmgr.reports import Reports
 from services.hostmgr.statuses import StatusCommitter
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class HostManagerCore:
     def __init__(
         self,
         settings: HostManagerSettings,
-        gateway: Gateway,
+        storage: Storage,
         lifecycles: PodLifecycles,
         driver: ClusterDriver,
         give_up: Callable[[str], None] = log.error,
@@ -55,19 +55,19 @@ class HostManagerCore:
         self._settings = settings
         self._give_up = give_up
         self.driver = driver
-        self._gateway = gateway
+        self._storage = storage
         self._lifecycles = lifecycles
         self.pool = HostPool(settings.lease_s)
-        self._claims = HostClaims(gateway, settings.cluster)
+        self._claims = HostClaims(storage, settings.cluster)
         in_flight = InFlight()
-        self._reconciler = Reconciler(partial(gateway.pods_on_hosts, settings.cluster), in_flight)
+        self._reconciler = Reconciler(partial(storage.pods_on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)
-        self._failure_output = FailureOutput(driver.output_tail, gateway.add_output)
+        self._failure_output = FailureOutput(driver.output_tail, storage.add_output)
         self._reports = Reports(
-            gateway, settings.cluster, self.pool, lifecycles, self._committed, lambda: time.monotonic()
+            storage, settings.cluster, self.pool, lifecycles, self._committed, lambda: time.monotonic()
         )
         self._launcher = Launcher(
-            gateway,
+            storage,
             settings.cluster,
             self.pool,
             driver,
@@ -91,7 +91,7 @@ class HostManagerCore:
     # Life.
 
     def start(self) -> None:
-        for pods in self._gateway.labelled_pods(self._settings.cluster):
+        for pods in self._storage.labelled_pods(self._settings.cluster):
             self.pool.pod_labels.add(pods)
         self._statuses.start()
         self._failure_output.start()
@@ -167,8 +167,8 @@ class HostManagerCore:
         tells the cluster. The same while an administrator has locked kills."""
         self._check_unlocked("Kill", "kill")
         try:
-            kills = self._gateway.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
-            self.pool.hold(self._gateway.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
+            kills = self._storage.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
+            self.pool.hold(self._storage.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
         except Exception:
             self._look_anew(Look.UNSETTLED)  # not known what is marked: no further call would tell the cluster of it
             raise
@@ -176,7 +176,7 @@ class HostManagerCore:
         return len(kills)
 
     def _check_unlocked(self, component: str, act: str) -> None:
-        if component in self._gateway.lockdowns():
+        if component in self._storage.lockdowns():
             raise Unavailable(f"{act} op is locked")
 
     def _kill(self, pods: Sequence[PodOnHost]) -> None:
@@ -232,7 +232,7 @@ class HostManagerCore:
         return True
 
     def _review_holds(self) -> None:
-        self._lifecycles.jobs_changed(self.pool.review_holds(self._gateway.coming_back, time.monotonic()), "freed room")
+        self._lifecycles.jobs_changed(self.pool.review_holds(self._storage.coming_back, time.monotonic()), "freed room")
 
     def _reconcile(self, look: Look) -> None:
         """Ask the cluster about the pods that storage believes on hosts, and tell it again what must end. A look at
@@ -240,4 +240,4 @@ class HostManagerCore:
         ending = self._reconciler.ask(look, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
         if look is Look.ALL:
-            self._lifecycles.jobs_changed(self._gateway.active_job_ids(), "a host manager has reconciled all pods")
+            self._lifecycles.jobs_changed(self._storage.active_job_ids(), "a host manager has reconciled all pods")

@@ -38,7 +38,7 @@ from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.usage import HostUse, look
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class QosController:
         self,
         settings: QosSettings,
         core: HostManagerCore,
-        gateway: Gateway,
+        storage: Storage,
         evictor: Evictor,
         lifecycles: Lifecycles,
     ) -> None:
@@ -94,7 +94,7 @@ class QosController:
         self._is_enabled = settings.enabled and core.driver.capabilities.measures_use
         self._core = core
         self._pool = core.pool
-        self._gateway = gateway
+        self._storage = storage
         self._evictor = evictor
         self._lifecycles = lifecycles
         self._uses: dict[Hostname, HostUse] = {}
@@ -183,7 +183,7 @@ class QosController:
         if not is_due(watch, policy):
             return ()
         uses = found.use.pods()
-        rows = self._gateway.revocable_pods(list(uses))
+        rows = self._storage.revocable_pods(list(uses))
         pods = [
             RevocablePod(r.pod_id, r.priority, r.started_ns, needed(r.asked).cpu_milli, uses[r.pod_id], r.is_leaving)
             for r in rows

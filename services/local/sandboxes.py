@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from peloton.errors import PelotonError
 from services.local.emulated import ask
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ def tidy(database: str, master: str, token: str) -> list[str]:
     ]  # executors of others have other names
     if not jobs:
         return []
-    gateway = Gateway(database, pool_size=1)
+    storage = Storage(database, pool_size=1)
     try:
-        stored = {record.job_id for record in gateway.jobs(jobs)}
+        stored = {record.job_id for record in storage.jobs(jobs)}
     finally:
-        gateway.close()
+        storage.close()
     gone = sorted(set(jobs) - stored)
     if gone:
         ask(master, token, "POST", PATH, {"executors": gone})

@@ -24,7 +24,7 @@ from services.resmgr.ledger import IS_ALLOCATED, Footprint, JobLedger
 from services.resmgr.preemption import evictable, questioned_jobs
 from services.resmgr.queues import WaitingRuns
 from services.resmgr.state import ResmgrState
-from services.storage.gateway import HeldRange
+from services.storage.storage import HeldRange
 
 PLANNED_PODS_MAX = 2**40
 """A question is not cut where a cycle is: everything that fits now is told."""

@@ -48,7 +48,7 @@ from services.resmgr.explain_text import (
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
-from services.storage.gateway import HeldRange
+from services.storage.storage import HeldRange
 
 Context = grpc.aio.ServicerContext[object, object]
 

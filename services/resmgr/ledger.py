@@ -16,7 +16,7 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import ALLOCATED, PodShape, PodState, ShapeRange
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.tree import Ints
-from services.storage.gateway import HeldRange
+from services.storage.storage import HeldRange
 
 _STATES = tuple(PodState)
 CODES: dict[PodState, int] = {state: code for code, state in enumerate(_STATES)}

@@ -34,7 +34,7 @@ from services.resmgr.records import AdmissionRecords, CapacitySource, Range, Req
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import LogRow, ResmgrState
-from services.storage.gateway import EvictionOrder, EvictionResult, HeldRange
+from services.storage.storage import EvictionOrder, EvictionResult, HeldRange
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from peloton.scheduling.eviction import Eviction, HeldRun
 from peloton.scheduling.preemption import count_over, over_entitled
 from services.resmgr.ledger import HOLDING, IS_ALLOCATED, JobLedger
 from services.resmgr.state import ResmgrState
-from services.storage.gateway import EvictionOrder, HeldRange
+from services.storage.storage import EvictionOrder, HeldRange
 
 
 class PreemptionRounds:

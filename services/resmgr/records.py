@@ -14,7 +14,7 @@ from peloton.model.reason import Infeasibility, RequeueReason
 from peloton.model.respool import PoolSpec
 from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.state import LogRow
-from services.storage.gateway import EvictionOrder, EvictionResult, HeldRange
+from services.storage.storage import EvictionOrder, EvictionResult, HeldRange
 
 Range = tuple[int, int]
 """``(start, count)`` of instances."""
@@ -73,7 +73,7 @@ class ResmgrSnapshot(Protocol):
 
 
 class AdmissionRecords(Protocol):
-    """The part of the storage gateway that admission and pools use."""
+    """The part of storage that admission and pools use."""
 
     def job(self, job_id: JobId) -> JobRecord | None: ...
 

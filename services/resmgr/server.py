@@ -37,21 +37,21 @@ class ResmgrServer:
 
 
 async def serve(
-    gateway: ExplainRecords,
+    storage: ExplainRecords,
     lifecycles: Lifecycles,
     capacity_source: CapacitySource,
     address: str,
     settings: LoopSettings | None = None,
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port)."""
-    loop = AdmissionLoop(gateway, lifecycles, capacity_source, settings)
-    pools = PoolService(loop, gateway)
+    loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
+    pools = PoolService(loop, storage)
     await asyncio.to_thread(pools.load)
     await loop.start()
     server = grpc.aio.server(interceptors=[ErrorsToStatus("resource manager"), Requests()], options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
-    add_under_all_names(server, ExplainService(loop, gateway, capacity_source), EXPLAIN_SERVICE)
+    add_under_all_names(server, ExplainService(loop, storage, capacity_source), EXPLAIN_SERVICE)
     port = server.add_insecure_port(address)
     await server.start()
     PoolGauges(lambda: loop.state)

@@ -17,7 +17,7 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
 from peloton.ports import REQUEUED_PODS_MAX
 from services.resmgr.loop import AdmissionLoop
-from services.storage.gateway import EvictionOrder
+from services.storage.storage import EvictionOrder
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from services.resmgr.audit import faults
 from services.resmgr.held import Releases, held_gangs, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
-from services.storage.gateway import EvictionResult
+from services.storage.storage import EvictionResult
 
 UNPLACED_JOBS_MAX = 10_000
 """Jobs whose last placement failure is remembered; the oldest are forgotten."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from services.storage.store import Store
+from services.storage.repository import Store
 from services.storage.tables import LEASE
 
 

@@ -18,7 +18,7 @@ from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.local.cluster import LocalSettings
 from services.storage.engine import Database
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from services.storage.tables import POD_EVENT
 from tests.bench.cluster import Cluster, cpu_seconds, history_events, peak_memory_mib
 from tests.e2e.local import job_config, shell
@@ -122,15 +122,15 @@ def submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]
 
 def ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
     """Waits until no job is active. Storage is asked, not the API: who asks for each job is a load of its own."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     try:
         deadline_s = time.monotonic() + PATIENCE_S
-        while active := gateway.active_job_ids():
+        while active := storage.active_job_ids():
             assert time.monotonic() < deadline_s, f"{len(active)} jobs have not ended within {PATIENCE_S:.0f} s"
             time.sleep(LOOK_S)
-        return [record.state for job in job_ids if (record := gateway.job(job)) is not None]
+        return [record.state for job in job_ids if (record := storage.job(job)) is not None]
     finally:
-        gateway.close()
+        storage.close()
 
 
 def first_running_s(cluster: Cluster, made: Sequence[Submitted]) -> list[float]:

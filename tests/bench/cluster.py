@@ -12,7 +12,7 @@ from peloton.api.v0.job.job_pb2 import JobState
 from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.pod import PodState
 from services.local.cluster import LocalSettings
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.bench.figures import cpu_s, status_kib
 from tests.bench.profile import profiled
 from tests.e2e import local
@@ -107,11 +107,11 @@ def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more
 
 
 def stored_count(cluster: Cluster, job: str) -> int:
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     try:
-        return gateway.pod_counts(JobId(job)).get(PodState.SUCCEEDED, 0)
+        return storage.pod_counts(JobId(job)).get(PodState.SUCCEEDED, 0)
     finally:
-        gateway.close()
+        storage.close()
 
 
 def run_events(cluster: Cluster, workflow_id: str) -> int:

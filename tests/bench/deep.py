@@ -28,7 +28,7 @@ from services.local.cluster import LocalSettings
 from services.resmgr.pools import pool_spec, with_defaults
 from services.storage import migrate
 from services.storage.engine import Database
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from services.storage.tables import POD
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.bench.figures import status_kib
@@ -123,15 +123,15 @@ def store(url: str, size: Size) -> list[JobId]:
     """Pools, and jobs whose pods are all in the queue; the last job is the one that no host may have."""
     migrate.upgrade(url)
     random = Random(1)
-    with closing(Gateway(url)) as gateway:
-        world = World(gateway, now_ns=time.time_ns())
+    with closing(Storage(url)) as storage:
+        world = World(storage, now_ns=time.time_ns())
         pools = [
-            _pool(gateway, f"pool{number}", 10, parent)
-            for parent in [_pool(gateway, f"org{number}", 10 * size.pools_per_parent) for number in range(size.parents)]
+            _pool(storage, f"pool{number}", 10, parent)
+            for parent in [_pool(storage, f"org{number}", 10 * size.pools_per_parent) for number in range(size.parents)]
             for number in range(size.pools_per_parent)
         ]
-        apart = _pool(gateway, "homeless", size.homeless_pods)
-        _pool(gateway, "fresh", size.fresh_pods)
+        apart = _pool(storage, "homeless", size.homeless_pods)
+        _pool(storage, "fresh", size.fresh_pods)
         jobs: list[JobId] = []
         for number, pods in enumerate([*size.large_jobs, *[size.pods_per_job] * size.jobs]):
             config = shell(f"sleep {random.randint(*size.run_s)}", cpu=POD_CPU, memory=POD_MIB)
@@ -142,14 +142,14 @@ def store(url: str, size: Size) -> list[JobId]:
         return [*jobs, _queued_job(world, apart, len(jobs) + 1, size.homeless_pods, config)]
 
 
-def _pool(gateway: Gateway, name: str, reserved_pods: int, parent: str = ROOT_POOL_ID) -> RespoolId:
+def _pool(storage: Storage, name: str, reserved_pods: int, parent: str = ROOT_POOL_ID) -> RespoolId:
     """What so many pods need is reserved."""
     config = respool_pb2.ResourcePoolConfig(name=name, parent={"value": parent})
     for kind, amount in (("cpu", POD_CPU), ("memory", POD_MIB), ("disk", 1), ("gpu", 0)):
         config.resources.add(kind=kind, reservation=reserved_pods * amount, limit=1e9, share=1)
     config = with_defaults(config)
     pool_id = RespoolId(str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{parent}/{name}")))
-    gateway.put_pool(pool_spec(pool_id, config), config)
+    storage.put_pool(pool_spec(pool_id, config), config)
     return pool_id
 
 
@@ -164,9 +164,9 @@ def _queued_job(world: World, pool_id: RespoolId, number: int, pods: int, task: 
         "defaultConfig": task,
     }
     config, job_id = ParseDict(fields, job_pb2.JobConfig()), JobId(str(uuid.uuid4()))
-    world.gateway.create_job(new_job_record(job_id, config, world.now_ns), config, world.now_ns)
-    world.gateway.create_pods(job_id, lambda _: None)
-    world.gateway.mark_pending(job_id, [(0, pods)], number)
+    world.storage.create_job(new_job_record(job_id, config, world.now_ns), config, world.now_ns)
+    world.storage.create_pods(job_id, lambda _: None)
+    world.storage.mark_pending(job_id, [(0, pods)], number)
     world.now_ns += 10**9
     return job_id
 

@@ -23,7 +23,7 @@ from peloton.model.ids import JobId
 from peloton.model.resources import Resources
 from services.api.server import start
 from services.resmgr.settings import LoopSettings
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.bench.deep import Size, store
 from tests.bench.figures import Times, rss_mib
 from tests.bench.resmgr_life import CAPACITY
@@ -69,9 +69,9 @@ class _Nobody(RecordedLifecycles):
 
 
 async def _figures(url: str) -> dict[str, Any]:
-    with closing(Gateway(url)) as gateway:
+    with closing(Storage(url)) as storage:
         hosts = FixedCapacity((FULL, Resources()))
-        loop = World(gateway, hosts=hosts).loop(LoopSettings(preempts=False))
+        loop = World(storage, hosts=hosts).loop(LoopSettings(preempts=False))
         rebuild, waiting, admitting = Times(), Times(), Times()
         before_mib = rss_mib()
         await rebuild.take_async(loop.run_cycle)  # reads everything; there is no capacity yet
@@ -84,7 +84,7 @@ async def _figures(url: str) -> dict[str, Any]:
         await loop.learn_capacity()
         for _ in range(ADMITTING_RUNS):
             await admitting.take_async(loop.run_cycle)
-        gets, queries = await _read(gateway)
+        gets, queries = await _read(storage)
         await loop.stop()
     return {
         "rebuild_seconds": round(rebuild.wall_ms[0] / 1000, 2),
@@ -97,12 +97,12 @@ async def _figures(url: str) -> dict[str, Any]:
     }
 
 
-async def _read(gateway: Gateway) -> tuple[Times, Times]:
+async def _read(storage: Storage) -> tuple[Times, Times]:
     """Through a server in this process, so that its CPU time counts, and ours."""
     gets, queries, nobody = Times(), Times(), _Nobody()
-    ids = gateway.active_job_ids()
+    ids = storage.active_job_ids()
     query = job_pb2.QueryRequest(spec={"pagination": {"limit": 100}})
-    server = await start(gateway, nobody, nobody, lambda _: None, "127.0.0.1:0")
+    server = await start(storage, nobody, nobody, lambda _: None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=MESSAGE_SIZES) as channel:
         jobs: Any = JobManagerStub(channel)
         await jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())  # connects

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from services.local.cluster import LocalSettings
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.crowd import CLIENTS, LOOK_S, Crowd
 
@@ -17,16 +17,16 @@ def pressure(seconds: float = 60.0, waiting_max: int = 100, hosts: int = 100) ->
     """Jobs of one pod that ends at once, until the time is over; then the cluster drains."""
     environment = {"PELOTON_JOBS_WAITING_MAX": str(waiting_max)}
     with Cluster(LocalSettings(port=0, simulate=hosts, environment=environment)) as cluster:
-        gateway = Gateway(cluster.local.database)
+        storage = Storage(cluster.local.database)
         waiting = 0
         with Crowd(cluster.local.address, cluster.pool("bench")) as crowd:
             until_s = time.monotonic() + seconds
             while time.monotonic() < until_s:
-                waiting = max(waiting, gateway.backlog().jobs_waiting)
+                waiting = max(waiting, storage.backlog().jobs_waiting)
                 crowd.ended.wait(LOOK_S)
         ended_s = time.monotonic()
-        cluster.wait(lambda: not gateway.backlog().jobs_active, "the end of all jobs", patience_s=300)
-        gateway.close()
+        cluster.wait(lambda: not storage.backlog().jobs_active, "the end of all jobs", patience_s=300)
+        storage.close()
         reads_s = sorted(crowd.reads_s)
         p99_s = reads_s[int(len(reads_s) * 0.99)]
         return {

@@ -13,7 +13,7 @@ from typing import Any
 from peloton.model.ids import JobId
 from peloton.model.pod import TERMINAL, PodState
 from services.local.cluster import LocalSettings
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.local import shell
 
@@ -42,18 +42,18 @@ def reads(size: Size = Size()) -> dict[str, Any]:
         own = {str(i): {"name": f"pod{i}", **shell(f"echo {i}")} for i in range(size.pods)}
         alike = cluster.submit(watched, instanceCount=size.pods, defaultConfig=shell("sleep 3600"))
         unlike = cluster.submit(watched, instanceCount=size.pods, defaultConfig=shell("sleep 3600"), instanceConfig=own)
-        with closing(Gateway(cluster.local.database)) as gateway:
+        with closing(Storage(cluster.local.database)) as storage:
             for read in (alike, unlike):
-                cluster.wait(lambda read=read: _is_queued(gateway, read), f"queued pods of {read}", PATIENCE_S)
+                cluster.wait(lambda read=read: _is_queued(storage, read), f"queued pods of {read}", PATIENCE_S)
             config = shell(f"sleep {size.run_s}", cpu=0.1)
             job = JobId(cluster.submit(busy, instanceCount=size.launched_pods, defaultConfig=config))
-            cluster.wait(lambda: _ended(gateway, job) > size.slots, "steady launches", PATIENCE_S)
+            cluster.wait(lambda: _ended(storage, job) > size.slots, "steady launches", PATIENCE_S)
             found = {
-                "alone": _measure(cluster, gateway, job, size, "", 0),
-                "each_second": _measure(cluster, gateway, job, size, alike, 1),
-                NO_PAUSE: _measure(cluster, gateway, job, size, alike, 0),
-                "unlike_each_second": _measure(cluster, gateway, job, size, unlike, 1),
-                "alone_again": _measure(cluster, gateway, job, size, "", 0),
+                "alone": _measure(cluster, storage, job, size, "", 0),
+                "each_second": _measure(cluster, storage, job, size, alike, 1),
+                NO_PAUSE: _measure(cluster, storage, job, size, alike, 0),
+                "unlike_each_second": _measure(cluster, storage, job, size, unlike, 1),
+                "alone_again": _measure(cluster, storage, job, size, "", 0),
             }
             memory_mib = peak_memory_mib(cluster)
     alone = (found["alone"]["launches_per_second"] + found["alone_again"]["launches_per_second"]) / 2
@@ -70,7 +70,7 @@ def reads(size: Size = Size()) -> dict[str, Any]:
     }
 
 
-def _measure(cluster: Cluster, gateway: Gateway, job: JobId, size: Size, read: str, pause_s: float) -> dict[str, Any]:
+def _measure(cluster: Cluster, storage: Storage, job: JobId, size: Size, read: str, pause_s: float) -> dict[str, Any]:
     """Launches for a while; ``read``: the job that clients ask for meanwhile."""
     order = {
         "address": cluster.local.address,
@@ -79,24 +79,24 @@ def _measure(cluster: Cluster, gateway: Gateway, job: JobId, size: Size, read: s
         "seconds": size.seconds,
         "pause_s": pause_s,
     }
-    before, cpu, began_s = _ended(gateway, job), cpu_seconds(cluster), time.monotonic()
+    before, cpu, began_s = _ended(storage, job), cpu_seconds(cluster), time.monotonic()
     figures: dict[str, Any] = {}
     if read:
         command = [sys.executable, "-m", "tests.bench.readers", json.dumps(order)]
         figures = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
     else:
         time.sleep(size.seconds)
-    seconds, ended = time.monotonic() - began_s, _ended(gateway, job)
+    seconds, ended = time.monotonic() - began_s, _ended(storage, job)
     assert ended < size.launched_pods, f"all {ended} pods have ended before the measurement has"
     used = {name: round(now - cpu[name], 1) for name, now in cpu_seconds(cluster).items()}
     return {"launches_per_second": round((ended - before) / seconds, 1), **figures, "cpu_seconds": used}
 
 
-def _is_queued(gateway: Gateway, job: str) -> bool:
-    counts = gateway.pod_counts(JobId(job))
+def _is_queued(storage: Storage, job: str) -> bool:
+    counts = storage.pod_counts(JobId(job))
     return bool(counts) and not counts.get(PodState.INITIALIZED)
 
 
-def _ended(gateway: Gateway, job: JobId) -> int:
+def _ended(storage: Storage, job: JobId) -> int:
     """As many have been launched, and no more than the slots are on their way."""
-    return sum(count for state, count in gateway.pod_counts(job).items() if state in TERMINAL)
+    return sum(count for state, count in storage.pod_counts(job).items() if state in TERMINAL)

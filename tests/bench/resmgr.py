@@ -19,7 +19,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.ids import JobId, RespoolId
 from services.storage import migrate
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.bench.pools import leaves, organisation
 from tests.unit.resmgr.world import World
 
@@ -35,7 +35,7 @@ def queued_million(job_count: int = 1_000, pods_per_job: int = 1_000, leaf_count
         with _store(url) as world:
             pools = organisation(leaf_count)
             for pool in pools:
-                world.gateway.put_pool(pool, respool_pb2.ResourcePoolConfig(name=pool.name))
+                world.storage.put_pool(pool, respool_pb2.ResourcePoolConfig(name=pool.name))
             ids = leaves(pools)
             for number in range(job_count):
                 _job(world, ids[number % len(ids)], pods_per_job)
@@ -143,8 +143,8 @@ _DATABASES: dict[str, Callable[[], AbstractContextManager[str | None]]] = {
 @contextmanager
 def _store(url: str) -> Iterator[World]:
     migrate.upgrade(url)
-    with closing(Gateway(url)) as gateway:
-        yield World(gateway)
+    with closing(Storage(url)) as storage:
+        yield World(storage)
 
 
 def _job(world: World, pool_id: RespoolId, pods: int, priority: int = 0, gang: int = 0) -> None:
@@ -154,8 +154,8 @@ def _job(world: World, pool_id: RespoolId, pods: int, priority: int = 0, gang: i
     config.defaultConfig.resource.cpuLimit = 1
     config.defaultConfig.restartPolicy.maxFailures = 3
     job_id = JobId(str(uuid.uuid4()))
-    world.gateway.create_job(new_job_record(job_id, config, world.now_ns), config, world.now_ns)
-    world.gateway.create_pods(job_id, lambda _: None)
+    world.storage.create_job(new_job_record(job_id, config, world.now_ns), config, world.now_ns)
+    world.storage.create_pods(job_id, lambda _: None)
 
 
 def _life(life: str, url: str | None, folder: str, **sizes: Any) -> dict[str, Any]:

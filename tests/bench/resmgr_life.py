@@ -24,7 +24,7 @@ from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import plan_cycle
 from services.resmgr.settings import LoopSettings
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.bench.figures import Times, peak_rss_mib, rss_mib
 from tests.unit.resmgr.world import FixedCapacity, World, facts
 
@@ -38,11 +38,11 @@ EVICTED_PODS_MAX = 5_000
 
 class Life:
     def __init__(self, order: Mapping[str, Any], settings: LoopSettings) -> None:
-        self.gateway = Gateway(order["url"])
+        self.storage = Storage(order["url"])
         self.hosts = FixedCapacity(None)
-        self.world = World(self.gateway, hosts=self.hosts)
+        self.world = World(self.storage, hosts=self.hosts)
         self.loop = self.world.loop(settings)
-        self.jobs = self.gateway.jobs(self.gateway.active_job_ids())
+        self.jobs = self.storage.jobs(self.storage.active_job_ids())
         self.order = order
         self._facts = Path(order["facts"])
         self._rss_mib = rss_mib()
@@ -136,22 +136,22 @@ async def spread(life: Life) -> dict[str, Any]:
         await loop.run_cycle()
     counts: Counter[str] = Counter()
     for job in life.jobs:
-        counts.update(life.gateway.pod_counts(job.job_id))
+        counts.update(life.storage.pod_counts(job.job_id))
     life.remember()
     return {"pods_by_state": dict(sorted(counts.items())), "jobs_with_evicted_pods": len(loop.state.evicted)}
 
 
 def _run(life: Life, job: JobRecord, ends: Iterable[PodState]) -> None:
     """Most of the job's admitted pods run; of these, every tenth ends in each of the ways."""
-    gateway, now_ns = life.gateway, life.world.now_ns
-    pods = [pod for gang in gateway.ready_gangs(job.job_id, job.instance_count) for pod in gang.pods]
+    storage, now_ns = life.storage, life.world.now_ns
+    pods = [pod for gang in storage.ready_gangs(job.job_id, job.instance_count) for pod in gang.pods]
     launched = pods[: len(pods) * 9 // 10]
-    gateway.mark_launched(job.job_id, [(instance, run, "h1", "a1", {}) for instance, run in launched], now_ns)
-    ids = [pod.pod_id for pod in gateway.pods(job.job_id, 0, None, job.instance_count)]
+    storage.mark_launched(job.job_id, [(instance, run, "h1", "a1", {}) for instance, run in launched], now_ns)
+    ids = [pod.pod_id for pod in storage.pods(job.job_id, 0, None, job.instance_count)]
     running = [ids[instance] for instance, _ in launched]
-    gateway.apply_status([PodStatus(pod, PodState.RUNNING, now_ns, "h1", "a1") for pod in running])
+    storage.apply_status([PodStatus(pod, PodState.RUNNING, now_ns, "h1", "a1") for pod in running])
     for first, state in enumerate(ends):
-        gateway.apply_status([PodStatus(pod, state, now_ns, "h1", "a1") for pod in running[first::10]])
+        storage.apply_status([PodStatus(pod, state, now_ns, "h1", "a1") for pod in running[first::10]])
     life.world.settle(job.job_id)
 
 
@@ -163,7 +163,7 @@ async def churn(life: Life) -> dict[str, Any]:
     await life.learn_capacity()
     for _ in range(life.order["rounds"]):
         ids = [world.job(pools[number % len(pools)], life.order["pods"]) for number in range(life.order["jobs"])]
-        jobs = life.gateway.jobs(ids)
+        jobs = life.storage.jobs(ids)
         await life.enqueue(jobs)
         while await life.loop.run_cycle():
             pass

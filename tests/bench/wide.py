@@ -13,7 +13,7 @@ import grpc
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.model.ids import JobId
 from services.local.cluster import LocalSettings
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.e2e.local import shell
 
@@ -157,13 +157,13 @@ def mib(cluster: Cluster, part: str) -> int:
 
 def runs(cluster: Cluster, job: str) -> dict[int, int]:
     """Run -> pods that are at it: 1 for all that were never started again."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     try:
         found: Counter[int] = Counter()
         start = 0
-        while page := gateway.pods(JobId(job), start, limit=PAGE_PODS):
+        while page := storage.pods(JobId(job), start, limit=PAGE_PODS):
             found.update(pod.pod_id.run_id for pod in page)
             start = page[-1].pod_id.instance_id + 1
         return dict(found)
     finally:
-        gateway.close()
+        storage.close()

@@ -26,7 +26,7 @@ from services.local.cluster import LocalCluster, LocalSettings
 from services.local.control import ControlServer, call
 from services.local.part import Part
 from services.resmgr.audit import BROKEN
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 PATIENCE_S = 180.0
 """Less than the five minutes after which workflows look by themselves: a lost wake-up is a failure."""
@@ -195,16 +195,16 @@ class Cluster:
 
     def _unfinished(self) -> list[str]:
         """For the reader of a failure: what storage says of jobs and pods that have not ended."""
-        gateway = Gateway(self.local.database)
+        storage = Storage(self.local.database)
         try:
             lines = []
-            for job_id in gateway.active_job_ids():
-                pods = [pod for pod in gateway.pods(job_id) if pod.state not in TERMINAL]
-                lines.append(f"{gateway.job(job_id)}")
+            for job_id in storage.active_job_ids():
+                pods = [pod for pod in storage.pods(job_id) if pod.state not in TERMINAL]
+                lines.append(f"{storage.job(job_id)}")
                 lines += [f"  {p.pod_id} {p.state} goal {p.goal} {p.host} {p.message} {p.reason}" for p in pods[:5]]
             return lines
         finally:
-            gateway.close()
+            storage.close()
 
     # Pods.
 

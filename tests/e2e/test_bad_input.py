@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.bench.figures import status_kib
 from tests.e2e.local import Cluster, temporary
 
@@ -133,14 +133,14 @@ def test_a_limit_above_the_cluster_is_refused(cluster: Cluster, tmp_path: Path) 
 
 def test_what_unpacks_to_much_takes_no_memory(cluster: Cluster) -> None:
     """Many small requests that unpack to 240 MiB each are refused by every server as they are, while others answer."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     now_s = time.time()
     targets = {
         "api": (cluster.local.address, "/peloton.api.job.JobManager/Create"),
-        "resmgr": (gateway.leader("resmgr", now_s), "/peloton.api.respool.ResourceManager/CreateResourcePool"),
-        "hostmgr": (gateway.leader("hostmgr/local", now_s), "/peloton.api.v0.host.svc.HostService/StartMaintenance"),
+        "resmgr": (storage.leader("resmgr", now_s), "/peloton.api.respool.ResourceManager/CreateResourcePool"),
+        "hostmgr": (storage.leader("hostmgr/local", now_s), "/peloton.api.v0.host.svc.HostService/StartMaintenance"),
     }
-    gateway.close()
+    storage.close()
     peaks = {}
     for role, (address, method) in targets.items():
         process = cluster.local.part(role).process

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from peloton.api.v0.task import task_pb2
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 
 pytestmark = pytest.mark.xdist_group("faults")
@@ -43,12 +43,12 @@ def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
     pool = cluster.pool("sleeper")
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
 
     with cluster.asleep():
-        assert all(gateway.leader(lease, 0) for lease in LEASES.values())
-        cluster.wait(lambda: not any(gateway.leader(x, time.time()) for x in LEASES.values()), "the end of the leases")
-    gateway.close()
+        assert all(storage.leader(lease, 0) for lease in LEASES.values())
+        cluster.wait(lambda: not any(storage.leader(x, time.time()) for x in LEASES.values()), "the end of the leases")
+    storage.close()
 
     assert cluster.finish(job) == "SUCCEEDED"
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
@@ -61,15 +61,15 @@ def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Clus
     pool = cluster.pool(f"replaced-{role}")
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
-    gateway, lease, starts = Gateway(cluster.local.database), LEASES[role], cluster.local.part(role).starts
-    before = gateway.leader(lease, 0)
+    storage, lease, starts = Storage(cluster.local.database), LEASES[role], cluster.local.part(role).starts
+    before = storage.leader(lease, 0)
 
     with cluster.standby(role):
         with cluster.asleep(role):
-            cluster.wait(lambda: gateway.leader(lease, time.time()) not in (None, "", before), "another leader")
+            cluster.wait(lambda: storage.leader(lease, time.time()) not in (None, "", before), "another leader")
         cluster.wait(lambda: cluster.local.part(role).starts > starts, "the end of the old one")
         assert cluster.finish(job) == "SUCCEEDED"
-    gateway.close()
+    storage.close()
 
     assert cluster.counts(job) == {"SUCCEEDED": PODS}
     assert launched_twice(cluster, job) == []
@@ -78,19 +78,19 @@ def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Clus
 
 def launched_twice(cluster: Cluster, job: str) -> list[str]:
     """Pod ids with more than one launch in storage, or that Mesos saw as duplicates."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     try:
         launches: Counter[str] = Counter()
         duplicates = []
         for instance in range(PODS):
-            for event in gateway.pod_events(job, instance, None, 10):
+            for event in storage.pod_events(job, instance, None, 10):
                 if event.state == "LAUNCHED":
                     launches[f"{instance}-{event.run_id}"] += 1
                 if "duplicate" in event.message:
                     duplicates.append(f"{instance}-{event.run_id}")
         return duplicates + [pod for pod, count in launches.items() if count > 1]
     finally:
-        gateway.close()
+        storage.close()
 
 
 def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:

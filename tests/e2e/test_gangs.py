@@ -8,7 +8,7 @@ import pytest
 
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.task import task_pb2
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 
 pytestmark = pytest.mark.xdist_group("gangs")
@@ -38,16 +38,16 @@ def why(cluster: Cluster, job: str) -> str:
 
 def launches(cluster: Cluster, job: str, size: int) -> dict[int, list[int]]:
     """Run -> members of the gang that were launched in it, each as often as it was."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     try:
         found: dict[int, list[int]] = {}
         for instance in range(size):
-            for event in gateway.pod_events(job, instance, None, 0):  # type: ignore[arg-type]
+            for event in storage.pod_events(job, instance, None, 0):  # type: ignore[arg-type]
                 if event.state == "LAUNCHED":
                     found.setdefault(event.run_id, []).append(instance)
         return found
     finally:
-        gateway.close()
+        storage.close()
 
 
 def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import ROOT_POOL_ID
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 
 pytestmark = pytest.mark.xdist_group("maintenance")
@@ -144,14 +144,14 @@ def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:
 
 def failures_of_evicted(cluster: Cluster, job: str) -> dict[int, int]:
     """Instances that a maintenance sent away -> failures counted."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     try:
-        pods = gateway.pods(job)  # type: ignore[arg-type]
-        events = {pod.instance_id: gateway.pod_events(pod.job_id, pod.instance_id, None, 0) for pod in pods}
+        pods = storage.pods(job)  # type: ignore[arg-type]
+        events = {pod.instance_id: storage.pod_events(pod.job_id, pod.instance_id, None, 0) for pod in pods}
         reason = "EvictionReason_HOST_MAINTENANCE"
         return {p.instance_id: p.failure_count for p in pods if any(e.reason == reason for e in events[p.instance_id])}
     finally:
-        gateway.close()
+        storage.close()
 
 
 VICTIMS = [["hostmgr"], ["worker"], ["temporal"], ["api", "worker", "resmgr", "hostmgr", "temporal"]]

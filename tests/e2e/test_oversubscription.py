@@ -14,7 +14,7 @@ from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.respool import respool_pb2
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 
 # One busy process is far more than this host has, also on a busy machine.
@@ -47,16 +47,16 @@ def why(cluster: Cluster, job: str) -> str:
 
 def evictions(cluster: Cluster, job: str) -> list[tuple[int, str, str]]:
     """Instance, message and reason of each eviction in the events of the job's pods."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     try:
         return [
             (pod.instance_id, event.message, event.reason)
-            for pod in gateway.pods(job)  # type: ignore[arg-type]
-            for event in gateway.pod_events(pod.job_id, pod.instance_id, None, 0)
+            for pod in storage.pods(job)  # type: ignore[arg-type]
+            for event in storage.pod_events(pod.job_id, pod.instance_id, None, 0)
             if event.state == "PREEMPTING"
         ]
     finally:
-        gateway.close()
+        storage.close()
 
 
 def host(cluster: Cluster) -> host_pb2.HostInfo:

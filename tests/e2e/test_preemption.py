@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peloton.api.v0.task import task_pb2
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 
 pytestmark = pytest.mark.xdist_group("preemption")
@@ -36,16 +36,16 @@ def wait_running(cluster: Cluster, job: str, count: int, what: str) -> None:
 
 def evicted(cluster: Cluster, job: str) -> list[int]:
     """Instances whose events tell of an eviction, each once; asserts that no failure was counted."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     try:
         found = []
-        for pod in gateway.pods(job):  # type: ignore[arg-type]
-            told = [e for e in gateway.pod_events(pod.job_id, pod.instance_id, None, 0) if e.state == "PREEMPTING"]
+        for pod in storage.pods(job):  # type: ignore[arg-type]
+            told = [e for e in storage.pod_events(pod.job_id, pod.instance_id, None, 0) if e.state == "PREEMPTING"]
             assert pod.failure_count == 0
             found += [pod.instance_id] * len(told)
         return found
     finally:
-        gateway.close()
+        storage.close()
 
 
 @pytest.mark.parametrize("victim", ["", "resmgr"])

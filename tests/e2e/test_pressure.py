@@ -10,8 +10,8 @@ import pytest
 
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
-from services.storage.gateway import Gateway
-from services.storage.queries import Backlog
+from services.storage.jobs.queries import Backlog
+from services.storage.storage import Storage
 from tests.bench.figures import status_kib
 from tests.e2e.crowd import LOOK_S, Crowd
 from tests.e2e.local import Cluster, temporary
@@ -44,22 +44,22 @@ def rss_mib(cluster: Cluster) -> dict[str, int]:
     return found
 
 
-def watched(cluster: Cluster, gateway: Gateway, crowd: Crowd) -> tuple[list[Backlog], dict[str, int]]:
+def watched(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Backlog], dict[str, int]]:
     """What waited at each look, and the most that each role held, for as long as clients submit."""
     seen: list[Backlog] = []
     most = dict.fromkeys(RSS_MAX_MIB, 0)
     until_s = time.monotonic() + SUBMIT_S
     while time.monotonic() < until_s:
-        seen.append(gateway.backlog())
+        seen.append(storage.backlog())
         most = {name: max(most[name], now) for name, now in rss_mib(cluster).items()}
         crowd.ended.wait(LOOK_S)
     return seen, most
 
 
-def stored_states(gateway: Gateway) -> dict[str, JobState]:
+def stored_states(storage: Storage) -> dict[str, JobState]:
     found: dict[str, JobState] = {}
     last = ""
-    while page := gateway.jobs_after(last, PAGE):
+    while page := storage.jobs_after(last, PAGE):
         found |= {job.job_id: job.state for job in page}
         last = page[-1].job_id
     return found
@@ -67,13 +67,13 @@ def stored_states(gateway: Gateway) -> dict[str, JobState]:
 
 def test_clients_that_press_are_held_back(cluster: Cluster) -> None:
     """Every acknowledged job exists and succeeds, refused ones left nothing, and bounds and memory hold throughout."""
-    gateway = Gateway(cluster.local.database)
+    storage = Storage(cluster.local.database)
     pids = {name: cluster.local.part(name).process for name in RSS_MAX_MIB}
     with Crowd(cluster.local.address, cluster.pool("press")) as crowd:
-        seen, most_mib = watched(cluster, gateway, crowd)
-    cluster.wait(lambda: gateway.backlog() == Backlog(), "the end of all jobs", patience_s=300)
-    stored = stored_states(gateway)
-    gateway.close()
+        seen, most_mib = watched(cluster, storage, crowd)
+    cluster.wait(lambda: storage.backlog() == Backlog(), "the end of all jobs", patience_s=300)
+    stored = stored_states(storage)
+    storage.close()
     print(
         f"{len(crowd.acknowledged)} taken, {len(crowd.waits_s)} refused ({dict(crowd.texts)}), waits up to "
         f"{max(crowd.waits_s):.1f} s, {len(crowd.reads_s)} reads, MiB {most_mib}, waiting at most "

@@ -14,7 +14,7 @@ from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.cycle import Snapshot
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.invariants import physical
-from services.storage.snapshot import EvictionOrder, EvictionResult, HeldRange
+from services.storage.admission.snapshot import EvictionOrder, EvictionResult, HeldRange
 from tests.simulation.invariants import Broken
 from tests.simulation.records import Job, Records, ranges_of
 

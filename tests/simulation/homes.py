@@ -11,14 +11,14 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
 from services.hostmgr.hosts.holds import HOLD_S
 from services.hostmgr.memory.cluster import MemoryCluster
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.simulation.clock import Clock
 from tests.simulation.services import Service
 
 
 class Homes:
-    def __init__(self, gateway: Gateway, cluster: MemoryCluster, clock: Clock) -> None:
-        self._gateway, self._cluster, self._clock = gateway, cluster, clock
+    def __init__(self, storage: Storage, cluster: MemoryCluster, clock: Clock) -> None:
+        self._storage, self._cluster, self._clock = storage, cluster, clock
         self._homes: dict[tuple[JobId, int], tuple[str, float]] = {}  # -> host, until when
 
     def clear(self) -> None:
@@ -36,7 +36,7 @@ class Homes:
     def check_placement(self, batch: PlacementBatch) -> None:
         for placement in batch.placements:
             for placed in placement.pods:
-                pod = self._gateway.pod(batch.job_id, placed.instance_id)
+                pod = self._storage.pod(batch.job_id, placed.instance_id)
                 host, _ = self._homes.pop((batch.job_id, placed.instance_id), ("", 0.0))
                 if host and pod is not None and pod.desired_host == host:
                     assert placement.hostname == host, f"{pod} was to come back and goes to {placement.hostname}"
@@ -46,7 +46,7 @@ class Homes:
         running = {(pod_id.job_id, pod_id.instance_id) for pod_id in self._cluster.running()}
         for service in services:
             mine = [instance for job_id, instance in self._homes if job_id == service.job_id]
-            still = {pod.instance_id for pod in self._gateway.coming_back(service.job_id, mine)}
+            still = {pod.instance_id for pod in self._storage.coming_back(service.job_id, mine)}
             for instance in mine:
                 host, until_s = self._homes[service.job_id, instance]
                 machine = self._cluster.hosts[Hostname(host)]

@@ -18,7 +18,7 @@ from services.hostmgr.manager import HostManagerCore, HostManagerSettings
 from services.hostmgr.memory.cluster import MemoryCluster
 from services.hostmgr.memory.driver import MemoryDriver
 from services.hostmgr.residents import Residents
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.simulation.clock import Clock
 
 
@@ -37,8 +37,8 @@ class Nobody:
 class QueueOfAll:
     """The part of the resource manager that placement needs: everybody who is queued is admitted soon."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self.requeued_count = 0
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
@@ -46,7 +46,7 @@ class QueueOfAll:
         return 0
 
     def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
-        count = sum(count for _, _, count in self._gateway.requeue_pods(job_id, instances, reason).queued)
+        count = sum(count for _, _, count in self._storage.requeue_pods(job_id, instances, reason).queued)
         self.requeued_count += count
         return count
 
@@ -59,10 +59,10 @@ class SimulatedDriver(MemoryDriver):
 
 
 class SimulatedHostManager(HostManagerCore):
-    def __init__(self, gateway: Gateway, cluster: MemoryCluster) -> None:
-        super().__init__(HostManagerSettings(), gateway, Nobody(), SimulatedDriver(cluster))
+    def __init__(self, storage: Storage, cluster: MemoryCluster) -> None:
+        super().__init__(HostManagerSettings(), storage, Nobody(), SimulatedDriver(cluster))
         self.cluster = cluster
-        for pods in gateway.labelled_pods("local"):
+        for pods in storage.labelled_pods("local"):
             self.pool.pod_labels.add(pods)
         self.driver.start(self)
 
@@ -95,18 +95,18 @@ class SimulatedHostManager(HostManagerCore):
 
 
 class SimulatedMaintainer(HostMaintainer):
-    def __init__(self, core: SimulatedHostManager, gateway: Gateway, clock: Clock) -> None:
+    def __init__(self, core: SimulatedHostManager, storage: Storage, clock: Clock) -> None:
         watch = DrainWatch(Nobody(), Nobody(), clock.monotonic)
-        super().__init__(core, gateway, gateway, Nobody(), Nobody(), watch, cluster="local", share=0.25)
+        super().__init__(core, storage, storage, Nobody(), Nobody(), watch, cluster="local", share=0.25)
 
         def slow_look(hostnames: Collection[str]) -> Any:
             clock.pass_s(2)  # what it saw serves for twenty seconds
-            return gateway.residents(hostnames, "local")
+            return storage.residents(hostnames, "local")
 
         self._residents = Residents(slow_look, clock.monotonic)
 
     def step(self, hostname: str) -> None:
-        host = self._gateway.maintained_host("local", hostname)
+        host = self._storage.maintained_host("local", hostname)
         acts = {Step.CORDON: self.cordon, Step.DRAIN: self.drain}
         acts |= {Step.TAKE_DOWN: self.take_down, Step.BRING_UP: self.bring_up}
         if host is not None and (act := acts.get(next_step(host))):

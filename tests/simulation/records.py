@@ -1,4 +1,4 @@
-"""Storage of a simulated day, in memory: jobs and pods as rows, read and written the way the gateway does it.
+"""Storage of a simulated day, in memory: jobs and pods as rows, read and written the way the storage does it.
 
 Implements what the resource manager asks of ``AdmissionRecords``. What becomes of a pod is decided by
 ``peloton.lifecycle``. Beside the rows it keeps count of what each pool wants and holds, for the invariants.
@@ -37,7 +37,7 @@ from peloton.model.pod import (
 )
 from peloton.model.respool import PoolSpec
 from services.resmgr.state import LogRow
-from services.storage.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
+from services.storage.admission.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
 from tests.simulation.description import JobPlan
 
 COLUMNS = ("demand", "slack_demand", "non_slack", "slack", "non_preemptible", "controller")
@@ -216,7 +216,7 @@ class Records:
         return killing
 
     def ready_gangs(self, job: Job) -> list[ReadyGang]:
-        """As the gateway does: the gang when all of it is ready, then pods that stand alone."""
+        """As the storage does: the gang when all of it is ready, then pods that stand alone."""
         ready = sorted(job.members[PodState.READY])
         size = job.record.gang_size if job.record.gang_size > 1 else 0
         gang = [i for i in ready if i < size]

@@ -28,7 +28,7 @@ class May:
 
 
 _INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
-_STORED = ("services.storage.gateway", "services.storage.queries")
+_STORED = ("services.storage.storage", "services.storage.jobs.queries")
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
@@ -50,7 +50,7 @@ MAY: dict[str, May] = {
     # The shell, driven by Temporal.
     "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
     "activities": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports"), ("temporalio",)),
-    # The shell, in processes. A service reaches another one through its client, and storage through the gateway.
+    # The shell, in processes. A service reaches another one through its client, and storage through its repositories.
     "services.settings": May(("peloton.errors",)),
     "services.grpc_errors": May(("peloton.errors",), ("grpc",)),
     "services.grpc_handlers": May((), ("grpc",)),
@@ -112,7 +112,7 @@ MAY: dict[str, May] = {
             "services.temporal_connection",
             "services.minicluster.hosts",
             "services.minicluster.simulation.description",
-            "services.storage.gateway",  # which jobs there are, whose files may stay
+            "services.storage.storage",  # which jobs there are, whose files may stay
             "services.storage.migrate",
             "services.storage.sqlite_files",
         ),

@@ -11,18 +11,18 @@ from pathlib import Path
 from peloton.lifecycle.pod_machine import Actor, Event
 from tests.unit.tidy import is_migration, tree_of
 
-POD_WRITES = "services/storage/pod_writes.py"
+POD_WRITES = "services/storage/pods/writes.py"
 POD_ACTORS: dict[str, set[Actor]] = {
     "peloton/lifecycle/pod.py": {Actor.HOSTMGR},
-    "services/storage/admission.py": {Actor.RESMGR},
-    "services/storage/disruptions.py": {Actor.API, Actor.HOSTMGR},
-    "services/storage/evictions.py": {Actor.RESMGR, Actor.HOSTMGR},
-    "services/storage/gangs.py": {Actor.RESMGR},
-    "services/storage/goals.py": {Actor.API},
-    "services/storage/hosts.py": {Actor.HOSTMGR},
-    "services/storage/new_pods.py": {Actor.CREATION, Actor.ROLLOUT},
-    "services/storage/requeues.py": {Actor.RESMGR},
-    "services/storage/rolling.py": {Actor.ROLLOUT},
+    "services/storage/admission/admission.py": {Actor.RESMGR},
+    "services/storage/updates/disruptions.py": {Actor.API, Actor.HOSTMGR},
+    "services/storage/admission/evictions.py": {Actor.RESMGR, Actor.HOSTMGR},
+    "services/storage/admission/gangs.py": {Actor.RESMGR},
+    "services/storage/jobs/goals.py": {Actor.API},
+    "services/storage/pods/status_writes.py": {Actor.HOSTMGR},
+    "services/storage/pods/creation.py": {Actor.CREATION, Actor.ROLLOUT},
+    "services/storage/admission/requeues.py": {Actor.RESMGR},
+    "services/storage/updates/rolling.py": {Actor.ROLLOUT},
     "peloton/lifecycle/settle.py": {Actor.SETTLE},
 }
 """In whose name a module causes events of pods."""

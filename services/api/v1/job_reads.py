@@ -26,14 +26,14 @@ from services.api.v1.pods import pod_infos
 from services.api.v1.queries import jobs_wanted, pods_wanted
 from services.api.v1.specs import Specs, check_immutable
 from services.api.waits import Waits
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 PAGE = 1_000
 """Jobs, or pods, read from storage at a time."""
 
 
 class JobReads:
-    def __init__(self, records: Gateway, calls: Calls, specs: Specs, waits: Waits) -> None:
+    def __init__(self, records: Storage, calls: Calls, specs: Specs, waits: Waits) -> None:
         self._records = records
         self._calls = calls
         self._specs = specs
@@ -236,12 +236,12 @@ class JobReads:
         return list(_summaries(self._records, jobs))
 
 
-def _summaries(records: Gateway, jobs: list[JobRecord]) -> Iterator[stateless_pb2.JobSummary]:
+def _summaries(records: Storage, jobs: list[JobRecord]) -> Iterator[stateless_pb2.JobSummary]:
     for job in jobs:
         yield convert_v1.job_summary(job, records.update(job.update_id) if job.update_id else None)
 
 
-def stored_spec(records: Gateway, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
+def stored_spec(records: Storage, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
     """At a version of the configuration, with both forms of what its containers run; raises NotFound."""
     sent = records.job_spec(job.job_id, version)
     config = records.job_config(job.job_id, version, overrides=not sent)

@@ -8,10 +8,10 @@ from services.api.v1.job_writes import JobWrites
 from services.api.v1.specs import Specs
 from services.api.waits import Waits
 from services.api.wake import Wake
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 
 class JobService(JobWrites, JobReads):
-    def __init__(self, records: Gateway, calls: Calls, specs: Specs, wake: Wake, waits: Waits) -> None:
+    def __init__(self, records: Storage, calls: Calls, specs: Specs, wake: Wake, waits: Waits) -> None:
         JobWrites.__init__(self, records, calls, specs, wake)
         JobReads.__init__(self, records, calls, specs, waits)

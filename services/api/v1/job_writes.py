@@ -26,11 +26,11 @@ from services.api.v1.keys import key_of, key_text
 from services.api.v1.patch import patched
 from services.api.v1.specs import Specs, check_immutable
 from services.api.wake import Wake
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 
 class JobWrites:
-    def __init__(self, records: Gateway, calls: Calls, specs: Specs, wake: Wake) -> None:
+    def __init__(self, records: Storage, calls: Calls, specs: Specs, wake: Wake) -> None:
         self._records = records
         self._calls = calls
         self._specs = specs
@@ -270,7 +270,7 @@ class JobWrites:
         self._wake.changed(job_id)
 
 
-def current_spec(records: Gateway, job: JobRecord) -> stateless_pb2.JobSpec:
+def current_spec(records: Storage, job: JobRecord) -> stateless_pb2.JobSpec:
     """As its client sent it; for a job of v0, its configuration told in v1alpha."""
     sent = records.job_spec(job.job_id, job.config_version)
     if sent:

@@ -21,7 +21,7 @@ from services.api.v1.ids import chained, pod_name_of, run_of
 from services.api.v1.pods import pod_infos, pod_specs
 from services.api.waits import Waits
 from services.api.wake import Wake
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 START_MESSAGE = "PodSVC.StartPod request"
 STOP_MESSAGE = "PodSVC.StopPod request"
@@ -32,7 +32,7 @@ RUNS_MAX = 100
 
 
 class PodService:
-    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts, wake: Wake, waits: Waits) -> None:
+    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake, waits: Waits) -> None:
         self._records = records
         self._calls = calls
         self._hosts = hosts

@@ -9,13 +9,13 @@ from peloton.api.convert_v1_spec import pod_spec
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId, PodName
 from peloton.model.pod import PodRecord
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 Specs = dict[tuple[int, int], pod_pb2.PodSpec]
 """(version of the configuration, instance) -> what runs there."""
 
 
-def pod_infos(records: Gateway, pods: Sequence[PodRecord]) -> list[pod_pb2.PodInfo]:
+def pod_infos(records: Storage, pods: Sequence[PodRecord]) -> list[pod_pb2.PodInfo]:
     """Of one job."""
     if not pods:
         return []
@@ -29,7 +29,7 @@ def pod_infos(records: Gateway, pods: Sequence[PodRecord]) -> list[pod_pb2.PodIn
     ]
 
 
-def pod_specs(records: Gateway, job_id: JobId, wanted: Iterable[tuple[int, int]]) -> Specs:
+def pod_specs(records: Storage, job_id: JobId, wanted: Iterable[tuple[int, int]]) -> Specs:
     """Those whose version is still kept, each named for its pod."""
     by_version: dict[int, list[int]] = {}
     for version, instance in wanted:

@@ -16,13 +16,13 @@ from services.api.hosts import Hosts
 from services.api.pool_rules import pool_bounds, pool_fault
 from services.api.v1.ids import chained
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 _UNKNOWN_POOL = "resource pool not found"
 
 
 class Specs:
-    def __init__(self, records: Gateway, calls: Calls, hosts: Hosts) -> None:
+    def __init__(self, records: Storage, calls: Calls, hosts: Hosts) -> None:
         self._records = records
         self._calls = calls
         self._hosts = hosts

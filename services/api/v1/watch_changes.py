@@ -14,7 +14,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodName
 from peloton.model.pod import PodRecord
 from services.api.v1.ids import job_id_of, pod_name_of
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 NAMES_MAX = 10_000
 """Ids, or labels, that one filter may name."""
@@ -113,7 +113,7 @@ class Batch:
 class ChangeReader:
     """Blocking. The log is read before what it names, so nothing is told older than its revision."""
 
-    def __init__(self, records: Gateway) -> None:
+    def __init__(self, records: Storage) -> None:
         self._records = records
 
     def bounds(self) -> tuple[int, int]:

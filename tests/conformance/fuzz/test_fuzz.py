@@ -32,7 +32,7 @@ from services.hostmgr.servicer import serve as serve_hosts
 from services.resmgr.pools import pool_spec, with_defaults
 from services.resmgr.server import serve as serve_pools
 from services.storage import migrate
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.fuzz.requests import JOBS, Maker, methods
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
@@ -68,13 +68,13 @@ def world(tmp_path: Path) -> Iterable[World]:
     """A host manager with three hosts, and its storage with two pools."""
     url = f"sqlite:///{tmp_path / 'peloton.db'}"
     migrate.upgrade(url)
-    gateway = Gateway(url)
+    storage = Storage(url)
     for pool_id, name in ((LEAF, "maps"), (SPARE, "spare")):
         config = pool_config(name, 0, 10)
         config.resources.add(kind="memory", limit=1_000, share=1)
         config = with_defaults(config)
-        gateway.put_pool(pool_spec(pool_id, config), config)
-    gateway.close()
+        storage.put_pool(pool_spec(pool_id, config), config)
+    storage.close()
     cluster = Emulated(tmp_path / "minicluster")
     link = Link(cluster.target)
     world = World(url, link, cluster)
@@ -88,13 +88,13 @@ def world(tmp_path: Path) -> Iterable[World]:
 @pytest.fixture
 async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
     """To an api, with a resource manager and a host manager behind it."""
-    wakes, gateway = HostsWake(), world.gateway
+    wakes, storage = HostsWake(), world.storage
     watch = DrainWatch(wakes, wakes)
-    maintainer = HostMaintainer(world.core, gateway, gateway, wakes, wakes, watch, cluster="local", share=0.5)
+    maintainer = HostMaintainer(world.core, storage, storage, wakes, wakes, watch, cluster="local", share=0.5)
     hosts, hosts_port = serve_hosts(world.core, maintainer, prefetcher(""), dict, "127.0.0.1:0", 600)
-    pools = await serve_pools(gateway, wakes, FixedCapacity(), "127.0.0.1:0", FAST)
+    pools = await serve_pools(storage, wakes, FixedCapacity(), "127.0.0.1:0", FAST)
     api = await start_api(
-        gateway,
+        storage,
         wakes,
         wakes,
         lambda _: f"127.0.0.1:{pools.port}",
@@ -173,16 +173,16 @@ def _shown(method: MethodDescriptor, raw: bytes) -> str:
     return text_format.MessageToString(message)
 
 
-async def jobs_with_pods(channel: grpc.aio.Channel, gateway: Gateway) -> None:
+async def jobs_with_pods(channel: grpc.aio.Channel, storage: Storage) -> None:
     """A batch job whose pods wait, and a service whose pods run."""
     batch, service = JobId(JOBS[0]), JobId(JOBS[1])
     config = service_config()
     config.type = job_pb2.BATCH
     jobs: Any = JobManagerStub(channel)
     await jobs.Create(job_pb2.CreateRequest(id=wire(batch), config=config))
-    gateway.create_pods(batch, lambda _: None)
+    storage.create_pods(batch, lambda _: None)
     await create_service(JobServiceStub(channel), spec(), service)
-    roll(gateway, service)
+    roll(storage, service)
 
 
 async def test_no_request_is_answered_with_a_fault_of_ours(
@@ -190,7 +190,7 @@ async def test_no_request_is_answered_with_a_fault_of_ours(
 ) -> None:
     """No INTERNAL, no UNKNOWN, no traceback in a log; and a sound client is served in the end."""
     caplog.set_level(logging.ERROR)
-    await jobs_with_pods(channel, world.gateway)
+    await jobs_with_pods(channel, world.storage)
     fuzz = Fuzz(channel)
     admin = list(methods([ADMIN_SERVICE]))
     others = list(methods([name for name in SERVED if name != ADMIN_SERVICE]))

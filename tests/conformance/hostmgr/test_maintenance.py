@@ -20,7 +20,7 @@ from peloton.model.pod import PodState
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.mesos.operator import Operator
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.emulated import LONG
 from tests.conformance.hostmgr.world import World, wait
@@ -46,7 +46,7 @@ class Keeper:
         watch = DrainWatch(world.wakes, self.woken)
         world.core._lifecycles = watch  # as the composition root does before the core starts
         self.maintainer = HostMaintainer(
-            world.core, world.gateway, world.gateway, world.wakes, self.woken, watch, cluster="local", share=0.4
+            world.core, world.storage, world.storage, world.wakes, self.woken, watch, cluster="local", share=0.4
         )
         self.maintainer.start()
 
@@ -54,7 +54,7 @@ class Keeper:
         self.maintainer.request([MaintenanceRequest(Hostname(name), "") for name in names])
 
     def state(self, name: str) -> HostState:
-        host = self.world.gateway.maintained_host("local", name)
+        host = self.world.storage.maintained_host("local", name)
         return host.state if host else HostState.UP
 
     def drain(self, name: str) -> HostState:
@@ -196,14 +196,14 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         batch, late = world.place(job), world.job(3)
         host = batch.placements[0].hostname
         committed, go_on = threading.Event(), threading.Event()
-        before = world.gateway.mark_launched
+        before = world.storage.mark_launched
 
         def slow(*args: Any, **more: Any) -> set[int]:
             committed.set()
             go_on.wait()
             return before(*args, **more)
 
-        world.gateway.mark_launched = slow  # type: ignore[method-assign]
+        world.storage.mark_launched = slow  # type: ignore[method-assign]
 
         def launch() -> None:
             with world.core.pool.launches.on([p.hostname for p in batch.placements]):
@@ -217,7 +217,7 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         assert keeper.maintainer.hosts()[0].progress.waiting_for == "launches under way to end"
         go_on.set()
         launching.join()
-        world.gateway.mark_launched = before  # type: ignore[method-assign]
+        world.storage.mark_launched = before  # type: ignore[method-assign]
 
         def drained() -> bool:
             world.core.kill_running(job)
@@ -260,8 +260,8 @@ def test_what_is_refused(world: World) -> None:
         with pytest.raises(Aborted, match=r"^host is not a Peloton agent: nowhere$"):
             keeper.start("h1", "nowhere")
 
-        gateway: Gateway = world.gateway
-        assert gateway.maintained_hosts("local") == []
+        storage: Storage = world.storage
+        assert storage.maintained_hosts("local") == []
 
 
 def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
@@ -279,7 +279,7 @@ def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
         assert progress.waiting_for == "the end of 1 pod and the SLA of 1 job to let 3 pods go"
         told = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
         assert progress.blockers == (told,)
-        assert world.gateway.disruptions(job, 1)[0].granted is False
+        assert world.storage.disruptions(job, 1)[0].granted is False
 
         come_back(world, job)
         wait(lambda: keeper.drain(host) is DRAINING and len(told_to_go(world, job)) == 1, "the next one told to go")
@@ -302,8 +302,8 @@ def service(world: World, count: int, maximum_unavailable: int) -> JobId:
     config.placementStrategy = job_pb2.PLACEMENT_STRATEGY_PACK_HOST  # one host is full, which makes the story
     config.defaultConfig.command.value = LONG
     config.defaultConfig.resource.cpuLimit = 1.0
-    job = builders.create(world.gateway, config)
-    world.gateway.create_pods(job, lambda _: None)
+    job = builders.create(world.storage, config)
+    world.storage.create_pods(job, lambda _: None)
     world.admit(job)
     world.launch(world.place(job))
     world.wait_states(job, {"RUNNING": count})

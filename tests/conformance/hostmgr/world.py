@@ -18,8 +18,8 @@ from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
-from services.storage.gateway import Gateway, StatusOutcome
-from services.storage.hosts import KillRow
+from services.storage.pods.status_writes import KillRow
+from services.storage.storage import StatusOutcome, Storage
 from tests.conformance.hostmgr.emulated import LONG, PATIENCE_S, Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
@@ -40,8 +40,8 @@ class Outage(Exception):
     """Storage is away."""
 
 
-class Storage(Gateway):
-    """A gateway that can fail, and that tells when a launch is committed and when a commit of statuses begins."""
+class FailingStorage(Storage):
+    """A storage that can fail, and that tells when a launch is committed and when a commit of statuses begins."""
 
     commits_to_fail = 0
     framework_ids_to_fail = 0
@@ -107,7 +107,7 @@ class Wakes:
 class World:
     def __init__(self, url: str, link: Link, cluster: Emulated | None, **settings: Any) -> None:
         """``settings`` of the host manager."""
-        self.gateway = Storage(url)
+        self.storage = FailingStorage(url)
         self.link = link
         self._cluster = cluster
         self.wakes = Wakes()
@@ -125,8 +125,8 @@ class World:
         """A new leader."""
         more = dict(self.settings)
         settings = HostManagerSettings(lease_s=more.pop("lease_s", 30.0))
-        driver = MesosDriver(MesosSettings(self.link.address, **more), self.gateway)
-        self.core = HostManagerCore(settings, self.gateway, self.wakes, driver, self.given_up.append)
+        driver = MesosDriver(MesosSettings(self.link.address, **more), self.storage)
+        self.core = HostManagerCore(settings, self.storage, self.wakes, driver, self.given_up.append)
         self.core.start()
         self.cores.append(self.core)
         return self.core
@@ -141,7 +141,7 @@ class World:
         for core in self.cores:
             if not core.driver.subscription.aborted:
                 core.stop()
-        self.gateway.close()
+        self.storage.close()
 
     # Jobs.
 
@@ -152,23 +152,23 @@ class World:
         config.defaultConfig.resource.cpuLimit = 1.0
         for change in task.pop("changes", ()):
             change(config.defaultConfig)
-        job_id = builders.create(self.gateway, config)
-        self.gateway.create_pods(job_id, lambda _: None)
+        job_id = builders.create(self.storage, config)
+        self.storage.create_pods(job_id, lambda _: None)
         self.admit(job_id)
         return job_id
 
     def admit(self, job_id: JobId) -> None:
         self.settle(job_id)
-        builders.admit(self.gateway, job_id)
+        builders.admit(self.storage, job_id)
 
     def settle(self, job_id: JobId) -> JobProgress:
-        return self.gateway.settle(job_id, time.time_ns())
+        return self.storage.settle(job_id, time.time_ns())
 
     def place(self, job_id: JobId, limit: int = 1_000) -> PlacementBatch:
         """A placement of all READY pods, once there are offers for them."""
 
         def tried() -> PlacementBatch | None:
-            gangs = self.gateway.ready_gangs(job_id, limit)
+            gangs = self.storage.ready_gangs(job_id, limit)
             wanted: Counter[PodShape] = Counter()
             for gang in gangs:
                 wanted[gang.shape] += len(gang.pods)
@@ -197,13 +197,13 @@ class World:
         return job_id
 
     def kill(self, job_id: JobId) -> int:
-        self.gateway.set_job_goal(job_id, JobState.KILLED, time.time_ns())
+        self.storage.set_job_goal(job_id, JobState.KILLED, time.time_ns())
         return self.core.kill_running(job_id)
 
     # What became of them.
 
     def pods(self, job_id: JobId) -> list[PodRecord]:
-        return builders.pods(self.gateway, job_id)
+        return builders.pods(self.storage, job_id)
 
     def pod(self, job_id: JobId) -> PodRecord:
         return self.pods(job_id)[0]
@@ -216,7 +216,7 @@ class World:
 
     def history(self, job_id: JobId) -> list[tuple[int, PodState]]:
         """Runs and states of instance 0, oldest first."""
-        events = self.gateway.pod_events(job_id, 0, None, 0)
+        events = self.storage.pod_events(job_id, 0, None, 0)
         return [(e.run_id, e.state) for e in reversed(events) if e.state not in WAITING]
 
     def tasks(self) -> list[str]:

@@ -10,7 +10,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.job import JobProgress, JobType
 from peloton.model.pod import PodRecord, PodState, PodStatus
-from services.storage.gateway import Gateway, StatusOutcome
+from services.storage.storage import StatusOutcome, Storage
 
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
@@ -67,91 +67,91 @@ def a_config(
     return config
 
 
-def create(gateway: Gateway, config: job_pb2.JobConfig, job_id: JobId | None = None) -> JobId:
+def create(storage: Storage, config: job_pb2.JobConfig, job_id: JobId | None = None) -> JobId:
     """The job without its pods."""
     job_id = job_id or new_job_id()
-    gateway.create_job(convert.new_job_record(job_id, config, NOW), config, NOW)
+    storage.create_job(convert.new_job_record(job_id, config, NOW), config, NOW)
     return job_id
 
 
-def a_job(gateway: Gateway, count: int = 4, **config: Any) -> JobId:
+def a_job(storage: Storage, count: int = 4, **config: Any) -> JobId:
     """A job whose pods are INITIALIZED."""
-    job_id = create(gateway, a_config(count, **config))
-    gateway.create_pods(job_id, lambda _: None)
-    gateway.settle(job_id, NOW)
+    job_id = create(storage, a_config(count, **config))
+    storage.create_pods(job_id, lambda _: None)
+    storage.settle(job_id, NOW)
     return job_id
 
 
-def queue(gateway: Gateway, job_id: JobId, limit: int = 1_000_000, queue_seq: int = 1) -> int:
-    queued = gateway.mark_pending(job_id, gateway.queueable(job_id, limit), queue_seq)
+def queue(storage: Storage, job_id: JobId, limit: int = 1_000_000, queue_seq: int = 1) -> int:
+    queued = storage.mark_pending(job_id, storage.queueable(job_id, limit), queue_seq)
     return sum(count for _, _, count in queued)
 
 
-def admit(gateway: Gateway, job_id: JobId) -> int:
+def admit(storage: Storage, job_id: JobId) -> int:
     """Everything that can be is READY."""
-    queue(gateway, job_id)
-    job = gateway.job(job_id)
+    queue(storage, job_id)
+    job = storage.job(job_id)
     assert job is not None
-    return gateway.mark_ready([(job_id, 0, job.instance_count)])
+    return storage.mark_ready([(job_id, 0, job.instance_count)])
 
 
-def launch(gateway: Gateway, job_id: JobId, limit: int = 1_000_000, cluster: str = "") -> set[int]:
+def launch(storage: Storage, job_id: JobId, limit: int = 1_000_000, cluster: str = "") -> set[int]:
     """Every READY pod is LAUNCHED on a host."""
-    ready = ready_pods(gateway, job_id, limit)
+    ready = ready_pods(storage, job_id, limit)
     rows = [(instance, run, f"host{instance % 3}", "agent", {"http": 31000}) for instance, run in ready]
-    return gateway.mark_launched(job_id, rows, NOW, cluster)
+    return storage.mark_launched(job_id, rows, NOW, cluster)
 
 
-def ready_pods(gateway: Gateway, job_id: JobId, limit: int = 1_000_000) -> list[tuple[int, int]]:
+def ready_pods(storage: Storage, job_id: JobId, limit: int = 1_000_000) -> list[tuple[int, int]]:
     """``(instance, run)`` of what could be launched: the gang if it is whole, then pods that stand alone."""
-    gang = gateway.ready_gang(job_id)
-    return [pod for one in [*([gang] if gang else []), *gateway.ready_gangs(job_id, limit)] for pod in one.pods]
+    gang = storage.ready_gang(job_id)
+    return [pod for one in [*([gang] if gang else []), *storage.ready_gangs(job_id, limit)] for pod in one.pods]
 
 
-def a_running_job(gateway: Gateway, count: int = 4, **config: Any) -> JobId:
-    job_id = a_job(gateway, count, **config)
-    run(gateway, job_id)
+def a_running_job(storage: Storage, count: int = 4, **config: Any) -> JobId:
+    job_id = a_job(storage, count, **config)
+    run(storage, job_id)
     return job_id
 
 
-def run(gateway: Gateway, job_id: JobId) -> None:
+def run(storage: Storage, job_id: JobId) -> None:
     """Everything that can be is RUNNING."""
-    admit(gateway, job_id)
-    launched = launch(gateway, job_id)
-    report(gateway, job_id, sorted(launched), R)
-    gateway.settle(job_id, NOW)
+    admit(storage, job_id)
+    launched = launch(storage, job_id)
+    report(storage, job_id, sorted(launched), R)
+    storage.settle(job_id, NOW)
 
 
 def report(
-    gateway: Gateway, job_id: JobId, instances: Iterable[int], state: PodState, time_ns: int = NOW, **more: Any
+    storage: Storage, job_id: JobId, instances: Iterable[int], state: PodState, time_ns: int = NOW, **more: Any
 ) -> StatusOutcome:
     """Hosts report the current runs of these instances."""
-    runs = runs_of(gateway, job_id)
+    runs = runs_of(storage, job_id)
     statuses = [PodStatus(PodId(job_id, i, runs[i]), state, time_ns, host="host", **more) for i in instances]
-    return gateway.apply_status(statuses, "cluster")
+    return storage.apply_status(statuses, "cluster")
 
 
-def pods(gateway: Gateway, job_id: JobId) -> list[PodRecord]:
-    return gateway.pods(job_id, limit=1_000_000)
+def pods(storage: Storage, job_id: JobId) -> list[PodRecord]:
+    return storage.pods(job_id, limit=1_000_000)
 
 
-def runs_of(gateway: Gateway, job_id: JobId) -> dict[int, int]:
-    return {pod.instance_id: pod.run_id for pod in pods(gateway, job_id)}
+def runs_of(storage: Storage, job_id: JobId) -> dict[int, int]:
+    return {pod.instance_id: pod.run_id for pod in pods(storage, job_id)}
 
 
-def states(gateway: Gateway, job_id: JobId) -> list[PodState]:
-    return [pod.state for pod in pods(gateway, job_id)]
+def states(storage: Storage, job_id: JobId) -> list[PodState]:
+    return [pod.state for pod in pods(storage, job_id)]
 
 
-def pod(gateway: Gateway, job_id: JobId, instance_id: int = 0) -> PodRecord:
-    found = gateway.pod(job_id, instance_id)
+def pod(storage: Storage, job_id: JobId, instance_id: int = 0) -> PodRecord:
+    found = storage.pod(job_id, instance_id)
     assert found is not None
     return found
 
 
-def settle_all(gateway: Gateway, job_id: JobId, now_ns: int = NOW) -> JobProgress:
+def settle_all(storage: Storage, job_id: JobId, now_ns: int = NOW) -> JobProgress:
     """Settle until there is nothing to do at once."""
-    while (progress := gateway.settle(job_id, now_ns)).settle_again:
+    while (progress := storage.settle(job_id, now_ns)).settle_again:
         pass
     return progress
 

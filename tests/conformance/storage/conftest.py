@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.storage import migrate
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests import sqlite_engines
 from tests.conformance.storage.builders import Clock
 from tests.postgres import Postgres, postgres
@@ -54,19 +54,19 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def open_gateway(url: str, clock: Clock) -> Iterator[Callable[[], Gateway]]:
-    """Opens further gateways to the same database."""
-    opened: list[Gateway] = []
+def open_storage(url: str, clock: Clock) -> Iterator[Callable[[], Storage]]:
+    """Opens further storages to the same database."""
+    opened: list[Storage] = []
 
-    def open_one() -> Gateway:
-        opened.append(Gateway(url, clock))
+    def open_one() -> Storage:
+        opened.append(Storage(url, clock))
         return opened[-1]
 
     yield open_one
-    for gateway in opened:
-        gateway.close()
+    for storage in opened:
+        storage.close()
 
 
 @pytest.fixture
-def gateway(open_gateway: Callable[[], Gateway]) -> Gateway:
-    return open_gateway()
+def storage(open_storage: Callable[[], Storage]) -> Storage:
+    return open_storage()

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 
-def before_write(gateway: Gateway, number: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+def before_write(storage: Storage, number: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
     """``act`` comes before the write of this number, the first being 1."""
-    write, count = gateway.db.write, itertools.count(1)
+    write, count = storage.db.write, itertools.count(1)
 
     def counted(work: Callable[[sa.Connection], Any]) -> Any:
         if next(count) == number:
             act()
         return write(work)
 
-    monkeypatch.setattr(gateway.db, "write", counted)
+    monkeypatch.setattr(storage.db, "write", counted)

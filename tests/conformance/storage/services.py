@@ -7,7 +7,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.update import UpdateProgress, UpdateSpec, UpdateType
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, F, K, R, a_config, admit, launch, report, runs_of, settle_all
 
 ALL_AT_ONCE = UpdateSpec()
@@ -19,57 +19,57 @@ def service_config(count: int = 4, command: str = "v1", **sla: int | bool) -> jo
     return config
 
 
-def a_service(gateway: Gateway, count: int = 4, **sla: int | bool) -> JobId:
+def a_service(storage: Storage, count: int = 4, **sla: int | bool) -> JobId:
     """All instances run; the update that created them is done."""
     job_id = new_job_id()
     config = service_config(count, **sla)
-    gateway.create_service(convert.new_job_record(job_id, config, NOW), config, b"spec", ALL_AT_ONCE, "", NOW)
-    roll(gateway, job_id)
+    storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"spec", ALL_AT_ONCE, "", NOW)
+    roll(storage, job_id)
     return job_id
 
 
 def update(
-    gateway: Gateway, job_id: JobId, config: job_pb2.JobConfig | None, spec: UpdateSpec = ALL_AT_ONCE, **more: object
+    storage: Storage, job_id: JobId, config: job_pb2.JobConfig | None, spec: UpdateSpec = ALL_AT_ONCE, **more: object
 ) -> JobRecord:
     type_ = more.pop("type", UpdateType.UPDATE)
     wanted: dict[str, object] = {"job_spec": b"", "instances": (), "opaque": "", "version": None, **more}
-    return gateway.create_update(job_id, type=type_, spec=spec, config=config, now_ns=NOW, **wanted)  # type: ignore[arg-type]
+    return storage.create_update(job_id, type=type_, spec=spec, config=config, now_ns=NOW, **wanted)  # type: ignore[arg-type]
 
 
-def turn(gateway: Gateway, job_id: JobId, broken_version: int = 0, starts: bool = True) -> UpdateProgress:
+def turn(storage: Storage, job_id: JobId, broken_version: int = 0, starts: bool = True) -> UpdateProgress:
     """One step of the update, and what a cluster makes of it: pods end, are queued, start; those of a
     broken version fail. What settling says of the step comes true."""
-    said = gateway.settle(job_id, NOW)
-    before = gateway.update(said.update_id)
-    progress = gateway.advance_update(job_id, NOW)
-    assert said.update_moves == (gateway.update(said.update_id) != before)
-    settle_all(gateway, job_id)
-    gateway.kill_queued(job_id, NOW)
-    killed = [pod.instance_id for pod, *_ in gateway.mark_killing(job_id, 1_000_000)]
-    report(gateway, job_id, killed, K)
-    settle_all(gateway, job_id)
-    settle_all(gateway, job_id)
+    said = storage.settle(job_id, NOW)
+    before = storage.update(said.update_id)
+    progress = storage.advance_update(job_id, NOW)
+    assert said.update_moves == (storage.update(said.update_id) != before)
+    settle_all(storage, job_id)
+    storage.kill_queued(job_id, NOW)
+    killed = [pod.instance_id for pod, *_ in storage.mark_killing(job_id, 1_000_000)]
+    report(storage, job_id, killed, K)
+    settle_all(storage, job_id)
+    settle_all(storage, job_id)
     if starts:
-        admit(gateway, job_id)
-        started = sorted(launch(gateway, job_id))
-        broken = [i for i, version in versions(gateway, job_id).items() if i in started and version == broken_version]
-        report(gateway, job_id, [i for i in started if i not in broken], R)
-        report(gateway, job_id, broken, F)
-        settle_all(gateway, job_id)
+        admit(storage, job_id)
+        started = sorted(launch(storage, job_id))
+        broken = [i for i, version in versions(storage, job_id).items() if i in started and version == broken_version]
+        report(storage, job_id, [i for i in started if i not in broken], R)
+        report(storage, job_id, broken, F)
+        settle_all(storage, job_id)
     return progress
 
 
-def roll(gateway: Gateway, job_id: JobId, broken_version: int = 0) -> UpdateProgress:
+def roll(storage: Storage, job_id: JobId, broken_version: int = 0) -> UpdateProgress:
     """Turns until the update has ended."""
     for _ in range(1_000):
-        progress = turn(gateway, job_id, broken_version)
+        progress = turn(storage, job_id, broken_version)
         if progress.is_finished:
             return progress
     raise AssertionError(f"the update does not end: {progress}")
 
 
-def versions(gateway: Gateway, job_id: JobId) -> dict[int, int]:
-    return {pod.instance_id: pod.config_version for pod in gateway.pods(job_id, limit=1_000_000)}
+def versions(storage: Storage, job_id: JobId) -> dict[int, int]:
+    return {pod.instance_id: pod.config_version for pod in storage.pods(job_id, limit=1_000_000)}
 
 
 __all__ = ["ALL_AT_ONCE", "a_service", "roll", "runs_of", "service_config", "turn", "update", "versions"]

@@ -8,8 +8,8 @@ from peloton.model.job import JobState, JobType
 from peloton.model.pod import AllOf, HostLabel, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
-from services.storage.gateway import AllocatedRange, Gateway, PendingRange
-from services.storage.ready import enough_for_both
+from services.storage.pods.ready import enough_for_both
+from services.storage.storage import AllocatedRange, PendingRange, Storage
 from tests.conformance.storage.builders import (
     NOW,
     READY,
@@ -32,116 +32,116 @@ from tests.conformance.storage.builders import (
 )
 
 
-def test_initialized_pods_are_queueable_in_order(gateway: Gateway) -> None:
+def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
     """Ranges of INITIALIZED instances that are to run, bounded by the limit."""
-    job_id = a_job(gateway, 10)
-    gateway.mark_pending(job_id, [(2, 2)], 1)
-    gateway.set_pod_goals(job_id, [(6, 1)], K, NOW, "stop")
+    job_id = a_job(storage, 10)
+    storage.mark_pending(job_id, [(2, 2)], 1)
+    storage.set_pod_goals(job_id, [(6, 1)], K, NOW, "stop")
 
-    assert [(0, 2), (4, 2), (7, 3)] == gateway.queueable(job_id, 100)
-    assert [(0, 2), (4, 1)] == gateway.queueable(job_id, 3)
-    assert [] == gateway.queueable(job_id, 0)
+    assert [(0, 2), (4, 2), (7, 3)] == storage.queueable(job_id, 100)
+    assert [(0, 2), (4, 1)] == storage.queueable(job_id, 3)
+    assert [] == storage.queueable(job_id, 0)
 
 
-def test_a_gang_is_never_split(gateway: Gateway) -> None:
+def test_a_gang_is_never_split(storage: Storage) -> None:
     """A gang that waits whole comes first and whole, whatever the limit; a part of it does not come."""
-    job_id = a_job(gateway, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
+    job_id = a_job(storage, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
 
-    assert [(0, 4), (4, 2)] == gateway.queueable(job_id, 100)
-    assert [(0, 4), (4, 1)] == gateway.queueable(job_id, 5)
-    assert [(0, 4)] == gateway.queueable(job_id, 1)
+    assert [(0, 4), (4, 2)] == storage.queueable(job_id, 100)
+    assert [(0, 4), (4, 1)] == storage.queueable(job_id, 5)
+    assert [(0, 4)] == storage.queueable(job_id, 1)
 
-    admit(gateway, job_id)
-    launch(gateway, job_id)
-    report(gateway, job_id, [1, 2, 4], F)
-    progress = settle_all(gateway, job_id)
-    assert (1, [(4, 1)]) == (progress.admit_count, gateway.queueable(job_id, 9))
+    admit(storage, job_id)
+    launch(storage, job_id)
+    report(storage, job_id, [1, 2, 4], F)
+    progress = settle_all(storage, job_id)
+    assert (1, [(4, 1)]) == (progress.admit_count, storage.queueable(job_id, 9))
 
 
-def test_a_gang_waits_for_room(gateway: Gateway) -> None:
+def test_a_gang_waits_for_room(storage: Storage) -> None:
     """A whole gang that does not fit under the maximum holds the other pods back."""
-    job_id = a_running_job(gateway, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
-    report(gateway, job_id, [0, 1, 2], F)
-    progress = gateway.settle(job_id, NOW)
+    job_id = a_running_job(storage, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
+    report(storage, job_id, [0, 1, 2], F)
+    progress = storage.settle(job_id, NOW)
     assert 3 == progress.admit_count
-    gateway.mark_pending(job_id, [(4, 1)], 1)
+    storage.mark_pending(job_id, [(4, 1)], 1)
 
-    assert [] == gateway.queueable(job_id, 10)
-    assert 0 == gateway.settle(job_id, NOW).admit_count
+    assert [] == storage.queueable(job_id, 10)
+    assert 0 == storage.settle(job_id, NOW).admit_count
 
 
-def test_queueing_is_conditional_and_counts_once(gateway: Gateway) -> None:
+def test_queueing_is_conditional_and_counts_once(storage: Storage) -> None:
     """Only INITIALIZED pods that are to run take it; the second call finds the work done."""
-    job_id = a_job(gateway, 4)
-    gateway.set_pod_goals(job_id, [(3, 1)], K, NOW, "stop")
+    job_id = a_job(storage, 4)
+    storage.set_pod_goals(job_id, [(3, 1)], K, NOW, "stop")
 
-    assert [(7, 0, 3)] == gateway.mark_pending(job_id, [(0, 2), (2, 2)], 7)
-    assert [] == gateway.mark_pending(job_id, [(0, 2), (2, 2)], 8)
+    assert [(7, 0, 3)] == storage.mark_pending(job_id, [(0, 2), (2, 2)], 7)
+    assert [] == storage.mark_pending(job_id, [(0, 2), (2, 2)], 8)
 
-    assert "Task sent for placement" == pod(gateway, job_id).message
-    assert (PendingRange(7, 0, 3, 1),) == gateway.snapshot().jobs[0].pending
+    assert "Task sent for placement" == pod(storage, job_id).message
+    assert (PendingRange(7, 0, 3, 1),) == storage.snapshot().jobs[0].pending
 
 
-def test_admission_is_conditional_and_counts_once(gateway: Gateway) -> None:
+def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
     """Only PENDING pods of the ranges become READY, for several jobs in one call."""
-    one, two = a_job(gateway, 3), a_job(gateway, 3)
-    gateway.mark_pending(one, [(0, 3)], 1)
-    gateway.mark_pending(two, [(1, 1)], 2)
+    one, two = a_job(storage, 3), a_job(storage, 3)
+    storage.mark_pending(one, [(0, 3)], 1)
+    storage.mark_pending(two, [(1, 1)], 2)
 
-    assert 3 == gateway.mark_ready([(one, 0, 2), (two, 0, 3)])
-    assert 0 == gateway.mark_ready([(one, 0, 2), (two, 0, 3)])
-    assert 0 == gateway.mark_ready([])
+    assert 3 == storage.mark_ready([(one, 0, 2), (two, 0, 3)])
+    assert 0 == storage.mark_ready([(one, 0, 2), (two, 0, 3)])
+    assert 0 == storage.mark_ready([])
 
-    assert ([READY, READY, P], [I, READY, I]) == (states(gateway, one), states(gateway, two))
+    assert ([READY, READY, P], [I, READY, I]) == (states(storage, one), states(storage, two))
 
 
-def test_killing_the_queued_tells_what_they_held(gateway: Gateway) -> None:
+def test_killing_the_queued_tells_what_they_held(storage: Storage) -> None:
     """PENDING and READY pods with goal KILLED end, as ranges with the state they were in; others stay."""
-    job_id = a_job(gateway, 6)
-    queue(gateway, job_id)
-    gateway.mark_ready([(job_id, 0, 3)])
-    gateway.set_pod_goals(job_id, [(0, 2), (4, 2)], K, NOW, "stop")
+    job_id = a_job(storage, 6)
+    queue(storage, job_id)
+    storage.mark_ready([(job_id, 0, 3)])
+    storage.set_pod_goals(job_id, [(0, 2), (4, 2)], K, NOW, "stop")
 
-    assert [(4, 2, P), (0, 2, READY)] == gateway.kill_queued(job_id, NOW)
-    assert [] == gateway.kill_queued(job_id, NOW)
+    assert [(4, 2, P), (0, 2, READY)] == storage.kill_queued(job_id, NOW)
+    assert [] == storage.kill_queued(job_id, NOW)
 
-    assert [K, K, READY, P, K, K] == states(gateway, job_id)
-    assert "Non-running task killed" == pod(gateway, job_id).message
+    assert [K, K, READY, P, K, K] == states(storage, job_id)
+    assert "Non-running task killed" == pod(storage, job_id).message
 
 
-def test_ready_pods_come_alone_or_as_a_gang(gateway: Gateway) -> None:
+def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
     """The gang comes whole with the shape that is enough for each member; the others stand alone."""
     config = a_config(5, minimumRunningInstances=3)
     config.instanceConfig[1].resource.cpuLimit = 4
     config.instanceConfig[4].ports.add(name="http", value=0)
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    admit(gateway, job_id)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    admit(storage, job_id)
 
-    gang = gateway.ready_gang(job_id)
-    fourth, fifth = gateway.ready_gangs(job_id, 10)
+    gang = storage.ready_gang(job_id)
+    fourth, fifth = storage.ready_gangs(job_id, 10)
 
     assert gang is not None
     assert ((0, 1), (1, 1), (2, 1)) == gang.pods
     assert Resources(4000, 100, 0, 0) == gang.shape.resources
     assert (((3, 1),), ((4, 1),)) == (fourth.pods, fifth.pods)
     assert (0, 1) == (fourth.shape.port_count, fifth.shape.port_count)
-    assert [fourth] == gateway.ready_gangs(job_id, 1)
-    assert [] == gateway.ready_gangs(job_id, 0)
+    assert [fourth] == storage.ready_gangs(job_id, 1)
+    assert [] == storage.ready_gangs(job_id, 0)
 
 
-def test_a_gang_in_part_is_not_placed(gateway: Gateway) -> None:
+def test_a_gang_in_part_is_not_placed(storage: Storage) -> None:
     """While a member is not READY, or is to be killed, the gang is not there; the other pods are."""
-    job_id = a_job(gateway, 4, minimumRunningInstances=3)
-    queue(gateway, job_id)
-    gateway.mark_ready([(job_id, 1, 3)])
+    job_id = a_job(storage, 4, minimumRunningInstances=3)
+    queue(storage, job_id)
+    storage.mark_ready([(job_id, 1, 3)])
 
-    assert gateway.ready_gang(job_id) is None
-    assert [((3, 1),)] == [gang.pods for gang in gateway.ready_gangs(job_id, 10)]
+    assert storage.ready_gang(job_id) is None
+    assert [((3, 1),)] == [gang.pods for gang in storage.ready_gangs(job_id, 10)]
 
-    gateway.mark_ready([(job_id, 0, 1)])
-    gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
-    assert gateway.ready_gang(job_id) is None
+    storage.mark_ready([(job_id, 0, 1)])
+    storage.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+    assert storage.ready_gang(job_id) is None
 
 
 def test_a_shape_that_is_enough_for_both() -> None:
@@ -155,39 +155,39 @@ def test_a_shape_that_is_enough_for_both() -> None:
     assert one == enough_for_both(one, one)
 
 
-def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(gateway: Gateway) -> None:
+def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage) -> None:
     """Ranges of PENDING pods by queue number, ranges of allocated ones, of every job that has not ended."""
-    ended = a_running_job(gateway, 1)
-    report(gateway, ended, [0], S)
-    settle_all(gateway, ended)
-    job_id = a_job(gateway, 10)
-    gateway.mark_pending(job_id, [(8, 2)], 3)
-    gateway.mark_pending(job_id, [(0, 6)], 5)
-    gateway.mark_ready([(job_id, 0, 3)])
-    launch(gateway, job_id, limit=2)
+    ended = a_running_job(storage, 1)
+    report(storage, ended, [0], S)
+    settle_all(storage, ended)
+    job_id = a_job(storage, 10)
+    storage.mark_pending(job_id, [(8, 2)], 3)
+    storage.mark_pending(job_id, [(0, 6)], 5)
+    storage.mark_ready([(job_id, 0, 3)])
+    launch(storage, job_id, limit=2)
 
-    snapshot = gateway.snapshot()
+    snapshot = storage.snapshot()
 
     [job] = snapshot.jobs
-    assert gateway.job(job_id) == job.job
+    assert storage.job(job_id) == job.job
     assert (PendingRange(3, 8, 2, 1), PendingRange(5, 3, 3, 1)) == job.pending
     assert (AllocatedRange(0, 2, 1, launched=True), AllocatedRange(2, 1, 1, launched=False)) == job.allocated
     assert 1 == snapshot.log_cursor
 
 
-def test_the_log_tells_what_ended_in_order(gateway: Gateway) -> None:
+def test_the_log_tells_what_ended_in_order(storage: Storage) -> None:
     """One row for each run that ended on a host, with numbers that rise without gaps; none for other news."""
-    job_id = a_running_job(gateway, 3)
-    report(gateway, job_id, [2], S)
-    report(gateway, job_id, [0, 1], F)
-    report(gateway, job_id, [0], F)
+    job_id = a_running_job(storage, 3)
+    report(storage, job_id, [2], S)
+    report(storage, job_id, [0, 1], F)
+    report(storage, job_id, [0], F)
 
-    log = gateway.status_log(0, 10)
+    log = storage.status_log(0, 10)
     assert [(1, job_id, 2, 1, S), (2, job_id, 0, 1, F), (3, job_id, 1, 1, F)] == log
-    assert log[1:2] == gateway.status_log(1, 1)
-    assert 2 == gateway.prune_status_log(2)
-    assert log[2:] == gateway.status_log(0, 10)
-    assert 3 == gateway.snapshot().log_cursor
+    assert log[1:2] == storage.status_log(1, 1)
+    assert 2 == storage.prune_status_log(2)
+    assert log[2:] == storage.status_log(0, 10)
+    assert 3 == storage.snapshot().log_cursor
 
 
 def a_pool(name: str, parent: RespoolId = ROOT_POOL_ID) -> tuple[PoolSpec, ResourcePoolConfig]:
@@ -197,31 +197,31 @@ def a_pool(name: str, parent: RespoolId = ROOT_POOL_ID) -> tuple[PoolSpec, Resou
     )
 
 
-def test_pools_are_kept(gateway: Gateway) -> None:
+def test_pools_are_kept(storage: Storage) -> None:
     """A pool is stored, replaced, read back with its configuration, and deleted."""
     one, two = a_pool("a"), a_pool("b", RespoolId("a"))
-    gateway.put_pool(*two)
-    gateway.put_pool(one[0], ResourcePoolConfig(name="old"))
-    gateway.put_pool(*one)
+    storage.put_pool(*two)
+    storage.put_pool(one[0], ResourcePoolConfig(name="old"))
+    storage.put_pool(*one)
 
-    assert [one, two] == gateway.pools()
-    assert (one[0], two[0]) == gateway.snapshot().pools
-    assert (True, False) == (gateway.delete_pool("b"), gateway.delete_pool("b"))
-    assert [one] == gateway.pools()
+    assert [one, two] == storage.pools()
+    assert (one[0], two[0]) == storage.snapshot().pools
+    assert (True, False) == (storage.delete_pool("b"), storage.delete_pool("b"))
+    assert [one] == storage.pools()
 
 
-def test_services_have_no_gangs(gateway: Gateway) -> None:
+def test_services_have_no_gangs(storage: Storage) -> None:
     """A minimum of running instances makes a gang of a batch job only."""
-    job_id = a_job(gateway, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
+    job_id = a_job(storage, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
 
-    assert [(0, 2)] == gateway.queueable(job_id, 2)
+    assert [(0, 2)] == storage.queueable(job_id, 2)
 
 
-def test_a_stopping_job_queues_nothing(gateway: Gateway) -> None:
+def test_a_stopping_job_queues_nothing(storage: Storage) -> None:
     """Nothing is queued for a job whose goal is KILLED."""
-    job_id = create(gateway, a_config(2))
-    gateway.create_pods(job_id, lambda _: None)
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    job_id = create(storage, a_config(2))
+    storage.create_pods(job_id, lambda _: None)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
 
-    assert [] == gateway.queueable(job_id, 10)
-    assert [] == gateway.mark_pending(job_id, [(0, 2)], 1)
+    assert [] == storage.queueable(job_id, 10)
+    assert [] == storage.mark_pending(job_id, [(0, 2)], 1)

@@ -8,7 +8,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, pods
 from tests.conformance.storage.services import ALL_AT_ONCE, roll, service_config, turn, update
 
@@ -29,15 +29,15 @@ def set_image(config: task_pb2.TaskConfig, image: str) -> None:
     config.container.docker.image = image
 
 
-def a_service_of(gateway: Gateway, config: job_pb2.JobConfig) -> JobId:
+def a_service_of(storage: Storage, config: job_pb2.JobConfig) -> JobId:
     job_id = new_job_id()
-    gateway.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
-    roll(gateway, job_id)
+    storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
+    roll(storage, job_id)
     return job_id
 
 
-def homes(gateway: Gateway, job_id: JobId) -> dict[int, str]:
-    return {pod.instance_id: pod.host for pod in pods(gateway, job_id)}
+def homes(storage: Storage, job_id: JobId) -> dict[int, str]:
+    return {pod.instance_id: pod.host for pod in pods(storage, job_id)}
 
 
 def expected(homes: dict[int, str], *wanted: tuple[str, int]) -> dict[str, list[str]]:
@@ -48,77 +48,77 @@ def expected(homes: dict[int, str], *wanted: tuple[str, int]) -> dict[str, list[
     return found
 
 
-def test_the_new_image_on_the_hosts_of_the_next_batches(gateway: Gateway) -> None:
+def test_the_new_image_on_the_hosts_of_the_next_batches(storage: Storage) -> None:
     """Step by step, until nobody comes any more; the step tells how many there are."""
-    job_id = a_service_of(gateway, config_of("web:1"))
-    where = homes(gateway, job_id)
-    assert {} == gateway.coming_images(job_id)
-    update(gateway, job_id, config_of("web:2"), IN_PLACE)
+    job_id = a_service_of(storage, config_of("web:1"))
+    where = homes(storage, job_id)
+    assert {} == storage.coming_images(job_id)
+    update(storage, job_id, config_of("web:2"), IN_PLACE)
 
     for coming in ((1, 2), (2, 3), (3,), ()):
         images = expected(where, *(("web:2", i) for i in coming))
-        progress = turn(gateway, job_id)
+        progress = turn(storage, job_id)
         assert sum(map(len, images.values())) == progress.coming_image_count
-        assert images == gateway.coming_images(job_id)
-    assert where == homes(gateway, job_id)
+        assert images == storage.coming_images(job_id)
+    assert where == homes(storage, job_id)
 
 
-def test_instances_with_images_of_their_own(gateway: Gateway) -> None:
+def test_instances_with_images_of_their_own(storage: Storage) -> None:
     """Each is compared with what it runs: an override that stays needs nothing, one that goes or comes does."""
-    job_id = a_service_of(gateway, config_of("web:1", i1="canary:1", i2="canary:1"))
-    where = homes(gateway, job_id)
+    job_id = a_service_of(storage, config_of("web:1", i1="canary:1", i2="canary:1"))
+    where = homes(storage, job_id)
     update(
-        gateway, job_id, config_of("web:1", i1="canary:1", i3="canary:2", command="v2"), UpdateSpec(2, in_place=True)
+        storage, job_id, config_of("web:1", i1="canary:1", i3="canary:2", command="v2"), UpdateSpec(2, in_place=True)
     )
 
-    turn(gateway, job_id)
+    turn(storage, job_id)
 
-    assert expected(where, ("web:1", 2), ("canary:2", 3)) == gateway.coming_images(job_id)
+    assert expected(where, ("web:1", 2), ("canary:2", 3)) == storage.coming_images(job_id)
 
 
-def test_an_image_that_stays(gateway: Gateway) -> None:
+def test_an_image_that_stays(storage: Storage) -> None:
     """Only the command differs: there is nothing to fetch."""
-    job_id = a_service_of(gateway, config_of("web:1"))
-    update(gateway, job_id, config_of("web:1", command="v2"), IN_PLACE)
+    job_id = a_service_of(storage, config_of("web:1"))
+    update(storage, job_id, config_of("web:1", command="v2"), IN_PLACE)
 
-    assert 0 == turn(gateway, job_id).coming_image_count
-    assert {} == gateway.coming_images(job_id)
+    assert 0 == turn(storage, job_id).coming_image_count
+    assert {} == storage.coming_images(job_id)
 
 
-def test_hosts_that_are_not_known(gateway: Gateway) -> None:
+def test_hosts_that_are_not_known(storage: Storage) -> None:
     """An instance that is placed anew goes anywhere."""
-    job_id = a_service_of(gateway, config_of("web:1"))
-    update(gateway, job_id, config_of("web:2"), UpdateSpec(batch_size=1))
+    job_id = a_service_of(storage, config_of("web:1"))
+    update(storage, job_id, config_of("web:2"), UpdateSpec(batch_size=1))
 
-    assert 0 == turn(gateway, job_id).coming_image_count
-    assert {} == gateway.coming_images(job_id)
+    assert 0 == turn(storage, job_id).coming_image_count
+    assert {} == storage.coming_images(job_id)
 
 
-def test_a_service_that_is_not_updated(gateway: Gateway) -> None:
+def test_a_service_that_is_not_updated(storage: Storage) -> None:
     """Unknown, paused, or restarted: no image comes."""
-    assert {} == gateway.coming_images(new_job_id())
-    job_id = a_service_of(gateway, config_of("web:1"))
-    update(gateway, job_id, config_of("web:2"), IN_PLACE)
-    turn(gateway, job_id)
-    gateway.steer_update(job_id, None, UpdateAct.PAUSE, None, NOW)
-    assert {} == gateway.coming_images(job_id)
-    gateway.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
-    update(gateway, job_id, None, IN_PLACE, type=UpdateType.RESTART)
-    assert (0, {}) == (turn(gateway, job_id).coming_image_count, gateway.coming_images(job_id))
+    assert {} == storage.coming_images(new_job_id())
+    job_id = a_service_of(storage, config_of("web:1"))
+    update(storage, job_id, config_of("web:2"), IN_PLACE)
+    turn(storage, job_id)
+    storage.steer_update(job_id, None, UpdateAct.PAUSE, None, NOW)
+    assert {} == storage.coming_images(job_id)
+    storage.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
+    update(storage, job_id, None, IN_PLACE, type=UpdateType.RESTART)
+    assert (0, {}) == (turn(storage, job_id).coming_image_count, storage.coming_images(job_id))
 
 
-def test_the_way_back(gateway: Gateway) -> None:
+def test_the_way_back(storage: Storage) -> None:
     """An update that is replaced by one to the version before: the old image for those that had moved, in their order;
     who had not needs nothing."""
-    job_id = a_service_of(gateway, config_of("web:1"))
-    where = homes(gateway, job_id)
-    update(gateway, job_id, config_of("web:2"), IN_PLACE)
+    job_id = a_service_of(storage, config_of("web:1"))
+    where = homes(storage, job_id)
+    update(storage, job_id, config_of("web:2"), IN_PLACE)
     for _ in range(3):
-        turn(gateway, job_id)
-    update(gateway, job_id, config_of("web:1"), IN_PLACE)
+        turn(storage, job_id)
+    update(storage, job_id, config_of("web:1"), IN_PLACE)
 
-    assert 1 < turn(gateway, job_id).total_count < 4
+    assert 1 < turn(storage, job_id).total_count < 4
 
-    assert expected(where, ("web:1", 1), ("web:1", 2)) == gateway.coming_images(job_id)
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    assert where == homes(gateway, job_id)
+    assert expected(where, ("web:1", 1), ("web:1", 2)) == storage.coming_images(job_id)
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    assert where == homes(storage, job_id)

@@ -1,4 +1,4 @@
-"""Races: threads, gateways and processes that write the same pods."""
+"""Races: threads, storages and processes that write the same pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodStatus
 from services.storage.engine import WriterTurn
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     LAUNCHED,
     NOW,
@@ -59,153 +59,153 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
 
 
 def test_a_pod_is_launched_or_killed_in_the_queue_never_both(
-    gateway: Gateway, open_gateway: Callable[[], Gateway]
+    storage: Storage, open_storage: Callable[[], Storage]
 ) -> None:
     """When launch and kill race for READY pods, each pod goes exactly one way."""
-    other = open_gateway()
+    other = open_storage()
     for _ in range(ROUNDS):
-        job_id = a_job(gateway, 20)
-        admit(gateway, job_id)
-        gateway.set_pod_goals(job_id, [(0, 10)], K, NOW, "stop")
+        job_id = a_job(storage, 20)
+        admit(storage, job_id)
+        storage.set_pod_goals(job_id, [(0, 10)], K, NOW, "stop")
         rows = [(i, 1, "host", "agent", {}) for i in range(20)]
 
         def stop_and_kill(job_id: JobId = job_id) -> list[tuple[int, int, Any]]:
             other.set_pod_goals(job_id, [(10, 5)], K, NOW, "stop")
             return other.kill_queued(job_id, NOW)
 
-        launched, killed = together(lambda: gateway.mark_launched(job_id, rows, NOW), stop_and_kill)  # noqa: B023
+        launched, killed = together(lambda: storage.mark_launched(job_id, rows, NOW), stop_and_kill)  # noqa: B023
 
         in_queue = {i for start, count, _ in killed for i in range(start, start + count)}
         assert set(range(20)) == launched | in_queue
         assert set() == launched & in_queue
         assert {*range(10)} <= in_queue
         assert {*range(15, 20)} <= launched
-        assert [LAUNCHED if i in launched else K for i in range(20)] == states(gateway, job_id)
+        assert [LAUNCHED if i in launched else K for i in range(20)] == states(storage, job_id)
 
 
-def test_a_run_is_launched_by_one_of_many(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_a_run_is_launched_by_one_of_many(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """Of launches of the same runs at once, each run is taken by exactly one."""
-    job_id = a_job(gateway, 30)
-    admit(gateway, job_id)
-    gateways = [gateway, open_gateway(), open_gateway()]
+    job_id = a_job(storage, 30)
+    admit(storage, job_id)
+    storages = [storage, open_storage(), open_storage()]
 
     taken = together(
         *(
             lambda g=g, n=n: g.mark_launched(job_id, [(i, 1, f"h{n}", "a", {}) for i in range(30)], NOW)
-            for n, g in enumerate(gateways)
+            for n, g in enumerate(storages)
         )  # type: ignore[misc]
     )
 
     assert list(range(30)) == sorted(i for part in taken for i in part)
-    assert [READY, LAUNCHED] == [event.state for event in reversed(gateway.pod_events(job_id, 0))][-2:]
+    assert [READY, LAUNCHED] == [event.state for event in reversed(storage.pod_events(job_id, 0))][-2:]
 
 
-def test_settles_at_once_make_one_new_run(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_settles_at_once_make_one_new_run(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """However many settle, an ended pod has one next run, and the job's counts are right."""
-    other = open_gateway()
+    other = open_storage()
     for _ in range(ROUNDS):
-        job_id = a_running_job(gateway, 10, retries=5)
-        report(gateway, job_id, range(10), F)
+        job_id = a_running_job(storage, 10, retries=5)
+        report(storage, job_id, range(10), F)
 
         together(
-            lambda: settle_all(gateway, job_id),  # noqa: B023
+            lambda: settle_all(storage, job_id),  # noqa: B023
             lambda: settle_all(other, job_id),  # noqa: B023
-            lambda: settle_all(gateway, job_id),  # noqa: B023
+            lambda: settle_all(storage, job_id),  # noqa: B023
         )
 
-        assert [(I, 2)] * 10 == [(p.state, p.run_id) for p in pods(gateway, job_id)]
-        assert {"INITIALIZED": 10} == settle_all(gateway, job_id).counts
+        assert [(I, 2)] * 10 == [(p.state, p.run_id) for p in pods(storage, job_id)]
+        assert {"INITIALIZED": 10} == settle_all(storage, job_id).counts
 
 
-def test_a_restart_that_races_with_the_end_is_not_lost(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_a_restart_that_races_with_the_end_is_not_lost(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """A restart comes before the end of its job, and then counts, or after it, and is refused."""
-    other = open_gateway()
+    other = open_storage()
     for _ in range(ROUNDS):
-        job_id = a_running_job(gateway, 1)
-        report(gateway, job_id, [0], S)
+        job_id = a_running_job(storage, 1)
+        report(storage, job_id, [0], S)
 
-        _, wanted = together(lambda: settle_all(gateway, job_id), lambda: other.want_new_runs(job_id, [(0, 1)]))  # noqa: B023
+        _, wanted = together(lambda: settle_all(storage, job_id), lambda: other.want_new_runs(job_id, [(0, 1)]))  # noqa: B023
 
-        finished = settle_all(gateway, job_id).is_finished
+        finished = settle_all(storage, job_id).is_finished
         assert finished == (wanted == [])
-        assert (S, 1) if finished else (I, 2) == (pod(gateway, job_id).state, pod(gateway, job_id).run_id)
+        assert (S, 1) if finished else (I, 2) == (pod(storage, job_id).state, pod(storage, job_id).run_id)
 
 
 def test_status_batches_of_crossing_jobs_do_not_block_each_other(
-    gateway: Gateway, open_gateway: Callable[[], Gateway]
+    storage: Storage, open_storage: Callable[[], Storage]
 ) -> None:
     """Batches that hold the same jobs in another order all come through, and the log has every end once, in order."""
-    other = open_gateway()
-    jobs = [a_running_job(gateway, 40) for _ in range(4)]
+    other = open_storage()
+    jobs = [a_running_job(storage, 40) for _ in range(4)]
 
-    def apply(writer: Gateway, order: list[JobId], instances: range) -> None:
+    def apply(writer: Storage, order: list[JobId], instances: range) -> None:
         for i in instances:
             writer.apply_status([PodStatus(PodId(job, i, 1), S, NOW) for job in order], "cluster")
 
     together(
-        lambda: apply(gateway, jobs, range(20)),
+        lambda: apply(storage, jobs, range(20)),
         lambda: apply(other, jobs[::-1], range(20, 40)),
-        lambda: [gateway.settle(job, NOW) for job in jobs * 5],
+        lambda: [storage.settle(job, NOW) for job in jobs * 5],
     )
 
-    log = gateway.status_log(0, 1000)
+    log = storage.status_log(0, 1000)
     assert list(range(1, 161)) == [row[0] for row in log]
     assert {(job, i) for job in jobs for i in range(40)} == {(row[1], row[2]) for row in log}
-    assert [JobState.SUCCEEDED] * 4 == [settle_all(gateway, job).state for job in jobs]
+    assert [JobState.SUCCEEDED] * 4 == [settle_all(storage, job).state for job in jobs]
 
 
-def test_one_of_two_creations_wins(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_one_of_two_creations_wins(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """Jobs created under one id at the same time: one is stored, the other refused."""
-    other, job_id = open_gateway(), new_job_id()
+    other, job_id = open_storage(), new_job_id()
 
-    def attempt(writer: Gateway, count: int) -> bool:
+    def attempt(writer: Storage, count: int) -> bool:
         try:
             create(writer, a_config(count), job_id)
         except AlreadyExists:
             return False
         return True
 
-    first, second = together(lambda: attempt(gateway, 1), lambda: attempt(other, 2))
+    first, second = together(lambda: attempt(storage, 1), lambda: attempt(other, 2))
 
-    job = gateway.job(job_id)
+    job = storage.job(job_id)
     assert job is not None
     assert first != second
     assert (1 if first else 2) == job.instance_count
 
 
-def test_pods_are_created_once_by_many(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_pods_are_created_once_by_many(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """Two workers that create the pods of one job end with each pod once."""
-    job_id = create(gateway, a_config(12_000))
-    other = open_gateway()
+    job_id = create(storage, a_config(12_000))
+    other = open_storage()
 
-    counts = together(*(lambda g=g: g.create_pods(job_id, lambda _: None) for g in (gateway, other)))  # type: ignore[misc]
+    counts = together(*(lambda g=g: g.create_pods(job_id, lambda _: None) for g in (storage, other)))  # type: ignore[misc]
 
     assert [12_000, 12_000] == counts
-    assert list(range(12_000)) == [p.instance_id for p in pods(gateway, job_id)]
+    assert list(range(12_000)) == [p.instance_id for p in pods(storage, job_id)]
 
 
-def test_a_role_has_one_leader_however_many_ask(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_a_role_has_one_leader_however_many_ask(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """Of many that take a free role at once one gets it."""
-    gateways = [gateway, open_gateway(), open_gateway()]
+    storages = [storage, open_storage(), open_storage()]
 
     got = together(
-        *(lambda g=g, n=n: g.acquire_lease("role", f"o{n}", f"a{n}", 10, 1.0) for n, g in enumerate(gateways))  # type: ignore[misc]
+        *(lambda g=g, n=n: g.acquire_lease("role", f"o{n}", f"a{n}", 10, 1.0) for n, g in enumerate(storages))  # type: ignore[misc]
     )
 
     assert 1 == got.count(True)
-    assert f"a{got.index(True)}" == gateway.leader("role", 2.0)
+    assert f"a{got.index(True)}" == storage.leader("role", 2.0)
 
 
 def _write_from_a_process(url: str, job_id: JobId, instances: list[int]) -> None:
-    gateway = Gateway(url)
+    storage = Storage(url)
     for i in instances:
-        gateway.apply_status([PodStatus(PodId(job_id, i, 1), S, NOW)], "cluster")
-    gateway.close()
+        storage.apply_status([PodStatus(PodId(job_id, i, 1), S, NOW)], "cluster")
+    storage.close()
 
 
-def test_processes_share_one_database(gateway: Gateway, url: str) -> None:
+def test_processes_share_one_database(storage: Storage, url: str) -> None:
     """Two processes and this one write the same job; nothing is lost and nobody fails."""
-    job_id = a_running_job(gateway, 60)
+    job_id = a_running_job(storage, 60)
     context = multiprocessing.get_context("spawn")
     parts = [list(range(0, 30)), list(range(30, 50))]
     processes = [context.Process(target=_write_from_a_process, args=(url, job_id, part)) for part in parts]
@@ -213,22 +213,22 @@ def test_processes_share_one_database(gateway: Gateway, url: str) -> None:
         process.start()
 
     while any(process.is_alive() for process in processes):
-        settle_all(gateway, job_id)
+        settle_all(storage, job_id)
         processes[0].join(0.01)
-    report(gateway, job_id, range(50, 60), R)
-    report(gateway, job_id, range(50, 60), S)
+    report(storage, job_id, range(50, 60), R)
+    report(storage, job_id, range(50, 60), S)
 
     assert [0, 0] == [process.exitcode for process in processes]
-    assert JobState.SUCCEEDED == settle_all(gateway, job_id).state
-    assert list(range(1, 61)) == [row[0] for row in gateway.status_log(0, 100)]
+    assert JobState.SUCCEEDED == settle_all(storage, job_id).state
+    assert list(range(1, 61)) == [row[0] for row in storage.status_log(0, 100)]
 
 
 @pytest.mark.parametrize("states_", [(R, S), (S, F)])
 def test_a_reader_sees_one_moment(
-    gateway: Gateway, open_gateway: Callable[[], Gateway], states_: tuple[Any, Any]
+    storage: Storage, open_storage: Callable[[], Storage], states_: tuple[Any, Any]
 ) -> None:
     """While a batch is written, a snapshot has all of it or nothing of it, and its log position fits."""
-    other, job_id = open_gateway(), a_running_job(gateway, 50)
+    other, job_id = open_storage(), a_running_job(storage, 50)
     everything = list(range(50))
 
     def read() -> list[tuple[int, int]]:
@@ -239,11 +239,11 @@ def test_a_reader_sees_one_moment(
             seen.append((allocated, snapshot.log_cursor))
         return seen
 
-    _, seen = together(lambda: report(gateway, job_id, everything, states_[1]), read)
+    _, seen = together(lambda: report(storage, job_id, everything, states_[1]), read)
 
     assert {(50, 0), (0, 50)} >= set(seen)
-    assert queue(gateway, job_id) == 0
-    assert launch(gateway, job_id) == set()
+    assert queue(storage, job_id) == 0
+    assert launch(storage, job_id) == set()
 
 
 def test_who_waits_to_write_is_next(tmp_path: Path) -> None:
@@ -286,11 +286,11 @@ def _wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_connection_that_breaks_is_unavailable(gateway: Gateway) -> None:
+def test_a_connection_that_breaks_is_unavailable(storage: Storage) -> None:
     """The database goes away in the middle of a question; the next one finds it again."""
-    if gateway.db.is_sqlite:
+    if storage.db.is_sqlite:
         pytest.skip("there is no connection to break")
     with pytest.raises(Unavailable, match="storage does not answer"):
-        gateway.db.read(lambda conn: conn.execute(sa.text("SELECT pg_terminate_backend(pg_backend_pid())")))
+        storage.db.read(lambda conn: conn.execute(sa.text("SELECT pg_terminate_backend(pg_backend_pid())")))
 
-    assert gateway.db.read(lambda conn: conn.execute(sa.text("SELECT 1")).scalar()) == 1
+    assert storage.db.read(lambda conn: conn.execute(sa.text("SELECT 1")).scalar()) == 1

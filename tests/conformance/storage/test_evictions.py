@@ -10,13 +10,13 @@ from peloton.lifecycle.reason_text import eviction_text
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import Cause, PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
-from services.storage.gateway import (
+from services.storage.storage import (
     AllocatedRange,
     EvictionOrder,
     EvictionResult,
-    Gateway,
     HeldRange,
     RevocablePodRow,
+    Storage,
 )
 from tests.conformance.storage.builders import (
     NOW,
@@ -45,263 +45,263 @@ PREEMPTING, RUNNING, KILLING = PodState.PREEMPTING, R, PodState.KILLING
 MESSAGE, REASON = f"evicting running task: {PREEMPTED_TEXT}", "EvictionReason_PREEMPTION"
 
 
-def test_admitted_pods_go_back_to_their_place(gateway: Gateway) -> None:
+def test_admitted_pods_go_back_to_their_place(storage: Storage) -> None:
     """READY pods are PENDING under the number they were queued by, with the reason; others stay READY."""
-    job_id = a_job(gateway, 4)
-    queue(gateway, job_id, queue_seq=7)
-    gateway.mark_ready([(job_id, 0, 4)])
+    job_id = a_job(storage, 4)
+    queue(storage, job_id, queue_seq=7)
+    storage.mark_ready([(job_id, 0, 4)])
 
-    results = gateway.evict([EvictionOrder(job_id, 2, 2, False, PREEMPTED)])
+    results = storage.evict([EvictionOrder(job_id, 2, 2, False, PREEMPTED)])
 
     assert results == [EvictionResult(job_id, queued=[(7, 2, 2)])]
-    assert states(gateway, job_id) == [READY, READY, P, P]
-    assert (pod(gateway, job_id, 3).message, pod(gateway, job_id, 3).reason) == (PREEMPTED_TEXT, REASON)
-    assert [(7, 2, 2)] == [(p.queue_seq, p.start, p.count) for p in gateway.snapshot().jobs[0].pending]
+    assert states(storage, job_id) == [READY, READY, P, P]
+    assert (pod(storage, job_id, 3).message, pod(storage, job_id, 3).reason) == (PREEMPTED_TEXT, REASON)
+    assert [(7, 2, 2)] == [(p.queue_seq, p.start, p.count) for p in storage.snapshot().jobs[0].pending]
 
 
-def test_running_pods_end_and_run_anew(gateway: Gateway) -> None:
+def test_running_pods_end_and_run_anew(storage: Storage) -> None:
     """A pod on a host is PREEMPTING, is killed, gets its next run, and has not failed; its events say why."""
-    job_id = a_running_job(gateway, 2)
+    job_id = a_running_job(storage, 2)
 
-    results = gateway.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
+    results = storage.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
 
     assert results == [EvictionResult(job_id, leaving=[(1, 1)])]
-    evicted = pod(gateway, job_id, 1)
+    evicted = pod(storage, job_id, 1)
     assert (evicted.state, evicted.message, evicted.reason) == (PREEMPTING, MESSAGE, REASON)
-    assert gateway.settle(job_id, NOW).kill_count == 1
-    assert [row[0].instance_id for row in gateway.mark_killing(job_id, 10)] == [1]
-    report(gateway, job_id, [1], K)
-    ended = pod(gateway, job_id, 1)
+    assert storage.settle(job_id, NOW).kill_count == 1
+    assert [row[0].instance_id for row in storage.mark_killing(job_id, 10)] == [1]
+    report(storage, job_id, [1], K)
+    ended = pod(storage, job_id, 1)
     assert ended.termination is not None
     assert (ended.termination.reason, ended.failure_count) == (TerminationReason.PREEMPTED_RESOURCES, 0)
-    settle_all(gateway, job_id)
-    again = pod(gateway, job_id, 1)
+    settle_all(storage, job_id)
+    again = pod(storage, job_id, 1)
     assert (again.state, again.run_id, again.termination) == (I, 2, None)
-    told = [(event.state, event.message) for event in gateway.pod_events(job_id, 1, run_id=1)]
+    told = [(event.state, event.message) for event in storage.pod_events(job_id, 1, run_id=1)]
     assert (PREEMPTING, MESSAGE) in told
 
 
-def test_an_evicted_pod_always_ends(gateway: Gateway) -> None:
+def test_an_evicted_pod_always_ends(storage: Storage) -> None:
     """It is to be killed until it is KILLING, whatever its host says meanwhile and however often its job looks; and
     who is KILLING is told again when Mesos is asked. No timeout is needed."""
-    job_id = a_running_job(gateway, 1)
-    gateway.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
+    job_id = a_running_job(storage, 1)
+    storage.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
 
-    counts = [gateway.settle(job_id, NOW).kill_count for _ in range(2)]  # the first worker died before its kill
-    report(gateway, job_id, [0], RUNNING)
-    counts.append(gateway.settle(job_id, NOW).kill_count)
+    counts = [storage.settle(job_id, NOW).kill_count for _ in range(2)]  # the first worker died before its kill
+    report(storage, job_id, [0], RUNNING)
+    counts.append(storage.settle(job_id, NOW).kill_count)
 
     assert counts == [1, 1, 1]
-    assert [evicted.evicted for evicted in gateway.snapshot().jobs[0].allocated] == [True]
-    told = [row[0] for row in gateway.mark_killing(job_id, 10)]
-    assert (gateway.settle(job_id, NOW).kill_count, told) == (0, [pod(gateway, job_id, 0).pod_id])
-    assert [row[0] for row in gateway.mark_killing(job_id, 10, again=True)] == told  # the message was lost
-    assert [row[3] for page in gateway.pods_on_hosts() for row in page] == [KILLING]  # what reconciliation kills again
+    assert [evicted.evicted for evicted in storage.snapshot().jobs[0].allocated] == [True]
+    told = [row[0] for row in storage.mark_killing(job_id, 10)]
+    assert (storage.settle(job_id, NOW).kill_count, told) == (0, [pod(storage, job_id, 0).pod_id])
+    assert [row[0] for row in storage.mark_killing(job_id, 10, again=True)] == told  # the message was lost
+    assert [row[3] for page in storage.pods_on_hosts() for row in page] == [KILLING]  # what reconciliation kills again
 
 
-def test_an_eviction_is_told_once(gateway: Gateway) -> None:
+def test_an_eviction_is_told_once(storage: Storage) -> None:
     """Pods that leave already, or are to be killed, are passed over."""
-    job_id = a_running_job(gateway, 3)
-    gateway.set_pod_goals(job_id, [(0, 1)], K, NOW, "stop")
-    gateway.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
+    job_id = a_running_job(storage, 3)
+    storage.set_pod_goals(job_id, [(0, 1)], K, NOW, "stop")
+    storage.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
 
-    assert [EvictionResult(job_id, leaving=[(2, 1)])] == gateway.evict([EvictionOrder(job_id, 0, 3, False, PREEMPTED)])
-    assert pod(gateway, job_id, 1).desired_run_id == 2
+    assert [EvictionResult(job_id, leaving=[(2, 1)])] == storage.evict([EvictionOrder(job_id, 0, 3, False, PREEMPTED)])
+    assert pod(storage, job_id, 1).desired_run_id == 2
 
 
-def test_kill_on_preempt_is_the_end(gateway: Gateway) -> None:
+def test_kill_on_preempt_is_the_end(storage: Storage) -> None:
     """A pod that wants to be killed when preempted is not run again; an override of one instance counts."""
     config = a_config(2, retries=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    run(gateway, job_id)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    run(storage, job_id)
 
-    gateway.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [0, 1], K)
-    settle_all(gateway, job_id)
+    storage.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [0, 1], K)
+    settle_all(storage, job_id)
 
-    assert states(gateway, job_id) == [I, K]
-    assert [pod(gateway, job_id, i).failure_count for i in range(2)] == [0, 0]
-    assert (pod(gateway, job_id, 1).reason, pod(gateway, job_id, 1).goal) == (REASON, PREEMPTING)
-    assert {S, PREEMPTING} == {event.goal for event in gateway.pod_events(job_id, 1)}
+    assert states(storage, job_id) == [I, K]
+    assert [pod(storage, job_id, i).failure_count for i in range(2)] == [0, 0]
+    assert (pod(storage, job_id, 1).reason, pod(storage, job_id, 1).goal) == (REASON, PREEMPTING)
+    assert {S, PREEMPTING} == {event.goal for event in storage.pod_events(job_id, 1)}
 
 
-def test_who_was_killed_by_a_preemption_is_started_again(gateway: Gateway) -> None:
+def test_who_was_killed_by_a_preemption_is_started_again(storage: Storage) -> None:
     """By whoever asks for it, as one who was stopped; a restart passes it over, and a stop finds nothing to do."""
     config = a_config(2)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    run(gateway, job_id)
-    gateway.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [1], K)
-    settle_all(gateway, job_id)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    run(storage, job_id)
+    storage.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [1], K)
+    settle_all(storage, job_id)
 
-    assert [] == gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
-    assert [] == gateway.want_new_runs(job_id, [(1, 1)])
-    assert [1] == gateway.set_pod_goals(job_id, [(1, 1)], S, NOW, "start")
-    again = pod(gateway, job_id, 1)
+    assert [] == storage.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+    assert [] == storage.want_new_runs(job_id, [(1, 1)])
+    assert [1] == storage.set_pod_goals(job_id, [(1, 1)], S, NOW, "start")
+    again = pod(storage, job_id, 1)
     assert (I, S, 2) == (again.state, again.goal, again.run_id)
 
 
-def test_who_succeeds_while_leaving_has_succeeded(gateway: Gateway) -> None:
+def test_who_succeeds_while_leaving_has_succeeded(storage: Storage) -> None:
     """A pod that ended well before its kill came is done; a restart that is asked for gives it a run."""
-    job_id = a_running_job(gateway, 2)
-    gateway.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
+    job_id = a_running_job(storage, 2)
+    storage.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
 
-    report(gateway, job_id, [0], S)
-    settle_all(gateway, job_id)
+    report(storage, job_id, [0], S)
+    settle_all(storage, job_id)
 
-    assert states(gateway, job_id) == [S, PREEMPTING]
-    assert gateway.want_new_runs(job_id, [(0, 1)]) == [0]
-    settle_all(gateway, job_id)
-    assert states(gateway, job_id) == [I, PREEMPTING]
+    assert states(storage, job_id) == [S, PREEMPTING]
+    assert storage.want_new_runs(job_id, [(0, 1)]) == [0]
+    settle_all(storage, job_id)
+    assert states(storage, job_id) == [I, PREEMPTING]
 
 
-def test_an_evicted_gang_is_queued_as_a_gang(gateway: Gateway) -> None:
+def test_an_evicted_gang_is_queued_as_a_gang(storage: Storage) -> None:
     """Members that have ended wait for those that have not, other pods of the job do not; all take their old place."""
-    job_id = a_job(gateway, 4, minimumRunningInstances=3)
-    queue(gateway, job_id, queue_seq=7)
-    gateway.mark_ready([(job_id, 0, 4)])
-    report(gateway, job_id, launch(gateway, job_id), R)
-    gateway.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)])
-    gateway.mark_killing(job_id, 10)
+    job_id = a_job(storage, 4, minimumRunningInstances=3)
+    queue(storage, job_id, queue_seq=7)
+    storage.mark_ready([(job_id, 0, 4)])
+    report(storage, job_id, launch(storage, job_id), R)
+    storage.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)])
+    storage.mark_killing(job_id, 10)
 
-    report(gateway, job_id, [0, 3], K)
-    assert [] == gateway.queueable(job_id, 10)
-    settle_all(gateway, job_id)
-    assert [(3, 1)] == gateway.queueable(job_id, 10)
-    report(gateway, job_id, [1, 2], K)
-    settle_all(gateway, job_id)
-    assert [(0, 3), (3, 1)] == gateway.queueable(job_id, 10)
-    assert [(7, 0, 4)] == gateway.mark_pending(job_id, [(0, 3), (3, 1)], 9)
+    report(storage, job_id, [0, 3], K)
+    assert [] == storage.queueable(job_id, 10)
+    settle_all(storage, job_id)
+    assert [(3, 1)] == storage.queueable(job_id, 10)
+    report(storage, job_id, [1, 2], K)
+    settle_all(storage, job_id)
+    assert [(0, 3), (3, 1)] == storage.queueable(job_id, 10)
+    assert [(7, 0, 4)] == storage.mark_pending(job_id, [(0, 3), (3, 1)], 9)
 
 
-def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(gateway: Gateway) -> None:
+def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(storage: Storage) -> None:
     """A gang comes back whole, whether a member had ended well before the others had to leave or while they did."""
-    job_id = a_running_job(gateway, 3, minimumRunningInstances=3)
-    report(gateway, job_id, [0], S)
-    gateway.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED)])
-    report(gateway, job_id, [1], S)
-    settle_all(gateway, job_id)
-    assert states(gateway, job_id) == [I, I, PREEMPTING]
+    job_id = a_running_job(storage, 3, minimumRunningInstances=3)
+    report(storage, job_id, [0], S)
+    storage.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED)])
+    report(storage, job_id, [1], S)
+    settle_all(storage, job_id)
+    assert states(storage, job_id) == [I, I, PREEMPTING]
 
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [2], K)
-    settle_all(gateway, job_id)
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [2], K)
+    settle_all(storage, job_id)
 
-    assert [(p.state, p.run_id, p.failure_count) for p in gateway.pods(job_id)] == [(I, 2, 0)] * 3
-    assert [(0, 3)] == gateway.queueable(job_id, 10)
+    assert [(p.state, p.run_id, p.failure_count) for p in storage.pods(job_id)] == [(I, 2, 0)] * 3
+    assert [(0, 3)] == storage.queueable(job_id, 10)
 
 
-def test_kill_on_preempt_of_one_member_ends_the_gang(gateway: Gateway) -> None:
+def test_kill_on_preempt_of_one_member_ends_the_gang(storage: Storage) -> None:
     """What one member asks for is for all of them; pods that stand alone come back."""
     config = a_config(4, minimumRunningInstances=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    run(gateway, job_id)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    run(storage, job_id)
 
-    gateway.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)])
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, range(4), K)
-    settle_all(gateway, job_id)
+    storage.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)])
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, range(4), K)
+    settle_all(storage, job_id)
 
-    assert states(gateway, job_id) == [K, K, K, I]
+    assert states(storage, job_id) == [K, K, K, I]
 
 
 @pytest.mark.parametrize("state", [K, L])
-def test_kill_on_preempt_holds_when_an_operator_empties_the_host(gateway: Gateway, state: PodState) -> None:
+def test_kill_on_preempt_holds_when_an_operator_empties_the_host(storage: Storage, state: PodState) -> None:
     """As after an eviction of ours: an override of one instance counts, and its goal says that it was the end."""
     config = a_config(3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    run(gateway, job_id)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    run(storage, job_id)
 
     cause = Cause.HOST_DRAINED if state is K else Cause.HOST_GONE
-    report(gateway, job_id, range(2), state, cause=cause)
-    report(gateway, job_id, [2], state, cause=Cause.NOT_STARTED)
-    settle_all(gateway, job_id)
+    report(storage, job_id, range(2), state, cause=cause)
+    report(storage, job_id, [2], state, cause=Cause.NOT_STARTED)
+    settle_all(storage, job_id)
 
-    assert states(gateway, job_id) == [I, K, I]
-    ended = pod(gateway, job_id, 1)
+    assert states(storage, job_id) == [I, K, I]
+    ended = pod(storage, job_id, 1)
     assert (ended.goal, ended.failure_count) == (PREEMPTING, 0)
     assert ended.termination == Termination(TerminationReason.KILLED_HOST_MAINTENANCE)
-    assert {S, PREEMPTING} == {event.goal for event in gateway.pod_events(job_id, 1)}
+    assert {S, PREEMPTING} == {event.goal for event in storage.pod_events(job_id, 1)}
 
 
-def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(gateway: Gateway) -> None:
+def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(storage: Storage) -> None:
     """The member on the host does not ask for it, one elsewhere does; pods that stand alone come back."""
     config = a_config(4, minimumRunningInstances=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    run(gateway, job_id)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    run(storage, job_id)
 
-    report(gateway, job_id, [0, 3], K, cause=Cause.HOST_DRAINED)
-    settle_all(gateway, job_id)
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [1, 2], K)
-    settle_all(gateway, job_id)
+    report(storage, job_id, [0, 3], K, cause=Cause.HOST_DRAINED)
+    settle_all(storage, job_id)
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [1, 2], K)
+    settle_all(storage, job_id)
 
-    assert states(gateway, job_id) == [K, K, K, I]
+    assert states(storage, job_id) == [K, K, K, I]
 
 
-def test_what_is_held_and_leaving_is_found_again(gateway: Gateway) -> None:
+def test_what_is_held_and_leaving_is_found_again(storage: Storage) -> None:
     """Ranges tell who is launched and who leaves; the snapshot tells who was evicted."""
-    job_id = a_job(gateway, 5)
-    queue(gateway, job_id, queue_seq=3)
-    gateway.mark_ready([(job_id, 0, 5)])
-    launch(gateway, job_id, limit=3)
-    gateway.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
-    gateway.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+    job_id = a_job(storage, 5)
+    queue(storage, job_id, queue_seq=3)
+    storage.mark_ready([(job_id, 0, 5)])
+    launch(storage, job_id, limit=3)
+    storage.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
+    storage.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
 
-    assert gateway.held([job_id]) == {
+    assert storage.held([job_id]) == {
         job_id: [
             HeldRange(3, 0, 2, 1, is_launched=True, is_leaving=True),
             HeldRange(3, 2, 1, 1, is_launched=True, is_leaving=False),
             HeldRange(3, 3, 2, 1, is_launched=False, is_leaving=False),
         ]
     }
-    assert gateway.snapshot().jobs[0].allocated == (
+    assert storage.snapshot().jobs[0].allocated == (
         AllocatedRange(0, 1, 1, True, True),
         AllocatedRange(1, 2, 1, True, False),
         AllocatedRange(3, 2, 1, False, False),
     )
-    assert states(gateway, job_id) == [PREEMPTING, PodState.LAUNCHED, PodState.LAUNCHED, READY, READY]
+    assert states(storage, job_id) == [PREEMPTING, PodState.LAUNCHED, PodState.LAUNCHED, READY, READY]
 
 
-def test_only_the_named_run_is_evicted(gateway: Gateway) -> None:
+def test_only_the_named_run_is_evicted(storage: Storage) -> None:
     """Whoever measured a run means that run, and not the one that has taken its place since; the reason is theirs."""
-    job_id = a_running_job(gateway, 2)
+    job_id = a_running_job(storage, 2)
     order = EvictionOrder(job_id, 1, 1, False, HOT, run_id=2)
 
-    assert gateway.evict([order]) == [EvictionResult(job_id)]
-    assert gateway.evict([replace(order, run_id=1)]) == [EvictionResult(job_id, leaving=[(1, 1)])]
+    assert storage.evict([order]) == [EvictionResult(job_id)]
+    assert storage.evict([replace(order, run_id=1)]) == [EvictionResult(job_id, leaving=[(1, 1)])]
 
-    evicted = pod(gateway, job_id, 1)
+    evicted = pod(storage, job_id, 1)
     assert (evicted.state, evicted.reason) == (PREEMPTING, "EvictionReason_QOS")
     assert evicted.message == f"evicting running task: {eviction_text(HOT)}"
 
 
-def test_revocable_pods_on_hosts_are_found(gateway: Gateway) -> None:
+def test_revocable_pods_on_hosts_are_found(storage: Storage) -> None:
     """Of the asked runs those that are on hosts on revocable cpu, with what decides who leaves."""
     config = a_config(4, priority=3, revocable=True)
     config.instanceConfig[2].resource.cpuLimit = 0.25
     config.instanceConfig[2].revocable = True
-    slack = create(gateway, config)
-    gateway.create_pods(slack, lambda _: None)
-    run(gateway, slack)
-    plain = a_running_job(gateway, 1)
-    report(gateway, slack, [0], S)
-    gateway.evict([EvictionOrder(slack, 3, 1, False, PREEMPTED)])
+    slack = create(storage, config)
+    storage.create_pods(slack, lambda _: None)
+    run(storage, slack)
+    plain = a_running_job(storage, 1)
+    report(storage, slack, [0], S)
+    storage.evict([EvictionOrder(slack, 3, 1, False, PREEMPTED)])
     unknown = PodId(JobId("00000000-0000-4000-8000-000000000009"), 0, 1)
 
-    found = gateway.revocable_pods([*(PodId(slack, i, 1) for i in range(4)), PodId(plain, 0, 1), unknown])
+    found = storage.revocable_pods([*(PodId(slack, i, 1) for i in range(4)), PodId(plain, 0, 1), unknown])
 
     shape = Resources.of(1.5, 100)
     assert sorted(found, key=lambda row: row.pod_id) == [
@@ -309,4 +309,4 @@ def test_revocable_pods_on_hosts_are_found(gateway: Gateway) -> None:
         RevocablePodRow(PodId(slack, 2, 1), 3, NOW, Resources(cpu_milli=250), False),
         RevocablePodRow(PodId(slack, 3, 1), 3, NOW, shape, True),
     ]
-    assert gateway.revocable_pods([PodId(slack, 1, 2)]) == gateway.revocable_pods([]) == []
+    assert storage.revocable_pods([PodId(slack, 1, 2)]) == storage.revocable_pods([]) == []

@@ -7,7 +7,7 @@ from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.job import GangProgress, JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.reason import RequeueReason, RequeueRule
-from services.storage.gateway import EvictionResult, Gateway
+from services.storage.storage import EvictionResult, Storage
 from tests.conformance.storage.builders import (
     KILLING,
     LAUNCHED,
@@ -37,195 +37,195 @@ WHY = RequeueReason(RequeueRule.NO_GANG_HOSTS_IN_TIME, 3, 3, 600)
 TOLD = "queued again: no hosts for all 3 members of the gang in 600 s"
 
 
-def a_gang(gateway: Gateway, count: int = 4, queue_seq: int = 7, retries: int = 3) -> str:
+def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 3) -> str:
     """READY pods, the first three of which are a gang."""
-    job_id = a_job(gateway, count, minimumRunningInstances=3, retries=retries)
-    queue(gateway, job_id, queue_seq=queue_seq)
-    gateway.mark_ready([(job_id, 0, count)])
+    job_id = a_job(storage, count, minimumRunningInstances=3, retries=retries)
+    queue(storage, job_id, queue_seq=queue_seq)
+    storage.mark_ready([(job_id, 0, count)])
     return job_id
 
 
-def runs(gateway: Gateway, job_id: str) -> list[tuple[PodState, int]]:
-    return [(one.state, one.run_id) for one in pods(gateway, job_id)]  # type: ignore[arg-type]
+def runs(storage: Storage, job_id: str) -> list[tuple[PodState, int]]:
+    return [(one.state, one.run_id) for one in pods(storage, job_id)]  # type: ignore[arg-type]
 
 
-def test_a_gang_is_launched_whole_or_not_at_all(gateway: Gateway) -> None:
+def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
     """Of a launch that lacks a member no member is launched; pods that stand alone are."""
-    job_id = a_gang(gateway)
+    job_id = a_gang(storage)
     rows = [(i, 1, "host", "agent", {}) for i in range(4)]
 
-    assert {3} == gateway.mark_launched(job_id, rows[1:], NOW)
-    assert [READY, READY, READY, LAUNCHED] == states(gateway, job_id)
-    assert {0, 1, 2} == gateway.mark_launched(job_id, rows, NOW)
+    assert {3} == storage.mark_launched(job_id, rows[1:], NOW)
+    assert [READY, READY, READY, LAUNCHED] == states(storage, job_id)
+    assert {0, 1, 2} == storage.mark_launched(job_id, rows, NOW)
 
 
-def test_the_stages_of_a_gang(gateway: Gateway) -> None:
+def test_the_stages_of_a_gang(storage: Storage) -> None:
     """What the launch sees: members by stage, and no gang in a job without one, or that has ended."""
-    job_id, other = a_gang(gateway), a_running_job(gateway, 3)
+    job_id, other = a_gang(storage), a_running_job(storage, 3)
     assert (GangProgress(3, {"ready": 3}), 1, 1) == (
-        gateway.gang(job_id),
-        gateway.settle(job_id, NOW).gang_run,
-        gateway.settle(job_id, NOW).ready_count,
+        storage.gang(job_id),
+        storage.settle(job_id, NOW).gang_run,
+        storage.settle(job_id, NOW).ready_count,
     )
 
-    launch(gateway, job_id)
-    report(gateway, job_id, [0], R)
+    launch(storage, job_id)
+    report(storage, job_id, [0], R)
     assert (GangProgress(3, {"running": 1, "starting": 2}), 1) == (
-        gateway.gang(job_id),
-        gateway.settle(job_id, NOW).gang_run,
+        storage.gang(job_id),
+        storage.settle(job_id, NOW).gang_run,
     )
-    report(gateway, job_id, [1, 2], R)
-    assert (GangProgress(3, {"running": 3}), 0) == (gateway.gang(job_id), gateway.settle(job_id, NOW).gang_run)
+    report(storage, job_id, [1, 2], R)
+    assert (GangProgress(3, {"running": 3}), 0) == (storage.gang(job_id), storage.settle(job_id, NOW).gang_run)
 
-    assert GangProgress(0) == gateway.gang(other)
-    report(gateway, job_id, range(4), S)
-    settle_all(gateway, job_id)
-    assert GangProgress(0) == gateway.gang(job_id)
+    assert GangProgress(0) == storage.gang(other)
+    report(storage, job_id, range(4), S)
+    settle_all(storage, job_id)
+    assert GangProgress(0) == storage.gang(job_id)
 
 
-def test_a_gang_without_hosts_goes_back_to_its_place(gateway: Gateway, clock: Clock) -> None:
+def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Clock) -> None:
     """Its members are PENDING where they stood, held back, longer each time; other pods of the job stay."""
-    job_id = a_gang(gateway)
+    job_id = a_gang(storage)
     held_ns = [HOLD.delay_ns(count) for count in (1, 2)]
 
-    first = gateway.requeue_gang(job_id, WHY)
+    first = storage.requeue_gang(job_id, WHY)
     assert EvictionResult(job_id, [(7, 0, 3)], requeue_count=1, held_until_ns=clock() + held_ns[0]) == first
-    assert [P, P, P, READY] == states(gateway, job_id)
+    assert [P, P, P, READY] == states(storage, job_id)
     assert (TOLD, "REASON_GANG_REQUEUED") == (
-        pod(gateway, job_id).message,
-        pod(gateway, job_id).reason,
+        pod(storage, job_id).message,
+        pod(storage, job_id).reason,
     )
-    assert EvictionResult(job_id) == gateway.requeue_gang(job_id, WHY)
+    assert EvictionResult(job_id) == storage.requeue_gang(job_id, WHY)
 
     clock.advance(31)
-    gateway.mark_ready([(job_id, 0, 3)])
-    second = gateway.requeue_gang(job_id, WHY)
+    storage.mark_ready([(job_id, 0, 3)])
+    second = storage.requeue_gang(job_id, WHY)
     assert (2, clock() + held_ns[1]) == (second.requeue_count, second.held_until_ns)
-    (snapshot,) = gateway.snapshot().jobs
+    (snapshot,) = storage.snapshot().jobs
     assert (2, second.held_until_ns) == (snapshot.job.gang_requeue_count, snapshot.job.gang_due_ns)
     assert 30 * SECOND == held_ns[0] == held_ns[1] // 2
 
 
-def test_a_gang_that_does_not_start_ends_and_comes_back(gateway: Gateway) -> None:
+def test_a_gang_that_does_not_start_ends_and_comes_back(storage: Storage) -> None:
     """Members on hosts are told to end and run anew, those that had ended, too, all in the old place."""
-    job_id = a_gang(gateway, 3)
-    launch(gateway, job_id)
-    report(gateway, job_id, [0, 1], R)
-    report(gateway, job_id, [0], S)
-    settle_all(gateway, job_id)
+    job_id = a_gang(storage, 3)
+    launch(storage, job_id)
+    report(storage, job_id, [0, 1], R)
+    report(storage, job_id, [0], S)
+    settle_all(storage, job_id)
 
-    assert [] == gateway.requeue_gang(job_id, WHY).queued
-    assert 2 == settle_all(gateway, job_id).kill_count
-    assert [(I, 2), (R, 1), (LAUNCHED, 1)] == runs(gateway, job_id)
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [1, 2], K)
-    settle_all(gateway, job_id)
+    assert [] == storage.requeue_gang(job_id, WHY).queued
+    assert 2 == settle_all(storage, job_id).kill_count
+    assert [(I, 2), (R, 1), (LAUNCHED, 1)] == runs(storage, job_id)
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [1, 2], K)
+    settle_all(storage, job_id)
 
-    assert [(I, 2)] * 3 == runs(gateway, job_id)
-    assert [0] * 3 == [one.failure_count for one in pods(gateway, job_id)]
-    assert [(7, 0, 3)] == gateway.mark_pending(job_id, [(0, 3)], 9)
-    assert gateway.snapshot().jobs[0].job.gang_due_ns > 0
+    assert [(I, 2)] * 3 == runs(storage, job_id)
+    assert [0] * 3 == [one.failure_count for one in pods(storage, job_id)]
+    assert [(7, 0, 3)] == storage.mark_pending(job_id, [(0, 3)], 9)
+    assert storage.snapshot().jobs[0].job.gang_due_ns > 0
 
 
-def test_a_gang_that_runs_is_not_given_up(gateway: Gateway) -> None:
+def test_a_gang_that_runs_is_not_given_up(storage: Storage) -> None:
     """A release that comes too late changes nothing; and what was given up in a row is forgotten."""
-    job_id = a_gang(gateway, 3)
-    gateway.requeue_gang(job_id, WHY)
-    gateway.mark_ready([(job_id, 0, 3)])
-    launch(gateway, job_id)
-    report(gateway, job_id, range(3), R)
+    job_id = a_gang(storage, 3)
+    storage.requeue_gang(job_id, WHY)
+    storage.mark_ready([(job_id, 0, 3)])
+    launch(storage, job_id)
+    report(storage, job_id, range(3), R)
 
-    assert EvictionResult(job_id) == gateway.requeue_gang(job_id, WHY)
+    assert EvictionResult(job_id) == storage.requeue_gang(job_id, WHY)
 
-    gateway.settle(job_id, NOW)
-    job = gateway.job(job_id)
+    storage.settle(job_id, NOW)
+    job = storage.job(job_id)
     assert job is not None
-    assert ([R] * 3, 0) == (states(gateway, job_id), job.gang_requeue_count)
+    assert ([R] * 3, 0) == (states(storage, job_id), job.gang_requeue_count)
 
 
-def test_a_refused_member_takes_the_others_back(gateway: Gateway) -> None:
+def test_a_refused_member_takes_the_others_back(storage: Storage) -> None:
     """A host that does not take one member: all end and come back to their place, no failure counted."""
-    job_id = a_gang(gateway, 3, retries=0)
-    launch(gateway, job_id)
-    report(gateway, job_id, [1], L, reason=REASON_LAUNCH_REFUSED)
+    job_id = a_gang(storage, 3, retries=0)
+    launch(storage, job_id)
+    report(storage, job_id, [1], L, reason=REASON_LAUNCH_REFUSED)
 
-    assert GangProgress(3, {"refused": 1, "starting": 2}) == gateway.gang(job_id)
-    gateway.requeue_gang(job_id, WHY)
-    settle_all(gateway, job_id)
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [0, 2], K)
-    settle_all(gateway, job_id)
+    assert GangProgress(3, {"refused": 1, "starting": 2}) == storage.gang(job_id)
+    storage.requeue_gang(job_id, WHY)
+    settle_all(storage, job_id)
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [0, 2], K)
+    settle_all(storage, job_id)
 
-    assert [(I, 2)] * 3 == runs(gateway, job_id)
-    assert [(7, 0, 3)] == gateway.mark_pending(job_id, [(0, 3)], 9)
+    assert [(I, 2)] * 3 == runs(storage, job_id)
+    assert [(7, 0, 3)] == storage.mark_pending(job_id, [(0, 3)], 9)
 
 
-def test_a_gang_is_retried_as_one(gateway: Gateway) -> None:
+def test_a_gang_is_retried_as_one(storage: Storage) -> None:
     """When a member fails and may try again all run anew, also who had succeeded; only its failure counts, the gang
     takes a new place, and pods that stand alone run on."""
-    job_id = a_gang(gateway)
-    launch(gateway, job_id)
-    report(gateway, job_id, range(4), R)
-    report(gateway, job_id, [0], S)
-    report(gateway, job_id, [1], F, message="Command exited with status 3")
+    job_id = a_gang(storage)
+    launch(storage, job_id)
+    report(storage, job_id, range(4), R)
+    report(storage, job_id, [0], S)
+    report(storage, job_id, [1], F, message="Command exited with status 3")
 
-    assert 1 == settle_all(gateway, job_id).kill_count
-    assert [(I, 2), (I, 2), (R, 1), (R, 1)] == runs(gateway, job_id)
+    assert 1 == settle_all(storage, job_id).kill_count
+    assert [(I, 2), (I, 2), (R, 1), (R, 1)] == runs(storage, job_id)
     told = "Gang runs anew: instance 1 is FAILED, Command exited with status 3"
-    assert [told] * 2 == [pod(gateway, job_id, i).message.strip() for i in (0, 2)]
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [2], K)
-    settle_all(gateway, job_id)
+    assert [told] * 2 == [pod(storage, job_id, i).message.strip() for i in (0, 2)]
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [2], K)
+    settle_all(storage, job_id)
 
-    assert [(I, 2), (I, 2), (I, 2), (R, 1)] == runs(gateway, job_id)
-    assert [0, 1, 0, 0] == [one.failure_count for one in pods(gateway, job_id)]
-    assert [(9, 0, 3)] == gateway.mark_pending(job_id, gateway.queueable(job_id, 10), 9)
+    assert [(I, 2), (I, 2), (I, 2), (R, 1)] == runs(storage, job_id)
+    assert [0, 1, 0, 0] == [one.failure_count for one in pods(storage, job_id)]
+    assert [(9, 0, 3)] == storage.mark_pending(job_id, storage.queueable(job_id, 10), 9)
 
 
-def test_a_gang_fails_as_one(gateway: Gateway) -> None:
+def test_a_gang_fails_as_one(storage: Storage) -> None:
     """A member without attempts left takes the others with it, in words that name it; the job has failed."""
-    job_id = a_gang(gateway, 3, retries=0)
-    launch(gateway, job_id)
-    report(gateway, job_id, range(3), R)
-    report(gateway, job_id, [2], F, message="Command exited with status 3")
+    job_id = a_gang(storage, 3, retries=0)
+    launch(storage, job_id)
+    report(storage, job_id, range(3), R)
+    report(storage, job_id, [2], F, message="Command exited with status 3")
 
-    assert 2 == settle_all(gateway, job_id).kill_count
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [0, 1], K)
-    progress = settle_all(gateway, job_id)
+    assert 2 == settle_all(storage, job_id).kill_count
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [0, 1], K)
+    progress = settle_all(storage, job_id)
 
-    assert ([K, K, F], JobState.FAILED) == (states(gateway, job_id), progress.state)
-    first = pod(gateway, job_id)
+    assert ([K, K, F], JobState.FAILED) == (states(storage, job_id), progress.state)
+    first = pod(storage, job_id)
     assert first.termination is not None
     assert ("Gang ends: instance 2 is FAILED", TerminationReason.FAILED) == (first.reason, first.termination.reason)
-    assert any("status 3" in event.message for event in gateway.pod_events(job_id, 0))  # type: ignore[arg-type]
+    assert any("status 3" in event.message for event in storage.pod_events(job_id, 0))  # type: ignore[arg-type]
 
 
-def test_a_gang_past_its_time_ends_as_one(gateway: Gateway) -> None:
+def test_a_gang_past_its_time_ends_as_one(storage: Storage) -> None:
     """When the first member has run for too long the others do not run on."""
-    job_id = a_job(gateway, 3, minimumRunningInstances=3, maxRunningTime=10)
-    queue(gateway, job_id)
-    gateway.mark_ready([(job_id, 0, 3)])
-    launch(gateway, job_id)
-    report(gateway, job_id, [0], R, NOW)
-    report(gateway, job_id, [1, 2], R, NOW + 5 * SECOND)
+    job_id = a_job(storage, 3, minimumRunningInstances=3, maxRunningTime=10)
+    queue(storage, job_id)
+    storage.mark_ready([(job_id, 0, 3)])
+    launch(storage, job_id)
+    report(storage, job_id, [0], R, NOW)
+    report(storage, job_id, [1, 2], R, NOW + 5 * SECOND)
 
-    progress = settle_all(gateway, job_id, NOW + 12 * SECOND)
+    progress = settle_all(storage, job_id, NOW + 12 * SECOND)
 
     assert 3 == progress.kill_count
-    assert {K} == {one.goal for one in pods(gateway, job_id)}
+    assert {K} == {one.goal for one in pods(storage, job_id)}
 
 
-def test_who_stops_a_member_stops_the_gang(gateway: Gateway) -> None:
+def test_who_stops_a_member_stops_the_gang(storage: Storage) -> None:
     """Stop, start and restart of one member are for all; pods that stand alone are not touched."""
-    job_id = a_gang(gateway, 5)
-    launch(gateway, job_id)
-    report(gateway, job_id, range(5), R)
+    job_id = a_gang(storage, 5)
+    launch(storage, job_id)
+    report(storage, job_id, range(5), R)
 
-    assert [0, 1, 2] == gateway.want_new_runs(job_id, [(1, 1)])
-    assert [0, 1, 2, 4] == gateway.set_pod_goals(job_id, [(2, 1), (4, 1)], K, NOW, "stop")
-    assert [3] == [one.instance_id for one in pods(gateway, job_id) if one.goal is not K]
-    gateway.mark_killing(job_id, 10)
-    assert [KILLING, KILLING, KILLING, R, KILLING] == states(gateway, job_id)
-    assert [0, 1, 2] == gateway.set_pod_goals(job_id, [(0, 1)], S, NOW, "start")
-    assert [] == gateway.set_pod_goals(job_id, [(3, 1)], S, NOW, "start")
+    assert [0, 1, 2] == storage.want_new_runs(job_id, [(1, 1)])
+    assert [0, 1, 2, 4] == storage.set_pod_goals(job_id, [(2, 1), (4, 1)], K, NOW, "stop")
+    assert [3] == [one.instance_id for one in pods(storage, job_id) if one.goal is not K]
+    storage.mark_killing(job_id, 10)
+    assert [KILLING, KILLING, KILLING, R, KILLING] == states(storage, job_id)
+    assert [0, 1, 2] == storage.set_pod_goals(job_id, [(0, 1)], S, NOW, "start")
+    assert [] == storage.set_pod_goals(job_id, [(3, 1)], S, NOW, "start")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState, TerminationReason
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     KILLING,
     LAUNCHED,
@@ -30,94 +30,94 @@ from tests.conformance.storage.builders import (
 STOP = "Task stop API request"
 
 
-def test_stopping_a_job_marks_its_pods(gateway: Gateway) -> None:
+def test_stopping_a_job_marks_its_pods(storage: Storage) -> None:
     """Goal KILLED with message and reason for each; the version counts once however often one stops."""
-    job_id = a_running_job(gateway, 2)
+    job_id = a_running_job(storage, 2)
 
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
-    job = gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    job = storage.set_job_goal(job_id, JobState.KILLED, NOW)
 
     assert job is not None
     assert (JobState.KILLED, JobState.KILLING, 2) == (job.goal, job.state, job.desired_state_version)
-    stopped = pod(gateway, job_id)
+    stopped = pod(storage, job_id)
     assert (R, K, STOP, "") == (stopped.state, stopped.goal, stopped.message, stopped.reason)
     assert stopped.termination is not None
     assert TerminationReason.KILLED_ON_REQUEST == stopped.termination.reason
-    gateway.settle(job_id, NOW)
-    settled = gateway.job(job_id)
+    storage.settle(job_id, NOW)
+    settled = storage.job(job_id)
     assert settled is not None
     assert 2 == settled.state_version
 
 
-def test_stopping_keeps_what_ended(gateway: Gateway) -> None:
+def test_stopping_keeps_what_ended(storage: Storage) -> None:
     """An ended pod keeps its state, message and reason when its job is stopped, and does not run again."""
-    job_id = a_running_job(gateway, 2, retries=3)
-    report(gateway, job_id, [0], F, message="Command exited with status 1")
+    job_id = a_running_job(storage, 2, retries=3)
+    report(storage, job_id, [0], F, message="Command exited with status 1")
 
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
-    gateway.settle(job_id, NOW)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.settle(job_id, NOW)
 
-    failed = pod(gateway, job_id)
+    failed = pod(storage, job_id)
     assert (F, K, "Command exited with status 1", 1) == (failed.state, failed.goal, failed.message, failed.run_id)
 
 
-def test_stopping_some_instances(gateway: Gateway) -> None:
+def test_stopping_some_instances(storage: Storage) -> None:
     """Only those in the ranges whose goal changes are answered; those not queued end at once."""
-    job_id = a_job(gateway, 5)
-    gateway.mark_pending(job_id, [(1, 1)], 1)
+    job_id = a_job(storage, 5)
+    storage.mark_pending(job_id, [(1, 1)], 1)
 
-    assert [0, 1, 4] == gateway.set_pod_goals(job_id, [(0, 2), (4, 9)], K, NOW, STOP)
-    assert [2] == gateway.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
-    assert [] == gateway.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
+    assert [0, 1, 4] == storage.set_pod_goals(job_id, [(0, 2), (4, 9)], K, NOW, STOP)
+    assert [2] == storage.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
+    assert [] == storage.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
 
-    assert [K, P, K, I, K] == states(gateway, job_id)
-    assert STOP == pod(gateway, job_id, 1).message
-    job = gateway.job(job_id)
+    assert [K, P, K, I, K] == states(storage, job_id)
+    assert STOP == pod(storage, job_id, 1).message
+    job = storage.job(job_id)
     assert job is not None
     assert JobState.SUCCEEDED == job.goal
 
 
-def test_starting_stopped_instances(gateway: Gateway) -> None:
+def test_starting_stopped_instances(storage: Storage) -> None:
     """Ended ones have a new run at once, those being killed after it, those still running go on; others are left."""
-    job_id = a_running_job(gateway, 4)
-    gateway.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
-    report(gateway, job_id, [0], K)
-    gateway.mark_killing(job_id, 1)
-    assert [K, KILLING, R, R] == states(gateway, job_id)
+    job_id = a_running_job(storage, 4)
+    storage.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
+    report(storage, job_id, [0], K)
+    storage.mark_killing(job_id, 1)
+    assert [K, KILLING, R, R] == states(storage, job_id)
 
-    assert [0, 1, 2] == gateway.set_pod_goals(job_id, [(0, 4)], S, NOW, "Task start API request")
+    assert [0, 1, 2] == storage.set_pod_goals(job_id, [(0, 4)], S, NOW, "Task start API request")
 
-    assert [I, KILLING, R, R] == states(gateway, job_id)
-    assert [(2, 2), (1, 2), (1, 1), (1, 1)] == [(p.run_id, p.desired_run_id) for p in pods(gateway, job_id)]
-    assert [S] * 4 == [p.goal for p in pods(gateway, job_id)]
-    assert "Task start API request" == pod(gateway, job_id).message
-    report(gateway, job_id, [1], K)
-    gateway.settle(job_id, NOW)
-    assert (I, 2) == (pod(gateway, job_id, 1).state, pod(gateway, job_id, 1).run_id)
+    assert [I, KILLING, R, R] == states(storage, job_id)
+    assert [(2, 2), (1, 2), (1, 1), (1, 1)] == [(p.run_id, p.desired_run_id) for p in pods(storage, job_id)]
+    assert [S] * 4 == [p.goal for p in pods(storage, job_id)]
+    assert "Task start API request" == pod(storage, job_id).message
+    report(storage, job_id, [1], K)
+    storage.settle(job_id, NOW)
+    assert (I, 2) == (pod(storage, job_id, 1).state, pod(storage, job_id, 1).run_id)
 
 
-def test_starting_an_instance_of_a_stopping_job_revives_the_job(gateway: Gateway) -> None:
+def test_starting_an_instance_of_a_stopping_job_revives_the_job(storage: Storage) -> None:
     """The job steers for its own goal again, and the other instances still end."""
-    job_id = a_running_job(gateway, 2)
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    job_id = a_running_job(storage, 2)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
 
-    assert [1] == gateway.set_pod_goals(job_id, [(1, 1)], S, NOW, "start")
+    assert [1] == storage.set_pod_goals(job_id, [(1, 1)], S, NOW, "start")
 
-    progress = gateway.settle(job_id, NOW)
-    job = gateway.job(job_id)
+    progress = storage.settle(job_id, NOW)
+    job = storage.job(job_id)
     assert job is not None
     assert (JobState.SUCCEEDED, JobState.RUNNING, 1) == (job.goal, progress.state, progress.kill_count)
 
 
-def test_a_stopped_service_is_started_again(gateway: Gateway) -> None:
+def test_a_stopped_service_is_started_again(storage: Storage) -> None:
     """A service comes back from KILLED, with a new run for each pod."""
-    job_id = a_running_job(gateway, 2, type_=JobType.SERVICE)
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
-    gateway.mark_killing(job_id, 10)
-    report(gateway, job_id, [0, 1], K)
-    assert JobState.KILLED == settle_all(gateway, job_id).state
+    job_id = a_running_job(storage, 2, type_=JobType.SERVICE)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.mark_killing(job_id, 10)
+    report(storage, job_id, [0, 1], K)
+    assert JobState.KILLED == settle_all(storage, job_id).state
 
-    job = gateway.set_job_goal(job_id, JobState.RUNNING, NOW)
+    job = storage.set_job_goal(job_id, JobState.RUNNING, NOW)
 
     assert job is not None
     assert (JobState.PENDING, JobState.RUNNING, 3, 0) == (
@@ -126,50 +126,50 @@ def test_a_stopped_service_is_started_again(gateway: Gateway) -> None:
         job.desired_state_version,
         job.completed_ns,
     )
-    assert 2 == gateway.settle(job_id, NOW).admit_count
-    assert [(I, R, 2)] * 2 == [(p.state, p.goal, p.run_id) for p in pods(gateway, job_id)]
+    assert 2 == storage.settle(job_id, NOW).admit_count
+    assert [(I, R, 2)] * 2 == [(p.state, p.goal, p.run_id) for p in pods(storage, job_id)]
 
 
-def test_waiting_pods_take_a_newer_run_when_they_launch(gateway: Gateway) -> None:
+def test_waiting_pods_take_a_newer_run_when_they_launch(storage: Storage) -> None:
     """A restart of a queued or admitted pod keeps its place: it launches as the new run, and as no other."""
-    job_id = a_job(gateway, 2)
-    queue(gateway, job_id)
-    gateway.mark_ready([(job_id, 0, 1)])
+    job_id = a_job(storage, 2)
+    queue(storage, job_id)
+    storage.mark_ready([(job_id, 0, 1)])
 
-    assert [0, 1] == gateway.want_new_runs(job_id, [(0, 2)])
+    assert [0, 1] == storage.want_new_runs(job_id, [(0, 2)])
 
-    assert 0 == gateway.settle(job_id, NOW).kill_count
-    assert [READY, P] == states(gateway, job_id)
-    [gang] = gateway.ready_gangs(job_id, 10)
+    assert 0 == storage.settle(job_id, NOW).kill_count
+    assert [READY, P] == states(storage, job_id)
+    [gang] = storage.ready_gangs(job_id, 10)
     assert ((0, 2),) == gang.pods
-    assert set() == gateway.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW)
-    assert {0} == gateway.mark_launched(job_id, [(0, 2, "host", "agent", {})], NOW)
+    assert set() == storage.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW)
+    assert {0} == storage.mark_launched(job_id, [(0, 2, "host", "agent", {})], NOW)
     assert (LAUNCHED, 2, 2, 1) == (
-        pod(gateway, job_id).state,
-        pod(gateway, job_id).run_id,
-        pod(gateway, job_id).desired_run_id,
-        pod(gateway, job_id).prev_run_id,
+        pod(storage, job_id).state,
+        pod(storage, job_id).run_id,
+        pod(storage, job_id).desired_run_id,
+        pod(storage, job_id).prev_run_id,
     )
 
 
-def test_restarting_what_ended_runs_it_again(gateway: Gateway) -> None:
+def test_restarting_what_ended_runs_it_again(storage: Storage) -> None:
     """In a living job even a pod that succeeded, or that is out of attempts, starts over."""
-    job_id = a_running_job(gateway, 3)
-    report(gateway, job_id, [0], S)
-    report(gateway, job_id, [1], F)
-    gateway.settle(job_id, NOW)
+    job_id = a_running_job(storage, 3)
+    report(storage, job_id, [0], S)
+    report(storage, job_id, [1], F)
+    storage.settle(job_id, NOW)
 
-    assert [0, 1] == gateway.want_new_runs(job_id, [(0, 2)])
+    assert [0, 1] == storage.want_new_runs(job_id, [(0, 2)])
 
-    assert 2 == gateway.settle(job_id, NOW).admit_count
-    assert [(I, 2), (I, 2), (R, 1)] == [(p.state, p.run_id) for p in pods(gateway, job_id)]
+    assert 2 == storage.settle(job_id, NOW).admit_count
+    assert [(I, 2), (I, 2), (R, 1)] == [(p.state, p.run_id) for p in pods(storage, job_id)]
 
 
-def test_a_restart_can_say_why(gateway: Gateway) -> None:
+def test_a_restart_can_say_why(storage: Storage) -> None:
     """An eviction leaves message, reason and termination, and the pod runs again after its kill."""
-    job_id = a_running_job(gateway, 1)
+    job_id = a_running_job(storage, 1)
 
-    gateway.want_new_runs(
+    storage.want_new_runs(
         job_id,
         [(0, 1)],
         message="evicting running task",
@@ -177,46 +177,46 @@ def test_a_restart_can_say_why(gateway: Gateway) -> None:
         termination=TerminationReason.PREEMPTED_RESOURCES,
     )
 
-    evicted = pod(gateway, job_id)
+    evicted = pod(storage, job_id)
     assert ("evicting running task", "EvictionReason_PREEMPTION") == (evicted.message, evicted.reason)
     assert evicted.termination is not None
     assert TerminationReason.PREEMPTED_RESOURCES == evicted.termination.reason
 
 
-def test_stopped_instances_are_not_restarted(gateway: Gateway) -> None:
+def test_stopped_instances_are_not_restarted(storage: Storage) -> None:
     """A restart passes over pods whose goal is KILLED."""
-    job_id = a_running_job(gateway, 2)
-    gateway.set_pod_goals(job_id, [(0, 1)], K, NOW, STOP)
+    job_id = a_running_job(storage, 2)
+    storage.set_pod_goals(job_id, [(0, 1)], K, NOW, STOP)
 
-    assert [1] == gateway.want_new_runs(job_id, [(0, 2)])
+    assert [1] == storage.want_new_runs(job_id, [(0, 2)])
 
 
-def test_restart_hurries_a_waiting_service(gateway: Gateway) -> None:
+def test_restart_hurries_a_waiting_service(storage: Storage) -> None:
     """A pod that waits out its backoff runs at once when it is restarted."""
-    job_id = a_running_job(gateway, 1, type_=JobType.SERVICE)
-    report(gateway, job_id, [0], F)
-    assert 0 == gateway.settle(job_id, NOW).admit_count
+    job_id = a_running_job(storage, 1, type_=JobType.SERVICE)
+    report(storage, job_id, [0], F)
+    assert 0 == storage.settle(job_id, NOW).admit_count
 
-    gateway.want_new_runs(job_id, [(0, 1)])
+    storage.want_new_runs(job_id, [(0, 1)])
 
-    assert 1 == gateway.settle(job_id, NOW).admit_count
-    assert 2 == pod(gateway, job_id).run_id
+    assert 1 == storage.settle(job_id, NOW).admit_count
+    assert 2 == pod(storage, job_id).run_id
 
 
-def test_events_tell_the_story_newest_first(gateway: Gateway) -> None:
+def test_events_tell_the_story_newest_first(storage: Storage) -> None:
     """Each write is one event; runs can be read one by one, or the newest few, and be forgotten."""
-    job_id = a_running_job(gateway, 1, retries=2)
-    report(gateway, job_id, [0], F)
-    gateway.settle(job_id, NOW)
-    run(gateway, job_id)
+    job_id = a_running_job(storage, 1, retries=2)
+    report(storage, job_id, [0], F)
+    storage.settle(job_id, NOW)
+    run(storage, job_id)
 
-    newest = [(e.run_id, e.state) for e in gateway.pod_events(job_id, 0)]
+    newest = [(e.run_id, e.state) for e in storage.pod_events(job_id, 0)]
     assert [(2, R), (2, LAUNCHED), (2, READY), (2, P), (2, I)] == newest
     first = [(1, F), (1, R), (1, LAUNCHED), (1, READY), (1, P), (1, I)]
-    assert first == [(e.run_id, e.state) for e in gateway.pod_events(job_id, 0, run_id=1)]
-    assert newest + first == [(e.run_id, e.state) for e in gateway.pod_events(job_id, 0, run_limit=5)]
-    assert newest + first == [(e.run_id, e.state) for e in gateway.pod_events(job_id, 0, run_limit=0)]
-    assert pod(gateway, job_id).revision == len(newest + first)
-    assert 6 == gateway.delete_pod_events(job_id, 0, 1)
-    assert [] == gateway.pod_events(job_id, 0, run_id=1)
-    assert PodState.RUNNING == gateway.pod_events(job_id, 0)[0].state
+    assert first == [(e.run_id, e.state) for e in storage.pod_events(job_id, 0, run_id=1)]
+    assert newest + first == [(e.run_id, e.state) for e in storage.pod_events(job_id, 0, run_limit=5)]
+    assert newest + first == [(e.run_id, e.state) for e in storage.pod_events(job_id, 0, run_limit=0)]
+    assert pod(storage, job_id).revision == len(newest + first)
+    assert 6 == storage.delete_pod_events(job_id, 0, 1)
+    assert [] == storage.pod_events(job_id, 0, run_id=1)
+    assert PodState.RUNNING == storage.pod_events(job_id, 0)[0].state

@@ -9,9 +9,9 @@ import pytest
 
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
-from services.storage.gateway import EvictionOrder, Gateway
-from services.storage.settle_view import Look
-from services.storage.settling import apply, look
+from services.storage.jobs.settle_view import Look
+from services.storage.jobs.settling import apply, look
+from services.storage.storage import EvictionOrder, Storage
 from tests.conformance.storage.builders import (
     LAUNCHED,
     NOW,
@@ -37,62 +37,62 @@ from tests.conformance.storage.interleaving import before_write
 from tests.reasons import PREEMPTED
 
 
-def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(gateway: Gateway) -> None:
+def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(storage: Storage) -> None:
     """Two settles see a launch that was lost; the second one finds the pod launched again, and leaves it alone, also
     when the job's row tells nothing of all this."""
-    job_id = a_job(gateway, 1)
-    admit(gateway, job_id)
-    launch(gateway, job_id)
-    report(gateway, job_id, [0], L)
-    first, second = (gateway.db.read(partial(look, job_id=job_id, now_ns=NOW)) for _ in range(2))
+    job_id = a_job(storage, 1)
+    admit(storage, job_id)
+    launch(storage, job_id)
+    report(storage, job_id, [0], L)
+    first, second = (storage.db.read(partial(look, job_id=job_id, now_ns=NOW)) for _ in range(2))
     assert isinstance(first, Look)
     assert isinstance(second, Look)
 
-    assert gateway.db.write(partial(apply, seen=first, now_ns=NOW)) is not None
-    admit(gateway, job_id)
-    launch(gateway, job_id)
+    assert storage.db.write(partial(apply, seen=first, now_ns=NOW)) is not None
+    admit(storage, job_id)
+    launch(storage, job_id)
 
-    assert gateway.db.write(partial(apply, seen=second, now_ns=NOW)) is None
-    assert [LAUNCHED] == states(gateway, job_id)
-    assert {0: 2} == runs_of(gateway, job_id)
+    assert storage.db.write(partial(apply, seen=second, now_ns=NOW)) is None
+    assert [LAUNCHED] == states(storage, job_id)
+    assert {0: 2} == runs_of(storage, job_id)
 
 
 @pytest.mark.parametrize("first", [JobState.KILLED, JobState.RUNNING])
 def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
-    gateway: Gateway, open_gateway: Callable[[], Gateway], monkeypatch: pytest.MonkeyPatch, first: JobState
+    storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch, first: JobState
 ) -> None:
     """A start between the commits of a stop, or the other way round, is not undone by the rest of it."""
-    job_id = a_running_job(gateway, 3, type_=JobType.SERVICE)
+    job_id = a_running_job(storage, 3, type_=JobType.SERVICE)
     if first is JobState.RUNNING:
-        gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+        storage.set_job_goal(job_id, JobState.KILLED, NOW)
     second = JobState.RUNNING if first is JobState.KILLED else JobState.KILLED
-    other = open_gateway()
-    before_write(gateway, 2, lambda: other.set_job_goal(job_id, second, NOW), monkeypatch)
+    other = open_storage()
+    before_write(storage, 2, lambda: other.set_job_goal(job_id, second, NOW), monkeypatch)
 
-    gateway.set_job_goal(job_id, first, NOW)
+    storage.set_job_goal(job_id, first, NOW)
 
-    job = gateway.job(job_id)
+    job = storage.job(job_id)
     assert job is not None
     assert second is job.goal
-    assert [PodState(second.value)] * 3 == [one.goal for one in pods(gateway, job_id)]
+    assert [PodState(second.value)] * 3 == [one.goal for one in pods(storage, job_id)]
 
 
-def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(gateway: Gateway) -> None:
+def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(storage: Storage) -> None:
     """Whoever evicted it waits for its resources: it ends, and comes back as any evicted pod does."""
     config = a_config(1, type_=JobType.SERVICE)
     config.defaultConfig.preemptionPolicy.killOnPreempt = True
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    run(gateway, job_id)
-    gateway.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
-    evicted = pod(gateway, job_id)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    run(storage, job_id)
+    storage.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
+    evicted = pod(storage, job_id)
     assert (PodState.PREEMPTING, K) == (evicted.state, evicted.goal)
 
-    gateway.set_pod_goals(job_id, [(0, 1)], R, NOW, "start")
+    storage.set_pod_goals(job_id, [(0, 1)], R, NOW, "start")
 
-    assert [one.is_leaving for one in gateway.held([job_id])[job_id]] == [True]
-    assert 1 == gateway.settle(job_id, NOW).kill_count
-    assert [0] == [row[0].instance_id for row in gateway.mark_killing(job_id, 10)]
-    report(gateway, job_id, [0], K)
-    settle_all(gateway, job_id)
-    assert [I] == states(gateway, job_id)
+    assert [one.is_leaving for one in storage.held([job_id])[job_id]] == [True]
+    assert 1 == storage.settle(job_id, NOW).kill_count
+    assert [0] == [row[0].instance_id for row in storage.mark_killing(job_id, 10)]
+    report(storage, job_id, [0], K)
+    settle_all(storage, job_id)
+    assert [I] == states(storage, job_id)

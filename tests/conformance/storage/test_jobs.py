@@ -11,8 +11,8 @@ from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import HealthState, PodState, ShapeRange
 from peloton.model.resources import Resources
-from services.storage.gateway import Gateway
-from services.storage.store import CHUNK_PODS
+from services.storage.repository import CHUNK_PODS
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
     F,
@@ -31,12 +31,12 @@ from tests.conformance.storage.builders import (
 from tests.conformance.storage.interleaving import before_write
 
 
-def test_a_stored_job_is_read_back_as_it_was(gateway: Gateway) -> None:
+def test_a_stored_job_is_read_back_as_it_was(storage: Storage) -> None:
     """Every field of the record survives."""
     config = a_config(3, priority=4, preemptible=True, maxRunningTime=60, maximumRunningInstances=2)
-    job_id = create(gateway, config)
+    job_id = create(storage, config)
 
-    job = gateway.job(job_id)
+    job = storage.job(job_id)
 
     assert job is not None
     assert ("train", JobType.BATCH, "maps", "pool", 3) == (
@@ -59,125 +59,125 @@ def test_a_stored_job_is_read_back_as_it_was(gateway: Gateway) -> None:
         job.created_ns,
     )
     assert (("stage", "prod-eu"),) == job.labels
-    assert [job] == gateway.jobs([job_id, job_id, new_job_id()])
-    assert [job_id] == gateway.active_job_ids()
+    assert [job] == storage.jobs([job_id, job_id, new_job_id()])
+    assert [job_id] == storage.active_job_ids()
 
 
-def test_an_id_is_used_once(gateway: Gateway) -> None:
+def test_an_id_is_used_once(storage: Storage) -> None:
     """A second job with the same id is refused, and the first stays as it was."""
-    job_id = create(gateway, a_config(1))
+    job_id = create(storage, a_config(1))
 
     with pytest.raises(AlreadyExists, match=job_id):
-        create(gateway, a_config(2), job_id)
-    job = gateway.job(job_id)
+        create(storage, a_config(2), job_id)
+    job = storage.job(job_id)
     assert job is not None
     assert 1 == job.instance_count
 
 
-def test_unknown_jobs(gateway: Gateway) -> None:
+def test_unknown_jobs(storage: Storage) -> None:
     """Reads answer nothing; what cannot be answered so raises NotFound."""
     nobody = new_job_id()
 
-    assert gateway.job(nobody) is None
-    assert gateway.job_config(nobody) is None
-    assert gateway.set_job_goal(nobody, JobState.KILLED, NOW) is None
-    assert [] == gateway.set_pod_goals(nobody, [(0, 1)], PodState.KILLED, NOW, "")
-    assert [] == gateway.want_new_runs(nobody, [(0, 1)])
-    assert [] == gateway.queueable(nobody, 1) == gateway.ready_gangs(nobody, 1) == gateway.kill_queued(nobody, NOW)
-    assert [] == gateway.mark_killing(nobody, 1) == gateway.shapes_of([(nobody, 1, 0, 1)])[0]
-    assert set() == gateway.mark_launched(nobody, [(0, 1, "", "", {})], NOW)
-    gateway.delete_job(nobody)
-    for call in (lambda: gateway.settle(nobody, NOW), lambda: gateway.create_pods(nobody, lambda _: None)):
+    assert storage.job(nobody) is None
+    assert storage.job_config(nobody) is None
+    assert storage.set_job_goal(nobody, JobState.KILLED, NOW) is None
+    assert [] == storage.set_pod_goals(nobody, [(0, 1)], PodState.KILLED, NOW, "")
+    assert [] == storage.want_new_runs(nobody, [(0, 1)])
+    assert [] == storage.queueable(nobody, 1) == storage.ready_gangs(nobody, 1) == storage.kill_queued(nobody, NOW)
+    assert [] == storage.mark_killing(nobody, 1) == storage.shapes_of([(nobody, 1, 0, 1)])[0]
+    assert set() == storage.mark_launched(nobody, [(0, 1, "", "", {})], NOW)
+    storage.delete_job(nobody)
+    for call in (lambda: storage.settle(nobody, NOW), lambda: storage.create_pods(nobody, lambda _: None)):
         with pytest.raises(NotFound, match=nobody):
             call()
 
 
-def test_a_configuration_is_stored_in_pieces_and_read_whole(gateway: Gateway) -> None:
+def test_a_configuration_is_stored_in_pieces_and_read_whole(storage: Storage) -> None:
     """The default and each override are read back; without ``overrides`` there are none."""
     config = a_config(4)
     config.instanceConfig[2].command.value = "special"
-    job_id = create(gateway, config)
+    job_id = create(storage, config)
 
-    assert config == gateway.job_config(job_id, overrides=True)
-    bare = gateway.job_config(job_id)
+    assert config == storage.job_config(job_id, overrides=True)
+    bare = storage.job_config(job_id)
     assert bare is not None
     assert config.defaultConfig == bare.defaultConfig
     assert {} == dict(bare.instanceConfig)
-    assert gateway.job_config(job_id, version=2) is None
+    assert storage.job_config(job_id, version=2) is None
 
 
-def test_configurations_of_many_jobs_at_once(gateway: Gateway) -> None:
+def test_configurations_of_many_jobs_at_once(storage: Storage) -> None:
     """By job and version, without their instances; those that are not there are left out."""
-    jobs = [a_job(gateway, count) for count in (2, 3)]
-    gateway.add_instances(jobs[1], a_config(5), 5, 1, NOW)
+    jobs = [a_job(storage, count) for count in (2, 3)]
+    storage.add_instances(jobs[1], a_config(5), 5, 1, NOW)
     keys = [(jobs[0], 1), (jobs[1], 1), (jobs[1], 2), (jobs[0], 2), (new_job_id(), 1)]
 
-    found = gateway.job_configs(keys)
+    found = storage.job_configs(keys)
 
-    assert found == {key: gateway.job_config(*key) for key in keys[:3]}
+    assert found == {key: storage.job_config(*key) for key in keys[:3]}
     assert sorted(config.instanceCount for config in found.values()) == [2, 3, 5]
-    assert gateway.job_configs([]) == {}
+    assert storage.job_configs([]) == {}
 
 
-def test_unknown_fields_of_a_configuration_survive(gateway: Gateway) -> None:
+def test_unknown_fields_of_a_configuration_survive(storage: Storage) -> None:
     """A newer client's field comes back, although we do not know it."""
     config = a_config(1)
     config.MergeFromString(b"\xf2\x3f\x03new")  # field 1022, length-delimited
     config.instanceConfig[0].command.value = "special"
 
-    stored = gateway.job_config(create(gateway, config), overrides=True)
+    stored = storage.job_config(create(storage, config), overrides=True)
 
     assert stored is not None
     assert config.SerializeToString(deterministic=True) == stored.SerializeToString(deterministic=True)
 
 
-def test_task_configs_are_merged(gateway: Gateway) -> None:
+def test_task_configs_are_merged(storage: Storage) -> None:
     """An instance's configuration is the default with its override over it."""
     config = a_config(4)
     config.instanceConfig[2].command.value = "special"
-    job_id = create(gateway, config)
+    job_id = create(storage, config)
 
-    configs = gateway.task_configs(job_id, 1, [0, 2])
+    configs = storage.task_configs(job_id, 1, [0, 2])
 
     assert {0: "true", 2: "special"} == {i: task.command.value for i, task in configs.items()}
     assert 1.5 == configs[2].resource.cpuLimit
-    assert {} == gateway.task_configs(job_id, 9, [0])
+    assert {} == storage.task_configs(job_id, 9, [0])
 
 
-def test_instances_of_one_shape_are_one_range(gateway: Gateway) -> None:
+def test_instances_of_one_shape_are_one_range(storage: Storage) -> None:
     """Overrides that do not change the shape do not cut ranges."""
     config = a_config(10)
     config.instanceConfig[3].resource.cpuLimit = 4
     config.instanceConfig[4].resource.cpuLimit = 4
     config.instanceConfig[7].command.value = "same shape"
-    job_id = create(gateway, config)
+    job_id = create(storage, config)
 
-    ranges = gateway.shapes_of([(job_id, 1, 0, 10)])[0]
+    ranges = storage.shapes_of([(job_id, 1, 0, 10)])[0]
 
     assert [(0, 3), (3, 2), (5, 5)] == [(r.start, r.count) for r in ranges]
     assert [1500, 4000, 1500] == [r.shape.resources.cpu_milli for r in ranges]
-    assert [(4, 1), (5, 1)] == [(r.start, r.count) for r in gateway.shapes_of([(job_id, 1, 4, 2)])[0]]
-    assert [ShapeRange(8, 2, ranges[0].shape)] == gateway.shapes_of([(job_id, 1, 8, 2)])[0]
-    alike = a_job(gateway, 3)
+    assert [(4, 1), (5, 1)] == [(r.start, r.count) for r in storage.shapes_of([(job_id, 1, 4, 2)])[0]]
+    assert [ShapeRange(8, 2, ranges[0].shape)] == storage.shapes_of([(job_id, 1, 8, 2)])[0]
+    alike = a_job(storage, 3)
     spans = [(job_id, 1, 0, 10), (alike, 1, 1, 2), (alike, 2, 0, 3), (new_job_id(), 1, 0, 1), (job_id, 1, 8, 2)]
-    assert [gateway.shapes_of([span])[0] for span in spans] == gateway.shapes_of(spans)
+    assert [storage.shapes_of([span])[0] for span in spans] == storage.shapes_of(spans)
     assert Resources(1500, 100, 0, 0) == ranges[0].shape.resources
 
 
-def test_pods_are_created_with_what_their_configuration_says(gateway: Gateway) -> None:
+def test_pods_are_created_with_what_their_configuration_says(storage: Storage) -> None:
     """Run 1, INITIALIZED, with the retries and the health of the instance's own configuration."""
     config = a_config(3, retries=2)
     config.instanceConfig[1].restartPolicy.maxFailures = 200
     config.instanceConfig[2].healthCheck.enabled = True
-    job_id = create(gateway, config)
+    job_id = create(storage, config)
 
-    assert 3 == gateway.create_pods(job_id, lambda _: None)
+    assert 3 == storage.create_pods(job_id, lambda _: None)
 
-    assert [2, 100, 2] == [p.max_failures for p in pods(gateway, job_id)]
+    assert [2, 100, 2] == [p.max_failures for p in pods(storage, job_id)]
     assert [HealthState.DISABLED, HealthState.DISABLED, HealthState.HEALTH_UNKNOWN] == [
-        p.health for p in pods(gateway, job_id)
+        p.health for p in pods(storage, job_id)
     ]
-    first = pod(gateway, job_id)
+    first = pod(storage, job_id)
     assert (1, 1, 0, I, S, 1, 1) == (
         first.run_id,
         first.desired_run_id,
@@ -187,141 +187,141 @@ def test_pods_are_created_with_what_their_configuration_says(gateway: Gateway) -
         first.config_version,
         first.revision,
     )
-    assert [I] == [event.state for event in gateway.pod_events(job_id, 0)]
+    assert [I] == [event.state for event in storage.pod_events(job_id, 0)]
 
 
-def test_creation_goes_on_where_a_crash_cut_it(gateway: Gateway) -> None:
+def test_creation_goes_on_where_a_crash_cut_it(storage: Storage) -> None:
     """Chunks are whole or absent; a second call creates exactly what is missing, and a third nothing."""
     count = 2 * CHUNK_PODS + 7
-    job_id = create(gateway, a_config(count))
+    job_id = create(storage, a_config(count))
 
     def crash(_: int) -> None:
         raise RuntimeError("killed between two chunks")
 
     with pytest.raises(RuntimeError):
-        gateway.create_pods(job_id, crash)
-    assert CHUNK_PODS == len(pods(gateway, job_id))
-    assert JobState.INITIALIZED == gateway.settle(job_id, NOW).state
+        storage.create_pods(job_id, crash)
+    assert CHUNK_PODS == len(pods(storage, job_id))
+    assert JobState.INITIALIZED == storage.settle(job_id, NOW).state
     heard: list[int] = []
-    assert count == gateway.create_pods(job_id, heard.append)
+    assert count == storage.create_pods(job_id, heard.append)
     assert [2 * CHUNK_PODS, count] == heard
-    assert count == gateway.create_pods(job_id, heard.append)
-    assert list(range(count)) == [p.instance_id for p in pods(gateway, job_id)]
-    assert JobState.PENDING == gateway.settle(job_id, NOW).state
+    assert count == storage.create_pods(job_id, heard.append)
+    assert list(range(count)) == [p.instance_id for p in pods(storage, job_id)]
+    assert JobState.PENDING == storage.settle(job_id, NOW).state
 
 
-def test_a_stopped_job_creates_its_pods_killed(gateway: Gateway) -> None:
+def test_a_stopped_job_creates_its_pods_killed(storage: Storage) -> None:
     """Pods of a job whose goal is KILLED never run."""
-    job_id = create(gateway, a_config(3))
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+    job_id = create(storage, a_config(3))
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
 
-    gateway.create_pods(job_id, lambda _: None)
+    storage.create_pods(job_id, lambda _: None)
 
-    assert [(K, K)] * 3 == [(p.state, p.goal) for p in pods(gateway, job_id)]
-    assert JobState.KILLED == gateway.settle(job_id, NOW).state
+    assert [(K, K)] * 3 == [(p.state, p.goal) for p in pods(storage, job_id)]
+    assert JobState.KILLED == storage.settle(job_id, NOW).state
 
 
-def test_a_job_grows_under_a_new_version(gateway: Gateway) -> None:
+def test_a_job_grows_under_a_new_version(storage: Storage) -> None:
     """Old pods keep their configuration, new ones have the new; overrides are united; repeating changes nothing."""
     config = a_config(2)
     config.instanceConfig[1].command.value = "old"
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    gateway.settle(job_id, NOW)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    storage.settle(job_id, NOW)
     grown = a_config(4, priority=9)
     grown.instanceConfig[3].command.value = "new"
 
-    assert 2 == gateway.add_instances(job_id, grown, 4, 1, NOW)
-    assert 2 == gateway.add_instances(job_id, grown, 4, 1, NOW)
+    assert 2 == storage.add_instances(job_id, grown, 4, 1, NOW)
+    assert 2 == storage.add_instances(job_id, grown, 4, 1, NOW)
 
-    job = gateway.job(job_id)
+    job = storage.job(job_id)
     assert job is not None
     assert (JobState.INITIALIZED, 4, 2, 9) == (job.state, job.instance_count, job.config_version, job.sla.priority)
-    gateway.create_pods(job_id, lambda _: None)
-    assert [1, 1, 2, 2] == [p.config_version for p in pods(gateway, job_id)]
-    stored = gateway.job_config(job_id, overrides=True)
+    storage.create_pods(job_id, lambda _: None)
+    assert [1, 1, 2, 2] == [p.config_version for p in pods(storage, job_id)]
+    stored = storage.job_config(job_id, overrides=True)
     assert stored is not None
     assert {1: "old", 3: "new"} == {i: task.command.value for i, task in stored.instanceConfig.items()}
-    assert JobState.PENDING == settle_all(gateway, job_id).state
+    assert JobState.PENDING == settle_all(storage, job_id).state
 
 
-def test_growth_is_refused_with_reasons(gateway: Gateway) -> None:
+def test_growth_is_refused_with_reasons(storage: Storage) -> None:
     """Another version, fewer instances, an ended job: nothing changes."""
-    job_id = a_job(gateway, 2)
-    before = gateway.job(job_id)
+    job_id = a_job(storage, 2)
+    before = storage.job(job_id)
 
     with pytest.raises(Aborted, match="unexpected version"):
-        gateway.add_instances(job_id, a_config(3), 3, 7, NOW)
+        storage.add_instances(job_id, a_config(3), 3, 7, NOW)
     with pytest.raises(InvalidArgument, match="can't be less"):
-        gateway.add_instances(job_id, a_config(1), 1, 1, NOW)
-    assert before == gateway.job(job_id)
-    run(gateway, job_id)
-    report(gateway, job_id, [0, 1], F)
-    settle_all(gateway, job_id)
+        storage.add_instances(job_id, a_config(1), 1, 1, NOW)
+    assert before == storage.job(job_id)
+    run(storage, job_id)
+    report(storage, job_id, [0, 1], F)
+    settle_all(storage, job_id)
     with pytest.raises(InvalidArgument, match="Job is in a terminal state:FAILED"):
-        gateway.add_instances(job_id, a_config(3), 3, 1, NOW)
+        storage.add_instances(job_id, a_config(3), 3, 1, NOW)
 
 
-def test_deleting_forgets_everything(gateway: Gateway) -> None:
+def test_deleting_forgets_everything(storage: Storage) -> None:
     """An ended job is gone with pods, events and configurations; one that lives is not deleted; twice is once."""
-    job_id, other = a_job(gateway, 3), a_job(gateway, 1)
+    job_id, other = a_job(storage, 3), a_job(storage, 1)
     with pytest.raises(Aborted, match="Job is not in a terminal state: PENDING"):
-        gateway.delete_job(job_id)
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
-    settle_all(gateway, job_id)
+        storage.delete_job(job_id)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    settle_all(storage, job_id)
 
-    gateway.delete_job(job_id)
-    gateway.delete_job(job_id)
+    storage.delete_job(job_id)
+    storage.delete_job(job_id)
 
-    assert gateway.job(job_id) is None
-    assert gateway.job_config(job_id, 1) is None
-    assert [] == pods(gateway, job_id) == gateway.pod_events(job_id, 0)
-    assert 1 == len(pods(gateway, other))
+    assert storage.job(job_id) is None
+    assert storage.job_config(job_id, 1) is None
+    assert [] == pods(storage, job_id) == storage.pod_events(job_id, 0)
+    assert 1 == len(pods(storage, other))
 
 
-def ended(gateway: Gateway, count: int) -> JobId:
-    job_id = a_job(gateway, count)
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
-    settle_all(gateway, job_id)
+def ended(storage: Storage, count: int) -> JobId:
+    job_id = a_job(storage, count)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    settle_all(storage, job_id)
     return job_id
 
 
 def test_a_deletion_that_was_broken_off_is_found_and_ended(
-    gateway: Gateway, open_gateway: Callable[[], Gateway], monkeypatch: pytest.MonkeyPatch
+    storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process died between two chunks: nobody sees the job, and its id is free again after the rest is gone."""
-    monkeypatch.setattr("services.storage.jobs.CHUNK_PODS", 2)
-    job_id = ended(gateway, 6)
+    monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
+    job_id = ended(storage, 6)
 
     def die() -> None:
         raise RuntimeError("killed")
 
-    dying = open_gateway()
+    dying = open_storage()
     before_write(dying, 3, die, monkeypatch)
     with pytest.raises(RuntimeError, match="killed"):
         dying.delete_job(job_id)
 
-    assert (None, [job_id]) == (gateway.job(job_id), gateway.broken_deletions())
-    gateway.delete_job(job_id)
-    assert [] == gateway.broken_deletions() == pods(gateway, job_id)
-    create(gateway, a_config(2), job_id)
+    assert (None, [job_id]) == (storage.job(job_id), storage.broken_deletions())
+    storage.delete_job(job_id)
+    assert [] == storage.broken_deletions() == pods(storage, job_id)
+    create(storage, a_config(2), job_id)
 
 
 def test_a_late_deletion_leaves_another_job_of_that_id_alone(
-    gateway: Gateway, open_gateway: Callable[[], Gateway], monkeypatch: pytest.MonkeyPatch
+    storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two delete a job, and its id is used again before the slower one has come to its end."""
-    monkeypatch.setattr("services.storage.jobs.CHUNK_PODS", 2)
-    job_id = ended(gateway, 6)
+    monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
+    job_id = ended(storage, 6)
 
     def again() -> None:
-        gateway.delete_job(job_id)
-        create(gateway, a_config(6), job_id)
-        gateway.create_pods(job_id, lambda _: None)
+        storage.delete_job(job_id)
+        create(storage, a_config(6), job_id)
+        storage.create_pods(job_id, lambda _: None)
 
-    late = open_gateway()
+    late = open_storage()
     before_write(late, 3, again, monkeypatch)
     late.delete_job(job_id)
 
-    assert gateway.job(job_id) is not None
-    assert list(range(6)) == [one.instance_id for one in pods(gateway, job_id)]
+    assert storage.job(job_id) is not None
+    assert list(range(6)) == [one.instance_id for one in pods(storage, job_id)]

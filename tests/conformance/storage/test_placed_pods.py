@@ -7,15 +7,15 @@ import pytest
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.update import UpdateSpec
-from services.storage import pods as pods_module
-from services.storage.gateway import Gateway
+from services.storage.pods import pods as pods_module
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, report
 from tests.conformance.storage.services import a_service, service_config, turn, update
 
 WEB, EU = ("app", "web"), ("zone", "eu")
 
 
-def labelled_job(gateway: Gateway, count: int, constraint: bool = False) -> JobId:
+def labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobId:
     """Admitted; instance 1 has a zone of its own besides."""
     config = a_config(count)
     config.defaultConfig.ClearField("labels")
@@ -27,21 +27,21 @@ def labelled_job(gateway: Gateway, count: int, constraint: bool = False) -> JobI
         rule.labelConstraint.requirement = 1
     config.instanceConfig[1].labels.add(key=WEB[0], value=WEB[1])
     config.instanceConfig[1].labels.add(key=EU[0], value=EU[1])
-    job_id = create(gateway, config)
-    gateway.create_pods(job_id, lambda _: None)
-    gateway.settle(job_id, NOW)
-    admit(gateway, job_id)
+    job_id = create(storage, config)
+    storage.create_pods(job_id, lambda _: None)
+    storage.settle(job_id, NOW)
+    admit(storage, job_id)
     return job_id
 
 
-def test_labelled_pods_on_hosts(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every run on a host, with the labels of its own configuration; ended ones are not among them."""
     monkeypatch.setattr(pods_module, "PAGE_PODS", 2)
-    job_id = labelled_job(gateway, 5)
-    hosts = {i: gateway.pod(job_id, i).host for i in sorted(launch(gateway, job_id))}  # type: ignore[union-attr]
-    report(gateway, job_id, [4], K)
+    job_id = labelled_job(storage, 5)
+    hosts = {i: storage.pod(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
+    report(storage, job_id, [4], K)
 
-    found = {pod: (host, labels) for page in gateway.labelled_pods() for pod, host, labels in page}
+    found = {pod: (host, labels) for page in storage.labelled_pods() for pod, host, labels in page}
 
     mine = {i: (WEB, EU) if i == 1 else (WEB,) for i in range(4)}
     assert {PodId(job_id, i, 1): (hosts[i], labels) for i, labels in mine.items()} == {
@@ -49,43 +49,43 @@ def test_labelled_pods_on_hosts(gateway: Gateway, monkeypatch: pytest.MonkeyPatc
     }
 
 
-def test_ready_pods_carry_the_labels_that_are_counted(gateway: Gateway) -> None:
+def test_ready_pods_carry_the_labels_that_are_counted(storage: Storage) -> None:
     """Those that a constraint of their job names; without one, none."""
-    assert [((WEB),)] * 2 == [gang.labels for gang in gateway.ready_gangs(labelled_job(gateway, 2, True), 10)]
-    assert [()] * 2 == [gang.labels for gang in gateway.ready_gangs(labelled_job(gateway, 2), 10)]
+    assert [((WEB),)] * 2 == [gang.labels for gang in storage.ready_gangs(labelled_job(storage, 2, True), 10)]
+    assert [()] * 2 == [gang.labels for gang in storage.ready_gangs(labelled_job(storage, 2), 10)]
 
 
-def test_pods_come_back_to_a_host(gateway: Gateway) -> None:
+def test_pods_come_back_to_a_host(storage: Storage) -> None:
     """While an update in place replaces them: what their next run needs is held, and placement learns the host; the
     first RUNNING ends it."""
-    job_id = a_service(gateway, 2)
-    home = pod(gateway, job_id, 0).host
+    job_id = a_service(storage, 2)
+    home = pod(storage, job_id, 0).host
     bigger = service_config(2, "v2")
     bigger.defaultConfig.resource.cpuLimit = 2.5
-    update(gateway, job_id, bigger, UpdateSpec(batch_size=1, in_place=True))
-    turn(gateway, job_id, starts=False)
-    [back] = gateway.coming_back(job_id, [0, 1])
-    admit(gateway, job_id)
+    update(storage, job_id, bigger, UpdateSpec(batch_size=1, in_place=True))
+    turn(storage, job_id, starts=False)
+    [back] = storage.coming_back(job_id, [0, 1])
+    admit(storage, job_id)
 
     assert (0, home, 2_500, 30) == (back.instance_id, back.hostname, back.resources.cpu_milli, back.grace_s)
-    assert [home] == [gang.desired_host for gang in gateway.ready_gangs(job_id, 10)]
-    launch(gateway, job_id)
-    assert home == pod(gateway, job_id, 0).desired_host
-    report(gateway, job_id, [0], R)
-    assert "" == pod(gateway, job_id, 0).desired_host
+    assert [home] == [gang.desired_host for gang in storage.ready_gangs(job_id, 10)]
+    launch(storage, job_id)
+    assert home == pod(storage, job_id, 0).desired_host
+    report(storage, job_id, [0], R)
+    assert "" == pod(storage, job_id, 0).desired_host
 
 
 @pytest.mark.parametrize("how", ["stopped", "failed", "lost"])
-def test_pods_that_do_not_come_back(gateway: Gateway, how: str) -> None:
+def test_pods_that_do_not_come_back(storage: Storage, how: str) -> None:
     """One that is stopped wants no host; one that failed or was lost takes any."""
-    job_id = a_service(gateway, 1)
-    update(gateway, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
-    gateway.advance_update(job_id, NOW)
-    assert "" != pod(gateway, job_id, 0).desired_host
+    job_id = a_service(storage, 1)
+    update(storage, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
+    storage.advance_update(job_id, NOW)
+    assert "" != pod(storage, job_id, 0).desired_host
 
     if how == "stopped":
-        gateway.set_job_goal(job_id, JobState.KILLED, NOW)
+        storage.set_job_goal(job_id, JobState.KILLED, NOW)
     else:
-        report(gateway, job_id, [0], F if how == "failed" else L)
+        report(storage, job_id, [0], F if how == "failed" else L)
 
-    assert ("", []) == (pod(gateway, job_id, 0).desired_host, gateway.coming_back(job_id, [0]))
+    assert ("", []) == (pod(storage, job_id, 0).desired_host, storage.coming_back(job_id, [0]))

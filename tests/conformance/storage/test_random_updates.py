@@ -16,7 +16,7 @@ from peloton.lifecycle import sla
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, Clock, K, L, admit, launch, pods, report, settle_all
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
 
@@ -33,7 +33,7 @@ Move = st.tuples(ACTS, st.integers(0, 7), st.integers(0, 3), st.booleans())
 class Cluster:
     """Pods come up and end only when a move says so, a few at a time."""
 
-    gateway: Gateway
+    storage: Storage
     job_id: JobId
     strict: bool
     command: int = 1
@@ -45,14 +45,14 @@ class Cluster:
         """Returns whether it was accepted: a restart and an update do not overwrite each other."""
         config = self.config(count) if type_ is UpdateType.UPDATE else None
         try:
-            update(self.gateway, self.job_id, config, UpdateSpec(batch_size=batch), type=type_)
+            update(self.storage, self.job_id, config, UpdateSpec(batch_size=batch), type=type_)
         except InvalidArgument:
             return False
         self.batch = batch
         return True
 
     def move(self, act: str, number: int, size: int, flag: bool) -> None:
-        gateway, job_id = self.gateway, self.job_id
+        storage, job_id = self.storage, self.job_id
         match act:
             case "update":
                 self.command += 1
@@ -62,59 +62,59 @@ class Cluster:
             case "restart":
                 self.asks(UpdateType.RESTART, self.count, size + 1)
             case "pause" | "resume" | "abort":
-                gateway.steer_update(job_id, None, UpdateAct(act), None, NOW)
+                storage.steer_update(job_id, None, UpdateAct(act), None, NOW)
             case "drain":
                 before = self.missing()
                 reason = TerminationReason.KILLED_HOST_MAINTENANCE
-                asked = {number, number + 1} & set(versions(gateway, job_id))
-                granted = gateway.disrupt(job_id, asked, reason=reason, message="", checks_sla=True, now_ns=NOW)
+                asked = {number, number + 1} & set(versions(storage, job_id))
+                granted = storage.disrupt(job_id, asked, reason=reason, message="", checks_sla=True, now_ns=NOW)
                 assert len(self.missing()) <= max(MAXIMUM, len(before))
                 assert set(granted.granted) | set(granted.refused) == asked
             case "lose":
-                alive = [p.instance_id for p in pods(gateway, job_id) if p.state is PodState.RUNNING]
+                alive = [p.instance_id for p in pods(storage, job_id) if p.state is PodState.RUNNING]
                 lost = alive[number : number + 1]
-                report(gateway, job_id, lost, L)
+                report(storage, job_id, lost, L)
                 self.broken |= set(lost)
             case "end":
-                settle_all(gateway, job_id)
-                gateway.kill_queued(job_id, NOW)
-                report(gateway, job_id, [pod.instance_id for pod, *_ in gateway.mark_killing(job_id, 100)], K)
-                settle_all(gateway, job_id)
+                settle_all(storage, job_id)
+                storage.kill_queued(job_id, NOW)
+                report(storage, job_id, [pod.instance_id for pod, *_ in storage.mark_killing(job_id, 100)], K)
+                settle_all(storage, job_id)
             case "start":
-                admit(gateway, job_id)
-                started = sorted(launch(gateway, job_id))[: size + 1]
-                report(gateway, job_id, started, PodState.RUNNING)
+                admit(storage, job_id)
+                started = sorted(launch(storage, job_id))[: size + 1]
+                report(storage, job_id, started, PodState.RUNNING)
                 self.broken -= set(started)
-                settle_all(gateway, job_id)
+                settle_all(storage, job_id)
             case "step":
                 before = self.missing()
-                gateway.advance_update(job_id, NOW)
+                storage.advance_update(job_id, NOW)
                 taken = self.missing() - before
-                assert len(taken) <= self.batch, (taken, self.batch, gateway.update(gateway.job(job_id).update_id))
+                assert len(taken) <= self.batch, (taken, self.batch, storage.update(storage.job(job_id).update_id))
                 added = self.added()
                 if self.strict and taken - added:
                     assert len(self.missing() - added) <= MAXIMUM
 
     def missing(self) -> set[int]:
-        return set(sla.missing_of({p.instance_id: p for p in pods(self.gateway, self.job_id)}))
+        return set(sla.missing_of({p.instance_id: p for p in pods(self.storage, self.job_id)}))
 
     def added(self) -> set[int]:
         """Instances that have never run: they are away without anybody having taken them down."""
-        return {p.instance_id for p in pods(self.gateway, self.job_id) if not p.started_ns and p.prev_run_id == 0}
+        return {p.instance_id for p in pods(self.storage, self.job_id) if not p.started_ns and p.prev_run_id == 0}
 
     def config(self, count):  # type: ignore[no-untyped-def]
         return service_config(count, f"v{self.command}", maximumUnavailableInstances=MAXIMUM, strictUpdates=self.strict)
 
 
 @pytest.fixture(scope="module")
-def shared(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def shared(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
     """One database for all lives, each of a service of its own: opening one, and making its statements anew, costs more
     than a life."""
     path = tmp_path_factory.mktemp("lives") / "storage.db"
     shutil.copy(sqlite_template, path)
-    gateway = Gateway(f"sqlite:///{path}", Clock())
-    yield gateway
-    gateway.close()
+    storage = Storage(f"sqlite:///{path}", Clock())
+    yield storage
+    storage.close()
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -122,25 +122,25 @@ def shared(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     moves=[("update", 2, 0, True), ("drain", 0, 0, False), ("lose", 2, 0, False), ("step", 0, 0, False)], strict=True
 )
 @given(moves=st.lists(Move, max_size=25), strict=st.booleans())
-def test_whatever_happens(shared: Gateway, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
+def test_whatever_happens(shared: Storage, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
     """Steps never take down more than the batch, grants never more than the SLA; in the end, when nobody meddles any
     more, every instance runs the last configuration."""
     live(shared, moves, strict)
 
 
-def live(gateway: Gateway, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
-    cluster = Cluster(gateway, a_service(gateway, 6, maximumUnavailableInstances=MAXIMUM, strictUpdates=strict), strict)
+def live(storage: Storage, moves: list[tuple[str, int, int, bool]], strict: bool) -> None:
+    cluster = Cluster(storage, a_service(storage, 6, maximumUnavailableInstances=MAXIMUM, strictUpdates=strict), strict)
     for move in moves:
         cluster.move(*move)
-    gateway.steer_update(cluster.job_id, None, UpdateAct.ABORT, None, NOW)
+    storage.steer_update(cluster.job_id, None, UpdateAct.ABORT, None, NOW)
     cluster.command += 1
-    update(gateway, cluster.job_id, cluster.config(cluster.count), UpdateSpec(batch_size=2))
-    assert UpdateState.SUCCEEDED is roll(gateway, cluster.job_id).state
+    update(storage, cluster.job_id, cluster.config(cluster.count), UpdateSpec(batch_size=2))
+    assert UpdateState.SUCCEEDED is roll(storage, cluster.job_id).state
     for _ in range(5):
-        if {PodState.RUNNING} == {p.state for p in pods(gateway, cluster.job_id)}:
+        if {PodState.RUNNING} == {p.state for p in pods(storage, cluster.job_id)}:
             break
-        turn(gateway, cluster.job_id)
-    job = gateway.job(cluster.job_id)
+        turn(storage, cluster.job_id)
+    job = storage.job(cluster.job_id)
     assert job is not None
-    assert dict.fromkeys(range(cluster.count), job.config_version) == versions(gateway, cluster.job_id)
-    assert {PodState.RUNNING} == {p.state for p in pods(gateway, cluster.job_id)}
+    assert dict.fromkeys(range(cluster.count), job.config_version) == versions(storage, cluster.job_id)
+    assert {PodState.RUNNING} == {p.state for p in pods(storage, cluster.job_id)}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from peloton.model.job import JobState, RolledUp
 from peloton.model.pod import PodState
-from services.storage import settling
-from services.storage.gateway import Gateway
+from services.storage.jobs import settling
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
     SECOND,
@@ -27,119 +27,119 @@ from tests.conformance.storage.builders import (
 from tests.conformance.storage.interleaving import before_write
 
 
-def record(gateway: Gateway, job_id: object) -> object:
-    return gateway.jobs([job_id])[0]  # type: ignore[list-item]
+def record(storage: Storage, job_id: object) -> object:
+    return storage.jobs([job_id])[0]  # type: ignore[list-item]
 
 
-def launched_job(gateway: Gateway, count: int, **config: object) -> object:
-    job_id = a_job(gateway, count, **config)
-    admit(gateway, job_id)
-    launch(gateway, job_id)
-    gateway.settle(job_id, NOW)
+def launched_job(storage: Storage, count: int, **config: object) -> object:
+    job_id = a_job(storage, count, **config)
+    admit(storage, job_id)
+    launch(storage, job_id)
+    storage.settle(job_id, NOW)
     return job_id
 
 
-def test_pods_that_run_are_counted(gateway: Gateway) -> None:
+def test_pods_that_run_are_counted(storage: Storage) -> None:
     """Jobs whose pods begin to run are RUNNING after one call; their workflows have only that to show."""
-    jobs = sorted(launched_job(gateway, 3) for _ in range(3))  # type: ignore[type-var]
+    jobs = sorted(launched_job(storage, 3) for _ in range(3))  # type: ignore[type-var]
     for job in jobs:
-        report(gateway, job, range(3), R, NOW + SECOND)  # type: ignore[arg-type]
+        report(storage, job, range(3), R, NOW + SECOND)  # type: ignore[arg-type]
 
-    assert RolledUp([], jobs) == gateway.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
-    assert RolledUp([], []) == gateway.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert RolledUp([], jobs) == storage.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert RolledUp([], []) == storage.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
     assert [(JobState.RUNNING, {R: 3}, NOW + SECOND)] * 3 == [
         (job.state, job.pod_counts, job.started_ns)
-        for job in gateway.jobs(jobs)  # type: ignore[arg-type]
+        for job in storage.jobs(jobs)  # type: ignore[arg-type]
     ]
 
 
 @pytest.mark.parametrize(
     ("ended", "retries"), [([S, S], 0), ([F, R], 2), ([F, S], 0)], ids=["succeeded", "to be retried", "failed"]
 )
-def test_what_a_workflow_does_is_left_to_it(gateway: Gateway, ended: list[PodState], retries: int) -> None:
+def test_what_a_workflow_does_is_left_to_it(storage: Storage, ended: list[PodState], retries: int) -> None:
     """The end of a job, and runs that are to follow, are not written; the workflow is told."""
-    job = a_running_job(gateway, 2, retries=retries)
+    job = a_running_job(storage, 2, retries=retries)
     for instance, state in enumerate(ended):
-        report(gateway, job, [instance], state, NOW + SECOND)
-    before = record(gateway, job)
+        report(storage, job, [instance], state, NOW + SECOND)
+    before = record(storage, job)
 
-    assert RolledUp([job], []) == gateway.roll_up([job], NOW + SECOND)
-    assert before == record(gateway, job)
+    assert RolledUp([job], []) == storage.roll_up([job], NOW + SECOND)
+    assert before == record(storage, job)
 
 
-def test_an_end_of_some_pods_is_counted(gateway: Gateway) -> None:
+def test_an_end_of_some_pods_is_counted(storage: Storage) -> None:
     """As long as others run there is nothing to do."""
-    job = a_running_job(gateway, 3)
-    report(gateway, job, [1], S, NOW + SECOND)
+    job = a_running_job(storage, 3)
+    report(storage, job, [1], S, NOW + SECOND)
 
-    assert RolledUp([], [job]) == gateway.roll_up([job], NOW + SECOND)
-    assert {R: 2, S: 1} == gateway.jobs([job])[0].pod_counts
+    assert RolledUp([], [job]) == storage.roll_up([job], NOW + SECOND)
+    assert {R: 2, S: 1} == storage.jobs([job])[0].pod_counts
 
 
-def test_others_are_told(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_are_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs with a deadline or a gang, larger ones, those that wait for their pods, and unknown ones."""
     monkeypatch.setattr(settling, "SMALL_PODS", 5)
-    large, missing = a_running_job(gateway, 6), create(gateway, a_config(2))
+    large, missing = a_running_job(storage, 6), create(storage, a_config(2))
     timed = a_config(2)
     timed.sla.maxRunningTime = 60
-    with_deadline = create(gateway, timed)
-    gang = launched_job(gateway, 4, minimumRunningInstances=2)
+    with_deadline = create(storage, timed)
+    gang = launched_job(storage, 4, minimumRunningInstances=2)
     unknown = large[:-1] + ("0" if large[-1] != "0" else "1")
-    gateway.create_pods(with_deadline, lambda _: None)
-    admit(gateway, with_deadline)
-    launch(gateway, with_deadline)
-    report(gateway, with_deadline, [0, 1], R)
+    storage.create_pods(with_deadline, lambda _: None)
+    admit(storage, with_deadline)
+    launch(storage, with_deadline)
+    report(storage, with_deadline, [0, 1], R)
     asked = [large, missing, with_deadline, gang, unknown]
 
-    assert RolledUp(sorted(asked), []) == gateway.roll_up(asked, NOW)  # type: ignore[arg-type,type-var]
+    assert RolledUp(sorted(asked), []) == storage.roll_up(asked, NOW)  # type: ignore[arg-type,type-var]
 
 
-def test_a_job_that_changes_meanwhile_is_told(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_changes_meanwhile_is_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was counted is written only to the job as it was then."""
-    job = launched_job(gateway, 2)
-    report(gateway, job, [0, 1], R)  # type: ignore[arg-type]
-    before_write(gateway, 1, lambda: gateway.set_job_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
+    job = launched_job(storage, 2)
+    report(storage, job, [0, 1], R)  # type: ignore[arg-type]
+    before_write(storage, 1, lambda: storage.set_job_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
 
-    assert RolledUp([job], []) == gateway.roll_up([job], NOW)  # type: ignore[list-item]
+    assert RolledUp([job], []) == storage.roll_up([job], NOW)  # type: ignore[list-item]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     reports=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([R, S, F])), max_size=8), retries=st.integers(0, 1)
 )
-def test_it_counts_as_settling_does(gateway: Gateway, reports: list[tuple[int, PodState]], retries: int) -> None:
+def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, PodState]], retries: int) -> None:
     """Whatever hosts report: after a roll-up that told nobody, settling finds nothing to write and nothing to do."""
-    job = a_running_job(gateway, 4, retries=retries)
+    job = a_running_job(storage, 4, retries=retries)
     for step, (instance, state) in enumerate(reports):
-        report(gateway, job, [instance], state, NOW + step)
+        report(storage, job, [instance], state, NOW + step)
 
-    rolled = gateway.roll_up([job], NOW + SECOND)
-    before = record(gateway, job)
-    progress = gateway.settle(job, NOW + SECOND)
+    rolled = storage.roll_up([job], NOW + SECOND)
+    before = record(storage, job)
+    progress = storage.settle(job, NOW + SECOND)
 
     if not rolled.told:
-        assert before == record(gateway, job)
+        assert before == record(storage, job)
         assert (0, 0, 0, 0) == (progress.missing_count, progress.admit_count, progress.ready_count, progress.kill_count)
         assert not progress.is_finished
     else:
         assert progress.is_finished or progress.admit_count or progress.deadline_s
 
 
-def test_no_transaction_writes_more_jobs_than_the_bound(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many jobs changed at once, others write in between."""
     monkeypatch.setattr(settling, "ROLLED_UP_JOBS_MAX", 2)
-    jobs = sorted(launched_job(gateway, 1) for _ in range(5))  # type: ignore[type-var]
+    jobs = sorted(launched_job(storage, 1) for _ in range(5))  # type: ignore[type-var]
     for job in jobs:
-        report(gateway, job, [0], R, NOW + SECOND)  # type: ignore[arg-type]
+        report(storage, job, [0], R, NOW + SECOND)  # type: ignore[arg-type]
     written: list[int] = []
-    write = gateway.db.write
+    write = storage.db.write
 
     def counted(work: object) -> object:
         answer = write(work)  # type: ignore[arg-type]
         written.append(len(answer))  # type: ignore[arg-type]
         return answer
 
-    monkeypatch.setattr(gateway.db, "write", counted)
+    monkeypatch.setattr(storage.db, "write", counted)
 
-    assert RolledUp([], jobs) == gateway.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert RolledUp([], jobs) == storage.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
     assert [2, 2, 1] == written

@@ -9,66 +9,66 @@ from peloton.model.ids import new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, SECOND, K, a_job, report, settle_all
 from tests.conformance.storage.services import ALL_AT_ONCE, a_service, roll, service_config, turn, update
 
 ONE_BY_ONE = UpdateSpec(batch_size=1)
 
 
-def test_jobs_page_by_page(gateway: Gateway) -> None:
+def test_jobs_page_by_page(storage: Storage) -> None:
     """Every job once, by id, whatever its type."""
-    made = sorted([a_job(gateway, 1), a_service(gateway, 1), a_job(gateway, 1)])
-    first = gateway.jobs_after("", 2)
-    rest = gateway.jobs_after(first[-1].job_id, 2)
+    made = sorted([a_job(storage, 1), a_service(storage, 1), a_job(storage, 1)])
+    first = storage.jobs_after("", 2)
+    rest = storage.jobs_after(first[-1].job_id, 2)
 
     assert [job.job_id for job in first + rest] == made
-    assert gateway.jobs_after(made[-1], 2) == []
+    assert storage.jobs_after(made[-1], 2) == []
 
 
-def test_pods_by_version(gateway: Gateway) -> None:
+def test_pods_by_version(storage: Storage) -> None:
     """Counted by what they run and by state; none of an unknown job."""
-    job_id = a_service(gateway, 3)
-    update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE)
-    turn(gateway, job_id)
+    job_id = a_service(storage, 3)
+    update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
+    turn(storage, job_id)
 
-    assert gateway.pod_counts_by_version(job_id) == {1: {PodState.RUNNING: 2}, 2: {PodState.RUNNING: 1}}
-    assert gateway.pod_counts_by_version(new_job_id()) == {}
+    assert storage.pod_counts_by_version(job_id) == {1: {PodState.RUNNING: 2}, 2: {PodState.RUNNING: 1}}
+    assert storage.pod_counts_by_version(new_job_id()) == {}
 
 
-def test_events_of_all_instances(gateway: Gateway) -> None:
+def test_events_of_all_instances(storage: Storage) -> None:
     """What ``update_events`` tells of each, in one pass."""
-    job_id = a_service(gateway, 3)
-    job = update(gateway, job_id, service_config(5, "v2"), ONE_BY_ONE)
-    roll(gateway, job_id)
-    every = gateway.instance_events(job.update_id)
-    newest = gateway.instance_events(job.update_id, 1)
+    job_id = a_service(storage, 3)
+    job = update(storage, job_id, service_config(5, "v2"), ONE_BY_ONE)
+    roll(storage, job_id)
+    every = storage.instance_events(job.update_id)
+    newest = storage.instance_events(job.update_id, 1)
 
-    assert every == {i: gateway.update_events(job.update_id, i) for i in range(5)}
+    assert every == {i: storage.update_events(job.update_id, i) for i in range(5)}
     assert newest == {i: events[:1] for i, events in every.items()}
-    assert gateway.instance_events("00000000-0000-4000-8000-000000000000") == {}
+    assert storage.instance_events("00000000-0000-4000-8000-000000000000") == {}
 
 
-def test_the_id_and_name_of_a_deleted_service_can_be_used_again(gateway: Gateway) -> None:
+def test_the_id_and_name_of_a_deleted_service_can_be_used_again(storage: Storage) -> None:
     """Who had a name outlives its job, and is no reason to refuse the next one."""
-    job_id = a_service(gateway, 1)
-    gateway.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
+    job_id = a_service(storage, 1)
+    storage.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
     for _ in range(3):
-        settle_all(gateway, job_id)
-        report(gateway, job_id, [row[0].instance_id for row in gateway.mark_killing(job_id, 10)], K)
-    gateway.delete_job(job_id)
-    assert gateway.job(job_id) is None
+        settle_all(storage, job_id)
+        report(storage, job_id, [row[0].instance_id for row in storage.mark_killing(job_id, 10)], K)
+    storage.delete_job(job_id)
+    assert storage.job(job_id) is None
 
     config = service_config(1)
-    gateway.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW + SECOND)
+    storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW + SECOND)
 
-    assert gateway.job(job_id) is not None
-    assert [job_id] == gateway.job_ids_by_name(config.name)
+    assert storage.job(job_id) is not None
+    assert [job_id] == storage.job_ids_by_name(config.name)
 
 
 @pytest.mark.parametrize("version", [3, 2**31, 2**63, 10**30])
-def test_versions_that_no_job_has(gateway: Gateway, version: int) -> None:
+def test_versions_that_no_job_has(storage: Storage, version: int) -> None:
     """A version comes from the client, with as many digits as it likes."""
-    job_id = a_service(gateway, 1)
+    job_id = a_service(storage, 1)
 
-    assert (None, b"") == (gateway.job_config(job_id, version), gateway.job_spec(job_id, version))
+    assert (None, b"") == (storage.job_config(job_id, version), storage.job_spec(job_id, version))

@@ -8,94 +8,94 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, K, R, counts, report, settle_all, states
 from tests.conformance.storage.services import a_service, roll, runs_of, service_config, turn, update
 
 
-def stop(gateway: Gateway, job_id: JobId) -> None:
-    gateway.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
+def stop(storage: Storage, job_id: JobId) -> None:
+    storage.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
 
 
-def begin_shrinking(gateway: Gateway, count: int, to: int) -> JobId:
+def begin_shrinking(storage: Storage, count: int, to: int) -> JobId:
     """A service of which the instances beyond ``to`` are being killed."""
-    job_id = a_service(gateway, count)
-    update(gateway, job_id, service_config(to))
-    gateway.advance_update(job_id, NOW)
-    settle_all(gateway, job_id)
-    assert count - to == len(gateway.mark_killing(job_id, 100))
+    job_id = a_service(storage, count)
+    update(storage, job_id, service_config(to))
+    storage.advance_update(job_id, NOW)
+    settle_all(storage, job_id)
+    assert count - to == len(storage.mark_killing(job_id, 100))
     return job_id
 
 
-def test_a_stopped_service_shrinks(gateway: Gateway) -> None:
+def test_a_stopped_service_shrinks(storage: Storage) -> None:
     """The update ends, the instances beyond the count are gone, and the others stay as they are."""
-    job_id = a_service(gateway, 5)
-    stop(gateway, job_id)
-    turn(gateway, job_id)
-    update(gateway, job_id, service_config(3))
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    job = gateway.job(job_id)
+    job_id = a_service(storage, 5)
+    stop(storage, job_id)
+    turn(storage, job_id)
+    update(storage, job_id, service_config(3))
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    job = storage.job(job_id)
     assert job is not None
-    assert ([K] * 3, JobState.KILLED, {K: 3}) == (states(gateway, job_id), job.state, job.pod_counts)
+    assert ([K] * 3, JobState.KILLED, {K: 3}) == (states(storage, job_id), job.state, job.pod_counts)
 
 
-def test_a_stopped_service_grows(gateway: Gateway) -> None:
+def test_a_stopped_service_grows(storage: Storage) -> None:
     """Instances are added, stopped like the others, and counted."""
-    job_id = a_service(gateway, 2)
-    stop(gateway, job_id)
-    turn(gateway, job_id)
-    update(gateway, job_id, service_config(4))
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    progress = gateway.settle(job_id, NOW)
+    job_id = a_service(storage, 2)
+    stop(storage, job_id)
+    turn(storage, job_id)
+    update(storage, job_id, service_config(4))
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    progress = storage.settle(job_id, NOW)
     assert (JobState.KILLED, counts([K] * 4)) == (progress.state, progress.counts)
 
 
 @pytest.mark.parametrize("ends_first", [0, 4])
-def test_a_stop_during_the_removal(gateway: Gateway, ends_first: int) -> None:
+def test_a_stop_during_the_removal(storage: Storage, ends_first: int) -> None:
     """Whichever pods end first, the service is stopped when all have ended, and those to be removed are gone."""
-    job_id = begin_shrinking(gateway, 5, 3)
-    stop(gateway, job_id)
-    assert 3 == len(gateway.mark_killing(job_id, 100))
+    job_id = begin_shrinking(storage, 5, 3)
+    stop(storage, job_id)
+    assert 3 == len(storage.mark_killing(job_id, 100))
     first = [ends_first] if ends_first else [0, 1, 2]
-    report(gateway, job_id, first, K)
-    assert JobState.KILLING is settle_all(gateway, job_id).state
-    report(gateway, job_id, sorted(set(range(5)) - set(first)), K)
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    assert (JobState.KILLED, [K] * 3) == (gateway.settle(job_id, NOW).state, states(gateway, job_id))
+    report(storage, job_id, first, K)
+    assert JobState.KILLING is settle_all(storage, job_id).state
+    report(storage, job_id, sorted(set(range(5)) - set(first)), K)
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    assert (JobState.KILLED, [K] * 3) == (storage.settle(job_id, NOW).state, states(storage, job_id))
 
 
-def test_what_an_aborted_update_was_removing_goes(gateway: Gateway) -> None:
+def test_what_an_aborted_update_was_removing_goes(storage: Storage) -> None:
     """Also when the service is stopped, and no update is left to look after it."""
-    job_id = begin_shrinking(gateway, 5, 3)
-    gateway.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
-    stop(gateway, job_id)
-    gateway.mark_killing(job_id, 100)
-    report(gateway, job_id, range(5), K)
-    assert settle_all(gateway, job_id).is_finished
-    assert [K] * 3 == states(gateway, job_id)
+    job_id = begin_shrinking(storage, 5, 3)
+    storage.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
+    stop(storage, job_id)
+    storage.mark_killing(job_id, 100)
+    report(storage, job_id, range(5), K)
+    assert settle_all(storage, job_id).is_finished
+    assert [K] * 3 == states(storage, job_id)
 
 
-def test_growing_again_during_the_removal(gateway: Gateway) -> None:
+def test_growing_again_during_the_removal(storage: Storage) -> None:
     """Instances that are on their way out, and are wanted again, come back."""
-    job_id = begin_shrinking(gateway, 4, 2)
-    update(gateway, job_id, service_config(4))
-    gateway.advance_update(job_id, NOW)
-    report(gateway, job_id, [2, 3], K)
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    assert ([R] * 4, {0: 1, 1: 1, 2: 2, 3: 2}) == (states(gateway, job_id), runs_of(gateway, job_id))
+    job_id = begin_shrinking(storage, 4, 2)
+    update(storage, job_id, service_config(4))
+    storage.advance_update(job_id, NOW)
+    report(storage, job_id, [2, 3], K)
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    assert ([R] * 4, {0: 1, 1: 1, 2: 2, 3: 2}) == (states(storage, job_id), runs_of(storage, job_id))
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_a_deletion_ends_what_was_being_rolled_out(gateway: Gateway, is_stopped: bool) -> None:
+def test_a_deletion_ends_what_was_being_rolled_out(storage: Storage, is_stopped: bool) -> None:
     """Nothing waits for the update of a service that goes: its records are unwanted as soon as its pods have ended."""
-    job_id = a_service(gateway, 3)
+    job_id = a_service(storage, 3)
     if is_stopped:
-        stop(gateway, job_id)
-        turn(gateway, job_id)
-    job = update(gateway, job_id, service_config(3, "v2"), UpdateSpec(start_paused=True))
-    gateway.set_service_goal(job_id, None, JobState.DELETED, not is_stopped, NOW)
-    report(gateway, job_id, [pod.instance_id for pod, *_ in gateway.mark_killing(job_id, 100)], K)
-    progress = settle_all(gateway, job_id)
+        stop(storage, job_id)
+        turn(storage, job_id)
+    job = update(storage, job_id, service_config(3, "v2"), UpdateSpec(start_paused=True))
+    storage.set_service_goal(job_id, None, JobState.DELETED, not is_stopped, NOW)
+    report(storage, job_id, [pod.instance_id for pod, *_ in storage.mark_killing(job_id, 100)], K)
+    progress = settle_all(storage, job_id)
     assert (True, True) == (progress.is_unwanted, progress.is_finished)
-    assert UpdateState.ABORTED is gateway.update(job.update_id).state  # type: ignore[union-attr]
-    assert {PodState.KILLED} == set(states(gateway, job_id))
+    assert UpdateState.ABORTED is storage.update(job.update_id).state  # type: ignore[union-attr]
+    assert {PodState.KILLED} == set(states(storage, job_id))

@@ -6,60 +6,60 @@ from peloton.model.ids import new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec, UpdateState
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW
 from tests.conformance.storage.services import a_service, service_config, turn, update
 
 
-def state_of(gateway: Gateway, update_id: str) -> UpdateState:
-    found = gateway.update(update_id)
+def state_of(storage: Storage, update_id: str) -> UpdateState:
+    found = storage.update(update_id)
     assert found is not None
     return found.state
 
 
-def test_an_update_under_way_is_aborted_once(gateway: Gateway) -> None:
+def test_an_update_under_way_is_aborted_once(storage: Storage) -> None:
     """As people do it: the version of updates rises, and workflows are to hear of it. A second time changes nothing."""
-    job_id = a_service(gateway, 3)
-    begun = update(gateway, job_id, service_config(3, "v2"), UpdateSpec(batch_size=1))
-    turn(gateway, job_id)
+    job_id = a_service(storage, 3)
+    begun = update(storage, job_id, service_config(3, "v2"), UpdateSpec(batch_size=1))
+    turn(storage, job_id)
     versions = []
     for _ in range(2):
-        gateway.abort_update(job_id, NOW)
-        job = gateway.job(job_id)
+        storage.abort_update(job_id, NOW)
+        job = storage.job(job_id)
         assert job is not None
         versions.append(job.workflow_version)
 
     assert [begun.workflow_version + 1] * 2 == versions
-    assert UpdateState.ABORTED is state_of(gateway, begun.update_id)
+    assert UpdateState.ABORTED is state_of(storage, begun.update_id)
 
 
-def test_without_an_update_nothing_is_aborted(gateway: Gateway) -> None:
+def test_without_an_update_nothing_is_aborted(storage: Storage) -> None:
     """Nor of a job that is not stored."""
-    job_id = a_service(gateway, 2)
-    before = gateway.job(job_id)
-    gateway.abort_update(job_id, NOW)
-    gateway.abort_update(new_job_id(), NOW)
+    job_id = a_service(storage, 2)
+    before = storage.job(job_id)
+    storage.abort_update(job_id, NOW)
+    storage.abort_update(new_job_id(), NOW)
 
-    assert before == gateway.job(job_id)
+    assert before == storage.job(job_id)
 
 
-def test_a_service_whose_update_was_aborted_is_stopped(gateway: Gateway) -> None:
+def test_a_service_whose_update_was_aborted_is_stopped(storage: Storage) -> None:
     """Also one whose update was to start pods; it ends as a stopped one does."""
-    job_id = a_service(gateway, 3)
-    update(gateway, job_id, service_config(3, "v2"), UpdateSpec(batch_size=1, start_pods=True))
-    gateway.abort_update(job_id, NOW)
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
-    turn(gateway, job_id)
-    progress = gateway.settle(job_id, NOW)
+    job_id = a_service(storage, 3)
+    update(storage, job_id, service_config(3, "v2"), UpdateSpec(batch_size=1, start_pods=True))
+    storage.abort_update(job_id, NOW)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    turn(storage, job_id)
+    progress = storage.settle(job_id, NOW)
 
     assert (JobState.KILLED, {PodState.KILLED: 3}, True) == (progress.state, progress.counts, progress.is_finished)
 
 
-def test_a_job_that_is_to_be_deleted_stays_so(gateway: Gateway) -> None:
+def test_a_job_that_is_to_be_deleted_stays_so(storage: Storage) -> None:
     """Who stops it too late does not keep it."""
-    job_id = a_service(gateway, 2)
-    gateway.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
-    gateway.set_job_goal(job_id, JobState.KILLED, NOW)
-    turn(gateway, job_id)
+    job_id = a_service(storage, 2)
+    storage.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
+    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    turn(storage, job_id)
 
-    assert gateway.settle(job_id, NOW).is_unwanted
+    assert storage.settle(job_id, NOW).is_unwanted

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists
 from peloton.model.ids import JobId, new_job_id
-from services.storage import streams
-from services.storage.gateway import Gateway, JobStream, stream_rows
+from services.storage.jobs import streams
+from services.storage.storage import JobStream, Storage, stream_rows
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
 from tests.conformance.storage.builders import NOW, Clock, a_config, create
 from tests.conformance.storage.test_concurrency import together
@@ -19,7 +19,7 @@ from tests.conformance.storage.test_concurrency import together
 ROUNDS = 10
 
 
-def add(gateway: Gateway, stream: JobStream, instances: Iterable[int], command: str = "own") -> None:
+def add(storage: Storage, stream: JobStream, instances: Iterable[int], command: str = "own") -> None:
     config = a_config(10)
     rows = stream_rows(stream.job_id, config)
     piece = []
@@ -27,124 +27,124 @@ def add(gateway: Gateway, stream: JobStream, instances: Iterable[int], command: 
         override = config.instanceConfig[instance]
         override.command.value = command
         piece.append(rows.row(instance, override))
-    gateway.add_to_stream(stream, piece)
+    storage.add_to_stream(stream, piece)
 
 
-def commit(gateway: Gateway, stream: JobStream) -> None:
+def commit(storage: Storage, stream: JobStream) -> None:
     config = a_config(10)
-    gateway.commit_stream(stream, convert.new_job_record(stream.job_id, config, NOW), config, NOW)
+    storage.commit_stream(stream, convert.new_job_record(stream.job_id, config, NOW), config, NOW)
 
 
-def rows_left(gateway: Gateway) -> dict[str, int]:
+def rows_left(storage: Storage) -> dict[str, int]:
     tables = (JOB, JOB_CONFIG, OVERRIDE, JOB_STREAM)
 
     def count(conn: sa.Connection) -> dict[str, int]:
         return {t.name: conn.execute(sa.select(sa.func.count()).select_from(t)).scalar_one() for t in tables}
 
-    return {name: rows for name, rows in gateway.db.read(count).items() if rows}
+    return {name: rows for name, rows in storage.db.read(count).items() if rows}
 
 
-def own_commands(gateway: Gateway, job_id: JobId) -> dict[int, str]:
-    config = gateway.job_config(job_id, overrides=True)
+def own_commands(storage: Storage, job_id: JobId) -> dict[int, str]:
+    config = storage.job_config(job_id, overrides=True)
     assert config is not None
     return {i: config.instanceConfig[i].command.value for i in sorted(config.instanceConfig)}
 
 
-def test_nothing_is_there_before_the_commit_and_all_after_it(gateway: Gateway) -> None:
+def test_nothing_is_there_before_the_commit_and_all_after_it(storage: Storage) -> None:
     """A job in two pieces reads like one that was created at once, and is created once."""
     job_id = new_job_id()
-    stream = gateway.begin_stream(job_id)
-    add(gateway, stream, [0, 1])
-    add(gateway, stream, [7])
-    assert gateway.job(job_id) is None
-    assert gateway.active_job_ids() == []
+    stream = storage.begin_stream(job_id)
+    add(storage, stream, [0, 1])
+    add(storage, stream, [7])
+    assert storage.job(job_id) is None
+    assert storage.active_job_ids() == []
 
-    commit(gateway, stream)
+    commit(storage, stream)
 
-    assert gateway.active_job_ids() == [job_id]
-    assert own_commands(gateway, job_id) == {0: "own", 1: "own", 7: "own"}
-    assert gateway.create_pods(job_id, lambda _: None) == 10
+    assert storage.active_job_ids() == [job_id]
+    assert own_commands(storage, job_id) == {0: "own", 1: "own", 7: "own"}
+    assert storage.create_pods(job_id, lambda _: None) == 10
     whole = a_config(10)
     for instance in (0, 1, 7):
         whole.instanceConfig[instance].command.value = "own"
-    other = create(gateway, whole)
-    assert gateway.shapes_of([(job_id, 1, 0, 10)])[0] == gateway.shapes_of([(other, 1, 0, 10)])[0]
-    assert gateway.overrides_size(job_id, 1) == gateway.overrides_size(other, 1)
-    assert gateway.overrides_size(job_id, 1) == (
+    other = create(storage, whole)
+    assert storage.shapes_of([(job_id, 1, 0, 10)])[0] == storage.shapes_of([(other, 1, 0, 10)])[0]
+    assert storage.overrides_size(job_id, 1) == storage.overrides_size(other, 1)
+    assert storage.overrides_size(job_id, 1) == (
         sum(override.ByteSize() for override in whole.instanceConfig.values()),
         3,
     )
     with pytest.raises(AlreadyExists):
-        gateway.begin_stream(job_id)
+        storage.begin_stream(job_id)
     with pytest.raises(Aborted):
-        commit(gateway, stream)
+        commit(storage, stream)
 
 
-def test_a_stream_that_is_discarded_leaves_nothing(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_is_discarded_leaves_nothing(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its size; and who still has it adds nothing more."""
     monkeypatch.setattr(streams, "CHUNK_PODS", 2)
-    stream = gateway.begin_stream(new_job_id())
-    add(gateway, stream, [0, 3, 4, 9])
+    stream = storage.begin_stream(new_job_id())
+    add(storage, stream, [0, 3, 4, 9])
 
-    gateway.discard_stream(stream)
-    gateway.discard_stream(stream)
+    storage.discard_stream(stream)
+    storage.discard_stream(stream)
 
-    assert rows_left(gateway) == {}
+    assert rows_left(storage) == {}
     with pytest.raises(Aborted, match="nothing of this one is kept"):
-        add(gateway, stream, [5])
-    assert rows_left(gateway) == {}
+        add(storage, stream, [5])
+    assert rows_left(storage) == {}
 
 
-def test_a_new_stream_takes_the_job_from_the_one_before(gateway: Gateway) -> None:
+def test_a_new_stream_takes_the_job_from_the_one_before(storage: Storage) -> None:
     """What the first has brought is forgotten, and it can neither add nor commit."""
     job_id = new_job_id()
-    first = gateway.begin_stream(job_id)
-    add(gateway, first, [0, 1], "first")
+    first = storage.begin_stream(job_id)
+    add(storage, first, [0, 1], "first")
 
-    second = gateway.begin_stream(job_id)
-    add(gateway, second, [1, 2], "second")
+    second = storage.begin_stream(job_id)
+    add(storage, second, [1, 2], "second")
     with pytest.raises(Aborted):
-        add(gateway, first, [3])
+        add(storage, first, [3])
     with pytest.raises(Aborted):
-        commit(gateway, first)
-    gateway.discard_stream(first)
-    commit(gateway, second)
+        commit(storage, first)
+    storage.discard_stream(first)
+    commit(storage, second)
 
-    assert own_commands(gateway, job_id) == {1: "second", 2: "second"}
+    assert own_commands(storage, job_id) == {1: "second", 2: "second"}
 
 
-def test_a_call_takes_the_job_from_a_stream(gateway: Gateway) -> None:
+def test_a_call_takes_the_job_from_a_stream(storage: Storage) -> None:
     """A job that is created at once has nothing of a stream of the same id."""
     job_id = new_job_id()
-    stream = gateway.begin_stream(job_id)
-    add(gateway, stream, [0, 1])
+    stream = storage.begin_stream(job_id)
+    add(storage, stream, [0, 1])
 
-    create(gateway, a_config(10), job_id)
+    create(storage, a_config(10), job_id)
 
-    assert own_commands(gateway, job_id) == {}
+    assert own_commands(storage, job_id) == {}
     with pytest.raises(Aborted):
-        commit(gateway, stream)
-    assert rows_left(gateway) == {"job": 1, "job_config": 1}
+        commit(storage, stream)
+    assert rows_left(storage) == {"job": 1, "job_config": 1}
 
 
-def test_streams_that_were_left_are_found_by_their_age(gateway: Gateway, clock: Clock) -> None:
+def test_streams_that_were_left_are_found_by_their_age(storage: Storage, clock: Clock) -> None:
     """Those to which somebody still adds stay."""
-    left, alive = gateway.begin_stream(new_job_id()), gateway.begin_stream(new_job_id())
+    left, alive = storage.begin_stream(new_job_id()), storage.begin_stream(new_job_id())
     for stream in (left, alive):
-        add(gateway, stream, [0])
+        add(storage, stream, [0])
     before_ns = clock.advance(100)
-    add(gateway, alive, [1])
+    add(storage, alive, [1])
 
-    assert gateway.discard_streams(before_ns) == 1
-    assert gateway.discard_streams(before_ns) == 0
+    assert storage.discard_streams(before_ns) == 1
+    assert storage.discard_streams(before_ns) == 0
 
-    commit(gateway, alive)
-    assert rows_left(gateway) == {"job": 1, "job_config": 1, "job_config_override": 2}
+    commit(storage, alive)
+    assert rows_left(storage) == {"job": 1, "job_config": 1, "job_config_override": 2}
 
 
-def test_a_stream_and_a_call_that_race(open_gateway: Callable[[], Gateway]) -> None:
+def test_a_stream_and_a_call_that_race(open_storage: Callable[[], Storage]) -> None:
     """One of them makes the job, whole; the other is refused."""
-    one, two = open_gateway(), open_gateway()
+    one, two = open_storage(), open_storage()
     whole = a_config(10)
     for instance in (0, 1):
         whole.instanceConfig[instance].command.value = "called"

@@ -10,8 +10,8 @@ from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import EntityVersion, JobId, new_job_id
 from peloton.model.update import UpdateAct, UpdateKey, UpdateSpec, UpdateState, UpdateType
-from services.storage.gateway import Gateway
-from services.storage.update_rows import UPDATES_KEPT
+from services.storage.storage import Storage
+from services.storage.updates.rows import UPDATES_KEPT
 from tests.conformance.storage.builders import NOW, SECOND
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
 from tests.conformance.storage.test_concurrency import together
@@ -22,108 +22,108 @@ ONE = EntityVersion(1, 1, 1)
 ROUNDS = 5
 
 
-def created(gateway: Gateway, job_id: JobId, key: UpdateKey, count: int = 2) -> str:
+def created(storage: Storage, job_id: JobId, key: UpdateKey, count: int = 2) -> str:
     config = service_config(count)
-    job = gateway.create_service(convert.new_job_record(job_id, config, NOW), config, b"", PULSED, "", NOW, key)
+    job = storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", PULSED, "", NOW, key)
     return job.update_id
 
 
-def test_a_repeat_is_the_same_update(gateway: Gateway) -> None:
+def test_a_repeat_is_the_same_update(storage: Storage) -> None:
     """Under way, ended, and after a newer one took over: its version has moved on, and nothing is done."""
-    job_id = a_service(gateway, 2)
+    job_id = a_service(storage, 2)
     asked = {"version": ONE, "key": FIRST}
-    first = update(gateway, job_id, service_config(2, "v2"), **asked)
-    again = update(gateway, job_id, service_config(2, "v2"), **asked)
+    first = update(storage, job_id, service_config(2, "v2"), **asked)
+    again = update(storage, job_id, service_config(2, "v2"), **asked)
     assert (first.update_id, first.entity_version) == (again.update_id, again.entity_version)
-    roll(gateway, job_id)
-    again = update(gateway, job_id, service_config(2, "v2"), **asked)
+    roll(storage, job_id)
+    again = update(storage, job_id, service_config(2, "v2"), **asked)
     assert (first.update_id, "2-1-2") == (again.update_id, str(again.entity_version))
-    newer = update(gateway, job_id, service_config(2, "v3"), key=SECOND_KEY)
-    again = update(gateway, job_id, service_config(2, "v2"), **asked)
+    newer = update(storage, job_id, service_config(2, "v3"), key=SECOND_KEY)
+    again = update(storage, job_id, service_config(2, "v2"), **asked)
     assert (newer.update_id, newer.entity_version) == (again.update_id, again.entity_version)
-    assert 3 == len(gateway.updates(job_id))
-    roll(gateway, job_id)
-    assert {0: 3, 1: 3} == versions(gateway, job_id)
+    assert 3 == len(storage.updates(job_id))
+    roll(storage, job_id)
+    assert {0: 3, 1: 3} == versions(storage, job_id)
 
 
-def test_a_restart_is_done_once(gateway: Gateway) -> None:
+def test_a_restart_is_done_once(storage: Storage) -> None:
     """Also when the repeat names the version that is current by then."""
-    job_id = a_service(gateway, 2)
-    update(gateway, job_id, None, type=UpdateType.RESTART, key=FIRST)
-    roll(gateway, job_id)
-    job = gateway.job(job_id)
+    job_id = a_service(storage, 2)
+    update(storage, job_id, None, type=UpdateType.RESTART, key=FIRST)
+    roll(storage, job_id)
+    job = storage.job(job_id)
     assert job is not None
-    update(gateway, job_id, None, type=UpdateType.RESTART, key=FIRST, version=job.entity_version)
-    roll(gateway, job_id)
-    assert {0: 2, 1: 2} == {pod.instance_id: pod.run_id for pod in gateway.pods(job_id)}
+    update(storage, job_id, None, type=UpdateType.RESTART, key=FIRST, version=job.entity_version)
+    roll(storage, job_id)
+    assert {0: 2, 1: 2} == {pod.instance_id: pod.run_id for pod in storage.pods(job_id)}
 
 
-def test_a_key_belongs_to_one_request(gateway: Gateway) -> None:
+def test_a_key_belongs_to_one_request(storage: Storage) -> None:
     """In other words it is refused, and nothing is changed; another job may have the same key."""
-    job_id = a_service(gateway, 2)
-    update(gateway, job_id, service_config(2, "v2"), key=FIRST)
-    before = gateway.job(job_id)
+    job_id = a_service(storage, 2)
+    update(storage, job_id, service_config(2, "v2"), key=FIRST)
+    before = storage.job(job_id)
     text = f"update key 'deploy-1' of job {job_id} belongs to another request, which led to version 2"
     with pytest.raises(AlreadyExists, match=text):
-        update(gateway, job_id, service_config(2, "v3"), key=OTHER_WORDS)
-    assert before == gateway.job(job_id)
+        update(storage, job_id, service_config(2, "v3"), key=OTHER_WORDS)
+    assert before == storage.job(job_id)
     assert "2-1-2" == str(
-        update(gateway, a_service(gateway, 2), service_config(2, "v3"), key=OTHER_WORDS).entity_version
+        update(storage, a_service(storage, 2), service_config(2, "v3"), key=OTHER_WORDS).entity_version
     )
 
 
-def test_another_key_is_another_update(gateway: Gateway) -> None:
+def test_another_key_is_another_update(storage: Storage) -> None:
     """Who asks under a name of its own gets an update of its own, though the same is under way already; who has no
     name is content with that one."""
-    job_id = a_service(gateway, 2)
-    first = update(gateway, job_id, service_config(2, "v2"), PULSED, key=FIRST)
-    turn(gateway, job_id)
-    assert first.update_id == update(gateway, job_id, service_config(2, "v2"), PULSED).update_id
-    other = update(gateway, job_id, service_config(2, "v2"), PULSED, key=SECOND_KEY)
+    job_id = a_service(storage, 2)
+    first = update(storage, job_id, service_config(2, "v2"), PULSED, key=FIRST)
+    turn(storage, job_id)
+    assert first.update_id == update(storage, job_id, service_config(2, "v2"), PULSED).update_id
+    other = update(storage, job_id, service_config(2, "v2"), PULSED, key=SECOND_KEY)
     assert first.update_id != other.update_id
-    assert UpdateState.ABORTED is gateway.update(first.update_id).state  # type: ignore[union-attr]
+    assert UpdateState.ABORTED is storage.update(first.update_id).state  # type: ignore[union-attr]
 
 
-def test_a_forgotten_key_is_stopped_by_its_version(gateway: Gateway) -> None:
+def test_a_forgotten_key_is_stopped_by_its_version(storage: Storage) -> None:
     """Ten updates later nobody knows it any more: the repeat is refused, and still nothing is done twice."""
-    job_id = a_service(gateway, 1)
-    update(gateway, job_id, service_config(1, "first"), key=FIRST, version=ONE)
+    job_id = a_service(storage, 1)
+    update(storage, job_id, service_config(1, "first"), key=FIRST, version=ONE)
     for number in range(UPDATES_KEPT):
-        update(gateway, job_id, service_config(1, f"v{number}"))
+        update(storage, job_id, service_config(1, f"v{number}"))
     with pytest.raises(Aborted, match="unexpected entity version"):
-        update(gateway, job_id, service_config(1, "first"), key=FIRST, version=ONE)
+        update(storage, job_id, service_config(1, "first"), key=FIRST, version=ONE)
 
 
-def test_a_creation_is_done_once(gateway: Gateway) -> None:
+def test_a_creation_is_done_once(storage: Storage) -> None:
     """With its key it is known again, later too; with another, or none, the job exists."""
     job_id = new_job_id()
-    first = created(gateway, job_id, FIRST)
-    assert first == created(gateway, job_id, FIRST)
+    first = created(storage, job_id, FIRST)
+    assert first == created(storage, job_id, FIRST)
     for key in (OTHER_WORDS, SECOND_KEY, UpdateKey()):
         with pytest.raises(AlreadyExists):
-            created(gateway, job_id, key)
-    newer = update(gateway, job_id, service_config(2, "v2"))
-    assert newer.update_id == created(gateway, job_id, FIRST)
+            created(storage, job_id, key)
+    newer = update(storage, job_id, service_config(2, "v2"))
+    assert newer.update_id == created(storage, job_id, FIRST)
 
 
-def test_requests_at_once_make_one_update(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_requests_at_once_make_one_update(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """However many repeat a request at the same moment, they get the same answer."""
-    writers = [gateway, open_gateway(), open_gateway()]
+    writers = [storage, open_storage(), open_storage()]
     for _ in range(ROUNDS):
-        job_id, config = a_service(gateway, 2), service_config(2, "v2")
+        job_id, config = a_service(storage, 2), service_config(2, "v2")
         answers = together(*(lambda g=g: update(g, job_id, config, key=FIRST, version=ONE) for g in writers))  # type: ignore[misc]  # noqa: B023
         assert 1 == len({(job.update_id, job.entity_version) for job in answers})
-        assert 2 == len(gateway.updates(job_id))
+        assert 2 == len(storage.updates(job_id))
 
 
-def test_creations_at_once_make_one_job(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_creations_at_once_make_one_job(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """With one key all get the same job; with two, one is refused."""
-    writers = [gateway, open_gateway(), open_gateway()]
+    writers = [storage, open_storage(), open_storage()]
     for _ in range(ROUNDS):
         job_id = new_job_id()
         assert 1 == len(set(together(*(lambda g=g: created(g, job_id, FIRST) for g in writers))))  # type: ignore[misc]  # noqa: B023
 
-        def attempt(writer: Gateway, key: UpdateKey, job_id: JobId) -> bool:
+        def attempt(writer: Storage, key: UpdateKey, job_id: JobId) -> bool:
             try:
                 created(writer, job_id, key)
             except AlreadyExists:
@@ -139,68 +139,68 @@ def test_creations_at_once_make_one_job(gateway: Gateway, open_gateway: Callable
 # -- pulses
 
 
-def advance(gateway: Gateway, job_id: JobId, after_s: float):  # type: ignore[no-untyped-def]
-    return gateway.advance_update(job_id, NOW + int(after_s * SECOND))
+def advance(storage: Storage, job_id: JobId, after_s: float):  # type: ignore[no-untyped-def]
+    return storage.advance_update(job_id, NOW + int(after_s * SECOND))
 
 
-def test_pulses_let_it_go_on(gateway: Gateway) -> None:
+def test_pulses_let_it_go_on(storage: Storage) -> None:
     """Nothing begins before the first; then as long as one came in time; a new one resumes it."""
-    job_id = a_service(gateway, 3)
-    update(gateway, job_id, service_config(3, "v2"), PULSED)
+    job_id = a_service(storage, 3)
+    update(storage, job_id, service_config(3, "v2"), PULSED)
     assert (0, "its first pulse", False) == (
-        (progress := advance(gateway, job_id, 0)).current_count, progress.waiting_for, progress.look_again,
+        (progress := advance(storage, job_id, 0)).current_count, progress.waiting_for, progress.look_again,
     )  # fmt: skip
-    job, seen = gateway.pulse_update(job_id, "", NOW)
+    job, seen = storage.pulse_update(job_id, "", NOW)
     assert (True, NOW, "2-1-2") == (seen.awaits_pulse, seen.pulsed_ns, str(job.entity_version))
-    assert 1 == advance(gateway, job_id, 4).current_count
-    turn(gateway, job_id)
-    progress = advance(gateway, job_id, 6)
+    assert 1 == advance(storage, job_id, 4).current_count
+    turn(storage, job_id)
+    progress = advance(storage, job_id, 6)
     assert (1, 0, "a pulse: none has come for 5 s") == (
         progress.done_count, progress.current_count, progress.waiting_for,
     )  # fmt: skip
-    gateway.pulse_update(job_id, "", NOW + 7 * SECOND)
-    assert 1 == advance(gateway, job_id, 7).current_count
+    storage.pulse_update(job_id, "", NOW + 7 * SECOND)
+    assert 1 == advance(storage, job_id, 7).current_count
 
 
-def test_whoever_waits_is_woken_until_it_has_looked(gateway: Gateway) -> None:
+def test_whoever_waits_is_woken_until_it_has_looked(storage: Storage) -> None:
     """A pulse whose wake-up is lost is made good by the next one; after the step none wakes. Of the wait watchers are
     told once, of pulses never."""
-    job_id = a_service(gateway, 3)
-    update(gateway, job_id, service_config(3, "v2"), PULSED)
-    advance(gateway, job_id, 0)
-    _, newest = gateway.watch_bounds()
-    assert [True] * 3 == [gateway.pulse_update(job_id, "", NOW + n)[1].awaits_pulse for n in range(3)]
-    assert newest == gateway.watch_bounds()[1]
-    advance(gateway, job_id, 0)
-    assert not gateway.pulse_update(job_id, "", NOW + SECOND)[1].awaits_pulse
+    job_id = a_service(storage, 3)
+    update(storage, job_id, service_config(3, "v2"), PULSED)
+    advance(storage, job_id, 0)
+    _, newest = storage.watch_bounds()
+    assert [True] * 3 == [storage.pulse_update(job_id, "", NOW + n)[1].awaits_pulse for n in range(3)]
+    assert newest == storage.watch_bounds()[1]
+    advance(storage, job_id, 0)
+    assert not storage.pulse_update(job_id, "", NOW + SECOND)[1].awaits_pulse
 
 
-def test_a_pulse_is_for_one_update(gateway: Gateway) -> None:
+def test_a_pulse_is_for_one_update(storage: Storage) -> None:
     """With a key it is refused by a newer update; an ended one ignores it; one that needs none says so."""
-    job_id = a_service(gateway, 1)
+    job_id = a_service(storage, 1)
     with pytest.raises(InvalidArgument, match="needs no pulses: its pulse_seconds are 0"):
-        gateway.pulse_update(job_id, "", NOW)
-    update(gateway, job_id, service_config(1, "v2"), PULSED, key=FIRST)
-    assert NOW == gateway.pulse_update(job_id, FIRST.text, NOW)[1].pulsed_ns
-    update(gateway, job_id, service_config(1, "v3"), PULSED, key=SECOND_KEY)
+        storage.pulse_update(job_id, "", NOW)
+    update(storage, job_id, service_config(1, "v2"), PULSED, key=FIRST)
+    assert NOW == storage.pulse_update(job_id, FIRST.text, NOW)[1].pulsed_ns
+    update(storage, job_id, service_config(1, "v3"), PULSED, key=SECOND_KEY)
     with pytest.raises(Aborted, match=f"the update of job {job_id} is not 'deploy-1' but 'deploy-2', to version 3"):
-        gateway.pulse_update(job_id, FIRST.text, NOW)
-    gateway.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
-    ended = gateway.pulse_update(job_id, SECOND_KEY.text, NOW)[1]
+        storage.pulse_update(job_id, FIRST.text, NOW)
+    storage.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
+    ended = storage.pulse_update(job_id, SECOND_KEY.text, NOW)[1]
     assert (UpdateState.ABORTED, 0) == (ended.state, ended.pulsed_ns)
     with pytest.raises(NotFound):
-        gateway.pulse_update(new_job_id(), "", NOW)
+        storage.pulse_update(new_job_id(), "", NOW)
 
 
-def test_a_pulse_is_not_lost_in_a_step(gateway: Gateway, open_gateway: Callable[[], Gateway]) -> None:
+def test_a_pulse_is_not_lost_in_a_step(storage: Storage, open_storage: Callable[[], Storage]) -> None:
     """Steps write the whole row; a pulse that comes at the same moment is there afterwards."""
-    other = open_gateway()
-    job_id = a_service(gateway, 6)
-    job = update(gateway, job_id, service_config(6, "v2"), PULSED)
+    other = open_storage()
+    job_id = a_service(storage, 6)
+    job = update(storage, job_id, service_config(6, "v2"), PULSED)
     for second in range(ROUNDS):
         at = NOW + second * SECOND
         together(
-            lambda: turn(gateway, job_id),
+            lambda: turn(storage, job_id),
             lambda at=at: other.pulse_update(job_id, "", at),  # type: ignore[misc]
         )
-        assert at == gateway.update(job.update_id).pulsed_ns  # type: ignore[union-attr]
+        assert at == storage.update(job.update_id).pulsed_ns  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from peloton.model.ids import EntityVersion, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
-from services.storage.gateway import EvictionOrder, Gateway
+from services.storage.storage import EvictionOrder, Storage
 from tests.conformance.storage.builders import (
     NOW,
     K,
@@ -31,363 +31,363 @@ from tests.reasons import PREEMPTED
 ONE_BY_ONE = UpdateSpec(batch_size=1)
 
 
-def test_a_service_is_created_by_an_update(gateway: Gateway) -> None:
+def test_a_service_is_created_by_an_update(storage: Storage) -> None:
     """All instances are added; the job's versions are 1-1-1 and its update has succeeded."""
-    job_id = a_service(gateway, 3)
-    job = gateway.job(job_id)
+    job_id = a_service(storage, 3)
+    job = storage.job(job_id)
     assert job is not None
-    done = gateway.update(job.update_id)
+    done = storage.update(job.update_id)
     assert done is not None
-    assert ("1-1-1", JobState.RUNNING, [R] * 3) == (str(job.entity_version), job.state, states(gateway, job_id))
+    assert ("1-1-1", JobState.RUNNING, [R] * 3) == (str(job.entity_version), job.state, states(storage, job_id))
     assert (UpdateState.SUCCEEDED, {0, 1, 2}, {0, 1, 2}) == (done.state, done.added, done.done)
-    assert b"spec" == gateway.job_spec(job_id)
-    assert [job_id] == gateway.job_ids_by_name("train")
+    assert b"spec" == storage.job_spec(job_id)
+    assert [job_id] == storage.job_ids_by_name("train")
 
 
-def test_creating_twice_is_refused(gateway: Gateway) -> None:
+def test_creating_twice_is_refused(storage: Storage) -> None:
     """A job id is given once."""
-    job_id = a_service(gateway)
+    job_id = a_service(storage)
     config = service_config()
     with pytest.raises(AlreadyExists):
-        gateway.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
+        storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
 
 
-def test_a_batch_goes_at_a_time(gateway: Gateway) -> None:
+def test_a_batch_goes_at_a_time(storage: Storage) -> None:
     """Two of five instances are away at any time, and in the end all run the new version."""
-    job_id = a_service(gateway, 5)
-    job = update(gateway, job_id, service_config(5, "v2"), UpdateSpec(batch_size=2))
+    job_id = a_service(storage, 5)
+    job = update(storage, job_id, service_config(5, "v2"), UpdateSpec(batch_size=2))
     assert "2-1-2" == str(job.entity_version)
     for _ in range(20):
-        progress = turn(gateway, job_id, starts=False)
-        away = [p.instance_id for p in pods(gateway, job_id) if p.state is not R]
+        progress = turn(storage, job_id, starts=False)
+        away = [p.instance_id for p in pods(storage, job_id) if p.state is not R]
         assert len(away) <= 2
-        turn(gateway, job_id)
+        turn(storage, job_id)
         if progress.is_finished:
             break
-    assert dict.fromkeys(range(5), 2) == versions(gateway, job_id)
-    assert dict.fromkeys(range(5), 2) == runs_of(gateway, job_id)
+    assert dict.fromkeys(range(5), 2) == versions(storage, job_id)
+    assert dict.fromkeys(range(5), 2) == runs_of(storage, job_id)
 
 
-def test_what_does_not_change_is_not_touched(gateway: Gateway) -> None:
+def test_what_does_not_change_is_not_touched(storage: Storage) -> None:
     """The order of labels, and an instance whose own configuration stays the same, are no change; such instances
     take the new version's number and run on."""
-    job_id = a_service(gateway, 3)
+    job_id = a_service(storage, 3)
     config = service_config(3)
     config.instanceConfig[1].command.value = "other"
-    update(gateway, job_id, config)
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    assert {0: 1, 1: 2, 2: 1} == runs_of(gateway, job_id)
-    assert {0: 2, 1: 2, 2: 2} == versions(gateway, job_id)
+    update(storage, job_id, config)
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    assert {0: 1, 1: 2, 2: 1} == runs_of(storage, job_id)
+    assert {0: 2, 1: 2, 2: 2} == versions(storage, job_id)
 
 
-def test_overrides_end_with_their_version(gateway: Gateway) -> None:
+def test_overrides_end_with_their_version(storage: Storage) -> None:
     """A new configuration without an override takes the older one's away."""
-    job_id = a_service(gateway, 2)
+    job_id = a_service(storage, 2)
     config = service_config(2)
     config.instanceConfig[1].command.value = "other"
-    update(gateway, job_id, config)
-    roll(gateway, job_id)
-    assert "other" == gateway.task_configs(job_id, 2, [1])[1].command.value
-    update(gateway, job_id, service_config(2))
-    roll(gateway, job_id)
-    assert "v1" == gateway.task_configs(job_id, 3, [1])[1].command.value
+    update(storage, job_id, config)
+    roll(storage, job_id)
+    assert "other" == storage.task_configs(job_id, 2, [1])[1].command.value
+    update(storage, job_id, service_config(2))
+    roll(storage, job_id)
+    assert "v1" == storage.task_configs(job_id, 3, [1])[1].command.value
 
 
-def test_growing_and_shrinking(gateway: Gateway) -> None:
+def test_growing_and_shrinking(storage: Storage) -> None:
     """Instances are added and removed; one that comes back goes on counting its runs and keeps its history."""
-    job_id = a_service(gateway, 3)
-    update(gateway, job_id, service_config(1))
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    assert {0: 1} == runs_of(gateway, job_id)
-    update(gateway, job_id, service_config(4))
-    roll(gateway, job_id)
-    assert {0: 1, 1: 2, 2: 2, 3: 1} == runs_of(gateway, job_id)
-    assert {1, 2} == {event.run_id for event in gateway.pod_events(job_id, 2, run_limit=0)}
+    job_id = a_service(storage, 3)
+    update(storage, job_id, service_config(1))
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    assert {0: 1} == runs_of(storage, job_id)
+    update(storage, job_id, service_config(4))
+    roll(storage, job_id)
+    assert {0: 1, 1: 2, 2: 2, 3: 1} == runs_of(storage, job_id)
+    assert {1, 2} == {event.run_id for event in storage.pod_events(job_id, 2, run_limit=0)}
 
 
-def test_failures_turn_it_back(gateway: Gateway) -> None:
+def test_failures_turn_it_back(storage: Storage) -> None:
     """The older configuration becomes the newest version, and the instances that had moved go back to it."""
-    job_id = a_service(gateway, 4)
+    job_id = a_service(storage, 4)
     spec = UpdateSpec(batch_size=1, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=1)
-    update(gateway, job_id, service_config(4, "v2"), spec)
-    progress = roll(gateway, job_id, broken_version=2)
+    update(storage, job_id, service_config(4, "v2"), spec)
+    progress = roll(storage, job_id, broken_version=2)
     assert UpdateState.ROLLED_BACK is progress.state
-    assert ({0: 3, 1: 3, 2: 3, 3: 3}, 3) == (versions(gateway, job_id), gateway.job(job_id).config_version)  # type: ignore[union-attr]
-    assert {0: 3, 1: 1, 2: 1, 3: 1} == runs_of(gateway, job_id)
-    assert "v1" == gateway.task_configs(job_id, 3, [0])[0].command.value
+    assert ({0: 3, 1: 3, 2: 3, 3: 3}, 3) == (versions(storage, job_id), storage.job(job_id).config_version)  # type: ignore[union-attr]
+    assert {0: 3, 1: 1, 2: 1, 3: 1} == runs_of(storage, job_id)
+    assert "v1" == storage.task_configs(job_id, 3, [0])[0].command.value
 
 
-def test_failures_without_rollback_stop_it(gateway: Gateway) -> None:
+def test_failures_without_rollback_stop_it(storage: Storage) -> None:
     """The update has failed, and its instances stay where they are."""
-    job_id = a_service(gateway, 4)
+    job_id = a_service(storage, 4)
     spec = UpdateSpec(batch_size=1, max_instance_attempts=1, max_failure_instances=1)
-    update(gateway, job_id, service_config(4, "v2"), spec)
-    assert UpdateState.FAILED is roll(gateway, job_id, broken_version=2).state
-    assert {0: 2, 1: 1, 2: 1, 3: 1} == versions(gateway, job_id)
+    update(storage, job_id, service_config(4, "v2"), spec)
+    assert UpdateState.FAILED is roll(storage, job_id, broken_version=2).state
+    assert {0: 2, 1: 1, 2: 1, 3: 1} == versions(storage, job_id)
 
 
-def test_in_place(gateway: Gateway) -> None:
+def test_in_place(storage: Storage) -> None:
     """Each instance in flight wants to come back on its host."""
-    job_id = a_service(gateway, 4)
-    homes = {p.instance_id: p.host for p in pods(gateway, job_id)}
-    update(gateway, job_id, service_config(4, "v2"), UpdateSpec(batch_size=1, in_place=True))
-    gateway.advance_update(job_id, NOW)
-    assert (homes[0], "") == (pod(gateway, job_id, 0).desired_host, pod(gateway, job_id, 1).desired_host)
+    job_id = a_service(storage, 4)
+    homes = {p.instance_id: p.host for p in pods(storage, job_id)}
+    update(storage, job_id, service_config(4, "v2"), UpdateSpec(batch_size=1, in_place=True))
+    storage.advance_update(job_id, NOW)
+    assert (homes[0], "") == (pod(storage, job_id, 0).desired_host, pod(storage, job_id, 1).desired_host)
 
 
-def test_pods_in_a_queue_leave_it_for_the_new_configuration(gateway: Gateway) -> None:
+def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) -> None:
     """What resmgr counts for them is no longer true."""
     job_id = new_job_id()
     config = service_config(2)
-    gateway.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
-    gateway.advance_update(job_id, NOW)
-    settle_all(gateway, job_id)
-    gateway.mark_pending(job_id, gateway.queueable(job_id, 10), 1)
-    update(gateway, job_id, service_config(2, "v2"))
-    gateway.advance_update(job_id, NOW)
-    progress = gateway.settle(job_id, NOW)
+    storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
+    storage.advance_update(job_id, NOW)
+    settle_all(storage, job_id)
+    storage.mark_pending(job_id, storage.queueable(job_id, 10), 1)
+    update(storage, job_id, service_config(2, "v2"))
+    storage.advance_update(job_id, NOW)
+    progress = storage.settle(job_id, NOW)
     assert (2, 2) == (progress.kill_count, progress.queued_kill_count)
-    assert [(0, 2, PodState.PENDING)] == gateway.kill_queued(job_id, NOW)
-    assert {0: 2, 1: 2} == versions(gateway, job_id)
-    assert [PodState.INITIALIZED] * 2 == states(gateway, job_id)
+    assert [(0, 2, PodState.PENDING)] == storage.kill_queued(job_id, NOW)
+    assert {0: 2, 1: 2} == versions(storage, job_id)
+    assert [PodState.INITIALIZED] * 2 == states(storage, job_id)
 
 
-def test_restart(gateway: Gateway) -> None:
+def test_restart(storage: Storage) -> None:
     """A new version of the same configuration; the named instances run anew, stopped ones too."""
-    job_id = a_service(gateway, 4)
-    gateway.set_pod_goals(job_id, [(2, 1)], K, NOW, "stop")
-    turn(gateway, job_id)
-    update(gateway, job_id, None, type=UpdateType.RESTART, instances=[1, 2, 9])
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    assert ({0: 1, 1: 2, 2: 2, 3: 1}, [R] * 4) == (runs_of(gateway, job_id), states(gateway, job_id))
+    job_id = a_service(storage, 4)
+    storage.set_pod_goals(job_id, [(2, 1)], K, NOW, "stop")
+    turn(storage, job_id)
+    update(storage, job_id, None, type=UpdateType.RESTART, instances=[1, 2, 9])
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    assert ({0: 1, 1: 2, 2: 2, 3: 1}, [R] * 4) == (runs_of(storage, job_id), states(storage, job_id))
 
 
-def test_stop_and_start(gateway: Gateway) -> None:
+def test_stop_and_start(storage: Storage) -> None:
     """Rolling stop and start of some instances."""
-    job_id = a_service(gateway, 3)
-    update(gateway, job_id, None, ONE_BY_ONE, type=UpdateType.STOP, instances=[0, 1])
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    assert [K, K, R] == states(gateway, job_id)
-    update(gateway, job_id, None, ONE_BY_ONE, type=UpdateType.START)
-    assert UpdateState.SUCCEEDED is roll(gateway, job_id).state
-    assert ([R] * 3, {0: 2, 1: 2, 2: 1}) == (states(gateway, job_id), runs_of(gateway, job_id))
+    job_id = a_service(storage, 3)
+    update(storage, job_id, None, ONE_BY_ONE, type=UpdateType.STOP, instances=[0, 1])
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    assert [K, K, R] == states(storage, job_id)
+    update(storage, job_id, None, ONE_BY_ONE, type=UpdateType.START)
+    assert UpdateState.SUCCEEDED is roll(storage, job_id).state
+    assert ([R] * 3, {0: 2, 1: 2, 2: 1}) == (states(storage, job_id), runs_of(storage, job_id))
 
 
-def test_stopped_instances_stay_stopped(gateway: Gateway) -> None:
+def test_stopped_instances_stay_stopped(storage: Storage) -> None:
     """An update gives them its version and no more, unless it is to start them."""
-    job_id = a_service(gateway, 2)
-    gateway.set_pod_goals(job_id, [(0, 1)], K, NOW, "stop")
-    turn(gateway, job_id)
-    update(gateway, job_id, service_config(2, "v2"))
-    roll(gateway, job_id)
-    assert ([K, R], {0: 2, 1: 2}) == (states(gateway, job_id), versions(gateway, job_id))
-    update(gateway, job_id, service_config(2, "v3"), UpdateSpec(start_pods=True))
-    roll(gateway, job_id)
-    assert [R, R] == states(gateway, job_id)
+    job_id = a_service(storage, 2)
+    storage.set_pod_goals(job_id, [(0, 1)], K, NOW, "stop")
+    turn(storage, job_id)
+    update(storage, job_id, service_config(2, "v2"))
+    roll(storage, job_id)
+    assert ([K, R], {0: 2, 1: 2}) == (states(storage, job_id), versions(storage, job_id))
+    update(storage, job_id, service_config(2, "v3"), UpdateSpec(start_pods=True))
+    roll(storage, job_id)
+    assert [R, R] == states(storage, job_id)
 
 
-def test_pause_resume_abort(gateway: Gateway) -> None:
+def test_pause_resume_abort(storage: Storage) -> None:
     """Each act raises the workflow version; nothing begins while it is paused; an aborted one ends where it is."""
-    job_id = a_service(gateway, 3)
-    job = update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE)
-    job = gateway.steer_update(job_id, job.entity_version, UpdateAct.PAUSE, "note", NOW)
-    progress = gateway.advance_update(job_id, NOW)
+    job_id = a_service(storage, 3)
+    job = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
+    job = storage.steer_update(job_id, job.entity_version, UpdateAct.PAUSE, "note", NOW)
+    progress = storage.advance_update(job_id, NOW)
     assert (0, "somebody to resume it") == (progress.current_count, progress.waiting_for)
-    job = gateway.steer_update(job_id, job.entity_version, UpdateAct.RESUME, None, NOW)
-    turn(gateway, job_id)
-    job = gateway.steer_update(job_id, job.entity_version, UpdateAct.ABORT, "", NOW)
-    done = gateway.update(job.update_id)
+    job = storage.steer_update(job_id, job.entity_version, UpdateAct.RESUME, None, NOW)
+    turn(storage, job_id)
+    job = storage.steer_update(job_id, job.entity_version, UpdateAct.ABORT, "", NOW)
+    done = storage.update(job.update_id)
     assert done is not None
     assert ("2-1-5", UpdateState.ABORTED, "") == (str(job.entity_version), done.state, done.opaque_data)
-    turn(gateway, job_id)
-    assert {0: 2, 1: 1, 2: 1} == versions(gateway, job_id)
+    turn(storage, job_id)
+    assert {0: 2, 1: 1, 2: 1} == versions(storage, job_id)
 
 
-def test_a_pod_that_was_placed_is_not_launched_with_an_old_version(gateway: Gateway) -> None:
+def test_a_pod_that_was_placed_is_not_launched_with_an_old_version(storage: Storage) -> None:
     """An update that comes between placement and launch: the pod leaves the queue, and launches as the new version."""
-    job_id = a_service(gateway, 1)
-    update(gateway, job_id, service_config(1, "v2"))
-    turn(gateway, job_id, starts=False)
-    admit(gateway, job_id)
-    (placed,) = ready_pods(gateway, job_id)
-    update(gateway, job_id, service_config(1, "v3"))
-    gateway.advance_update(job_id, NOW)
+    job_id = a_service(storage, 1)
+    update(storage, job_id, service_config(1, "v2"))
+    turn(storage, job_id, starts=False)
+    admit(storage, job_id)
+    (placed,) = ready_pods(storage, job_id)
+    update(storage, job_id, service_config(1, "v3"))
+    storage.advance_update(job_id, NOW)
 
-    assert gateway.mark_launched(job_id, [(*placed, "host1", "agent", {})], NOW) == set()
-    assert ready_pods(gateway, job_id) == []
-    roll(gateway, job_id)
-    assert ([R], {0: 3}) == (states(gateway, job_id), versions(gateway, job_id))
+    assert storage.mark_launched(job_id, [(*placed, "host1", "agent", {})], NOW) == set()
+    assert ready_pods(storage, job_id) == []
+    roll(storage, job_id)
+    assert ([R], {0: 3}) == (states(storage, job_id), versions(storage, job_id))
 
 
-def test_start_paused(gateway: Gateway) -> None:
+def test_start_paused(storage: Storage) -> None:
     """Nothing begins before somebody resumes it."""
-    job_id = a_service(gateway, 2)
-    job = update(gateway, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
-    assert not turn(gateway, job_id).current_count
-    gateway.steer_update(job_id, None, UpdateAct.RESUME, None, NOW)
-    roll(gateway, job_id)
-    assert ({0: 2, 1: 2}, 2) == (versions(gateway, job_id), job.config_version)
+    job_id = a_service(storage, 2)
+    job = update(storage, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
+    assert not turn(storage, job_id).current_count
+    storage.steer_update(job_id, None, UpdateAct.RESUME, None, NOW)
+    roll(storage, job_id)
+    assert ({0: 2, 1: 2}, 2) == (versions(storage, job_id), job.config_version)
 
 
-def test_the_newer_update_wins(gateway: Gateway) -> None:
+def test_the_newer_update_wins(storage: Storage) -> None:
     """An update overwrites one that is under way: that one is ABORTED, and its instances move on."""
-    job_id = a_service(gateway, 3)
-    first = update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE)
-    turn(gateway, job_id)
-    second = update(gateway, job_id, service_config(3, "v3"))
-    assert UpdateState.ABORTED is gateway.update(first.update_id).state  # type: ignore[union-attr]
-    roll(gateway, job_id)
-    assert ({0: 3, 1: 3, 2: 3}, second.update_id) == (versions(gateway, job_id), gateway.updates(job_id)[0].update_id)
+    job_id = a_service(storage, 3)
+    first = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
+    turn(storage, job_id)
+    second = update(storage, job_id, service_config(3, "v3"))
+    assert UpdateState.ABORTED is storage.update(first.update_id).state  # type: ignore[union-attr]
+    roll(storage, job_id)
+    assert ({0: 3, 1: 3, 2: 3}, second.update_id) == (versions(storage, job_id), storage.updates(job_id)[0].update_id)
 
 
-def test_asking_twice_changes_nothing(gateway: Gateway) -> None:
+def test_asking_twice_changes_nothing(storage: Storage) -> None:
     """The same update while it is under way: same id and versions; new opaque data are taken."""
-    job_id = a_service(gateway, 3)
-    first = update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE, opaque="a")
-    turn(gateway, job_id)
-    again = update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE, opaque="a")
+    job_id = a_service(storage, 3)
+    first = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE, opaque="a")
+    turn(storage, job_id)
+    again = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE, opaque="a")
     assert (first.update_id, first.entity_version) == (again.update_id, again.entity_version)
-    other = update(gateway, job_id, service_config(3, "v2"), ONE_BY_ONE, opaque="b")
+    other = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE, opaque="b")
     assert (first.update_id, "2-1-3") == (other.update_id, str(other.entity_version))
 
 
-def test_refusals(gateway: Gateway) -> None:
+def test_refusals(storage: Storage) -> None:
     """Each with its text, and nothing is changed."""
-    job_id = a_service(gateway, 2)
-    before = gateway.job(job_id)
+    job_id = a_service(storage, 2)
+    before = storage.job(job_id)
     wrong_type, wrong_pool = service_config(2), service_config(2)
     wrong_type.type = 0
     wrong_pool.respoolID.value = "other"
     with pytest.raises(NotFound, match=r"job .* not found"):
-        update(gateway, new_job_id(), service_config())
+        update(storage, new_job_id(), service_config())
     with pytest.raises(Aborted, match="unexpected entity version"):
-        update(gateway, job_id, service_config(), version=EntityVersion(1, 1, 7))
+        update(storage, job_id, service_config(), version=EntityVersion(1, 1, 7))
     with pytest.raises(InvalidArgument, match="invalid job configuration version"):
-        update(gateway, job_id, service_config(), version=9)
+        update(storage, job_id, service_config(), version=9)
     with pytest.raises(InvalidArgument, match="job type is immutable"):
-        update(gateway, job_id, wrong_type)
+        update(storage, job_id, wrong_type)
     with pytest.raises(InvalidArgument, match="resource pool identifier is immutable"):
-        update(gateway, job_id, wrong_pool)
+        update(storage, job_id, wrong_pool)
     with pytest.raises(InvalidArgument, match="RESTART supported only for service jobs"):
-        update(gateway, a_job(gateway, 1), None, type=UpdateType.RESTART)
-    assert before == gateway.job(job_id)
-    update(gateway, job_id, service_config(2, "v2"), ONE_BY_ONE)
+        update(storage, a_job(storage, 1), None, type=UpdateType.RESTART)
+    assert before == storage.job(job_id)
+    update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE)
     with pytest.raises(InvalidArgument, match="workflow RESTART cannot overwrite workflow UPDATE"):
-        update(gateway, job_id, None, type=UpdateType.RESTART)
+        update(storage, job_id, None, type=UpdateType.RESTART)
     with pytest.raises(NotFound, match="no workflow found"):
-        gateway.steer_update(a_job(gateway, 1), None, UpdateAct.PAUSE, None, NOW)
+        storage.steer_update(a_job(storage, 1), None, UpdateAct.PAUSE, None, NOW)
 
 
-def test_ten_updates_are_kept(gateway: Gateway) -> None:
+def test_ten_updates_are_kept(storage: Storage) -> None:
     """Older ones go with their configurations, but never one that something still needs."""
-    job_id = a_service(gateway, 1)
+    job_id = a_service(storage, 1)
     for number in range(2, 15):
-        update(gateway, job_id, service_config(1, f"v{number}"))
-        roll(gateway, job_id)
-    assert list(range(14, 4, -1)) == [one.config_version for one in gateway.updates(job_id)]
+        update(storage, job_id, service_config(1, f"v{number}"))
+        roll(storage, job_id)
+    assert list(range(14, 4, -1)) == [one.config_version for one in storage.updates(job_id)]
     assert [None, "v14"] == [
         config and config.defaultConfig.command.value
-        for config in (gateway.job_config(job_id, 2), gateway.job_config(job_id, 14))
+        for config in (storage.job_config(job_id, 2), storage.job_config(job_id, 14))
     ]
 
 
-def test_events_of_an_instance(gateway: Gateway) -> None:
+def test_events_of_an_instance(storage: Storage) -> None:
     """Newest first, without repetitions, of the update and of one instance."""
-    job_id = a_service(gateway, 2)
-    job = update(gateway, job_id, service_config(2, "v2"), ONE_BY_ONE)
-    roll(gateway, job_id)
+    job_id = a_service(storage, 2)
+    job = update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE)
+    roll(storage, job_id)
     forward, done = UpdateState.ROLLING_FORWARD, UpdateState.SUCCEEDED
-    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in gateway.update_events(job.update_id, 1)]
-    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in gateway.update_events(job.update_id)]
-    assert [done] == [e.state for e in gateway.update_events(job.update_id, 1, limit=1)]
+    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in storage.update_events(job.update_id, 1)]
+    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in storage.update_events(job.update_id)]
+    assert [done] == [e.state for e in storage.update_events(job.update_id, 1, limit=1)]
 
 
-def test_difference(gateway: Gateway) -> None:
+def test_difference(storage: Storage) -> None:
     """What an update would add, change and remove is told without doing it."""
-    job_id = a_service(gateway, 3)
-    found = gateway.difference(job_id, None, service_config(5, "v2"))
+    job_id = a_service(storage, 3)
+    found = storage.difference(job_id, None, service_config(5, "v2"))
     assert ({3, 4}, {0, 1, 2}, set()) == (found.added, found.updated, found.removed)
 
 
-def test_delete(gateway: Gateway) -> None:
+def test_delete(storage: Storage) -> None:
     """Only when it is stopped, or by force; its records are unwanted when all pods have ended."""
-    job_id = a_service(gateway, 2)
+    job_id = a_service(storage, 2)
     with pytest.raises(Aborted, match="job is not stopped"):
-        gateway.set_service_goal(job_id, None, JobState.DELETED, False, NOW)
-    job = gateway.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
+        storage.set_service_goal(job_id, None, JobState.DELETED, False, NOW)
+    job = storage.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
     with pytest.raises(InvalidArgument, match="job is going to be deleted"):
-        update(gateway, job_id, service_config())
+        update(storage, job_id, service_config())
     assert "1-2-1" == str(job.entity_version)
-    turn(gateway, job_id)
-    assert gateway.settle(job_id, NOW).is_unwanted
-    gateway.delete_job(job_id)
-    assert (None, []) == (gateway.job(job_id), gateway.updates(job_id))
+    turn(storage, job_id)
+    assert storage.settle(job_id, NOW).is_unwanted
+    storage.delete_job(job_id)
+    assert (None, []) == (storage.job(job_id), storage.updates(job_id))
 
 
-def test_stop_and_start_the_job(gateway: Gateway) -> None:
+def test_stop_and_start_the_job(storage: Storage) -> None:
     """All pods end and come back; each act raises the version of the wanted state."""
-    job_id = a_service(gateway, 2)
-    gateway.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
-    turn(gateway, job_id)
-    assert JobState.KILLED is gateway.settle(job_id, NOW).state
-    job = gateway.set_service_goal(job_id, None, JobState.RUNNING, False, NOW)
-    turn(gateway, job_id)
-    assert (JobState.RUNNING, "1-3-1") == (gateway.settle(job_id, NOW).state, str(job.entity_version))
+    job_id = a_service(storage, 2)
+    storage.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
+    turn(storage, job_id)
+    assert JobState.KILLED is storage.settle(job_id, NOW).state
+    job = storage.set_service_goal(job_id, None, JobState.RUNNING, False, NOW)
+    turn(storage, job_id)
+    assert (JobState.RUNNING, "1-3-1") == (storage.settle(job_id, NOW).state, str(job.entity_version))
 
 
-def test_the_sla_is_asked_in_one_place(gateway: Gateway) -> None:
+def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
     """One of four may be away: one is granted, and nothing more until it is back; the answers are kept."""
-    job_id = a_service(gateway, 4, maximumUnavailableInstances=1)
+    job_id = a_service(storage, 4, maximumUnavailableInstances=1)
 
     def ask(instances, checks_sla=True):  # type: ignore[no-untyped-def]
         reason = TerminationReason.KILLED_HOST_MAINTENANCE
-        return gateway.disrupt(
+        return storage.disrupt(
             job_id, instances, reason=reason, message="host h1 is drained", checks_sla=checks_sla, now_ns=NOW
         )
 
     assert ((0,), (1,)) == ((first := ask([0, 1])).granted, first.refused)
     assert () == ask([1]).granted
     assert (0,) == ask([0]).granted  # it is away anyway
-    turn(gateway, job_id)
+    turn(storage, job_id)
     assert (1,) == ask([1]).granted
     assert (2, 3) == ask([2, 3], checks_sla=False).granted
-    kept = gateway.disruptions(job_id)
+    kept = storage.disruptions(job_id)
     assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in kept[-2:]]
 
 
-def test_watchers_see_services_only(gateway: Gateway) -> None:
+def test_watchers_see_services_only(storage: Storage) -> None:
     """In the order of commits, the job as -1."""
-    a_job(gateway, 3)
-    job_id = a_service(gateway, 1)
-    oldest, newest = gateway.watch_bounds()
-    log = gateway.watch_log(0, 1_000)
+    a_job(storage, 3)
+    job_id = a_service(storage, 1)
+    oldest, newest = storage.watch_bounds()
+    log = storage.watch_log(0, 1_000)
     assert (oldest, newest) == (log[0][0], log[-1][0])
     assert {job_id} == {job for _, job, _ in log}
     assert {-1, 0} == {instance for _, _, instance in log}
     assert [seq for seq, *_ in log] == list(range(oldest, newest + 1))
-    report(gateway, job_id, [0], K)
-    assert [(newest + 1, job_id, 0)] == gateway.watch_log(newest, 10)
-    gateway.prune_watch_log(newest)
-    assert (newest + 1, newest + 1) == gateway.watch_bounds()
+    report(storage, job_id, [0], K)
+    assert [(newest + 1, job_id, 0)] == storage.watch_log(newest, 10)
+    storage.prune_watch_log(newest)
+    assert (newest + 1, newest + 1) == storage.watch_bounds()
 
 
-def test_preemption_asks_the_sla(gateway: Gateway) -> None:
+def test_preemption_asks_the_sla(storage: Storage) -> None:
     """Of two evicted instances of a service of which one may be away, one leaves."""
-    job_id = a_service(gateway, 3, maximumUnavailableInstances=1)
-    (result,) = gateway.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
+    job_id = a_service(storage, 3, maximumUnavailableInstances=1)
+    (result,) = storage.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
     assert [(0, 1)] == result.leaving
-    assert [PodState.PREEMPTING, R, R] == states(gateway, job_id)
-    assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in gateway.disruptions(job_id)]
+    assert [PodState.PREEMPTING, R, R] == states(storage, job_id)
+    assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in storage.disruptions(job_id)]
 
 
-def test_each_pod_waits_with_the_shape_of_its_own_configuration(gateway: Gateway) -> None:
+def test_each_pod_waits_with_the_shape_of_its_own_configuration(storage: Storage) -> None:
     """While an update rolls, pods of one job differ in what they ask for."""
-    job_id = a_service(gateway, 3)
+    job_id = a_service(storage, 3)
     config = service_config(3, "v2")
     config.defaultConfig.resource.cpuLimit = 3
-    update(gateway, job_id, config, ONE_BY_ONE)
-    turn(gateway, job_id, starts=False)
-    report(gateway, job_id, [2], PodState.FAILED)
-    settle_all(gateway, job_id, NOW + 3_600 * 10**9)
-    shapes = gateway.waiting_shapes(job_id, 0, 3)
+    update(storage, job_id, config, ONE_BY_ONE)
+    turn(storage, job_id, starts=False)
+    report(storage, job_id, [2], PodState.FAILED)
+    settle_all(storage, job_id, NOW + 3_600 * 10**9)
+    shapes = storage.waiting_shapes(job_id, 0, 3)
     assert [(0, 1, 3_000), (2, 1, 1_500)] == [(s.start, s.count, s.shape.resources.cpu_milli) for s in shapes]

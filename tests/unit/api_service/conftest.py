@@ -22,7 +22,7 @@ from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec
 from services.api.server import start
 from services.storage import migrate
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests import sqlite_engines
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.story import ID, JOB
@@ -44,22 +44,22 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu; to be copied."""
     path = tmp_path_factory.mktemp("api") / "peloton.db"
     migrate.upgrade(f"sqlite:///{path}")
-    gateway = Gateway(f"sqlite:///{path}")
+    storage = Storage(f"sqlite:///{path}")
     for spec in (
         pool(ROOT_POOL_ID, "", "root", UNLIMITED),
         pool(INNER, ROOT_POOL_ID, "eng", UNLIMITED),
         pool(LEAF, INNER, "maps", 12_000),
     ):
-        gateway.put_pool(spec, respool_pb2.ResourcePoolConfig(name=spec.name))
-    gateway.close()
+        storage.put_pool(spec, respool_pb2.ResourcePoolConfig(name=spec.name))
+    storage.close()
     return path
 
 
 @pytest.fixture
-def gateway(database: Path, tmp_path: Path) -> Iterator[Gateway]:
-    gateway = Gateway(f"sqlite:///{shutil.copy(database, tmp_path)}")
-    yield gateway
-    gateway.close()
+def storage(database: Path, tmp_path: Path) -> Iterator[Storage]:
+    storage = Storage(f"sqlite:///{shutil.copy(database, tmp_path)}")
+    yield storage
+    storage.close()
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def hosts() -> OneSandbox:
 
 
 @pytest.fixture
-async def address(gateway: Gateway, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[str]:
-    server = await start(gateway, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts)
+async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[str]:
+    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts)
     yield f"127.0.0.1:{server.port}"
     await server.stop(0)
 
@@ -112,12 +112,12 @@ def updates(channel: grpc.aio.Channel) -> Any:
 
 
 @pytest.fixture
-async def job(jobs: Any, config: Callable[..., job_pb2.JobConfig], gateway: Gateway, wakes: RecordedWakes) -> JobId:
+async def job(jobs: Any, config: Callable[..., job_pb2.JobConfig], storage: Storage, wakes: RecordedWakes) -> JobId:
     """A job of four pods that wait for their queue; instance 2 is called "odd"."""
     wanted = config(4)
     wanted.instanceConfig[2].name = "odd"
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=wanted))
-    gateway.create_pods(JOB, lambda _: None)
+    storage.create_pods(JOB, lambda _: None)
     wakes.started.clear()
     return JOB
 

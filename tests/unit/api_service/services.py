@@ -12,7 +12,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.services import roll
 from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.story import JOB
@@ -74,9 +74,9 @@ def ranges(*pairs: tuple[int, int]) -> list[pod_pb2.InstanceIDRange]:
     return [pod_pb2.InstanceIDRange(**{"from": begin, "to": end}) for begin, end in pairs]
 
 
-def evolve(gateway: Gateway, job_id: str = JOB) -> None:
+def evolve(storage: Storage, job_id: str = JOB) -> None:
     """The job's update is carried out to its end."""
-    roll(gateway, JobId(job_id))
+    roll(storage, JobId(job_id))
 
 
 async def create(v1: Any, wanted: stateless_pb2.JobSpec, job_id: str = JOB, **fields: Any) -> str:

@@ -15,7 +15,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, PodStatus
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 NOW_NS = 1_700_000_000_000_000_000
 JOB = JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d")
@@ -24,25 +24,25 @@ UNKNOWN = peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000")
 Config = Callable[..., job_pb2.JobConfig]
 
 
-def report(gateway: Gateway, instance: int, state: PodState, run: int = 1, message: str = "") -> None:
+def report(storage: Storage, instance: int, state: PodState, run: int = 1, message: str = "") -> None:
     status = PodStatus(PodId(JOB, instance, run), state, NOW_NS, "h1", "agent-1", message)
-    gateway.apply_status([status], "main")
+    storage.apply_status([status], "main")
 
 
-def run(gateway: Gateway, *instances: int) -> None:
+def run(storage: Storage, *instances: int) -> None:
     """Bring waiting pods to a host and to life."""
-    gateway.mark_pending(JOB, [(i, 1) for i in instances], 1)
-    gateway.mark_ready([(JOB, i, 1) for i in instances])
-    gateway.mark_launched(JOB, [(i, 1, "h1", "agent-1", {}) for i in instances], NOW_NS)
+    storage.mark_pending(JOB, [(i, 1) for i in instances], 1)
+    storage.mark_ready([(JOB, i, 1) for i in instances])
+    storage.mark_launched(JOB, [(i, 1, "h1", "agent-1", {}) for i in instances], NOW_NS)
     for instance in instances:
-        report(gateway, instance, PodState.RUNNING)
+        report(storage, instance, PodState.RUNNING)
 
 
-def end(gateway: Gateway) -> None:
-    gateway.create_pods(JOB, lambda _: None)
-    gateway.set_job_goal(JOB, JobState.KILLED, NOW_NS)
-    gateway.kill_queued(JOB, NOW_NS)
-    while not gateway.settle(JOB, NOW_NS).is_finished:
+def end(storage: Storage) -> None:
+    storage.create_pods(JOB, lambda _: None)
+    storage.set_job_goal(JOB, JobState.KILLED, NOW_NS)
+    storage.kill_queued(JOB, NOW_NS)
+    while not storage.settle(JOB, NOW_NS).is_finished:
         pass
 
 
@@ -56,8 +56,8 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str | None]:
     return caught.value.code(), caught.value.details()
 
 
-def goals(gateway: Gateway) -> list[PodState]:
-    return [pod.goal for pod in gateway.pods(JOB, 0, 4)]
+def goals(storage: Storage) -> list[PodState]:
+    return [pod.goal for pod in storage.pods(JOB, 0, 4)]
 
 
 def wire(job_id: str) -> peloton_pb2.JobID:

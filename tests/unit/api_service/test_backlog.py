@@ -25,8 +25,8 @@ from peloton.model.job import JobState
 from services.api.backlog import LOOK_S, PACE_MAX_S, RETRY_MAX_S, BacklogGate, Bounds, excess
 from services.api.calls import Calls
 from services.api.server import start
-from services.storage.gateway import Gateway
-from services.storage.queries import Backlog
+from services.storage.jobs.queries import Backlog
+from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.story import ID, JOB
 
@@ -160,17 +160,17 @@ async def test_storage_is_asked_once_a_second() -> None:
 
 
 @pytest.fixture
-async def narrow(gateway: Gateway, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
+async def narrow(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
     """To an api that takes one job that waits."""
     bounds = Bounds(jobs_waiting=1)
-    server = await start(gateway, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts, bounds)
+    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0", hosts, bounds)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield channel
     await server.stop(0)
 
 
 async def test_only_calls_that_bring_work_are_refused(
-    narrow: grpc.aio.Channel, gateway: Gateway, config: Callable[..., job_pb2.JobConfig]
+    narrow: grpc.aio.Channel, storage: Storage, config: Callable[..., job_pb2.JobConfig]
 ) -> None:
     """In both versions of the API, with a time to come back; reads and stops go on, and refused jobs are not there."""
     jobs: Any = JobManagerStub(narrow)
@@ -191,6 +191,6 @@ async def test_only_calls_that_bring_work_are_refused(
         assert int(dict(caught.value.trailing_metadata())[RETRY_AFTER]) >= 1_000
 
     assert JOB == (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.id.value
-    assert Backlog(1, 1, 2) == gateway.backlog()
+    assert Backlog(1, 1, 2) == storage.backlog()
     await TaskManagerStub(narrow).Stop(task_pb2.StopRequest(jobId=ID))  # type: ignore[misc]
-    assert JobState.KILLED == gateway.jobs([JOB])[0].goal
+    assert JobState.KILLED == storage.jobs([JOB])[0].goal

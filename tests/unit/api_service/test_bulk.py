@@ -19,7 +19,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
 from services.api import bulk_service
-from services.storage.gateway import Gateway, JobStream
+from services.storage.storage import JobStream, Storage
 from services.storage.tables import JOB, JOB_STREAM, OVERRIDE
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
@@ -39,7 +39,7 @@ def own(instances: Iterable[int], command: str = "own {}", **fields: Any) -> lis
     return configs
 
 
-def left(gateway: Gateway) -> dict[str, int]:
+def left(storage: Storage) -> dict[str, int]:
     """Rows of tables that a broken stream must not leave."""
 
     def count(conn: sa.Connection) -> dict[str, int]:
@@ -48,11 +48,11 @@ def left(gateway: Gateway) -> dict[str, int]:
             for t in (JOB, OVERRIDE, JOB_STREAM)
         }
 
-    return {name: rows for name, rows in gateway.db.read(count).items() if rows}
+    return {name: rows for name, rows in storage.db.read(count).items() if rows}
 
 
 async def test_a_job_in_pieces(
-    bulk: Any, config: Config, gateway: Gateway, wakes: RecordedWakes, monkeypatch: pytest.MonkeyPatch
+    bulk: Any, config: Config, storage: Storage, wakes: RecordedWakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stored as the unary call would have stored it, in several messages, and its workflow started."""
     monkeypatch.setattr("peloton.api.bulk.PIECE_BYTES", 20)
@@ -63,17 +63,17 @@ async def test_a_job_in_pieces(
 
     assert len(messages) > 4
     assert (answer.jobId.value, answer.HasField("error")) == (JOB_ID, False)
-    stored = gateway.job_config(JOB_ID, overrides=True)
+    stored = storage.job_config(JOB_ID, overrides=True)
     assert stored is not None
     assert sorted(stored.instanceConfig) == [0, 1, 2, 5, 6]
     assert stored.instanceConfig[5].command.value == "own 5"
-    assert gateway.task_configs(JOB_ID, 1, [3])[3] == wanted.defaultConfig
-    assert [(r.start, r.count) for r in gateway.shapes_of([(JOB_ID, 1, 0, 7)])[0]] == [(0, 7)]
+    assert storage.task_configs(JOB_ID, 1, [3])[3] == wanted.defaultConfig
+    assert [(r.start, r.count) for r in storage.shapes_of([(JOB_ID, 1, 0, 7)])[0]] == [(0, 7)]
     assert wakes.started == [JOB_ID]
-    assert left(gateway) == {"job": 1, "job_config_override": 5}
+    assert left(storage) == {"job": 1, "job_config_override": 5}
 
 
-async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, gateway: Gateway) -> None:
+async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, storage: Storage) -> None:
     """Records and facts of a streamed job are those of the job that came in one message."""
     first = own([0], controller=True, resource=task_pb2.ResourceConfig(cpuLimit=3))
     whole = config(4)
@@ -83,15 +83,15 @@ async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, gateway:
 
     await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(4), first))))
 
-    streamed, called = gateway.job(JOB_ID), gateway.job(other)  # type: ignore[arg-type]
+    streamed, called = storage.job(JOB_ID), storage.job(other)  # type: ignore[arg-type]
     assert streamed is not None
     assert called is not None
     assert (streamed.has_controller, called.has_controller) == (True, True)
     assert streamed.pod_counts == called.pod_counts
-    assert gateway.shapes_of([(JOB_ID, 1, 0, 4)])[0] == gateway.shapes_of([(other, 1, 0, 4)])[0]  # type: ignore[arg-type]
+    assert storage.shapes_of([(JOB_ID, 1, 0, 4)])[0] == storage.shapes_of([(other, 1, 0, 4)])[0]  # type: ignore[arg-type]
 
 
-async def test_repeated(bulk: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_repeated(bulk: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
     """A stream whose answer was lost is repeated with the same id: the job is there once, and has its workflow."""
     messages = list(create_messages(JOB_ID, config(2), own([0, 1])))
     await bulk.CreateJob(iter(messages))
@@ -100,7 +100,7 @@ async def test_repeated(bulk: Any, config: Config, gateway: Gateway, wakes: Reco
 
     assert again.error.alreadyExists.id.value == JOB_ID
     assert wakes.started == [JOB_ID, JOB_ID]
-    assert left(gateway) == {"job": 1, "job_config_override": 2}
+    assert left(storage) == {"job": 1, "job_config_override": 2}
 
 
 REFUSED = {
@@ -118,7 +118,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_refused(bulk: Any, config: Config, gateway: Gateway, name: str) -> None:
+async def test_refused(bulk: Any, config: Config, storage: Storage, name: str) -> None:
     """What breaks a rule is told with instance, rule and numbers, and nothing is left."""
     instances, text = REFUSED[name]
     wanted = config(4)
@@ -128,10 +128,10 @@ async def test_refused(bulk: Any, config: Config, gateway: Gateway, name: str) -
 
     assert answer.error.invalidConfig.message == text
     assert answer.error.invalidConfig.id.value == JOB_ID
-    assert left(gateway) == {}
+    assert left(storage) == {}
 
 
-async def test_refused_before_instances(bulk: Any, config: Config, gateway: Gateway) -> None:
+async def test_refused_before_instances(bulk: Any, config: Config, storage: Storage) -> None:
     """A job that is wrong by itself is refused without its instances."""
     wanted = config(4)
     wanted.respoolID.value = INNER
@@ -141,7 +141,7 @@ async def test_refused_before_instances(bulk: Any, config: Config, gateway: Gate
 
     assert "non leaf resource pool: /eng has child pools" in answer.error.invalidConfig.message
     assert bad_id.error.invalidJobId.message == "JobID must be valid UUID"
-    assert left(gateway) == {}
+    assert left(storage) == {}
 
 
 def _twice() -> bulk_pb2.CreateJobRequest:
@@ -175,7 +175,7 @@ DISORDER = {
 
 
 @pytest.mark.parametrize("name", DISORDER)
-async def test_disorder(bulk: Any, config: Config, gateway: Gateway, name: str) -> None:
+async def test_disorder(bulk: Any, config: Config, storage: Storage, name: str) -> None:
     """A stream that is not start, instances, commit says why, and leaves nothing."""
     change, text = DISORDER[name]
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
@@ -184,17 +184,17 @@ async def test_disorder(bulk: Any, config: Config, gateway: Gateway, name: str) 
         await bulk.CreateJob(iter(change(messages, config)))
 
     assert error.value.details() == text
-    assert left(gateway) == {}
+    assert left(storage) == {}
 
 
-async def test_a_message_is_bounded(bulk: Any, config: Config, gateway: Gateway) -> None:
+async def test_a_message_is_bounded(bulk: Any, config: Config, storage: Storage) -> None:
     """A piece that is too large is refused with both numbers."""
     heavy = own([0], "x" * (bulk_service.PIECE_BYTES_MAX + 1))
 
     with pytest.raises(grpc.aio.AioRpcError, match=r"has \d+ bytes, the limit is 8388608"):
         await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(1), heavy))))
 
-    assert left(gateway) == {}
+    assert left(storage) == {}
 
 
 class Held:
@@ -218,18 +218,18 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_broken_off(bulk: Any, config: Config, gateway: Gateway) -> None:
+async def test_broken_off(bulk: Any, config: Config, storage: Storage) -> None:
     """A client that goes away in the middle leaves nothing."""
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     call = bulk.CreateJob(aiter(Held(messages[:-1], messages[-1:])))
-    await until(lambda: left(gateway).get("job_config_override") == 2)
+    await until(lambda: left(storage).get("job_config_override") == 2)
 
     call.cancel()
 
-    await until(lambda: left(gateway) == {})
+    await until(lambda: left(storage) == {})
 
 
-async def test_silence(bulk: Any, config: Config, gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence(bulk: Any, config: Config, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends nothing for too long is told so, and leaves nothing."""
     monkeypatch.setattr(bulk_service, "IDLE_S_MAX", 0.2)
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
@@ -237,32 +237,32 @@ async def test_silence(bulk: Any, config: Config, gateway: Gateway, monkeypatch:
     with pytest.raises(grpc.aio.AioRpcError, match=r"nothing came for 0\.2 s; nothing is kept"):
         await bulk.CreateJob(aiter(Held(messages[:-1], [])))
 
-    assert left(gateway) == {}
+    assert left(storage) == {}
 
 
 async def test_what_cannot_be_discarded_is_left_to_the_sweep(
-    bulk: Any, config: Config, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    bulk: Any, config: Config, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Storage that fails then takes no answer away: neither that of a commit, nor the reason of a refusal."""
 
     def fail(stream: JobStream) -> None:
         raise Unavailable("storage is away")
 
-    monkeypatch.setattr(gateway, "discard_stream", fail)
+    monkeypatch.setattr(storage, "discard_stream", fail)
     refused = await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(2), own([2])))))
     created = await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(2), own([0, 1])))))
 
     assert "instanceConfig is given for instance 2" in refused.error.invalidConfig.message
     assert created.jobId.value == JOB_ID
-    assert left(gateway) == {"job": 1, "job_config_override": 2}
+    assert left(storage) == {"job": 1, "job_config_override": 2}
 
 
-async def test_taken_over(bulk: Any, config: Config, gateway: Gateway) -> None:
+async def test_taken_over(bulk: Any, config: Config, storage: Storage) -> None:
     """A client that begins anew takes its job from the stream before, which is told so and adds nothing."""
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     held = Held(messages[:-1], messages[-1:])
     first = bulk.CreateJob(aiter(held))
-    await until(lambda: left(gateway).get("job_config_override") == 2)
+    await until(lambda: left(storage).get("job_config_override") == 2)
 
     answer = await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(3), own([2])))))
     held.go_on.set()
@@ -270,15 +270,15 @@ async def test_taken_over(bulk: Any, config: Config, gateway: Gateway) -> None:
     assert answer.jobId.value == JOB_ID
     with pytest.raises(grpc.aio.AioRpcError, match="is being created by another call"):
         await first
-    assert left(gateway) == {"job": 1, "job_config_override": 1}
+    assert left(storage) == {"job": 1, "job_config_override": 1}
 
 
-async def test_a_call_takes_the_id(bulk: Any, jobs: Any, config: Config, gateway: Gateway) -> None:
+async def test_a_call_takes_the_id(bulk: Any, jobs: Any, config: Config, storage: Storage) -> None:
     """A job that is created at once, while a stream of the same id is under way, has nothing of the stream."""
     messages = list(create_messages(JOB_ID, config(3), own([0, 1])))
     held = Held(messages[:-1], messages[-1:])
     first = bulk.CreateJob(aiter(held))
-    await until(lambda: left(gateway).get("job_config_override") == 2)
+    await until(lambda: left(storage).get("job_config_override") == 2)
 
     answer = await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(3)))
     held.go_on.set()
@@ -286,7 +286,7 @@ async def test_a_call_takes_the_id(bulk: Any, jobs: Any, config: Config, gateway
     assert answer.jobId.value == JOB_ID
     with pytest.raises(grpc.aio.AioRpcError, match="is being created by another call"):
         await first
-    assert left(gateway) == {"job": 1}
+    assert left(storage) == {"job": 1}
 
 
 async def test_streams_are_bounded(bulk: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,11 +297,11 @@ async def test_streams_are_bounded(bulk: Any, config: Config, monkeypatch: pytes
         await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(1), []))))
 
 
-async def test_without_instances(bulk: Any, config: Config, gateway: Gateway) -> None:
+async def test_without_instances(bulk: Any, config: Config, storage: Storage) -> None:
     """A stream may be of the job alone, and may leave the id to the api."""
     answer = await bulk.CreateJob(iter(list(create_messages("", config(2), []))))
 
-    assert gateway.job(answer.jobId.value) is not None
+    assert storage.job(answer.jobId.value) is not None
 
 
 async def test_instances_in_the_start(bulk: Any, config: Config) -> None:
@@ -314,11 +314,11 @@ async def test_instances_in_the_start(bulk: Any, config: Config) -> None:
         await bulk.CreateJob(iter([start]))
 
 
-async def test_locked(bulk: Any, config: Config, gateway: Gateway) -> None:
+async def test_locked(bulk: Any, config: Config, storage: Storage) -> None:
     """While writes are locked down nothing is created in pieces either."""
-    gateway.set_lockdown("Write", True)
+    storage.set_lockdown("Write", True)
 
     with pytest.raises(grpc.aio.AioRpcError, match="All write APIs are locked down"):
         await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(1), own([0])))))
 
-    assert left(gateway) == {}
+    assert left(storage) == {}

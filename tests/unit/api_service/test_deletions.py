@@ -8,41 +8,41 @@ import pytest
 
 from peloton.model.job import JobState
 from services import runtime
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage import builders
 
 
-def half_deleted(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def half_deleted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deletion that gets no further than its mark."""
-    job_id = builders.a_job(gateway, 3)
-    gateway.set_job_goal(job_id, JobState.KILLED, builders.NOW)
-    builders.settle_all(gateway, job_id)
-    writes = iter([gateway.db.write])
+    job_id = builders.a_job(storage, 3)
+    storage.set_job_goal(job_id, JobState.KILLED, builders.NOW)
+    builders.settle_all(storage, job_id)
+    writes = iter([storage.db.write])
     with monkeypatch.context() as patch:
-        patch.setattr(gateway.db, "write", lambda work: next(writes)(work))
+        patch.setattr(storage.db, "write", lambda work: next(writes)(work))
         with pytest.raises(StopIteration):
-            gateway.delete_job(job_id)
+            storage.delete_job(job_id)
 
 
-async def test_an_api_that_starts_goes_on_with_deletions(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_that_starts_goes_on_with_deletions(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left of their jobs."""
     for _ in range(2):
-        half_deleted(gateway, monkeypatch)
-    assert 2 == len(gateway.broken_deletions())
+        half_deleted(storage, monkeypatch)
+    assert 2 == len(storage.broken_deletions())
 
-    await runtime._end_deletions(gateway)
+    await runtime._end_deletions(storage)
 
-    assert [] == gateway.broken_deletions()
+    assert [] == storage.broken_deletions()
 
 
 async def test_an_api_starts_without_storage(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Then they are left to the next one."""
-    half_deleted(gateway, monkeypatch)
-    monkeypatch.setattr(gateway, "delete_job", lambda job_id: 1 / 0)
+    half_deleted(storage, monkeypatch)
+    monkeypatch.setattr(storage, "delete_job", lambda job_id: 1 / 0)
 
     with caplog.at_level(logging.WARNING):
-        await runtime._end_deletions(gateway)
+        await runtime._end_deletions(storage)
 
     assert "deletions that were broken off have not ended: division by zero" in caplog.text

@@ -12,7 +12,7 @@ import pytest
 from peloton.api.service_names import JOB_MANAGER
 from peloton.api.v0.job import job_pb2
 from peloton.model.job import JobState
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refused, wire
@@ -20,7 +20,7 @@ from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refu
 # -- Update
 
 
-async def test_update_adds_instances(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_update_adds_instances(jobs: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
     """A batch job grows, its new instances with their own configs, and its workflow is told."""
     job_id = await create(jobs, config(2))
     grown = config(5, description="more")
@@ -28,11 +28,11 @@ async def test_update_adds_instances(jobs: Any, config: Config, gateway: Gateway
     grown.instanceConfig[4].command.value = "last"
     response = await jobs.Update(job_pb2.UpdateRequest(id=wire(job_id), config=grown))
 
-    record = gateway.job(job_id)
+    record = storage.job(job_id)
     assert (response.id.value, response.message) == (job_id, "added 3 instances")
     assert record is not None
     assert (record.instance_count, record.config_version, record.state) == (5, 2, JobState.INITIALIZED)
-    assert gateway.task_configs(job_id, 2, [4])[4].command.value == "last"
+    assert storage.task_configs(job_id, 2, [4])[4].command.value == "last"
     assert wakes.changed == [job_id]
 
 
@@ -54,10 +54,10 @@ async def test_update_unknown(jobs: Any, config: Config) -> None:
     )
 
 
-async def test_update_after_the_end(jobs: Any, config: Config, gateway: Gateway) -> None:
+async def test_update_after_the_end(jobs: Any, config: Config, storage: Storage) -> None:
     """A job that has ended cannot grow."""
     job_id = await create(jobs, config(2))
-    end(gateway)
+    end(storage)
 
     assert await refused(jobs.Update(job_pb2.UpdateRequest(id=wire(job_id), config=config(3)))) == (
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -97,7 +97,7 @@ IMMUTABLE: dict[str, tuple[Callable[[job_pb2.JobConfig], object], str]] = {
 
 
 @pytest.mark.parametrize("name", IMMUTABLE)
-async def test_update_of_something_else(jobs: Any, config: Config, gateway: Gateway, name: str) -> None:
+async def test_update_of_something_else(jobs: Any, config: Config, storage: Storage, name: str) -> None:
     """A batch job can only grow: every other change is refused by name and changes nothing."""
     change, text = IMMUTABLE[name]
     before = config(2)
@@ -107,7 +107,7 @@ async def test_update_of_something_else(jobs: Any, config: Config, gateway: Gate
     change(changed)
     response = await jobs.Update(job_pb2.UpdateRequest(id=wire(job_id), config=changed))
 
-    record = gateway.job(job_id)
+    record = storage.job(job_id)
     assert (response.error.invalidConfig.id.value, response.error.invalidConfig.message) == (job_id, text)
     assert record is not None
     assert (record.instance_count, record.config_version) == (2, 1)
@@ -127,16 +127,16 @@ async def test_update_may_repeat_an_existing_override(jobs: Any, config: Config)
 # -- Delete, Refresh, rolling operations
 
 
-async def test_delete(jobs: Any, config: Config, gateway: Gateway) -> None:
+async def test_delete(jobs: Any, config: Config, storage: Storage) -> None:
     """A job that has ended is removed at once."""
     job_id = await create(jobs, config())
-    end(gateway)
+    end(storage)
     await jobs.Delete(job_pb2.DeleteRequest(id=wire(job_id)))
 
-    assert gateway.job(job_id) is None
+    assert storage.job(job_id) is None
 
 
-async def test_delete_of_an_active_job(jobs: Any, config: Config, gateway: Gateway) -> None:
+async def test_delete_of_an_active_job(jobs: Any, config: Config, storage: Storage) -> None:
     """A job that has not ended stays."""
     job_id = await create(jobs, config())
 
@@ -144,7 +144,7 @@ async def test_delete_of_an_active_job(jobs: Any, config: Config, gateway: Gatew
         grpc.StatusCode.ABORTED,
         "Job is not in a terminal state: INITIALIZED",
     )
-    assert gateway.job(job_id) is not None
+    assert storage.job(job_id) is not None
 
 
 async def test_refresh(jobs: Any, config: Config, wakes: RecordedWakes) -> None:

@@ -14,7 +14,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.resources import Resources
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refused, wire
@@ -22,11 +22,11 @@ from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refu
 # -- Create
 
 
-async def test_create(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_create(jobs: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
     """A job is stored before the answer, INITIALIZED with its goal, and its workflow is started."""
     job_id = await create(jobs, config(3))
 
-    record = gateway.job(job_id)
+    record = storage.job(job_id)
     assert record is not None
     assert (record.state, record.goal, record.instance_count) == (JobState.INITIALIZED, JobState.SUCCEEDED, 3)
     assert wakes.started == [job_id]
@@ -68,21 +68,21 @@ async def test_create_again(jobs: Any, config: Config, wakes: RecordedWakes) -> 
     assert wakes.started == [JOB, JOB]
 
 
-async def test_create_again_after_the_end(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_create_again_after_the_end(jobs: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
     """A repeated creation of a job that has ended starts nothing."""
     await create(jobs, config())
-    end(gateway)
+    end(storage)
     await jobs.Create(job_pb2.CreateRequest(id=wire(JOB), config=config()))
 
     assert wakes.started == [JOB]
 
 
-async def test_create_without_temporal(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_create_without_temporal(jobs: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
     """Without Temporal the job is stored, the caller is told so, and repeating the call heals it."""
     wakes.is_down = True
     request = job_pb2.CreateRequest(id=wire(JOB), config=config())
     code, text = await refused(jobs.Create(request))
-    stored = gateway.job(JobId(JOB))
+    stored = storage.job(JobId(JOB))
     wakes.is_down = False
     repeated = await jobs.Create(request)
 
@@ -106,7 +106,7 @@ POOLS = {
 
 
 @pytest.mark.parametrize("name", POOLS)
-async def test_create_in_a_wrong_pool(jobs: Any, config: Config, gateway: Gateway, name: str) -> None:
+async def test_create_in_a_wrong_pool(jobs: Any, config: Config, storage: Storage, name: str) -> None:
     """A wrong pool is an invalid config, told before any other fault of it; nothing is stored."""
     respool_id, text = POOLS[name]
     job = config(100_001)
@@ -115,7 +115,7 @@ async def test_create_in_a_wrong_pool(jobs: Any, config: Config, gateway: Gatewa
 
     assert (response.error.invalidConfig.id.value, response.error.invalidConfig.message) == (JOB, text)
     assert not response.HasField("jobId")
-    assert gateway.job(JobId(JOB)) is None
+    assert storage.job(JobId(JOB)) is None
 
 
 async def test_create_without_a_config(jobs: Any) -> None:
@@ -125,7 +125,7 @@ async def test_create_without_a_config(jobs: Any) -> None:
     assert response.error.invalidConfig.message == "resource pool ID is null"
 
 
-async def test_create_with_an_invalid_config(jobs: Any, config: Config, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_create_with_an_invalid_config(jobs: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
     """All faults of a config come back in the response; nothing is stored or started."""
     job = config(2)
     job.instanceConfig[1].resource.cpuLimit = -1
@@ -136,7 +136,7 @@ async def test_create_with_an_invalid_config(jobs: Any, config: Config, gateway:
         "Invalid config for instance 1, cpuLimit -1 is negative",
         "instanceConfig is given for instance 2, instanceCount is 2",
     ]
-    assert gateway.job(JobId(JOB)) is None
+    assert storage.job(JobId(JOB)) is None
     assert wakes.started == []
 
 
@@ -155,14 +155,14 @@ async def test_create_beyond_limits(jobs: Any, config: Config, hosts: OneSandbox
     assert above_cluster.error.invalidConfig.message == "instance 0 asks cpu 8, limit of resource pool / is 4"
 
 
-async def test_create_a_service(jobs: Any, config: Config, gateway: Gateway) -> None:
+async def test_create_a_service(jobs: Any, config: Config, storage: Storage) -> None:
     """A service steers for RUNNING; the rules of services hold."""
     job_id = await create(jobs, config(type=job_pb2.SERVICE))
     wrong = config(type=job_pb2.SERVICE)
     wrong.sla.maxRunningTime = 1
     response = await jobs.Create(job_pb2.CreateRequest(config=wrong))
 
-    record = gateway.job(job_id)
+    record = storage.job(job_id)
     assert record is not None
     assert record.goal is JobState.RUNNING
     assert response.error.invalidConfig.message == "MaxRunningTime should be 0 for stateless job"
@@ -178,7 +178,7 @@ async def test_create_with_secrets(jobs: Any, config: Config) -> None:
     )
 
 
-async def test_create_with_many_overrides(jobs: Any, config: Config, gateway: Gateway) -> None:
+async def test_create_with_many_overrides(jobs: Any, config: Config, storage: Storage) -> None:
     """Overrides of many instances are stored and come back whole."""
     job = config(2_000)
     for instance in range(2_000):

@@ -11,7 +11,7 @@ import pytest
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from services.api import stored_configs
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.story import UNKNOWN, Config, create, end, refused, wire
 
@@ -130,11 +130,11 @@ async def test_query_ordered_by_something_unknown(jobs: Any) -> None:
     assert response.error.err.message.startswith("jobs cannot be sorted by 'colour': only by creation_time")
 
 
-async def test_active_jobs(jobs: Any, config: Config, gateway: Gateway) -> None:
+async def test_active_jobs(jobs: Any, config: Config, storage: Storage) -> None:
     """Jobs that have not ended are active."""
     await create(jobs, config())
     active = await create(jobs, config(), UNKNOWN.value)
-    end(gateway)
+    end(storage)
     response = await jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
 
     assert [job_id.value for job_id in response.ids] == [active]

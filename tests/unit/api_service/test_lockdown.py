@@ -22,7 +22,7 @@ from peloton.errors import Unavailable
 from services.api.calls import Calls
 from services.api.server import JOB_SERVICE, POD_SERVICE, SERVED, UPDATE_SERVICE
 from services.api.v1.lockdown import LOCKABLE, LOCKED_AGE_MAX_S, WATCH_SERVICE, Locks
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.story import refused
 
 Status = grpc.StatusCode
@@ -106,18 +106,18 @@ async def test_unlock(admin: Any, channel: grpc.aio.Channel) -> None:
     await call(channel, *WRITE_CALLS["v0 create"])
 
 
-async def test_locks_are_stored(admin: Any, gateway: Gateway) -> None:
+async def test_locks_are_stored(admin: Any, storage: Storage) -> None:
     """Under the names of the components, for every process and for those that kill and launch."""
     await admin.Lockdown(lock(svc.Kill, svc.Launch, svc.GoalStateEngine))
 
-    assert gateway.lockdowns() == {"Kill", "Launch", "GoalStateEngine"}
+    assert storage.lockdowns() == {"Kill", "Launch", "GoalStateEngine"}
 
 
-async def test_what_is_locked_can_be_asked(admin: Any, gateway: Gateway) -> None:
+async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None:
     """Also while reads are locked, and what another process has locked just now."""
     await admin.Lockdown(lock(svc.Read))
     await admin.GetLockdown(svc.GetLockdownRequest())
-    gateway.set_lockdown("GoalStateEngine", True)
+    storage.set_lockdown("GoalStateEngine", True)
 
     assert list((await admin.GetLockdown(svc.GetLockdownRequest())).components) == [svc.GoalStateEngine, svc.Read]
 
@@ -129,10 +129,10 @@ async def test_what_is_locked_can_be_asked(admin: Any, gateway: Gateway) -> None
         ("RemoveLockdown", unlock(9), "fail to remove lockdown for some components: unknown component: 9"),
     ],
 )
-async def test_unknown_components(admin: Any, gateway: Gateway, method: str, request_: Any, text: str) -> None:
+async def test_unknown_components(admin: Any, storage: Storage, method: str, request_: Any, text: str) -> None:
     """The call fails; components that exist are locked nevertheless."""
     assert await refused(getattr(admin, method)(request_)) == (Status.INVALID_ARGUMENT, text)
-    assert gateway.lockdowns() == ({"Kill"} if method == "Lockdown" else set())
+    assert storage.lockdowns() == ({"Kill"} if method == "Lockdown" else set())
 
 
 def test_only_services_that_exist_are_lockable() -> None:
@@ -158,12 +158,12 @@ async def calls() -> AsyncIterator[Calls]:
     await calls.close()
 
 
-async def test_locks_of_other_processes(gateway: Gateway, calls: Calls) -> None:
+async def test_locks_of_other_processes(storage: Storage, calls: Calls) -> None:
     """They hold here as soon as what was read is old; until then storage is not asked again."""
     clock = Clock()
-    locks = Locks(gateway, calls, clock)
+    locks = Locks(storage, calls, clock)
     await locks.check("Read")
-    gateway.set_lockdown("Read", True)
+    storage.set_lockdown("Read", True)
     await locks.check("Read")
     clock.now_s = LOCKED_AGE_MAX_S
 

@@ -15,28 +15,28 @@ from peloton.model.ids import new_job_id
 from peloton.model.job import JobRecord
 from services.api.calls import Calls
 from services.api.stored_configs import StoredConfig, StoredConfigs, answer
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.story import ID, JOB, Config, create, end
 
 
 class Counted:
-    """A gateway that counts how often configurations are read."""
+    """A storage that counts how often configurations are read."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self.reads = 0
 
     def job_config(self, *args: Any, **kwargs: Any) -> job_pb2.JobConfig | None:
         self.reads += 1
-        return self._gateway.job_config(*args, **kwargs)
+        return self._storage.job_config(*args, **kwargs)
 
     def overrides_size(self, *args: Any) -> tuple[int, int]:
-        return self._gateway.overrides_size(*args)
+        return self._storage.overrides_size(*args)
 
 
 @pytest.fixture
-def records(gateway: Gateway) -> Any:
-    return Counted(gateway)
+def records(storage: Storage) -> Any:
+    return Counted(storage)
 
 
 @pytest.fixture
@@ -46,17 +46,17 @@ async def calls() -> AsyncIterator[Calls]:
     await calls.close()
 
 
-def stored(gateway: Gateway, config: Config, name: str = "shards") -> JobRecord:
+def stored(storage: Storage, config: Config, name: str = "shards") -> JobRecord:
     wanted = config(3, name=name)
     wanted.instanceConfig[1].name = "odd"
     job = new_job_record(new_job_id(), wanted, 1)
-    gateway.create_job(job, wanted, 1)
+    storage.create_job(job, wanted, 1)
     return job
 
 
-async def test_each_is_read_once(records: Any, gateway: Gateway, calls: Calls, config: Config) -> None:
+async def test_each_is_read_once(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
     """However many ask at the same time, and later; with its instances, and the limits of the default."""
-    configs, job = StoredConfigs(records, calls), stored(gateway, config)
+    configs, job = StoredConfigs(records, calls), stored(storage, config)
 
     first, *others = await asyncio.gather(*(configs.of(job) for _ in range(20)))
     later = await configs.of(job)
@@ -68,10 +68,10 @@ async def test_each_is_read_once(records: Any, gateway: Gateway, calls: Calls, c
     assert (first.limits.memLimitMb, first.own_count) == (64, 1)
 
 
-async def test_what_is_kept_is_bounded(records: Any, gateway: Gateway, calls: Calls, config: Config) -> None:
+async def test_what_is_kept_is_bounded(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
     """Beyond the bound the least recently asked for is read anew, and one that is larger is not kept at all."""
-    jobs = [stored(gateway, config, name) for name in ("one", "two", "six")]
-    size = len(gateway.job_config(jobs[0].job_id, overrides=True).SerializeToString())  # type: ignore[union-attr]
+    jobs = [stored(storage, config, name) for name in ("one", "two", "six")]
+    size = len(storage.job_config(jobs[0].job_id, overrides=True).SerializeToString())  # type: ignore[union-attr]
     configs = StoredConfigs(records, calls, bytes_max=size * 2 + size // 2)
     tiny = StoredConfigs(records, calls, bytes_max=1)
 
@@ -85,21 +85,21 @@ async def test_what_is_kept_is_bounded(records: Any, gateway: Gateway, calls: Ca
     assert records.reads == kept + 2
 
 
-async def test_unknown(records: Any, gateway: Gateway, calls: Calls, config: Config) -> None:
+async def test_unknown(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
     """What is not there is not remembered as missing."""
-    configs, job = StoredConfigs(records, calls), stored(gateway, config)
+    configs, job = StoredConfigs(records, calls), stored(storage, config)
 
     assert await configs.of(replace(job, config_version=7)) is None
     assert await configs.of(replace(job, config_version=7)) is None
     assert records.reads == 2
 
 
-async def test_a_job_with_the_id_of_a_deleted_one(jobs: Any, gateway: Gateway, config: Config) -> None:
+async def test_a_job_with_the_id_of_a_deleted_one(jobs: Any, storage: Storage, config: Config) -> None:
     """Its own configuration is told, although version 1 of that id has been asked for before."""
     for name in ("before", "after"):
         await create(jobs, config(2, name=name), JOB)
         found = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.config.name
-        end(gateway)
+        end(storage)
         await jobs.Delete(job_pb2.DeleteRequest(id=ID))
 
         assert found == name

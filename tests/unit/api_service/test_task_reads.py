@@ -14,7 +14,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from services.api import answers, task_manager
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.story import ID, JOB, UNKNOWN, ranges, refused, report, run
 
 NOT_FOUND = f"job {UNKNOWN.value} not found, job:{UNKNOWN.value} not found"
@@ -23,9 +23,9 @@ NOT_FOUND = f"job {UNKNOWN.value} not found, job:{UNKNOWN.value} not found"
 # -- Get, List, Query, GetCache
 
 
-async def test_get(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_get(tasks: Any, job: JobId, storage: Storage) -> None:
     """A task comes with its effective config, its runtime and its ended runs."""
-    run(gateway, 2)
+    run(storage, 2)
     response = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=2))
 
     info = response.result
@@ -36,10 +36,10 @@ async def test_get(tasks: Any, job: JobId, gateway: Gateway) -> None:
     assert not response.results
 
 
-async def test_get_tells_of_ended_runs(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_get_tells_of_ended_runs(tasks: Any, job: JobId, storage: Storage) -> None:
     """An ended run is told in short: where it was and how it ended."""
-    run(gateway, 1)
-    report(gateway, 1, PodState.FAILED, message="Command exited with status 3")
+    run(storage, 1)
+    report(storage, 1, PodState.FAILED, message="Command exited with status 3")
     response = await tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=1))
 
     past = response.results[0]
@@ -101,9 +101,9 @@ async def test_list_of_nothing(tasks: Any, job: JobId) -> None:
     assert response.notFound.message == f"job {JOB} not found, no tasks in range [7, 9)"
 
 
-async def test_query(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_query(tasks: Any, job: JobId, storage: Storage) -> None:
     """Filters are ANDed; pagination echoes the request, total counts all that match."""
-    run(gateway, 0, 1, 2)
+    run(storage, 0, 1, 2)
     spec = task_pb2.QuerySpec(
         taskStates=[task_pb2.RUNNING], hosts=["h1"], pagination=query_pb2.PaginationSpec(offset=1, limit=1)
     )
@@ -114,19 +114,19 @@ async def test_query(tasks: Any, job: JobId, gateway: Gateway) -> None:
 
 
 async def test_query_that_is_too_large(
-    tasks: Any, job: JobId, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    tasks: Any, job: JobId, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused as soon as it is known to be too large: what is left of it is not read."""
     monkeypatch.setattr(answers, "PAGE", 1)
     monkeypatch.setattr(answers, "ANSWER_BYTES_MAX", 10)
     read: list[int] = []
-    task_configs = gateway.task_configs
+    task_configs = storage.task_configs
 
     def counted(job_id: JobId, version: int, instance_ids: list[int]) -> Any:
         read.extend(instance_ids)
         return task_configs(job_id, version, instance_ids)
 
-    monkeypatch.setattr(gateway, "task_configs", counted)
+    monkeypatch.setattr(storage, "task_configs", counted)
     code, text = await refused(tasks.Query(task_pb2.QueryRequest(jobId=ID)))
 
     assert (code, read) == (grpc.StatusCode.RESOURCE_EXHAUSTED, [0])

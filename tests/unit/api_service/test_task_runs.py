@@ -12,16 +12,16 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox
 from tests.unit.api_service.story import ID, JOB, UNKNOWN, ranges, refused, report, run
 
 # -- events and sandbox
 
 
-async def test_pod_events(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_pod_events(tasks: Any, job: JobId, storage: Storage) -> None:
     """Events come newest first, with states by name."""
-    run(gateway, 0)
+    run(storage, 0)
     response = await tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, instanceId=0))
 
     states = [event.actualState for event in response.result]
@@ -30,7 +30,7 @@ async def test_pod_events(tasks: Any, job: JobId, gateway: Gateway) -> None:
     assert (response.result[0].hostname, response.result[0].goalState) == ("h1", "SUCCEEDED")
 
 
-async def test_pod_events_of_runs(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_pod_events_of_runs(tasks: Any, job: JobId, storage: Storage) -> None:
     """A limit counts runs, a run id picks one."""
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 1))))
     await tasks.Start(task_pb2.StartRequest(jobId=ID))
@@ -66,21 +66,21 @@ async def test_pod_events_of_a_bad_run(tasks: Any, job: JobId) -> None:
     )
 
 
-async def test_delete_pod_events(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_delete_pod_events(tasks: Any, job: JobId, storage: Storage) -> None:
     """Events of runs up to the given one are forgotten; a number beyond all runs forgets all."""
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 1))))
     await tasks.Start(task_pb2.StartRequest(jobId=ID))
     await tasks.DeletePodEvents(task_pb2.DeletePodEventsRequest(jobId=ID, instanceId=0, runId=1))
-    left = {event.run_id for event in gateway.pod_events(JOB, 0, None, 10)}
+    left = {event.run_id for event in storage.pod_events(JOB, 0, None, 10)}
     await tasks.DeletePodEvents(task_pb2.DeletePodEventsRequest(jobId=ID, instanceId=0, runId=2**64 - 1))
 
-    assert gateway.pod_events(JOB, 0, None, 10) == []
+    assert storage.pod_events(JOB, 0, None, 10) == []
     assert left == {2}
 
 
-async def test_browse_sandbox(tasks: Any, job: JobId, gateway: Gateway, hosts: OneSandbox) -> None:
+async def test_browse_sandbox(tasks: Any, job: JobId, storage: Storage, hosts: OneSandbox) -> None:
     """The sandbox of the current run is looked up at the host manager."""
-    run(gateway, 0)
+    run(storage, 0)
     response = await tasks.BrowseSandbox(task_pb2.BrowseSandboxRequest(jobId=ID, instanceId=0))
 
     assert not response.HasField("error")
@@ -90,20 +90,20 @@ async def test_browse_sandbox(tasks: Any, job: JobId, gateway: Gateway, hosts: O
     assert hosts.asked == [(PodId(JOB, 0, 1), "h1", "agent-1")]
 
 
-async def test_browse_sandbox_of_a_past_run(tasks: Any, job: JobId, gateway: Gateway, hosts: OneSandbox) -> None:
+async def test_browse_sandbox_of_a_past_run(tasks: Any, job: JobId, storage: Storage, hosts: OneSandbox) -> None:
     """A past run is found where its events say that it was."""
-    run(gateway, 0)
+    run(storage, 0)
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 1))))
-    report(gateway, 0, PodState.KILLED)
+    report(storage, 0, PodState.KILLED)
     await tasks.Start(task_pb2.StartRequest(jobId=ID, ranges=ranges((0, 1))))
     await tasks.BrowseSandbox(task_pb2.BrowseSandboxRequest(jobId=ID, instanceId=0, taskId=f"{JOB}-0-1"))
 
     assert hosts.asked == [(PodId(JOB, 0, 1), "h1", "agent-1")]
 
 
-async def test_browse_sandbox_errors(tasks: Any, job: JobId, gateway: Gateway, hosts: OneSandbox) -> None:
+async def test_browse_sandbox_errors(tasks: Any, job: JobId, storage: Storage, hosts: OneSandbox) -> None:
     """Each way to have no sandbox has its own error inside the response."""
-    run(gateway, 0)
+    run(storage, 0)
 
     async def browse(**request: Any) -> task_pb2.BrowseSandboxResponse.Error:
         response = await tasks.BrowseSandbox(task_pb2.BrowseSandboxRequest(jobId=ID, **request))

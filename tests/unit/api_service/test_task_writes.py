@@ -14,7 +14,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service import services
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.story import ID, JOB, NOW_NS, Config, end, goals, ranges, refused, run
@@ -24,53 +24,53 @@ from tests.unit.api_service.story import ID, JOB, NOW_NS, Config, end, goals, ra
 
 @pytest.mark.parametrize("asked", [[], ranges((0, 4)), ranges((0, 2**31 - 1))])
 async def test_stop_whole_job(
-    tasks: Any, job: JobId, gateway: Gateway, wakes: RecordedWakes, asked: list[task_pb2.InstanceRange]
+    tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes, asked: list[task_pb2.InstanceRange]
 ) -> None:
     """No range, or one over all, stops the job: its goal and that of every pod is KILLED, its workflow is told."""
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=asked))
 
-    record = gateway.job(JOB)
+    record = storage.job(JOB)
     assert list(response.stoppedInstanceIds) == [0, 1, 2, 3]
     assert not response.invalidInstanceIds
     assert record is not None
     assert (record.goal, record.desired_state_version) == (JobState.KILLED, 2)
-    assert goals(gateway) == [PodState.KILLED] * 4
+    assert goals(storage) == [PodState.KILLED] * 4
     assert wakes.changed == [JOB]
 
 
-async def test_stop_twice(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_stop_twice(tasks: Any, job: JobId, storage: Storage) -> None:
     """A stopped job can be stopped again: the same answer, nothing changes."""
     await tasks.Stop(task_pb2.StopRequest(jobId=ID))
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
 
-    record = gateway.job(JOB)
+    record = storage.job(JOB)
     assert list(response.stoppedInstanceIds) == [0, 1, 2, 3]
     assert record is not None
     assert record.desired_state_version == 2
 
 
-async def test_stop_after_the_end(tasks: Any, job: JobId, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_stop_after_the_end(tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes) -> None:
     """What has ended is stopped: success, and no workflow is woken for it."""
-    end(gateway)
+    end(storage)
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
 
     assert list(response.stoppedInstanceIds) == [0, 1, 2, 3]
     assert wakes.changed == []
 
 
-async def test_stop_ranges(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_stop_ranges(tasks: Any, job: JobId, storage: Storage) -> None:
     """Only the pods asked for get the goal KILLED; those that have it already are skipped."""
     first = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 2))))
     second = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 2), (3, 9))))
 
-    record = gateway.job(JOB)
+    record = storage.job(JOB)
     assert (list(first.stoppedInstanceIds), list(second.stoppedInstanceIds)) == ([1], [3])
-    assert goals(gateway) == [PodState.SUCCEEDED, PodState.KILLED, PodState.SUCCEEDED, PodState.KILLED]
+    assert goals(storage) == [PodState.SUCCEEDED, PodState.KILLED, PodState.SUCCEEDED, PodState.KILLED]
     assert record is not None
     assert record.goal is JobState.SUCCEEDED
 
 
-async def test_stop_before_pods_exist(jobs: Any, config: Config, tasks: Any, gateway: Gateway) -> None:
+async def test_stop_before_pods_exist(jobs: Any, config: Config, tasks: Any, storage: Storage) -> None:
     """Pods that are not created yet cannot be stopped one by one: they come back as invalid, to be asked again."""
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(3)))
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 3))))
@@ -78,33 +78,33 @@ async def test_stop_before_pods_exist(jobs: Any, config: Config, tasks: Any, gat
     assert (list(response.stoppedInstanceIds), list(response.invalidInstanceIds)) == ([], [1, 2])
 
 
-async def test_stop_before_an_update_has_made_the_pods(v1: Any, tasks: Any, gateway: Gateway) -> None:
+async def test_stop_before_an_update_has_made_the_pods(v1: Any, tasks: Any, storage: Storage) -> None:
     """The pods of a service are made batch by batch: those that are there are stopped, the others come back."""
     create_spec = stateless_pb2.CreateSpec(batch_size=1)
     await services.create(v1, services.spec(), create_spec=create_spec)
-    gateway.advance_update(JOB, NOW_NS)
+    storage.advance_update(JOB, NOW_NS)
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 2))))
 
     assert (list(response.stoppedInstanceIds), list(response.invalidInstanceIds)) == ([0], [1])
 
 
-async def test_stop_whole_job_before_pods_exist(jobs: Any, config: Config, tasks: Any, gateway: Gateway) -> None:
+async def test_stop_whole_job_before_pods_exist(jobs: Any, config: Config, tasks: Any, storage: Storage) -> None:
     """The job as a whole can be stopped at any time: its pods are then created stopped."""
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(3)))
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
-    gateway.create_pods(JOB, lambda _: None)
+    storage.create_pods(JOB, lambda _: None)
 
     assert list(response.stoppedInstanceIds) == [0, 1, 2]
-    assert [pod.state for pod in gateway.pods(JOB, 0, 4)] == [PodState.KILLED] * 3
+    assert [pod.state for pod in storage.pods(JOB, 0, 4)] == [PodState.KILLED] * 3
 
 
-async def test_start(tasks: Any, job: JobId, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_start(tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes) -> None:
     """Only stopped tasks start, with a new run; the rest is passed over in silence."""
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 2))))
     wakes.changed.clear()
     response = await tasks.Start(task_pb2.StartRequest(jobId=ID))
 
-    pod = gateway.pod(JOB, 1)
+    pod = storage.pod(JOB, 1)
     assert list(response.startedInstanceIds) == [1]
     assert not response.invalidInstanceIds
     assert pod is not None
@@ -112,9 +112,9 @@ async def test_start(tasks: Any, job: JobId, gateway: Gateway, wakes: RecordedWa
     assert wakes.changed == [JOB]
 
 
-async def test_start_after_the_end(tasks: Any, job: JobId, gateway: Gateway) -> None:
+async def test_start_after_the_end(tasks: Any, job: JobId, storage: Storage) -> None:
     """A batch job that has ended does not start again."""
-    end(gateway)
+    end(storage)
 
     assert await refused(tasks.Start(task_pb2.StartRequest(jobId=ID))) == (
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -122,14 +122,14 @@ async def test_start_after_the_end(tasks: Any, job: JobId, gateway: Gateway) -> 
     )
 
 
-async def test_restart(tasks: Any, job: JobId, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_restart(tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes) -> None:
     """Each task asked for is to have its next run; goals stay."""
-    run(gateway, 0, 1, 2, 3)
+    run(storage, 0, 1, 2, 3)
     response = await tasks.Restart(task_pb2.RestartRequest(jobId=ID, ranges=ranges((2, 9))))
 
     assert response == task_pb2.RestartResponse()
-    assert [pod.desired_run_id for pod in gateway.pods(JOB, 0, 4)] == [1, 1, 2, 2]
-    assert goals(gateway) == [PodState.SUCCEEDED] * 4
+    assert [pod.desired_run_id for pod in storage.pods(JOB, 0, 4)] == [1, 1, 2, 2]
+    assert goals(storage) == [PodState.SUCCEEDED] * 4
     assert wakes.changed == [JOB]
 
 
@@ -158,10 +158,10 @@ async def test_refresh_of_nothing(tasks: Any, job: JobId) -> None:
 
 
 @pytest.mark.parametrize("method", ["Start", "Stop"])
-async def test_out_of_range(tasks: Any, job: JobId, gateway: Gateway, method: str) -> None:
+async def test_out_of_range(tasks: Any, job: JobId, storage: Storage, method: str) -> None:
     """A range beyond the job answers outOfRange with the number of instances, and changes nothing."""
     request = getattr(task_pb2, f"{method}Request")(jobId=ID, ranges=ranges((0, 1), (4, 5)))
     response = await getattr(tasks, method)(request)
 
     assert (response.error.outOfRange.jobId.value, response.error.outOfRange.instanceCount) == (JOB, 4)
-    assert goals(gateway) == [PodState.SUCCEEDED] * 4
+    assert goals(storage) == [PodState.SUCCEEDED] * 4

@@ -12,7 +12,7 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from services.api.v1.keys import KEY_BYTES_MAX
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, ranges, spec, version
 from tests.unit.api_service.story import JOB, NOW_NS, refused
@@ -24,10 +24,10 @@ PULSED = stateless_pb2.UpdateSpec(batch_size=1, pulse_seconds=60)
 
 
 @pytest.fixture
-async def service(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """Three instances run."""
     await create(v1, spec())
-    evolve(gateway)
+    evolve(storage)
     wakes.changed.clear()
 
 
@@ -44,17 +44,17 @@ CALLS: dict[str, Callable[..., tuple[str, Any]]] = {
 
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_repeat_does_nothing(v1: Any, gateway: Gateway, wakes: RecordedWakes, call: str) -> None:
+async def test_a_repeat_does_nothing(v1: Any, storage: Storage, wakes: RecordedWakes, call: str) -> None:
     """The answer is the current version, though the request names an older one; a lost wake-up is made good. The note
     is no part of the request. Without a key the repeat is refused, as ever."""
     method, request = CALLS[call](**KEY, opaque_data=note("first try"))
     await getattr(v1, method)(request)
-    evolve(gateway)
+    evolve(storage)
     again = await getattr(v1, method)(CALLS[call](**KEY, opaque_data=note("second try"))[1])
 
     assert again.version.value == "2-1-2"
     assert wakes.changed == [JOB, JOB]
-    assert len(gateway.updates(JOB)) == 2
+    assert len(storage.updates(JOB)) == 2
     info = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).workflow_info
     assert (info.update_key, info.opaque_data.data) == ("deploy-1", "first try")
     request.ClearField("update_key")
@@ -62,7 +62,7 @@ async def test_a_repeat_does_nothing(v1: Any, gateway: Gateway, wakes: RecordedW
 
 
 @pytest.mark.usefixtures("service")
-async def test_a_key_in_other_words(v1: Any, gateway: Gateway) -> None:
+async def test_a_key_in_other_words(v1: Any, storage: Storage) -> None:
     """Another spec, another batch size, another range, another call: refused, and nothing changes."""
     await v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:2"), **KEY))
     others = [
@@ -77,7 +77,7 @@ async def test_a_key_in_other_words(v1: Any, gateway: Gateway) -> None:
             Status.ALREADY_EXISTS,
             f"failed to create update workload: code:already-exists message:{text}",
         )
-    assert len(gateway.updates(JOB)) == 2
+    assert len(storage.updates(JOB)) == 2
 
 
 async def test_a_creation_with_a_key(v1: Any, wakes: RecordedWakes) -> None:
@@ -109,10 +109,10 @@ async def test_bad_keys(v1: Any, key: str, text: str) -> None:
 
 
 @pytest.mark.usefixtures("service")
-async def test_a_pulse(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_a_pulse(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """It is told whether it was waited for, and wakes only then; the entity version stays."""
     await v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:2"), update_spec=PULSED, **KEY))
-    gateway.advance_update(JOB, NOW_NS)
+    storage.advance_update(JOB, NOW_NS)
     before = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).job_info.status.workflow_status
     assert (before.awaiting_pulse, before.last_pulse_time) == (True, "")
     wakes.changed.clear()
@@ -120,7 +120,7 @@ async def test_a_pulse(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
     first = (await v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(job_id=ID, **KEY))).status
     assert (first.awaiting_pulse, first.version.value, first.last_pulse_time != "") == (True, "2-1-2", True)
     assert wakes.changed == [JOB]
-    gateway.advance_update(JOB, NOW_NS)
+    storage.advance_update(JOB, NOW_NS)
     second = (await v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(job_id=ID))).status
     assert (second.awaiting_pulse, list(second.instances_current)) == (False, [0])
     assert wakes.changed == [JOB]

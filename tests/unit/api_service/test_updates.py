@@ -14,7 +14,7 @@ from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.model.ids import JobId
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import create as create_v1
 from tests.unit.api_service.services import evolve, service_config, spec
@@ -24,11 +24,11 @@ Status = grpc.StatusCode
 
 
 @pytest.fixture
-async def service(jobs: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def service(jobs: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """Three instances of a job made through v0 run."""
     await create(jobs, service_config())
-    gateway.create_pods(JOB, lambda _: None)
-    gateway.settle(JOB, 1)
+    storage.create_pods(JOB, lambda _: None)
+    storage.settle(JOB, 1)
     wakes.started.clear()
 
 
@@ -46,22 +46,22 @@ async def create_update(updates: Any, config: job_pb2.JobConfig, **fields: Any) 
     return wire
 
 
-def stored(gateway: Gateway, wire: peloton_pb2.UpdateID) -> UpdateRecord:
-    update = gateway.update(wire.value)
+def stored(storage: Storage, wire: peloton_pb2.UpdateID) -> UpdateRecord:
+    update = storage.update(wire.value)
     assert update is not None
     return update
 
 
-async def test_a_service_of_v0(jobs: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_a_service_of_v0(jobs: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """It is created at once, without an update."""
     await create(jobs, service_config())
-    job = gateway.job(JOB)
+    job = storage.job(JOB)
 
     assert job is not None
     assert (job.update_id, job.instance_count, wakes.started) == ("", 3, [JOB])
 
 
-async def test_create(updates: Any, gateway: Gateway, wakes: RecordedWakes, service: None) -> None:
+async def test_create(updates: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
     """A new version of the configuration, and an update towards it."""
     wanted = update_pb2.UpdateConfig(
         batchSize=2,
@@ -73,7 +73,7 @@ async def test_create(updates: Any, gateway: Gateway, wakes: RecordedWakes, serv
         startTasks=True,
     )
     wire = await create_update(updates, changed(), updateConfig=wanted, opaque_data=peloton_pb2.OpaqueData(data="x"))
-    update, config = stored(gateway, wire), gateway.job_config(JOB)
+    update, config = stored(storage, wire), storage.job_config(JOB)
 
     assert update.spec == UpdateSpec(2, True, 3, 1, True, True, True)
     assert (update.state, update.opaque_data, update.config_version) == (UpdateState.PAUSED, "x", 2)
@@ -82,7 +82,7 @@ async def test_create(updates: Any, gateway: Gateway, wakes: RecordedWakes, serv
     assert wakes.changed == [JOB]
 
 
-async def test_get(updates: Any, jobs: Any, gateway: Gateway, service: None) -> None:
+async def test_get(updates: Any, jobs: Any, storage: Storage, service: None) -> None:
     """How far it is; the job names its update."""
     wire = await create_update(updates, changed(count=5), opaque_data=peloton_pb2.OpaqueData(data="x"))
     info = (await updates.GetUpdate(svc.GetUpdateRequest(updateId=wire))).updateInfo
@@ -102,7 +102,7 @@ async def test_get(updates: Any, jobs: Any, gateway: Gateway, service: None) -> 
     assert dict(job.runtime.taskStatsByConfigurationVersion[1].stateStats) == {"INITIALIZED": 3}
 
 
-async def test_list(updates: Any, gateway: Gateway, service: None) -> None:
+async def test_list(updates: Any, storage: Storage, service: None) -> None:
     """The newest first, without opaque data; none of an unknown job."""
     first = await create_update(updates, changed(), opaque_data=peloton_pb2.OpaqueData(data="x"))
     second = await create_update(updates, changed("other", version=2))
@@ -114,7 +114,7 @@ async def test_list(updates: Any, gateway: Gateway, service: None) -> None:
     assert await updates.ListUpdates(svc.ListUpdatesRequest(jobID=UNKNOWN)) == svc.ListUpdatesResponse()
 
 
-async def test_pause_resume_abort(updates: Any, gateway: Gateway, wakes: RecordedWakes, service: None) -> None:
+async def test_pause_resume_abort(updates: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
     """Whatever the version of the job."""
     wire = await create_update(updates, changed())
     states = []
@@ -124,28 +124,28 @@ async def test_pause_resume_abort(updates: Any, gateway: Gateway, wakes: Recorde
         (updates.AbortUpdate, svc.AbortUpdateRequest(updateId=wire, softAbort=True)),
     ):
         await method(request)
-        states.append(stored(gateway, wire).state)
+        states.append(stored(storage, wire).state)
 
     assert states == [UpdateState.PAUSED, UpdateState.INITIALIZED, UpdateState.ABORTED]
     assert wakes.changed == [JOB] * 4
 
 
-async def test_rollback(updates: Any, gateway: Gateway, service: None) -> None:
+async def test_rollback(updates: Any, storage: Storage, service: None) -> None:
     """The configuration before, as a new update, as fast as the one that is taken back."""
     wire = await create_update(updates, changed(), updateConfig=update_pb2.UpdateConfig(batchSize=2))
-    evolve(gateway)
+    evolve(storage)
     await updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=wire))
-    job, config = gateway.job(JOB), gateway.job_config(JOB)
+    job, config = storage.job(JOB), storage.job_config(JOB)
 
     assert job is not None
     assert config is not None
-    update = gateway.update(job.update_id)
+    update = storage.update(job.update_id)
     assert update is not None
     assert (job.config_version, config.defaultConfig.command.value) == (3, "serve")
     assert (update.type, update.spec) == (UpdateType.UPDATE, UpdateSpec(batch_size=2))
 
 
-async def test_rollback_of_an_older_update(updates: Any, gateway: Gateway, service: None) -> None:
+async def test_rollback_of_an_older_update(updates: Any, storage: Storage, service: None) -> None:
     """Only the latest can be taken back."""
     first = await create_update(updates, changed())
     second = await create_update(updates, changed("other", version=2))
@@ -157,10 +157,10 @@ async def test_rollback_of_an_older_update(updates: Any, gateway: Gateway, servi
     )
 
 
-async def test_rollback_of_the_first_update(v1: Any, updates: Any, gateway: Gateway) -> None:
+async def test_rollback_of_the_first_update(v1: Any, updates: Any, storage: Storage) -> None:
     """There is nothing to go back to."""
     await create_v1(v1, spec())
-    job = gateway.job(JOB)
+    job = storage.job(JOB)
     assert job is not None
     wire = peloton_pb2.UpdateID(value=job.update_id)
 
@@ -251,13 +251,13 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-async def test_refusals(updates: Any, gateway: Gateway, wakes: RecordedWakes, service: None, name: str) -> None:
+async def test_refusals(updates: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
     """The job is what it was, and nobody was woken."""
     method, wire, code, text = REFUSALS[name]
-    before = gateway.job(JOB)
+    before = storage.job(JOB)
 
     assert await refused(getattr(updates, method)(wire)) == (code, text)
-    assert gateway.job(JOB) == before
+    assert storage.job(JOB) == before
     assert wakes.changed == []
 
 
@@ -288,21 +288,21 @@ ROLLING: dict[str, tuple[Any, UpdateType]] = {
 
 
 @pytest.mark.parametrize("name", ROLLING)
-async def test_rolling_calls(jobs: Any, gateway: Gateway, wakes: RecordedWakes, service: None, name: str) -> None:
+async def test_rolling_calls(jobs: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
     """Each is an update of its kind, of the named instances; the answer names the version that it made."""
     wire, kind = ROLLING[name]
     wanted = type(wire)()
     wanted.CopyFrom(wire)
     wanted.ranges.extend(ranges((1, 100)))
     response = await getattr(jobs, name)(wanted)
-    update = stored(gateway, response.updateID)
+    update = stored(storage, response.updateID)
 
     assert (update.type, update.updated, update.spec) == (kind, frozenset({1, 2}), UpdateSpec(batch_size=2))
     assert (response.resourceVersion, wakes.changed) == (2, [JOB])
 
 
 @pytest.mark.parametrize("name", ROLLING)
-async def test_rolling_calls_are_refused(jobs: Any, gateway: Gateway, service: None, name: str) -> None:
+async def test_rolling_calls_are_refused(jobs: Any, storage: Storage, service: None, name: str) -> None:
     """An unknown job, another version, instances that do not exist."""
     call, kind = getattr(jobs, name), type(ROLLING[name][0])
 
@@ -315,7 +315,7 @@ async def test_rolling_calls_are_refused(jobs: Any, gateway: Gateway, service: N
         Status.INVALID_ARGUMENT,
         "instances [3, 4) asked, the job has instances [0, 3)",
     )
-    assert gateway.updates(JOB) == []
+    assert storage.updates(JOB) == []
 
 
 async def test_rolling_calls_of_a_batch_job(jobs: Any, job: JobId) -> None:

@@ -11,7 +11,7 @@ from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import CHAIN, NOT_UUID, UNKNOWN, container, spec, spec_in, spec_with
@@ -106,10 +106,10 @@ CREATIONS: dict[str, tuple[svc.CreateJobRequest, grpc.StatusCode, str]] = {
 
 
 @pytest.mark.parametrize("name", CREATIONS)
-async def test_create(v1: Any, gateway: Gateway, wakes: RecordedWakes, name: str) -> None:
+async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes, name: str) -> None:
     """A creation that is refused stores nothing and wakes nobody."""
     request, code, text = CREATIONS[name]
 
     assert await refused(v1.CreateJob(request)) == (code, text)
-    assert gateway.active_job_ids() == []
+    assert storage.active_job_ids() == []
     assert wakes.started == []

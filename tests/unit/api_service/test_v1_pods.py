@@ -14,7 +14,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, spec, version
 from tests.unit.api_service.story import JOB, NOW_NS, refused, report
@@ -34,34 +34,34 @@ def pod_id(instance: int, run: object) -> peloton_pb2.PodID:
 
 
 @pytest.fixture
-async def service(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """Three instances run, of which one may be unavailable."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances = 1
     await create(v1, wanted)
-    evolve(gateway)
+    evolve(storage)
     wakes.started.clear()
 
 
-async def test_stop_and_start(pods: Any, gateway: Gateway, wakes: RecordedWakes, service: None) -> None:
+async def test_stop_and_start(pods: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
     """The goal of the one pod changes, and that of no other; both may be repeated."""
     for _ in range(2):
         await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
-    stopped = [p.goal for p in gateway.pods(JOB)]
+    stopped = [p.goal for p in storage.pods(JOB)]
     for _ in range(2):
         await pods.StartPod(svc.StartPodRequest(pod_name=pod(1)))
 
     assert stopped == [PodState.RUNNING, PodState.KILLED, PodState.RUNNING]
-    assert [p.goal for p in gateway.pods(JOB)] == [PodState.RUNNING] * 3
-    assert gateway.pods(JOB)[1].message == "PodSVC.StartPod request"
+    assert [p.goal for p in storage.pods(JOB)] == [PodState.RUNNING] * 3
+    assert storage.pods(JOB)[1].message == "PodSVC.StartPod request"
     assert wakes.changed == [JOB] * 4
 
 
-async def test_restart(pods: Any, gateway: Gateway, wakes: RecordedWakes, service: None) -> None:
+async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
     """A newer run is wanted, whatever the SLA says."""
     for instance in (1, 2):
         await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(instance)))
-    wanted = gateway.pods(JOB)[2]
+    wanted = storage.pods(JOB)[2]
 
     assert wanted.desired_run_id == wanted.run_id + 1
     assert wanted.termination is not None
@@ -69,11 +69,11 @@ async def test_restart(pods: Any, gateway: Gateway, wakes: RecordedWakes, servic
     assert wakes.changed == [JOB, JOB]
 
 
-async def test_restart_under_the_sla(pods: Any, gateway: Gateway, service: None) -> None:
+async def test_restart_under_the_sla(pods: Any, storage: Storage, service: None) -> None:
     """One may go; the next one would be one too many, and stays."""
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
     code, text = await refused(pods.RestartPod(svc.RestartPodRequest(pod_name=pod(1), check_sla=True)))
-    first, second, _ = gateway.pods(JOB)
+    first, second, _ = storage.pods(JOB)
 
     assert (code, str(text).partition(": ")[0]) == (Status.ABORTED, "pod restart would violate SLA")
     assert first.termination is not None
@@ -81,20 +81,20 @@ async def test_restart_under_the_sla(pods: Any, gateway: Gateway, service: None)
     assert second.desired_run_id == second.run_id
 
 
-async def test_restart_of_a_pod_that_ended(pods: Any, gateway: Gateway, service: None) -> None:
+async def test_restart_of_a_pod_that_ended(pods: Any, storage: Storage, service: None) -> None:
     """A pod that waits for its next try is to run anew at once, although there is nothing to take down."""
-    report(gateway, 0, PodState.FAILED)
+    report(storage, 0, PodState.FAILED)
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
-    gateway.settle(JOB, NOW_NS)
+    storage.settle(JOB, NOW_NS)
 
-    assert gateway.pods(JOB)[0].state is PodState.INITIALIZED
+    assert storage.pods(JOB)[0].state is PodState.INITIALIZED
 
 
-async def test_get(pods: Any, gateway: Gateway, service: None) -> None:
+async def test_get(pods: Any, storage: Storage, service: None) -> None:
     """The current run with what it runs, and earlier runs by their newest event; the limit counts the current one."""
-    report(gateway, 0, PodState.FAILED, message="broken")
-    gateway.want_new_runs(JOB, [(0, 1)])
-    gateway.settle(JOB, NOW_NS)
+    report(storage, 0, PodState.FAILED, message="broken")
+    storage.want_new_runs(JOB, [(0, 1)])
+    storage.settle(JOB, NOW_NS)
     every = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0)))
     one = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0), limit=1))
     bare = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0), status_only=True))
@@ -109,7 +109,7 @@ async def test_get(pods: Any, gateway: Gateway, service: None) -> None:
     assert not bare.previous[0].HasField("spec")
 
 
-async def test_events(pods: Any, gateway: Gateway, service: None) -> None:
+async def test_events(pods: Any, storage: Storage, service: None) -> None:
     """Of the latest run, or of a named one, the newest first; none of an unknown pod."""
     latest = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0)))
     named = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
@@ -120,12 +120,12 @@ async def test_events(pods: Any, gateway: Gateway, service: None) -> None:
     assert (named, none) == (latest, svc.GetPodEventsResponse())
 
 
-async def test_delete_events(pods: Any, gateway: Gateway, service: None) -> None:
+async def test_delete_events(pods: Any, storage: Storage, service: None) -> None:
     """Of exactly the run that is named."""
     await pods.DeletePodEvents(svc.DeletePodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
 
-    assert gateway.pod_events(JOB, 0, 1) == []
-    assert gateway.pod_events(JOB, 1, 1)
+    assert storage.pod_events(JOB, 0, 1) == []
+    assert storage.pod_events(JOB, 1, 1)
 
 
 async def test_cache(pods: Any, service: None) -> None:
@@ -143,9 +143,9 @@ async def test_refresh(pods: Any, wakes: RecordedWakes, service: None) -> None:
     assert wakes.changed == [JOB]
 
 
-async def test_browse(pods: Any, gateway: Gateway, hosts: OneSandbox, service: None) -> None:
+async def test_browse(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
     """Files are looked for where the run was when it ran."""
-    running = gateway.pods(JOB)[0]
+    running = storage.pods(JOB)[0]
     response = await pods.BrowsePodSandbox(svc.BrowsePodSandboxRequest(pod_name=pod(0)))
 
     assert list(response.paths) == ["/sandbox/stdout", "/sandbox/stderr"]
@@ -164,9 +164,9 @@ async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
         assert await refused(method(request)) == (Status.UNAVAILABLE, NOT_PRESENT)
 
 
-async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, gateway: Gateway, service: None) -> None:
+async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, storage: Storage, service: None) -> None:
     """It is not started any more."""
-    gateway.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
+    storage.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
 
     assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
         Status.INVALID_ARGUMENT,
@@ -174,9 +174,9 @@ async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, gateway: Gateway, se
     )
 
 
-async def test_a_pod_of_a_batch_job_that_ended(pods: Any, gateway: Gateway, job: JobId) -> None:
+async def test_a_pod_of_a_batch_job_that_ended(pods: Any, storage: Storage, job: JobId) -> None:
     """It is not started any more."""
-    end_job(gateway)
+    end_job(storage)
 
     assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
         Status.INVALID_ARGUMENT,
@@ -266,22 +266,22 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-async def test_refusals(pods: Any, gateway: Gateway, wakes: RecordedWakes, service: None, name: str) -> None:
+async def test_refusals(pods: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
     """The pods are what they were, and nobody was woken."""
     method, request, code, text = REFUSALS[name]
-    before = gateway.pods(JOB)
+    before = storage.pods(JOB)
 
     assert await refused(getattr(pods, method)(request)) == (code, text)
-    assert gateway.pods(JOB) == before
+    assert storage.pods(JOB) == before
     assert wakes.changed == []
 
 
-async def test_a_stopped_pod_stays_stopped_in_an_update(v1: Any, pods: Any, gateway: Gateway, service: None) -> None:
+async def test_a_stopped_pod_stays_stopped_in_an_update(v1: Any, pods: Any, storage: Storage, service: None) -> None:
     """It adopts the version, and does not run."""
     await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
     request = stateless_svc_pb2.ReplaceJobRequest(job_id=ID, version=version("1-1-1"), spec=spec(image="web:2"))
     await v1.ReplaceJob(request)
-    evolve(gateway)
+    evolve(storage)
     response = await pods.GetPod(svc.GetPodRequest(pod_name=pod(1)))
 
     assert response.current.status.state == pod_pb2.POD_STATE_KILLED

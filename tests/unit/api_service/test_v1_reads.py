@@ -12,7 +12,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId
 from peloton.model.pod import TerminationReason
 from peloton.model.update import UpdateSpec
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.services import turn, update
 from tests.unit.api_service.services import (
     ID,
@@ -35,10 +35,10 @@ def spans(wires: Any) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-async def service(v1: Any, gateway: Gateway) -> None:
+async def service(v1: Any, storage: Storage) -> None:
     """Three instances run."""
     await create(v1, spec())
-    evolve(gateway)
+    evolve(storage)
 
 
 async def replaced(v1: Any, wanted: stateless_pb2.JobSpec, seen: str = "1-1-1", **fields: Any) -> str:
@@ -46,7 +46,7 @@ async def replaced(v1: Any, wanted: stateless_pb2.JobSpec, seen: str = "1-1-1", 
     return str((await v1.ReplaceJob(request)).version.value)
 
 
-async def test_get(v1: Any, gateway: Gateway, service: None) -> None:
+async def test_get(v1: Any, storage: Storage, service: None) -> None:
     """Spec with both forms, status with counts by version, and the update that made it so."""
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID))
     info, workflow = response.job_info, response.workflow_info
@@ -63,14 +63,14 @@ async def test_get(v1: Any, gateway: Gateway, service: None) -> None:
     assert info.status.workflow_status == workflow.status
 
 
-async def test_get_tells_of_disruptions(v1: Any, pods: Any, gateway: Gateway) -> None:
+async def test_get_tells_of_disruptions(v1: Any, pods: Any, storage: Storage) -> None:
     """What was asked of the SLA last, granted or refused, with reasons."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances = 1
     await create(v1, wanted)
-    evolve(gateway)
+    evolve(storage)
     for instance in (0, 1):
-        gateway.disrupt(
+        storage.disrupt(
             JOB,
             [instance],
             reason=TerminationReason.KILLED_HOST_MAINTENANCE,
@@ -125,11 +125,11 @@ async def test_a_spec_sent_back_changes_nothing(v1: Any, service: None) -> None:
     assert spans(diff.instances_unchanged) == [(0, 2)]
 
 
-async def test_diff(v1: Any, gateway: Gateway, service: None) -> None:
+async def test_diff(v1: Any, storage: Storage, service: None) -> None:
     """What a replacement would touch, with the last instance of each range; nothing changes."""
     wanted = spec(5)
     wanted.instance_spec[1].labels.add(key="color", value="red")
-    before = gateway.job(JOB)
+    before = storage.job(JOB)
     request = svc.GetReplaceJobDiffRequest(job_id=ID, version=version("1-1-1"), spec=wanted)
     more = await v1.GetReplaceJobDiff(request)
     request.spec.CopyFrom(spec(1))
@@ -139,7 +139,7 @@ async def test_diff(v1: Any, gateway: Gateway, service: None) -> None:
     assert spans(more.instances_updated) == [(1, 1)]
     assert spans(more.instances_unchanged) == [(0, 0), (2, 2)]
     assert (spans(less.instances_removed), spans(less.instances_unchanged)) == ([(1, 2)], [(0, 0)])
-    assert gateway.job(JOB) == before
+    assert storage.job(JOB) == before
 
 
 async def test_ids_by_name(v1: Any) -> None:
@@ -151,7 +151,7 @@ async def test_ids_by_name(v1: Any) -> None:
     assert [wire.value for wire in response.job_id] == [OTHER, JOB]
 
 
-async def test_workflow_events(v1: Any, gateway: Gateway, service: None) -> None:
+async def test_workflow_events(v1: Any, storage: Storage, service: None) -> None:
     """Of one instance, the newest first."""
     response = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1))
     first = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1, limit=1))
@@ -162,10 +162,10 @@ async def test_workflow_events(v1: Any, gateway: Gateway, service: None) -> None
     assert list(first.events) == list(response.events)[:1]
 
 
-async def test_list_workflows(v1: Any, gateway: Gateway, service: None) -> None:
+async def test_list_workflows(v1: Any, storage: Storage, service: None) -> None:
     """All that are kept, the newest first; with the events of their instances if asked."""
     await replaced(v1, spec(image="web:2"))
-    evolve(gateway)
+    evolve(storage)
     every = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, instance_events=True))
     one = await v1.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=ID, updates_limit=1))
     short = svc.ListJobWorkflowsRequest(job_id=ID, instance_events=True, instance_events_limit=1)
@@ -242,10 +242,10 @@ async def test_list_jobs(v1: Any, job: JobId) -> None:
     assert found == [OTHER, job]
 
 
-async def test_cache(v1: Any, gateway: Gateway, service: None) -> None:
+async def test_cache(v1: Any, storage: Storage, service: None) -> None:
     """The few fields that the original kept in memory, with its short versions."""
-    update(gateway, JOB, None, UpdateSpec(batch_size=1))
-    turn(gateway, JOB, starts=False)
+    update(storage, JOB, None, UpdateSpec(batch_size=1))
+    turn(storage, JOB, starts=False)
     response = await v1.GetJobCache(svc.GetJobCacheRequest(job_id=ID))
 
     assert (response.spec.instance_count, response.spec.name) == (3, "")

@@ -14,7 +14,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import (
@@ -250,15 +250,15 @@ REFUSALS: dict[str, Refused] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-async def test_refusals(v1: Any, gateway: Gateway, wakes: RecordedWakes, name: str) -> None:
+async def test_refusals(v1: Any, storage: Storage, wakes: RecordedWakes, name: str) -> None:
     """The job is what it was, and nobody was woken."""
     await create(v1, spec())
-    evolve(gateway)
+    evolve(storage)
     wakes.changed.clear()
-    before, case = gateway.job(JOB), REFUSALS[name]
+    before, case = storage.job(JOB), REFUSALS[name]
 
     assert await refused(getattr(v1, case.method)(case.request)) == (case.code, case.text)
-    assert gateway.job(JOB) == before
+    assert storage.job(JOB) == before
     assert wakes.changed == []
 
 
@@ -296,7 +296,7 @@ async def test_a_batch_job_is_no_service(v1: Any, job: JobId) -> None:
     )
 
 
-async def test_a_restart_does_not_overwrite_an_update(v1: Any, gateway: Gateway) -> None:
+async def test_a_restart_does_not_overwrite_an_update(v1: Any, storage: Storage) -> None:
     """Only an update may overwrite an update that is under way."""
     await create(v1, spec())
     restart = svc.RestartJobRequest(job_id=ID, version=V1)
@@ -307,10 +307,10 @@ async def test_a_restart_does_not_overwrite_an_update(v1: Any, gateway: Gateway)
     )
 
 
-async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, gateway: Gateway) -> None:
+async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, storage: Storage) -> None:
     """While it is under way."""
     await create(v1, spec())
-    evolve(gateway)
+    evolve(storage)
     request = svc.ReplaceJobRequest(version=V1, update_spec=stateless_pb2.UpdateSpec(start_pods=True), **TO_REPLACE)
     seen = (await v1.ReplaceJob(request)).version
 
@@ -320,11 +320,11 @@ async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, gateway: Gate
     )
 
 
-async def test_a_job_to_delete_takes_no_more(v1: Any, gateway: Gateway) -> None:
+async def test_a_job_to_delete_takes_no_more(v1: Any, storage: Storage) -> None:
     """Neither updates nor starts."""
     await create(v1, spec())
-    evolve(gateway)
-    job = gateway.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
+    evolve(storage)
+    job = storage.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
     seen = version(str(job.entity_version))
 
     assert await refused(v1.ReplaceJob(svc.ReplaceJobRequest(version=seen, **TO_REPLACE))) == (
@@ -337,10 +337,10 @@ async def test_a_job_to_delete_takes_no_more(v1: Any, gateway: Gateway) -> None:
     )
 
 
-async def test_pods_cannot_be_started_while_the_job_is_stopped(v1: Any, gateway: Gateway) -> None:
+async def test_pods_cannot_be_started_while_the_job_is_stopped(v1: Any, storage: Storage) -> None:
     """An update that starts pods waits until the job has ended."""
     await create(v1, spec())
-    evolve(gateway)
+    evolve(storage)
     stopped = (await v1.StopJob(svc.StopJobRequest(job_id=ID, version=V1))).version
     update_spec = stateless_pb2.UpdateSpec(start_pods=True)
     request = svc.ReplaceJobRequest(version=stopped, update_spec=update_spec, **TO_REPLACE)

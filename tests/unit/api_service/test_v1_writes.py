@@ -13,7 +13,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec, UpdateState, UpdateType
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.services import turn
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import ID, create, evolve, ranges, service_config, spec, version
@@ -22,24 +22,24 @@ from tests.unit.api_service.story import create as create_v0
 
 
 @pytest.fixture
-async def service(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> str:
+async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> str:
     """Three instances run; returns the entity version."""
     seen = await create(v1, spec())
-    evolve(gateway)
+    evolve(storage)
     wakes.started.clear()
     wakes.changed.clear()
     return seen
 
 
-def current(gateway: Gateway) -> tuple[UpdateType, UpdateState, UpdateSpec]:
-    job = gateway.job(JOB)
+def current(storage: Storage) -> tuple[UpdateType, UpdateState, UpdateSpec]:
+    job = storage.job(JOB)
     assert job is not None
-    update = gateway.update(job.update_id)
+    update = storage.update(job.update_id)
     assert update is not None
     return update.type, update.state, update.spec
 
 
-async def test_create(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """A service is stored with the update that makes its instances, and both workflows are seen to."""
     create_spec = stateless_pb2.CreateSpec(
         batch_size=2, max_instance_retries=3, max_tolerable_instance_failures=1, start_paused=True, pulse_seconds=9
@@ -47,15 +47,15 @@ async def test_create(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
     opaque = peloton_pb2.OpaqueData(data="mine")
     seen = await create(v1, spec(), create_spec=create_spec, opaque_data=opaque)
 
-    job = gateway.job(JOB)
+    job = storage.job(JOB)
     assert job is not None
     assert (seen, job.type, job.goal) == ("1-1-1", JobType.SERVICE, JobState.RUNNING)
-    update = gateway.update(job.update_id)
+    update = storage.update(job.update_id)
     assert update is not None
     assert update.spec == UpdateSpec(2, False, 3, 1, True, pulse_s=9)
     assert (update.state, update.opaque_data, update.added) == (UpdateState.PAUSED, "mine", frozenset({0, 1, 2}))
     assert wakes.started == [JOB]
-    assert gateway.job_spec(JOB) == spec().SerializeToString()
+    assert storage.job_spec(JOB) == spec().SerializeToString()
 
 
 async def test_create_chooses_an_id(v1: Any) -> None:
@@ -76,28 +76,28 @@ async def test_create_again(v1: Any, wakes: RecordedWakes) -> None:
     assert wakes.started == [JOB, JOB]
 
 
-async def test_create_without_temporal(v1: Any, gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_create_without_temporal(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """The job is stored, and its caller is told that repeating the call is safe."""
     wakes.is_down = True
     code, text = await refused(create(v1, spec()))
 
     assert code == grpc.StatusCode.UNAVAILABLE
     assert f"job {JOB} is stored" in str(text)
-    assert gateway.job(JOB) is not None
+    assert storage.job(JOB) is not None
 
 
-async def test_strict_updates_reach_the_job(v1: Any, gateway: Gateway) -> None:
+async def test_strict_updates_reach_the_job(v1: Any, storage: Storage) -> None:
     """The stricter choice is the job's own."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances, wanted.sla.strict_updates = 1, True
     await create(v1, wanted)
-    job = gateway.job(JOB)
+    job = storage.job(JOB)
 
     assert job is not None
     assert (job.sla.maximum_unavailable_instances, job.sla.strict_updates) == (1, True)
 
 
-async def test_replace(v1: Any, gateway: Gateway, wakes: RecordedWakes, service: str) -> None:
+async def test_replace(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
     """A new spec is a new configuration and a new update; the version says so."""
     update_spec = stateless_pb2.UpdateSpec(
         batch_size=1, rollback_on_failure=True, max_tolerable_instance_failures=2, start_pods=True
@@ -108,104 +108,104 @@ async def test_replace(v1: Any, gateway: Gateway, wakes: RecordedWakes, service:
     response = await v1.ReplaceJob(request)
 
     assert response.version.value == "2-1-2"
-    assert current(gateway) == (
+    assert current(storage) == (
         UpdateType.UPDATE,
         UpdateState.INITIALIZED,
         UpdateSpec(1, True, 0, 2, False, False, True),
     )
     assert wakes.changed == [JOB]
-    assert stateless_pb2.JobSpec.FromString(gateway.job_spec(JOB)).default_spec.containers[0].image == "web:2"
+    assert stateless_pb2.JobSpec.FromString(storage.job_spec(JOB)).default_spec.containers[0].image == "web:2"
 
 
-async def test_replace_by_the_same_again(v1: Any, gateway: Gateway, service: str) -> None:
+async def test_replace_by_the_same_again(v1: Any, storage: Storage, service: str) -> None:
     """Asking for what is under way changes nothing; other opaque data is kept, which is a new version."""
     request = svc.ReplaceJobRequest(job_id=ID, version=version(service), spec=spec(image="web:2"))
     first = (await v1.ReplaceJob(request)).version
-    turn(gateway, JOB, starts=False)
+    turn(storage, JOB, starts=False)
     request.version.CopyFrom(first)
     again = (await v1.ReplaceJob(request)).version
     request.opaque_data.data = "mine"
     marked = (await v1.ReplaceJob(request)).version
 
     assert (first.value, again.value, marked.value) == ("2-1-2", "2-1-2", "2-1-3")
-    assert len(gateway.updates(JOB)) == 2
+    assert len(storage.updates(JOB)) == 2
 
 
-async def test_patch(v1: Any, gateway: Gateway, service: str) -> None:
+async def test_patch(v1: Any, storage: Storage, service: str) -> None:
     """Only what the patch carries changes."""
     patch = stateless_pb2.JobSpec(instance_count=4)
     patch.default_spec.containers.add(image="web:2")
     response = await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version(service), spec=patch))
-    stored = stateless_pb2.JobSpec.FromString(gateway.job_spec(JOB))
+    stored = stateless_pb2.JobSpec.FromString(storage.job_spec(JOB))
 
     expected = spec(4, "web:2")
     assert response.version.value == "2-1-2"
     assert stored == expected
 
 
-async def test_patch_of_a_job_of_v0(v1: Any, jobs: Any, gateway: Gateway) -> None:
+async def test_patch_of_a_job_of_v0(v1: Any, jobs: Any, storage: Storage) -> None:
     """A job made through v0 is patched as v1alpha tells it."""
     await create_v0(jobs, service_config())
     patch = stateless_pb2.JobSpec(description="serves maps")
     await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version("1-1-1"), spec=patch))
-    config = gateway.job_config(JOB)
+    config = storage.job_config(JOB)
 
     assert config is not None
     assert (config.description, config.defaultConfig.command.value) == ("serves maps", "serve")
 
 
-async def test_restart(v1: Any, gateway: Gateway, wakes: RecordedWakes, service: str) -> None:
+async def test_restart(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
     """Named instances, cut to those that exist; none named are all."""
     restart = stateless_pb2.RestartSpec(batch_size=1, ranges=ranges((1, 100)))
     response = await v1.RestartJob(svc.RestartJobRequest(job_id=ID, version=version(service), restart_spec=restart))
-    job = gateway.job(JOB)
+    job = storage.job(JOB)
 
     assert job is not None
-    update = gateway.update(job.update_id)
+    update = storage.update(job.update_id)
     assert update is not None
     assert (response.version.value, update.type) == ("2-1-2", UpdateType.RESTART)
     assert (update.updated, update.spec) == (frozenset({1, 2}), UpdateSpec(batch_size=1))
     assert wakes.changed == [JOB]
 
 
-async def test_pause_resume_abort(v1: Any, gateway: Gateway, service: str) -> None:
+async def test_pause_resume_abort(v1: Any, storage: Storage, service: str) -> None:
     """Each raises the workflow's part of the version; opaque data is replaced when it is given."""
     request = svc.ReplaceJobRequest(job_id=ID, version=version(service), spec=spec(image="web:2"))
     request.opaque_data.data = "first"
     seen = (await v1.ReplaceJob(request)).version
     paused = await v1.PauseJobWorkflow(svc.PauseJobWorkflowRequest(job_id=ID, version=seen))
-    assert current(gateway)[1] is UpdateState.PAUSED
+    assert current(storage)[1] is UpdateState.PAUSED
     resume = svc.ResumeJobWorkflowRequest(job_id=ID, version=paused.version)
     resume.opaque_data.data = "second"
     resumed = await v1.ResumeJobWorkflow(resume)
-    assert current(gateway)[1] is UpdateState.INITIALIZED
-    job = gateway.job(JOB)
+    assert current(storage)[1] is UpdateState.INITIALIZED
+    job = storage.job(JOB)
     assert job is not None
-    update = gateway.update(job.update_id)
+    update = storage.update(job.update_id)
     assert update is not None
     aborted = await v1.AbortJobWorkflow(svc.AbortJobWorkflowRequest(job_id=ID, version=resumed.version))
 
     assert update.opaque_data == "second"
-    assert current(gateway)[1] is UpdateState.ABORTED
+    assert current(storage)[1] is UpdateState.ABORTED
     assert [v.version.value for v in (paused, resumed, aborted)] == ["2-1-3", "2-1-4", "2-1-5"]
 
 
-async def test_stop_and_start(v1: Any, gateway: Gateway, wakes: RecordedWakes, service: str) -> None:
+async def test_stop_and_start(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
     """The goals of the job and its pods change, and the state's part of the version."""
     stopped = await v1.StopJob(svc.StopJobRequest(job_id=ID, version=version(service)))
-    goals = [pod.goal for pod in gateway.pods(JOB)]
+    goals = [pod.goal for pod in storage.pods(JOB)]
     started = await v1.StartJob(svc.StartJobRequest(job_id=ID, version=stopped.version))
 
     assert (stopped.version.value, started.version.value) == ("1-2-1", "1-3-1")
     assert set(goals) == {PodState.KILLED}
-    assert {pod.goal for pod in gateway.pods(JOB)} == {PodState.RUNNING}
+    assert {pod.goal for pod in storage.pods(JOB)} == {PodState.RUNNING}
     assert wakes.changed == [JOB, JOB]
 
 
-async def test_delete(v1: Any, gateway: Gateway, wakes: RecordedWakes, service: str) -> None:
+async def test_delete(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
     """By force a running service is deleted: its workflow does it."""
     await v1.DeleteJob(svc.DeleteJobRequest(job_id=ID, version=version(service), force=True))
-    job = gateway.job(JOB)
+    job = storage.job(JOB)
 
     assert job is not None
     assert job.goal is JobState.DELETED

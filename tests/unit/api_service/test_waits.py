@@ -25,7 +25,7 @@ from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.model.update import UpdateSpec
 from services.api.server import start
 from services.api.waits import Reasons, Waits
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.services import service_config
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.story import ID, JOB, NOW_NS
@@ -63,19 +63,19 @@ def explain() -> Explain:
 
 
 @pytest.fixture
-async def channel(explain: Explain, gateway: Gateway) -> AsyncIterator[grpc.aio.Channel]:
+async def channel(explain: Explain, storage: Storage) -> AsyncIterator[grpc.aio.Channel]:
     """Of an api over a service with a READY, a PENDING and an INITIALIZED instance."""
     record = convert.new_job_record(JOB, service_config(3), NOW_NS)
-    gateway.create_service(record, service_config(3), b"", UpdateSpec(), "", NOW_NS)
-    gateway.advance_update(JOB, NOW_NS)
-    gateway.mark_pending(JOB, [(0, 2)], 1)
-    gateway.mark_ready([(JOB, 0, 1)])
+    storage.create_service(record, service_config(3), b"", UpdateSpec(), "", NOW_NS)
+    storage.advance_update(JOB, NOW_NS)
+    storage.mark_pending(JOB, [(0, 2)], 1)
+    storage.mark_ready([(JOB, 0, 1)])
     resmgr = grpc.aio.server()
     add_under_all_names(resmgr, explain, EXPLAIN_SERVICE)
     address = f"127.0.0.1:{resmgr.add_insecure_port('127.0.0.1:0')}"
     await resmgr.start()
     wakes = RecordedWakes()
-    api = await start(gateway, wakes, wakes, lambda role: address if role == "resmgr" else None, "127.0.0.1:0")
+    api = await start(storage, wakes, wakes, lambda role: address if role == "resmgr" else None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{api.port}") as channel:
         yield channel
     await api.stop(0)
@@ -114,9 +114,9 @@ async def test_v0(channel: grpc.aio.Channel) -> None:
     assert {info.instanceId: info.runtime.reason for info in queried} == TOLD
 
 
-async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, gateway: Gateway) -> None:
+async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, storage: Storage) -> None:
     """In states, counts and events; filters for PENDING find it, one for READY finds it alone."""
-    gateway.settle(JOB, NOW_NS)
+    storage.settle(JOB, NOW_NS)
     tasks, jobs = TaskManagerStub(channel), JobManagerStub(channel)  # type: ignore[no-untyped-call]
 
     def asked(*states: task_pb2.TaskState.ValueType) -> task_pb2.QueryRequest:
@@ -139,9 +139,9 @@ async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, gatew
     assert [0, 1] == [info.instanceId for info in both]
 
 
-async def test_who_is_admitted_is_pending_in_v1alpha(channel: grpc.aio.Channel, gateway: Gateway) -> None:
+async def test_who_is_admitted_is_pending_in_v1alpha(channel: grpc.aio.Channel, storage: Storage) -> None:
     """The same."""
-    gateway.settle(JOB, NOW_NS)
+    storage.settle(JOB, NOW_NS)
     pods: Any = PodServiceStub(channel)
     jobs: Any = JobServiceStub(channel)
 

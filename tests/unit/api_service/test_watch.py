@@ -21,7 +21,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.api.server import start
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import ID, create, evolve, spec, version
 from tests.unit.api_service.story import JOB, NOW_NS, refused
@@ -39,9 +39,9 @@ def watches(channel: grpc.aio.Channel) -> Any:
 
 
 @pytest.fixture
-async def service(v1: Any, gateway: Gateway) -> None:
+async def service(v1: Any, storage: Storage) -> None:
     await create(v1, spec())
-    evolve(gateway)
+    evolve(storage)
 
 
 async def opened(call: Any) -> svc.WatchResponse:
@@ -67,14 +67,14 @@ def is_killed(response: svc.WatchResponse) -> bool:
     return any(pod.status.desired_state == pod_pb2.POD_STATE_KILLED for pod in response.pods)
 
 
-async def test_the_first_message(watches: Any, gateway: Gateway, service: None) -> None:
+async def test_the_first_message(watches: Any, storage: Storage, service: None) -> None:
     """It has the id, and the revision after which changes are sent; nothing of what is there already."""
     jobs = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     pods = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS))
     first, second = await opened(jobs), await opened(pods)
 
     assert (first.watch_id.partition("_")[0], second.watch_id.partition("_")[0]) == ("job", "task")
-    assert first.revision == second.revision == gateway.watch_bounds()[1]
+    assert first.revision == second.revision == storage.watch_bounds()[1]
     assert not first.stateless_jobs
     assert not second.pods
 
@@ -94,11 +94,11 @@ async def test_a_job_that_changes(watches: Any, v1: Any, service: None) -> None:
     assert found[-1].watch_id == ""
 
 
-async def test_pods_that_change(watches: Any, gateway: Gateway, service: None) -> None:
+async def test_pods_that_change(watches: Any, storage: Storage, service: None) -> None:
     """Each pod in a message of its own; what did not change is not told."""
     call = watches.Watch(svc.WatchRequest(pod_filter=watch_pb2.PodFilter(job_id=ID)))
     await opened(call)
-    gateway.set_pod_goals(JOB, [(1, 2)], PodState.KILLED, NOW_NS, "stop")
+    storage.set_pod_goals(JOB, [(1, 2)], PodState.KILLED, NOW_NS, "stop")
     found = await until(call, lambda r: r.pods[0].pod_name.value == f"{JOB}-2")
 
     assert names(found) == {f"{JOB}-1", f"{JOB}-2"}
@@ -116,18 +116,18 @@ FILTERS: dict[str, watch_pb2.PodFilter] = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-async def test_pods_are_filtered(watches: Any, v1: Any, gateway: Gateway, service: None, name: str) -> None:
+async def test_pods_are_filtered(watches: Any, v1: Any, storage: Storage, service: None, name: str) -> None:
     """All conditions hold of what is sent; labels with key and value."""
     wanted = spec()
     del wanted.default_spec.labels[:]
     wanted.default_spec.labels.add(key="color", value="red")
     wanted.default_spec.labels.add(key="size", value="large")
     await create(v1, wanted, OTHER)
-    evolve(gateway, OTHER)
+    evolve(storage, OTHER)
     call = watches.Watch(svc.WatchRequest(pod_filter=FILTERS[name]))
     await opened(call)
     for job_id in (JOB, OTHER):
-        gateway.set_pod_goals(JobId(job_id), [(0, 3)], PodState.KILLED, NOW_NS, "stop")
+        storage.set_pod_goals(JobId(job_id), [(0, 3)], PodState.KILLED, NOW_NS, "stop")
     found = await until(call, lambda r: r.pods[0].pod_name.value == f"{OTHER}-2")
 
     assert names(found) == {f"{OTHER}-{i}" for i in range(3)}
@@ -141,7 +141,7 @@ async def test_pods_are_filtered(watches: Any, v1: Any, gateway: Gateway, servic
     ],
 )
 async def test_jobs_are_filtered(
-    watches: Any, v1: Any, gateway: Gateway, service: None, wanted: watch_pb2.StatelessJobFilter
+    watches: Any, v1: Any, storage: Storage, service: None, wanted: watch_pb2.StatelessJobFilter
 ) -> None:
     """By id or by label."""
     other = spec()
@@ -149,53 +149,53 @@ async def test_jobs_are_filtered(
     await create(v1, other, OTHER)
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=wanted))
     await opened(call)
-    gateway.set_service_goal(JOB, None, JobState.KILLED, False, NOW_NS)
-    gateway.set_service_goal(JobId(OTHER), None, JobState.KILLED, False, NOW_NS)
+    storage.set_service_goal(JOB, None, JobState.KILLED, False, NOW_NS)
+    storage.set_service_goal(JobId(OTHER), None, JobState.KILLED, False, NOW_NS)
     found = await until(call, lambda r: bool(r.stateless_jobs))
 
     assert [summary.job_id.value for response in found for summary in response.stateless_jobs] == [OTHER]
 
 
-async def test_the_pod_filter_wins(watches: Any, gateway: Gateway, service: None) -> None:
+async def test_the_pod_filter_wins(watches: Any, storage: Storage, service: None) -> None:
     """If both are given."""
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, stateless_job_filter=OF_JOBS))
 
     assert (await opened(call)).watch_id.startswith("task_")
 
 
-async def test_batch_jobs_are_not_watched(watches: Any, v1: Any, gateway: Gateway, job: JobId) -> None:
+async def test_batch_jobs_are_not_watched(watches: Any, v1: Any, storage: Storage, job: JobId) -> None:
     """Only services are."""
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     await opened(call)
-    gateway.set_job_goal(job, JobState.KILLED, NOW_NS)
+    storage.set_job_goal(job, JobState.KILLED, NOW_NS)
     await create(v1, spec(), OTHER)
     found = await until(call, lambda r: bool(r.stateless_jobs))
 
     assert [s.job_id.value for response in found for s in response.stateless_jobs] == [OTHER]
 
 
-async def test_what_is_gone(watches: Any, v1: Any, gateway: Gateway, service: None) -> None:
+async def test_what_is_gone(watches: Any, v1: Any, storage: Storage, service: None) -> None:
     """A pod that an update removed is named, also to those who asked for labels."""
     wanted = watch_pb2.PodFilter(labels=[peloton_pb2.Label(key="color", value="blue")])
     call = watches.Watch(svc.WatchRequest(pod_filter=wanted))
     await opened(call)
     request = stateless_svc_pb2.ReplaceJobRequest(job_id=ID, version=version("1-1-1"), spec=spec(2))
     await v1.ReplaceJob(request)
-    evolve(gateway)
+    evolve(storage)
     found = await until(call, lambda r: bool(r.pods_not_found))
 
     assert [wire.value for wire in found[-1].pods_not_found] == [f"{JOB}-2"]
 
 
-async def test_resume(watches: Any, gateway: Gateway, service: None) -> None:
+async def test_resume(watches: Any, storage: Storage, service: None) -> None:
     """What changed since a revision is sent first, each thing once and as it is now; then what changes next."""
-    begin = gateway.watch_bounds()[1]
+    begin = storage.watch_bounds()[1]
     for goal in (PodState.KILLED, PodState.RUNNING, PodState.KILLED):
-        gateway.set_pod_goals(JOB, [(0, 2)], goal, NOW_NS, "change")
+        storage.set_pod_goals(JOB, [(0, 2)], goal, NOW_NS, "change")
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=begin))
     first = await opened(call)
-    earlier = await until(call, lambda r: r.revision == gateway.watch_bounds()[1])
-    gateway.set_pod_goals(JOB, [(2, 1)], PodState.KILLED, NOW_NS, "stop")
+    earlier = await until(call, lambda r: r.revision == storage.watch_bounds()[1])
+    storage.set_pod_goals(JOB, [(2, 1)], PodState.KILLED, NOW_NS, "stop")
     later = await until(call, lambda r: r.pods[0].pod_name.value == f"{JOB}-2")
 
     assert first.revision == begin
@@ -205,10 +205,10 @@ async def test_resume(watches: Any, gateway: Gateway, service: None) -> None:
 
 
 @pytest.mark.parametrize("age", ["old", "new"])
-async def test_resume_from_nowhere(watches: Any, gateway: Gateway, service: None, age: str) -> None:
+async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None, age: str) -> None:
     """A revision older than what is kept, or one that has not been, is refused with both numbers."""
-    newest = gateway.watch_bounds()[1]
-    gateway.prune_watch_log(newest - 2)
+    newest = storage.watch_bounds()[1]
+    storage.prune_watch_log(newest - 2)
     revision, text = {
         "old": (
             newest - 3,
@@ -222,10 +222,10 @@ async def test_resume_from_nowhere(watches: Any, gateway: Gateway, service: None
     assert await refused(call.read()) == (Status.OUT_OF_RANGE, text)
 
 
-async def test_the_oldest_that_is_kept(watches: Any, gateway: Gateway, service: None) -> None:
+async def test_the_oldest_that_is_kept(watches: Any, storage: Storage, service: None) -> None:
     """The revision before the oldest change is still good, also when nothing is kept."""
-    newest = gateway.watch_bounds()[1]
-    gateway.prune_watch_log(newest)
+    newest = storage.watch_bounds()[1]
+    storage.prune_watch_log(newest)
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=newest))
 
     assert (await opened(call)).revision == newest
@@ -281,9 +281,9 @@ async def test_cancel_of_nothing(watches: Any) -> None:
     )
 
 
-async def test_the_server_stops(gateway: Gateway, wakes: RecordedWakes) -> None:
+async def test_the_server_stops(storage: Storage, wakes: RecordedWakes) -> None:
     """Watches end with it, at once, and may be resumed elsewhere."""
-    server = await start(gateway, wakes, wakes, lambda _: None, "127.0.0.1:0")
+    server = await start(storage, wakes, wakes, lambda _: None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         stub: Any = WatchServiceStub(channel)
         call = stub.Watch(svc.WatchRequest(pod_filter=OF_PODS))

@@ -18,7 +18,7 @@ from services.api.calls import Calls
 from services.api.v1 import watch_hub
 from services.api.v1.watch_changes import THE_JOB, Batch, ChangeReader, Filter, Wants
 from services.api.v1.watch_hub import BUFFER_MAX, WatchHub
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.conformance.storage.services import service_config
 from tests.unit.api_service.story import JOB, NOW_NS
 
@@ -31,7 +31,7 @@ WAIT_S = 20.0
 class CountedReader(ChangeReader):
     """Tells when it was read from, and may be broken."""
 
-    def __init__(self, records: Gateway) -> None:
+    def __init__(self, records: Storage) -> None:
         super().__init__(records)
         self.reads: list[int] = []
         self.wants: set[Wants] = set()
@@ -53,12 +53,12 @@ async def calls() -> AsyncIterator[Calls]:
 
 
 @pytest.fixture
-def reader(gateway: Gateway) -> CountedReader:
+def reader(storage: Storage) -> CountedReader:
     """Of storage with one service, whose pods do not exist yet."""
     config = service_config(COUNT)
     record = convert.new_job_record(JOB, config, NOW_NS)
-    gateway.create_service(record, config, b"spec", UpdateSpec(), "", NOW_NS)
-    return CountedReader(gateway)
+    storage.create_service(record, config, b"spec", UpdateSpec(), "", NOW_NS)
+    return CountedReader(storage)
 
 
 @pytest.fixture
@@ -98,14 +98,14 @@ async def to_the_end(stream: Stream) -> tuple[list[WatchResponse], Exception]:
                 return found, error
 
 
-def last_of_pods(gateway: Gateway) -> int:
+def last_of_pods(storage: Storage) -> int:
     """The newest revision of a pod: the last one that a watcher of pods hears."""
-    return max(seq for seq, _, instance in gateway.watch_log(0, 100_000) if instance != THE_JOB)
+    return max(seq for seq, _, instance in storage.watch_log(0, 100_000) if instance != THE_JOB)
 
 
-async def handed_out(reader: CountedReader, gateway: Gateway) -> int:
+async def handed_out(reader: CountedReader, storage: Storage) -> int:
     """Waits until the tail has come to the end of the log, while nobody reads."""
-    newest = gateway.watch_bounds()[1]
+    newest = storage.watch_bounds()[1]
     async with asyncio.timeout(WAIT_S):
         while not reader.reads or reader.reads[-1] != newest:
             await asyncio.sleep(0)
@@ -119,14 +119,14 @@ def names(responses: list[WatchResponse]) -> list[str]:
 EVERY_POD = [f"{JOB}-{i}" for i in range(COUNT)]
 
 
-async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedReader, gateway: Gateway) -> None:
+async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """A watcher that does not read for a while gets each thing once, as it is now, by rising revisions."""
-    gateway.advance_update(JOB, NOW_NS)
+    storage.advance_update(JOB, NOW_NS)
     stream = await opened(hub)
     for goal in (PodState.KILLED, PodState.RUNNING) * 30:
-        gateway.set_pod_goals(JOB, [(0, 5)], goal, NOW_NS, f"to be {goal}")
-    await handed_out(reader, gateway)
-    newest = last_of_pods(gateway)
+        storage.set_pod_goals(JOB, [(0, 5)], goal, NOW_NS, f"to be {goal}")
+    await handed_out(reader, storage)
+    newest = last_of_pods(storage)
     found = await until(stream, newest)
 
     assert [response.revision for response in found] == list(range(newest - 4, newest + 1))
@@ -135,14 +135,14 @@ async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedRe
     await stream.aclose()
 
 
-async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: CountedReader, gateway: Gateway) -> None:
+async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """What was in its buffer is sent, then ABORTED; with the last revision it gets the rest."""
     stream = await opened(hub)
-    gateway.advance_update(JOB, NOW_NS)
-    await handed_out(reader, gateway)
+    storage.advance_update(JOB, NOW_NS)
+    await handed_out(reader, storage)
     found, error = await to_the_end(stream)
     resumed = await opened(hub, after=found[-1].revision)
-    rest = await until(resumed, last_of_pods(gateway))
+    rest = await until(resumed, last_of_pods(storage))
 
     assert (type(error), str(error).partition("_")[0]) == (Aborted, "event overflow: task")
     assert 0 < len(found) <= BUFFER_MAX
@@ -150,41 +150,41 @@ async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: Coun
     await resumed.aclose()
 
 
-async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls, gateway: Gateway) -> None:
+async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls, storage: Storage) -> None:
     """The tail waits for it, however much changes at once."""
     hub = WatchHub(reader, calls, patience_s=WAIT_S)
     stream = await opened(hub)
-    gateway.advance_update(JOB, NOW_NS)
-    found = await until(stream, last_of_pods(gateway))
+    storage.advance_update(JOB, NOW_NS)
+    found = await until(stream, last_of_pods(storage))
 
     assert names(found) == EVERY_POD
     await stream.aclose()
     await hub.close()
 
 
-async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, gateway: Gateway) -> None:
+async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """However many watch, the log is read once; and nobody reads it while nobody watches."""
     streams = [await opened(hub) for _ in range(20)]
     before = len(reader.reads)
-    gateway.advance_update(JOB, NOW_NS)
-    newest = await handed_out(reader, gateway)
+    storage.advance_update(JOB, NOW_NS)
+    newest = await handed_out(reader, storage)
     changed = [after for after in reader.reads[before:] if after not in (reader.reads[before], newest)]
     for stream in streams:
         await stream.aclose()
     idle = len(reader.reads)
     for _ in range(20):  # far longer than between two reads
-        gateway.set_pod_goals(JOB, [(0, 5)], PodState.KILLED, NOW_NS, "stop")
+        storage.set_pod_goals(JOB, [(0, 5)], PodState.KILLED, NOW_NS, "stop")
         await asyncio.sleep(0)
 
     assert sorted(set(changed)) == changed
     assert len(reader.reads) - idle <= 1  # one may have been on its way
 
 
-async def test_only_what_somebody_wants_is_read(hub: WatchHub, reader: CountedReader, gateway: Gateway) -> None:
+async def test_only_what_somebody_wants_is_read(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """Pods are not read for watchers of jobs, nor labels of pods for watchers who name none."""
     stream = await opened(hub, OF_JOBS)
-    gateway.advance_update(JOB, NOW_NS)
-    await handed_out(reader, gateway)
+    storage.advance_update(JOB, NOW_NS)
+    await handed_out(reader, storage)
 
     assert reader.wants == {Wants(jobs=True)}
     await stream.aclose()
@@ -216,34 +216,34 @@ async def test_storage_fails(hub: WatchHub, reader: CountedReader) -> None:
     await again.aclose()
 
 
-async def test_changes_that_were_forgotten_meanwhile(hub: WatchHub, gateway: Gateway, reader: CountedReader) -> None:
+async def test_changes_that_were_forgotten_meanwhile(hub: WatchHub, storage: Storage, reader: CountedReader) -> None:
     """A process that slept while the log was cut tells its watchers that they missed something."""
     stream = await opened(hub)
-    gateway.advance_update(JOB, NOW_NS)
-    gateway.prune_watch_log(gateway.watch_bounds()[1] - 1)
+    storage.advance_update(JOB, NOW_NS)
+    storage.prune_watch_log(storage.watch_bounds()[1] - 1)
     _, error = await to_the_end(stream)
 
     assert (type(error), str(error).partition("_")[0]) == (Aborted, "event overflow: task")
 
 
 async def test_a_resumed_watcher_ends_where_the_others_are(
-    hub: WatchHub, reader: CountedReader, gateway: Gateway
+    hub: WatchHub, reader: CountedReader, storage: Storage
 ) -> None:
     """Two watchers, one from the beginning and one resumed while things change, know the same in the end."""
-    begin = gateway.watch_bounds()[1]
-    gateway.advance_update(JOB, NOW_NS)
+    begin = storage.watch_bounds()[1]
+    storage.advance_update(JOB, NOW_NS)
     resumed = await opened(hub, after=begin)
     seen: dict[str, int] = {}
     changes = iter([PodState.KILLED, PodState.RUNNING, PodState.KILLED])
     revisions: list[int] = []
     async with asyncio.timeout(WAIT_S):
-        while not revisions or revisions[-1] != last_of_pods(gateway):
+        while not revisions or revisions[-1] != last_of_pods(storage):
             response = await anext(resumed)
             revisions.append(response.revision)
             seen |= {pod.pod_name.value: pod.status.desired_state for pod in response.pods}
             if goal := next(changes, None):
-                gateway.set_pod_goals(JOB, [(0, 40)], goal, NOW_NS, "change")
-    now = {f"{JOB}-{pod.instance_id}": pod.goal for pod in gateway.pods(JOB)}
+                storage.set_pod_goals(JOB, [(0, 40)], goal, NOW_NS, "change")
+    now = {f"{JOB}-{pod.instance_id}": pod.goal for pod in storage.pods(JOB)}
 
     assert revisions == sorted(set(revisions))
     assert {name: convert_v1.POD_STATES[state] for name, state in seen.items()} == now
@@ -252,33 +252,33 @@ async def test_a_resumed_watcher_ends_where_the_others_are(
 
 @pytest.mark.parametrize("is_behind", [False, True])
 async def test_a_watch_is_cancelled_from_another_api(
-    hub: WatchHub, reader: CountedReader, calls: Calls, gateway: Gateway, is_behind: bool
+    hub: WatchHub, reader: CountedReader, calls: Calls, storage: Storage, is_behind: bool
 ) -> None:
     """Any api ends a watch, also one that is still catching up; nothing of it is left behind."""
-    gateway.advance_update(JOB, NOW_NS)
-    other = WatchHub(ChangeReader(gateway), calls, poll_s=0.001, cancel_s=WAIT_S)
+    storage.advance_update(JOB, NOW_NS)
+    other = WatchHub(ChangeReader(storage), calls, poll_s=0.001, cancel_s=WAIT_S)
     stream = hub.watch(OF_PODS, 1 if is_behind else 0)
     watch_id = (await anext(stream)).watch_id
     _, (_, error) = await asyncio.gather(other.cancel(watch_id), to_the_end(stream))
 
     assert isinstance(error, Cancelled)
     assert error.message == f"watch cancelled: {watch_id}"
-    assert gateway.watch_cancels() == set()
+    assert storage.watch_cancels() == set()
 
 
-async def test_nobody_serves_the_watch(calls: Calls, gateway: Gateway) -> None:
+async def test_nobody_serves_the_watch(calls: Calls, storage: Storage) -> None:
     """After a while it is not found, and what was asked is forgotten; what can be no watch is not even asked for."""
-    hub = WatchHub(ChangeReader(gateway), calls, poll_s=0.001, cancel_s=0.01)
+    hub = WatchHub(ChangeReader(storage), calls, poll_s=0.001, cancel_s=0.01)
     for number in (str(uuid.uuid4()), "1"):
         with pytest.raises(NotFound, match=f"watch_id task_{number} not exist for task watch client"):
             await hub.cancel(f"task_{number}")
 
-    assert gateway.watch_cancels() == set()
+    assert storage.watch_cancels() == set()
 
 
-async def test_what_a_dead_api_asked_is_forgotten(gateway: Gateway) -> None:
+async def test_what_a_dead_api_asked_is_forgotten(storage: Storage) -> None:
     """A cancellation whose asker died is gone after a minute."""
-    gateway.ask_watch_cancel("task_1", NOW_NS)
-    gateway.ask_watch_cancel("task_2", NOW_NS + 61 * 10**9)
+    storage.ask_watch_cancel("task_1", NOW_NS)
+    storage.ask_watch_cancel("task_2", NOW_NS + 61 * 10**9)
 
-    assert gateway.watch_cancels() == {"task_2"}
+    assert storage.watch_cancels() == {"task_2"}

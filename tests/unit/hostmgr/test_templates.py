@@ -14,7 +14,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import new_job_id
 from services.hostmgr import templates
 from services.hostmgr.templates import TemplateCache
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 
 JOB = convert.new_job_record(new_job_id(), job_pb2.JobConfig(name="train", instanceCount=9), 1)
 
@@ -46,7 +46,7 @@ def configs() -> Configs:
 
 @pytest.fixture
 def cache(configs: Configs) -> TemplateCache:
-    return TemplateCache(cast(Gateway, configs))
+    return TemplateCache(cast(Storage, configs))
 
 
 def test_instances_alike_share_a_template(cache: TemplateCache) -> None:

@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
 @asynccontextmanager
 async def asking(world: World, settings: LoopSettings = FAST) -> AsyncIterator[Asked]:
-    server = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", settings)
+    server = await serve(world.storage, world.lifecycles, world.hosts, "127.0.0.1:0", settings)
     try:
         await until(lambda: server.loop.state.capacity is not None)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

@@ -9,9 +9,9 @@ import pytest
 
 from peloton.api.v0.short_names import respool_pb2_grpc
 from services.resmgr.server import ResmgrServer, serve
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests import sqlite_engines
-from tests.unit.resmgr.world import FAST, World, open_gateway
+from tests.unit.resmgr.world import FAST, World, open_storage
 
 sqlite_engines.reuse()
 
@@ -20,26 +20,26 @@ sqlite_engines.reuse()
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with the schema and nothing else; tests copy it."""
     folder = tmp_path_factory.mktemp("store")
-    open_gateway(folder).close()
+    open_storage(folder).close()
     return folder / "store.db"
 
 
 @pytest.fixture
-def gateway(empty_store: Path, tmp_path: Path) -> Iterator[Gateway]:
+def storage(empty_store: Path, tmp_path: Path) -> Iterator[Storage]:
     shutil.copy(empty_store, tmp_path / "store.db")
-    found = Gateway(f"sqlite:///{tmp_path / 'store.db'}")
+    found = Storage(f"sqlite:///{tmp_path / 'store.db'}")
     yield found
     found.close()
 
 
 @pytest.fixture
-def world(gateway: Gateway) -> World:
-    return World(gateway)
+def world(storage: Storage) -> World:
+    return World(storage)
 
 
 @pytest.fixture
 async def server(world: World) -> AsyncIterator[ResmgrServer]:
-    found = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
+    found = await serve(world.storage, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
     yield found
     await found.stop()
 

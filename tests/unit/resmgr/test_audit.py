@@ -20,8 +20,8 @@ from tests.unit.resmgr.world import FAST, World
 def queued(world: World) -> ResmgrState:
     """Seven pods of one cpu wait in /maps, which may hold five."""
     job = world.job(world.pool("maps", 5, 5), 7)
-    world.gateway.mark_pending(job, world.gateway.queueable(job, 10), 1)
-    state = rebuild(world.gateway)
+    world.storage.mark_pending(job, world.storage.queueable(job, 10), 1)
+    state = rebuild(world.storage)
     state.set_capacity(Resources.of(100, 100_000, 100_000), Resources())
     return state
 

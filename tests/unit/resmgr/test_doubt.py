@@ -15,7 +15,7 @@ from peloton.model.update import UpdateSpec, UpdateType
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
-from services.storage.gateway import EvictionOrder
+from services.storage.storage import EvictionOrder
 from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import Faulty, running, until
 from tests.unit.resmgr.test_preemption import ROUNDS, lend, start, two_pools
@@ -54,7 +54,7 @@ async def test_a_kill_that_storage_gives_up_is_seen(world: World) -> None:
 
         assert world.states(job) == {KILLED: [0, 1, 2]}
         await until(lambda: not loop.state.is_busy)
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        assert facts(rebuild(world.storage)) == facts(loop.state)
 
 
 async def test_who_was_admitted_in_doubt_is_told(world: World) -> None:
@@ -101,9 +101,9 @@ async def test_another_priority_holds_for_what_waits(world: World) -> None:
     """An update gives a service another priority: memory is read again, and is what a restart would make of it."""
     pool = world.pool("p", 1, 1)
     service = world.service(pool, 4, UpdateSpec())
-    world.gateway.advance_update(service, world.now_ns)
+    world.storage.advance_update(service, world.now_ns)
     world.hosts.answer = None
-    config = world.gateway.job_config(service)
+    config = world.storage.job_config(service)
     assert config is not None
     urgent = job_pb2.JobConfig.FromString(config.SerializeToString())
     urgent.sla.priority = 5
@@ -111,46 +111,46 @@ async def test_another_priority_holds_for_what_waits(world: World) -> None:
     async with running(world) as loop:
         assert await loop.enqueue(service, 2) == 2
         kind, spec = UpdateType.UPDATE, UpdateSpec(batch_size=1)
-        world.gateway.create_update(service, None, kind, spec, urgent, b"", (), "", world.now_ns)
+        world.storage.create_update(service, None, kind, spec, urgent, b"", (), "", world.now_ns)
         assert await loop.enqueue(service, 2) == 2
 
-        await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))
+        await until(lambda: facts(rebuild(world.storage)) == facts(loop.state))
         assert loop.state.jobs[service].priority == 5
 
 
 class Overtaken:
-    """The gateway, but an update comes just before pods are queued."""
+    """The storage, but an update comes just before pods are queued."""
 
     def __init__(self, world: World, update: Callable[[], object]) -> None:
-        self._gateway, self._update = world.gateway, update
+        self._storage, self._update = world.storage, update
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._gateway, name)
+        return getattr(self._storage, name)
 
     def mark_pending(self, *arguments: Any) -> Any:
         self._update()
-        return self._gateway.mark_pending(*arguments)
+        return self._storage.mark_pending(*arguments)
 
 
 async def test_pods_are_wanted_with_what_they_are_queued_with(world: World) -> None:
     """An update that gives waiting pods another configuration while they are being queued is not overlooked."""
     service = world.service(world.pool("p", 10, 10), 2, UpdateSpec())
-    world.gateway.advance_update(service, world.now_ns)
+    world.storage.advance_update(service, world.now_ns)
     world.hosts.answer = None
-    larger = world.gateway.job_config(service)
+    larger = world.storage.job_config(service)
     assert larger is not None
     larger.defaultConfig.resource.cpuLimit = 3
 
     def update() -> None:
         kind = UpdateType.UPDATE
-        world.gateway.create_update(service, None, kind, UpdateSpec(), larger, b"", (), "", world.now_ns)
-        world.gateway.advance_update(service, world.now_ns)
+        world.storage.create_update(service, None, kind, UpdateSpec(), larger, b"", (), "", world.now_ns)
+        world.storage.advance_update(service, world.now_ns)
 
     loop = AdmissionLoop(Overtaken(world, update), world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
     await loop.start()
     try:
         assert await loop.enqueue(service, 2) == 2
         assert loop.state.accounts.demand[1].tolist() == [6000, 0, 0, 0]
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        assert facts(rebuild(world.storage)) == facts(loop.state)
     finally:
         await loop.stop()

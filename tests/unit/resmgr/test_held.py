@@ -76,7 +76,7 @@ async def test_wholly_queued_jobs(world: World) -> None:
     await loop.run_cycle()
     await loop.stop()
 
-    fresh = rebuild(world.gateway)
+    fresh = rebuild(world.storage)
 
     assert loop.state.wholly_queued() == fresh.wholly_queued() == {queued}
     assert {admitted, part} <= fresh.jobs.keys()
@@ -100,7 +100,7 @@ async def test_what_was_released_for_new_hosts_is_not_held_back_again_by_a_rebui
         now_ns = loop.clock_ns()
         assert () == tuple(loop.state.snapshot(100, now_ns).held)
 
-        fresh = rebuild(world.gateway)
+        fresh = rebuild(world.storage)
         fresh.take_over(loop.state)
         fresh.release_held(now_ns + TRY_S * 10**9)
 

@@ -130,7 +130,7 @@ async def test_a_gang_ends_whole_in_the_queue(world: World) -> None:
         loop.state.validate()
         await until(lambda: world.states(gang) == {KILLED: [0, 1, 2], READY: [3, 4]})
 
-        await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))
+        await until(lambda: facts(rebuild(world.storage)) == facts(loop.state))
 
 
 async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> None:
@@ -151,7 +151,7 @@ async def test_a_gang_whose_launch_was_in_vain_is_passed_by(world: World) -> Non
         assert world.states(gang) == {PENDING: [0, 1, 2]}
         assert gang in world.lifecycles.woken
         loop.state.validate()
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        assert facts(rebuild(world.storage)) == facts(loop.state)
         now_ns = loop.clock_ns()
         (held,) = loop.state.snapshot(100, now_ns).held
         left_s = held.reason.left
@@ -183,7 +183,7 @@ async def test_pods_without_a_host_are_passed_by(world: World) -> None:
         await until(lambda: world.states(other) == {READY: [0, 1], PENDING: [2, 3]})
         assert world.states(stuck) == {PENDING: [0, 1], READY: [2]}
         loop.state.validate()
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        assert facts(rebuild(world.storage)) == facts(loop.state)
         now_ns = loop.clock_ns()
         now = loop.state.snapshot(100, now_ns)
         (held,) = now.held
@@ -249,7 +249,7 @@ async def test_priority_and_order_survive_a_restart(world: World) -> None:
     world.hosts.answer = (Resources.of(4), Resources())
 
     async with running(world) as loop:
-        assert facts(rebuild(world.gateway)).keys() == before.keys()
+        assert facts(rebuild(world.storage)).keys() == before.keys()
         await until(lambda: sum(len(world.states(job).get(READY, [])) for job in jobs) == 2)
         assert world.states(jobs[1]).get(READY) == [0, 1]
 
@@ -273,14 +273,14 @@ async def test_unknown_job_and_pools(world: World) -> None:
 
 
 class Faulty:
-    """The gateway, but the next call of one method is carried out and then reported as failed."""
+    """The storage, but the next call of one method is carried out and then reported as failed."""
 
     def __init__(self, world: World, method: str, error: Exception | None = None) -> None:
-        self._gateway, self._method, self.is_armed = world.gateway, method, True
+        self._storage, self._method, self.is_armed = world.storage, method, True
         self._error = error or ConnectionError("the answer was lost")
 
     def __getattr__(self, name: str) -> Any:
-        real = getattr(self._gateway, name)
+        real = getattr(self._storage, name)
         if name != self._method or not self.is_armed:
             return real
 
@@ -344,7 +344,7 @@ async def test_a_caller_that_gives_up_does_not_split_a_commit(world: World) -> N
         await asyncio.gather(call, return_exceptions=True)
         await until(lambda: loop.state.is_busy)
 
-        await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))
+        await until(lambda: facts(rebuild(world.storage)) == facts(loop.state))
 
 
 async def test_bounded_cycles_go_round(world: World) -> None:

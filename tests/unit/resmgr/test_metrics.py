@@ -24,9 +24,9 @@ def test_gauges(world: World) -> None:
     """Every quantity is there, inner pools are the sums of their leaves, and queues count pods, empty ones too."""
     parent = world.pool("eng", 10, 50)
     job = world.job(world.pool("maps", 5, 50, parent), 7)
-    ranges = world.gateway.queueable(job, 10)
-    world.gateway.mark_pending(job, ranges, 1)
-    state = rebuild(world.gateway)
+    ranges = world.storage.queueable(job, 10)
+    world.storage.mark_pending(job, ranges, 1)
+    state = rebuild(world.storage)
     state.set_capacity(Resources.of(100), Resources())
     state.note(plan_cycle(state.snapshot(100, 0)))
 
@@ -45,8 +45,8 @@ def test_gauges(world: World) -> None:
 def test_admitted_pods_and_their_wait(world: World) -> None:
     """Admitted pods are counted by pool, and the wait is from the enqueue call to the cycle that admits."""
     job = world.job(world.pool("maps", 5, 50), 7)
-    world.gateway.mark_pending(job, world.gateway.queueable(job, 10), 1)
-    state = rebuild(world.gateway)
+    world.storage.mark_pending(job, world.storage.queueable(job, 10), 1)
+    state = rebuild(world.storage)
     state.set_capacity(Resources.of(100), Resources())
     reader, now_s = InMemoryMetricReader(), [10.0]
     meter = AdmissionMeter(MeterProvider([reader]).get_meter("test"), lambda: now_s[0])

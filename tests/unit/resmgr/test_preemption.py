@@ -7,7 +7,7 @@ from peloton.model.pod import PodState, PodStatus
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.preemption import PreemptionRounds
 from services.resmgr.recovery import rebuild
-from services.storage.gateway import EvictionOrder
+from services.storage.storage import EvictionOrder
 from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.world import World, facts, fast
@@ -20,18 +20,18 @@ def start(world: World, job_id: JobId) -> None:
     """Admitted pods are on hosts and run."""
     rows = [
         (instance, run, "h1", "a1", {})
-        for gang in world.gateway.ready_gangs(job_id, 1000)
+        for gang in world.storage.ready_gangs(job_id, 1000)
         for instance, run in gang.pods
     ]
-    taken = world.gateway.mark_launched(job_id, rows, world.now_ns)
-    pods = [pod.pod_id for pod in world.gateway.pods(job_id, 0, 1000) if pod.instance_id in taken]
-    world.gateway.apply_status([PodStatus(pod, RUNNING, world.now_ns, "h1", "a1") for pod in pods])
+    taken = world.storage.mark_launched(job_id, rows, world.now_ns)
+    pods = [pod.pod_id for pod in world.storage.pods(job_id, 0, 1000) if pod.instance_id in taken]
+    world.storage.apply_status([PodStatus(pod, RUNNING, world.now_ns, "h1", "a1") for pod in pods])
 
 
 def end(world: World, job_id: JobId) -> None:
     """Hosts end what is to end, and the job settles."""
-    told = world.gateway.mark_killing(job_id, 1000)
-    world.gateway.apply_status([PodStatus(row[0], PodState.KILLED, world.now_ns, "h1", "a1") for row in told])
+    told = world.storage.mark_killing(job_id, 1000)
+    world.storage.apply_status([PodStatus(row[0], PodState.KILLED, world.now_ns, "h1", "a1") for row in told])
     world.settle(job_id)
 
 
@@ -59,13 +59,13 @@ async def test_a_pool_gets_back_what_it_lent(world: World) -> None:
         await until(lambda: borrower in world.lifecycles.woken)
 
         assert world.states(borrower) == {RUNNING: [0, 1, 2, 3, 4], PREEMPTING: [5, 6, 7, 8, 9]}
-        evicted = world.gateway.pod(borrower, 9)
+        evicted = world.storage.pod(borrower, 9)
         assert evicted is not None
         assert evicted.message == (
             f"evicting running task: preempted for job {owner} of /b, which wants cpu 10: "
             "/a holds 100 and is entitled to 50"
         )
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        assert facts(rebuild(world.storage)) == facts(loop.state)
         end(world, borrower)
         await loop.enqueue(borrower, 10)
         await until(lambda: world.states(owner) == {READY: [0, 1, 2, 3, 4]})
@@ -82,7 +82,7 @@ async def test_admitted_pods_go_back_in_their_place(world: World) -> None:
 
         assert world.states(borrower) == {READY: [0, 1, 2, 3, 4], PENDING: [5, 6, 7, 8, 9]}
         loop.state.validate()
-        await until(lambda: facts(rebuild(world.gateway)) == facts(loop.state))  # memory follows the commit
+        await until(lambda: facts(rebuild(world.storage)) == facts(loop.state))  # memory follows the commit
 
 
 async def test_one_deficit_evicts_once_even_after_a_crash(world: World) -> None:
@@ -162,7 +162,7 @@ async def test_evictions_that_others_want(world: World) -> None:
         assert world.states(job) == {RUNNING: [0, 2], PREEMPTING: [1]}
         assert (set(world.lifecycles.woken), loop.state.evicted) == ({job}, {job})
         loop.state.validate()
-        assert facts(rebuild(world.gateway)) == facts(loop.state)
+        assert facts(rebuild(world.storage)) == facts(loop.state)
         assert await loop.evict(orders) == 0
         end(world, job)
         await loop.enqueue(job, 3)

@@ -20,7 +20,7 @@ from peloton.scheduling.cycle import plan_cycle
 from services.resmgr.preemption import evictable, order, questioned_jobs
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
-from services.storage.gateway import Gateway
+from services.storage.storage import Storage
 from tests.reasons import REQUEUED
 from tests.unit.resmgr.world import World, facts
 
@@ -37,14 +37,14 @@ class ResmgrMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         shutil.copy(self.store, self.folder.name)
-        self.world = World(Gateway(f"sqlite:///{self.folder.name}/store.db"))
+        self.world = World(Storage(f"sqlite:///{self.folder.name}/store.db"))
         self.pools: list[RespoolId] = [self.world.pool("a", 3, 6), self.world.pool("b", 2, 4)]
         self.jobs: list[JobId] = []
-        self.state: ResmgrState = rebuild(self.world.gateway)
+        self.state: ResmgrState = rebuild(self.world.storage)
         self.state.set_capacity(Resources.of(8), Resources())
 
     def teardown(self) -> None:
-        self.world.gateway.close()
+        self.world.storage.close()
         self.folder.cleanup()
 
     def _job(self, pick: int) -> JobId | None:
@@ -66,15 +66,15 @@ class ResmgrMachine(RuleBasedStateMachine):
     @rule(pick=PICK, limit=st.integers(1, 6))
     def enqueue(self, pick: int, limit: int) -> None:
         job_id = self._job(pick)
-        job = self.world.gateway.job(job_id) if job_id else None
+        job = self.world.storage.job(job_id) if job_id else None
         if job is None or job_id is None:
             return
-        gateway, seq = self.world.gateway, self.state.next_seq
-        ranges = gateway.queueable(job_id, limit)
-        queued = gateway.mark_pending(job_id, ranges, seq)
+        storage, seq = self.world.storage, self.state.next_seq
+        ranges = storage.queueable(job_id, limit)
+        queued = storage.mark_pending(job_id, ranges, seq)
         self.read_log()
         if queued:
-            shapes = gateway.shapes_of([(job_id, job.config_version, 0, job.instance_count)])[0]
+            shapes = storage.shapes_of([(job_id, job.config_version, 0, job.instance_count)])[0]
             self.state.take_in(job, shapes, queued)
 
     @rule(pod_limit=st.integers(1, 9), is_later=st.booleans())
@@ -82,7 +82,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         """At once, or when nothing is held back any more."""
         plan = plan_cycle(self.state.snapshot(pod_limit, LATER_NS if is_later else self.world.now_ns))
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
-        marked = self.world.gateway.mark_ready(items)
+        marked = self.world.storage.mark_ready(items)
 
         assert marked == sum(count for _, _, count in items)
         self.state.apply(plan.admission)
@@ -93,7 +93,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         job_id = self._job(pick)
         if job_id:
             self.world.want_killed(job_id, start, count)
-            killed = self.world.gateway.kill_queued(job_id, 1)
+            killed = self.world.storage.kill_queued(job_id, 1)
             self.state.kill(job_id, [(at, length) for at, length, _ in killed])
 
     @rule(
@@ -115,9 +115,9 @@ class ResmgrMachine(RuleBasedStateMachine):
             self.world.launch(job_id, 3)
         self.read_log()
         due = frozenset(range(len(self.state.tree.ids)))
-        held = self.world.gateway.held(questioned_jobs(self.state, due))
+        held = self.world.storage.held(questioned_jobs(self.state, due))
         now = replace(self.state.snapshot(9, self.world.now_ns), evictable=evictable(self.state, held, due, 9))
-        for result in self.world.gateway.evict([order(one) for one in plan_cycle(now).evictions]):
+        for result in self.world.storage.evict([order(one) for one in plan_cycle(now).evictions]):
             self.state.evict(result)
 
     @rule(pick=PICK, is_launched=st.booleans())
@@ -128,7 +128,7 @@ class ResmgrMachine(RuleBasedStateMachine):
             if is_launched:
                 self.world.launch(job_id, 0)
             self.read_log()
-            gone = self.world.gateway.requeue_gang(job_id, REQUEUED)
+            gone = self.world.storage.requeue_gang(job_id, REQUEUED)
             if gone.held_until_ns and job_id in self.state.jobs:
                 self.state.evict(gone)
 
@@ -138,7 +138,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         job_id = self._job(pick)
         if job_id:
             self.read_log()
-            gone = self.world.gateway.requeue_pods(job_id, [(start, count)], REQUEUED)
+            gone = self.world.storage.requeue_pods(job_id, [(start, count)], REQUEUED)
             if gone.held_back:
                 self.state.evict(gone)
 
@@ -147,27 +147,27 @@ class ResmgrMachine(RuleBasedStateMachine):
         """Hosts end some of what is to end."""
         job_id = self._job(pick)
         if job_id:
-            told = self.world.gateway.mark_killing(job_id, limit, again=True)
-            self.world.gateway.apply_status([PodStatus(row[0], PodState.KILLED, 1) for row in told])
+            told = self.world.storage.mark_killing(job_id, limit, again=True)
+            self.world.storage.apply_status([PodStatus(row[0], PodState.KILLED, 1) for row in told])
             self.world.settle(job_id)
 
     @rule()
     def fail_over(self) -> None:
         """Another one leads: what it queues comes after what the last one queued."""
-        fresh = rebuild(self.world.gateway)
+        fresh = rebuild(self.world.storage)
         fresh.take_over(self.state)
         self.state = fresh
 
     @rule()
     def read_log(self) -> None:
-        self.state.log(self.world.gateway.status_log(self.state.log_cursor, 1000))
+        self.state.log(self.world.storage.status_log(self.state.log_cursor, 1000))
 
     @rule(reservation=st.integers(0, 3))
     def change_pools(self, reservation: int) -> None:
         pool_id = self.world.pool("c", reservation, 4)
         if pool_id not in self.pools:
             self.pools.append(pool_id)
-        self.state.put_pool(next(spec for spec, _ in self.world.gateway.pools() if spec.respool_id == pool_id))
+        self.state.put_pool(next(spec for spec, _ in self.world.storage.pools() if spec.respool_id == pool_id))
 
     @invariant()
     def is_consistent(self) -> None:
@@ -180,8 +180,8 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @invariant()
     def equals_a_rebuild(self) -> None:
-        self.state.log(self.world.gateway.status_log(self.state.log_cursor, 1000))
-        fresh = rebuild(self.world.gateway)
+        self.state.log(self.world.storage.status_log(self.state.log_cursor, 1000))
+        fresh = rebuild(self.world.storage)
 
         fresh.validate()
         assert facts(fresh) == facts(self.state)

@@ -301,7 +301,7 @@ async def test_delete(manager: Manager, world: World) -> None:
     assert not (await delete(manager, "/eng/maps")).ListFields()
     assert not (await delete(manager, "/eng")).ListFields()
     assert (await delete(manager, "/")).HasField("notDeleted")
-    assert world.gateway.pools() == []
+    assert world.storage.pools() == []
 
 
 async def test_pools_survive_a_restart(world: World, manager: Manager, server: ResmgrServer) -> None:
@@ -311,7 +311,7 @@ async def test_pools_survive_a_restart(world: World, manager: Manager, server: R
     before = (await manager.Query(pb.QueryRequest())).resourcePools
     await server.stop()
 
-    again = await serve(world.gateway, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
+    again = await serve(world.storage, world.lifecycles, world.hosts, "127.0.0.1:0", FAST)
     try:
         await until(lambda: again.loop.state.capacity is not None)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{again.port}") as channel:
@@ -346,7 +346,7 @@ async def test_a_call_waits_for_the_cluster(
 async def test_client(world: World, server: ResmgrServer) -> None:
     """The workers' client queues, kills and notes through the wire, and errors come back as ours."""
     job = world.job(world.pool("p", 1, 1), 3, cpu=2)  # never admitted, which would make placement look anew
-    server.loop.state.put_pool(world.gateway.pools()[0][0])
+    server.loop.state.put_pool(world.storage.pools()[0][0])
     channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")
     client: ResourceManager = ResourceManagerClient(lambda: channel)
     unknown = JobId("a1a1a1a1-0000-4000-8000-000000000000")

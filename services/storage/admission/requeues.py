@@ -1,0 +1,199 @@
+"""Admitted pods for which no host was found: what they were given is free again, and they wait in their old places.
+
+Like pods of the job wait with them, tried or not: one after the other they would find no host either.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from peloton.lifecycle.gang import HOLD
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import HOMELESS, QUEUED, STALE, STAYS
+from peloton.lifecycle.reason_text import requeue_text
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL, JobRecord
+from peloton.model.pod import PodShape, ShapeRange
+from peloton.model.reason import RequeueReason
+from peloton.model.times import NS_PER_S
+from services.storage.admission.evictions import runs_of
+from services.storage.admission.snapshot import EvictionResult
+from services.storage.codec import job_record
+from services.storage.engine import lock_job
+from services.storage.jobs.configs import shape_runs
+from services.storage.pods.sql import LAUNCHABLE, where
+from services.storage.pods.writes import Chosen, Span, fire, forget_earlier_tries
+from services.storage.repository import CHUNK_PODS, ON_HOST_NUMBERS, READY, Store, among, as_ranges, chunks
+from services.storage.tables import POD
+
+POD_REQUEUE_REASON = "REASON_POD_REQUEUED"
+_Shapes = dict[int, list[ShapeRange]]
+"""Of the instances of a job, by config version."""
+
+
+class _Hold(NamedTuple):
+    vain_count: int
+    until_ns: int
+    ranges: list[tuple[int, int]]
+
+
+class Requeues(Store):
+    def requeue_pods(
+        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, least_hold_s: int = 0
+    ) -> EvictionResult:
+        """READY pods that stand alone, among ``(start, count)`` by start, are PENDING again, and held back for a while:
+        longer each time in a row, as long as they were READY, and ``least_hold_s`` at least. When no pod of their shape
+        was launched since they were admitted, all READY pods of that shape come back with them, and PENDING ones are
+        held back as long.
+
+        Safe to repeat: those that are no longer READY are passed over. PENDING ones are held back when the rest is
+        committed, a bounded number in a transaction.
+        """
+        if not instances:
+            return EvictionResult(job_id)
+        least_ns, now_ns = least_hold_s * NS_PER_S, self.clock_ns()
+        work = partial(_requeue, job_id=job_id, instances=instances, reason=reason, least_ns=least_ns, now_ns=now_ns)
+        result, along = self.db.write(work)
+        for hold in along:
+            for span in chunks(hold.ranges):
+                self.db.write(partial(_hold_back, job_id=job_id, span=span, hold=hold, now_ns=now_ns))
+                result.held_back.append((*span, hold.until_ns))
+        return result
+
+
+def _requeue(
+    conn: sa.Connection,
+    job_id: JobId,
+    instances: Sequence[tuple[int, int]],
+    reason: RequeueReason,
+    least_ns: int,
+    now_ns: int,
+) -> tuple[EvictionResult, list[_Hold]]:
+    result = EvictionResult(job_id)
+    row = lock_job(conn, job_id)
+    if row is None or (job := job_record(row)).state in JOB_TERMINAL:
+        return result, []
+    gone = _given_up(conn, job, [i for start, count in instances for i in range(start, start + count)])
+    if gone is None:
+        return result, []
+
+    def until(vain_count: int) -> int:
+        return now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - gone.since_ns), least_ns)
+
+    by_place: dict[int, list[int]] = {}
+    chosen = among(conn, job_id, sorted(gone.vain_counts))
+    for instance, queue_seq in conn.execute(sa.select(POD.c.instance_id, POD.c.queue_seq).where(chosen)):
+        by_place.setdefault(queue_seq, []).append(instance)
+    for vain_count in sorted({*gone.vain_counts.values()}):
+        mine = sorted(i for i, count in gone.vain_counts.items() if count == vain_count)
+        until_ns = until(vain_count)
+        words = {
+            "message": f"queued again, {_told(vain_count, until_ns - now_ns)}: {requeue_text(reason)}",
+            "reason": POD_REQUEUE_REASON,
+        }
+        held = {"vain_count": vain_count, "held_until_ns": until_ns}
+        fire(conn, Chosen(job_id, mine), Event.REQUEUE, now_ns, **held, **words)
+        if vain_count > 1:
+            forget_earlier_tries(conn, job_id, mine, POD_REQUEUE_REASON)
+        result.held_back += [(start, count, until_ns) for start, count in as_ranges(mine)]
+    for queue_seq, mine in sorted(by_place.items()):
+        result.queued += [(queue_seq, start, count) for start, count in as_ranges(sorted(mine))]
+    return result, [_Hold(count, until(count), ranges) for count, ranges in sorted(gone.along.items())]
+
+
+def _told(vain_count: int, delay_ns: int) -> str:
+    tries = "1 try" if vain_count == 1 else f"{vain_count} tries"
+    return f"{tries} in vain, the next in {-(-delay_ns // NS_PER_S)} s"
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenUp:
+    since_ns: int  # the first of them was admitted
+    vain_counts: dict[int, int]  # READY instances -> tries in a row, this one included
+    along: dict[int, list[tuple[int, int]]]  # ranges of PENDING ones that are held back with them, by the same
+
+
+def _given_up(conn: sa.Connection, job: JobRecord, named: Sequence[int]) -> _GivenUp | None:
+    """None: none of those that are named is READY."""
+    alone = sa.and_(POD.c.job_id == job.job_id, POD.c.instance_id >= (job.gang_size if job.gang_size > 1 else 0))
+    columns = (POD.c.instance_id, POD.c.config_version, POD.c.vain_count, POD.c.updated_ns)
+    query = sa.select(*columns).where(among(conn, job.job_id, named), alone, LAUNCHABLE)
+    chosen = conn.execute(query.order_by(POD.c.instance_id)).all()
+    if not chosen:
+        return None
+    since_ns = min(pod.updated_ns for pod in chosen)
+    shapes = _shapes(conn, job.job_id)
+    launched = _launched_since(conn, alone, since_ns, shapes)
+    vain_counts: dict[int, int] = {}
+    together: dict[PodShape, int] = {}
+    for pod in chosen:
+        shape = _shape_of(shapes, pod.config_version, pod.instance_id)
+        vain_counts[pod.instance_id] = pod.vain_count + 1
+        if shape not in launched:
+            together[shape] = max(together.get(shape, 0), pod.vain_count + 1)
+    waiting = list(_waiting(conn, alone, shapes, together)) if together else []
+    for shape, is_ready, vain_count, _ in waiting:
+        together[shape] = max(together[shape], vain_count + is_ready)
+    along: dict[int, list[tuple[int, int]]] = {}
+    for shape, is_ready, _, (start, count) in waiting:
+        if is_ready:  # those beyond the bound find no host the next time
+            room = max(CHUNK_PODS - len(vain_counts), 0)
+            vain_counts.update(dict.fromkeys(range(start, start + min(count, room)), together[shape]))
+        else:
+            along.setdefault(together[shape], []).append((start, count))
+    return _GivenUp(since_ns, vain_counts, along)
+
+
+def _shapes(conn: sa.Connection, job_id: str) -> _Shapes:
+    query = sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)
+    count = conn.execute(query).scalar_one() + 1
+    versions = conn.execute(sa.select(POD.c.config_version).where(POD.c.job_id == job_id).distinct()).scalars().all()
+    return {version: list(shape_runs(conn, job_id, version, 0, count)) for version in sorted(versions)}
+
+
+def _shape_of(shapes: _Shapes, version: int, instance: int) -> PodShape:
+    ranges = shapes[version]
+    return ranges[bisect_right(ranges, instance, key=lambda one: one.start) - 1].shape
+
+
+def _by_shape(shapes: _Shapes, version: int, start: int, count: int) -> Iterator[tuple[PodShape, tuple[int, int]]]:
+    """A range of instances, cut where the shape changes."""
+    ranges, end = shapes[version], start + count
+    for one in ranges[bisect_right(ranges, start, key=lambda one: one.start) - 1 :]:
+        if one.start >= end:
+            return
+        begin = max(one.start, start)
+        yield one.shape, (begin, min(one.start + one.count, end) - begin)
+
+
+def _launched_since(
+    conn: sa.Connection, alone: sa.ColumnElement[bool], since_ns: int, shapes: _Shapes
+) -> set[PodShape]:
+    """Shapes of which hosts took a pod since then, as far as its row still tells: these do find hosts."""
+    on_host = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.updated_ns >= since_ns)
+    runs = conn.execute(runs_of(alone, sa.or_(on_host, POD.c.started_ns >= since_ns), sa.literal(0)))
+    return {shape for _, start, count, version, *_ in runs for shape, _ in _by_shape(shapes, version, start, count)}
+
+
+def _waiting(
+    conn: sa.Connection, alone: sa.ColumnElement[bool], shapes: _Shapes, wanted: dict[PodShape, int]
+) -> Iterator[tuple[PodShape, bool, int, tuple[int, int]]]:
+    """Ranges of PENDING and READY pods of these shapes: shape, whether READY, tries in vain, range. Those that come
+    back to a host are passed over: room is held for them."""
+    runs = runs_of(alone, where(QUEUED & STAYS & ~STALE & HOMELESS), POD.c.state, POD.c.vain_count)
+    for state, first, length, version, _, vain_count in conn.execute(runs.order_by("start")):
+        for shape, span in _by_shape(shapes, version, first, length):
+            if shape in wanted:
+                yield shape, state == READY, vain_count, span
+
+
+def _hold_back(conn: sa.Connection, job_id: JobId, span: tuple[int, int], hold: _Hold, now_ns: int) -> None:
+    lock_job(conn, job_id)
+    scope = Span(job_id, *span)
+    fire(conn, scope, Event.HOLD_BACK, now_ns, vain_count=hold.vain_count, held_until_ns=hold.until_ns)

@@ -1,0 +1,242 @@
+"""Maintenance of hosts: what operators want, where each host is, whose turn it is, and which pods are on a host.
+
+Every write takes the counter of requests first, so that one happens after the other and no two admissions count on
+the same place under the bound.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_TYPES
+from peloton.api.v0.host import host_pb2
+from peloton.errors import Aborted, NotFound
+from peloton.lifecycle.maintenance import NOT_DOWN, refusal_of, turns
+from peloton.model.host import HostState
+from peloton.model.ids import Hostname, JobId
+from peloton.model.maintenance import (
+    Blocker,
+    DrainProgress,
+    HostMaintenance,
+    MaintenanceAct,
+    MaintenanceRequest,
+    Resident,
+)
+from peloton.model.resources import Resources
+from services.storage.codec import stored_text
+from services.storage.engine import take_numbers
+from services.storage.pods.sql import ENDS, NEWER
+from services.storage.repository import KILLING, ON_HOST_NUMBERS, Store
+from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
+
+MAINTENANCE_SEQ = "maintenance"
+HOSTS_PER_QUERY = 500
+_NUMBERS: dict[HostState, int] = {s: host_pb2.HostState.Value(f"HOST_STATE_{s}") for s in HostState}
+_STATES = {number: state for state, number in _NUMBERS.items()}
+
+
+class Maintenance(Store):
+    def maintained_hosts(self, cluster: str) -> list[HostMaintenance]:
+        """Hosts of a cluster that are in maintenance, in the order of the requests."""
+        return self.db.read(lambda conn: _read(conn, cluster))
+
+    def maintained_host(self, cluster: str, hostname: str) -> HostMaintenance | None:
+        return self.db.read(lambda conn: _read_one(conn, cluster, hostname))
+
+    def request_maintenance(
+        self, cluster: str, requests: Sequence[MaintenanceRequest], away_max: int, now_ns: int
+    ) -> list[HostMaintenance]:
+        """Hosts are to go DOWN; those whose turn it is are DRAINING at once. Returns the requested ones.
+
+        A host that is asked for already stays as it was asked for first, but one that waits takes the bound of the
+        request, if it has one. Raises Aborted, and changes nothing, when one of them is on its way back up.
+        """
+
+        def work(conn: sa.Connection) -> list[HostMaintenance]:
+            seq = take_numbers(conn, MAINTENANCE_SEQ, len(requests))
+            known = {host.hostname: host for host in _read(conn, cluster)}
+            for request in requests:
+                host = known.get(request.hostname)
+                if host is None:
+                    conn.execute(HOST.insert().values(**_new_row(cluster, request, seq, now_ns)))
+                    seq += 1
+                elif host.goal is HostState.UP:
+                    raise Aborted(f"maintenance of host {host.hostname} is being ended: ask again once it is UP")
+                elif host.waits_for_turn and request.at_most:
+                    conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
+            _admit(conn, cluster, away_max, now_ns)
+            asked = {request.hostname for request in requests}
+            return [host for host in _read(conn, cluster) if host.hostname in asked]
+
+        return self.db.write(work)
+
+    def admit_maintenance(self, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+        """Hosts whose turn it is become DRAINING, as far as the bound allows; returns them."""
+
+        def work(conn: sa.Connection) -> list[HostMaintenance]:
+            take_numbers(conn, MAINTENANCE_SEQ, 0)
+            return _admit(conn, cluster, away_max, now_ns)
+
+        return self.db.write(work)
+
+    def steer_maintenance(
+        self, cluster: str, hostnames: Sequence[str], act: MaintenanceAct, away_max: int, now_ns: int
+    ) -> list[HostMaintenance]:
+        """Complete, cancel or force; all of the hosts or none. Returns them, and those that begin because of it.
+
+        Raises NotFound, Aborted.
+        """
+
+        def work(conn: sa.Connection) -> list[HostMaintenance]:
+            take_numbers(conn, MAINTENANCE_SEQ, 0)
+            changed = [_steer(conn, cluster, hostname, act, now_ns) for hostname in hostnames]
+            return changed + _admit(conn, cluster, away_max, now_ns)
+
+        return self.db.write(work)
+
+    def move_host(self, cluster: str, hostname: str, before: HostState, after: HostState, now_ns: int) -> bool:
+        """A step of a host on its way down. False when it was not in the state ``before``, or is not to go down."""
+
+        def work(conn: sa.Connection) -> bool:
+            take_numbers(conn, MAINTENANCE_SEQ, 0)
+            step = _update(cluster, hostname, state=_NUMBERS[after], changed_ns=now_ns, progress="")
+            is_before = HOST.c.state == _NUMBERS[before]
+            if after is HostState.DRAINED:
+                is_before &= HOST.c.goal == _NUMBERS[HostState.DOWN]
+            return conn.execute(step.where(is_before)).rowcount == 1
+
+        return self.db.write(work)
+
+    def end_maintenance(self, cluster: str, hostname: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+        """The host is UP again, and others may begin: returns those."""
+
+        def work(conn: sa.Connection) -> list[HostMaintenance]:
+            take_numbers(conn, MAINTENANCE_SEQ, 0)
+            is_wanted_up = HOST.c.goal == _NUMBERS[HostState.UP]
+            conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname, is_wanted_up))
+            return _admit(conn, cluster, away_max, now_ns)
+
+        return self.db.write(work)
+
+    def note_drain(self, cluster: str, hostname: str, progress: DrainProgress) -> None:
+        """What people see of a drain; nothing is decided by it."""
+        text = _progress_to_text(progress)
+        self.db.write(lambda conn: conn.execute(_update(cluster, hostname, progress=text)))
+
+    def residents(self, hostnames: Collection[str], cluster: str = "") -> dict[Hostname, list[Resident]]:
+        """Pods that storage believes on these hosts of a cluster. One pass over the pods of jobs that have not ended:
+        no index mentions the host of a pod, so ask for many hosts at once."""
+        found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
+        leaves = sa.or_(ENDS, NEWER, POD.c.state == KILLING)
+        query = (
+            sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves.label("leaves"))
+            .join(JOB, JOB.c.job_id == POD.c.job_id)
+            .where(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+            .order_by(POD.c.job_id, POD.c.instance_id)
+        )
+
+        def work(conn: sa.Connection) -> None:
+            names = sorted(found)
+            for start in range(0, len(names), HOSTS_PER_QUERY):
+                for row in conn.execute(query.where(POD.c.host.in_(names[start : start + HOSTS_PER_QUERY]))):
+                    pod = Resident(JobId(row.job_id), row.instance_id, JOB_TYPES[row.type], bool(row.leaves))
+                    found[Hostname(row.host)].append(pod)
+
+        self.db.read(work)
+        return found
+
+
+def _steer(conn: sa.Connection, cluster: str, hostname: str, act: MaintenanceAct, now_ns: int) -> HostMaintenance:
+    host = _read_one(conn, cluster, hostname)
+    if host is None:
+        is_completed = act is MaintenanceAct.COMPLETE
+        raise NotFound(NOT_DOWN if is_completed else f"host {hostname} is not in maintenance")
+    if refusal := refusal_of(act, host, now_ns):
+        raise NotFound(refusal) if act is MaintenanceAct.COMPLETE else Aborted(refusal)
+    if act is MaintenanceAct.FORCE:
+        conn.execute(_update(cluster, hostname, is_forced=True, changed_ns=now_ns))
+        return replace(host, is_forced=True, changed_ns=now_ns)
+    if host.waits_for_turn:  # nothing is to be undone
+        conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname))
+    else:
+        conn.execute(_update(cluster, hostname, goal=_NUMBERS[HostState.UP], changed_ns=now_ns))
+    return replace(host, goal=HostState.UP, changed_ns=now_ns)
+
+
+def _admit(conn: sa.Connection, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+    chosen = {host.hostname for host in turns(_read(conn, cluster), away_max)}
+    for hostname in chosen:
+        draining = {"state": _NUMBERS[HostState.DRAINING], "drained_from_ns": now_ns, "changed_ns": now_ns}
+        conn.execute(_update(cluster, hostname, **draining))
+    return [host for host in _read(conn, cluster) if host.hostname in chosen]
+
+
+def _read(conn: sa.Connection, cluster: str) -> list[HostMaintenance]:
+    query = sa.select(HOST).where(HOST.c.cluster == cluster).order_by(HOST.c.seq)
+    return [_record(row) for row in conn.execute(query)]
+
+
+def _read_one(conn: sa.Connection, cluster: str, hostname: str) -> HostMaintenance | None:
+    query = sa.select(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname)
+    return next(map(_record, conn.execute(query)), None)
+
+
+def _update(cluster: str, hostname: str, **values: Any) -> sa.Update:
+    return sa.update(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname).values(**values)
+
+
+def _new_row(cluster: str, request: MaintenanceRequest, seq: int, now_ns: int) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "hostname": request.hostname,
+        "ip": request.ip,
+        "state": _NUMBERS[HostState.UP],
+        "goal": _NUMBERS[HostState.DOWN],
+        "seq": seq,
+        "at_most": request.at_most,
+        "deadline_s": request.deadline_s,
+        "is_forced": False,
+        "reason": stored_text(request.reason),
+        "requested_ns": now_ns,
+        "drained_from_ns": 0,
+        "changed_ns": now_ns,
+        "progress": "",
+        "capacity": json.dumps(list(request.capacity)),
+    }
+
+
+def _record(row: sa.Row[Any]) -> HostMaintenance:
+    return HostMaintenance(
+        row.cluster,
+        Hostname(row.hostname),
+        _STATES[row.state],
+        _STATES[row.goal],
+        row.ip,
+        row.seq,
+        row.at_most,
+        row.deadline_s,
+        row.is_forced,
+        row.reason,
+        row.requested_ns,
+        row.drained_from_ns,
+        row.changed_ns,
+        _progress_from_text(row.progress),
+        Resources(*json.loads(row.capacity)) if row.capacity else Resources(),
+    )
+
+
+def _progress_to_text(progress: DrainProgress) -> str:
+    return stored_text(json.dumps(asdict(progress)))
+
+
+def _progress_from_text(text: str) -> DrainProgress:
+    if not text:
+        return DrainProgress()
+    fields = json.loads(text)
+    blockers: Iterable[dict[str, Any]] = fields.pop("blockers")
+    return DrainProgress(**fields, blockers=tuple(Blocker(**blocker) for blocker in blockers))

@@ -1,0 +1,353 @@
+"""Configurations: one immutable row per version, one per instance that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from peloton.api import convert
+from peloton.api.merge import effective_task_config, merged_config
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
+from peloton.model.pod import HealthState, ShapeRange, Strategy
+from services.storage.codec import (
+    BLOB_HEAD,
+    InstanceFacts,
+    facts_from_text,
+    facts_to_text,
+    named_facts,
+    nameless_facts,
+    pack,
+    unpack,
+    unpacked_size,
+)
+from services.storage.engine import key_table, key_values
+from services.storage.repository import Store
+from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
+
+MAX_FAILURES_MAX = 100
+VERSION_MAX = 2**31 - 1
+_OVERRIDES_PER_INSERT = 1_000
+_SHARED_FACTS_MAX = 1_000
+OverrideRow = dict[str, Any]
+"""The columns of a row of ``job_config_override``."""
+_SPANS_PER_QUERY = 500
+
+
+class Configs(Store):
+    def job_config(
+        self, job_id: JobId, version: int | None = None, overrides: bool = False
+    ) -> job_pb2.JobConfig | None:
+        """The configuration at ``version`` (None: the current one); ``overrides`` fills instanceConfig."""
+
+        def work(conn: sa.Connection) -> job_pb2.JobConfig | None:
+            wanted = _wanted_version(conn, job_id, version)
+            return (read_config_with_instances if overrides else read_config)(conn, job_id, wanted)
+
+        return self.db.read(work)
+
+    def overrides_size(self, job_id: JobId, version: int) -> tuple[int, int]:
+        """How many bytes the overrides in force take as messages, and how many there are; they are not read whole."""
+
+        def work(conn: sa.Connection) -> tuple[int, int]:
+            rows = conn.execute(_overrides(job_id, version, sa.func.substr(OVERRIDE.c.config, 1, BLOB_HEAD)))
+            sizes = {instance_id: unpacked_size(head) for instance_id, head in rows}
+            return sum(sizes.values()), len(sizes)
+
+        return self.db.read(work)
+
+    def job_configs(self, keys: Sequence[tuple[JobId, int]]) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
+        """By ``(job, version)``, those that exist, without their instances."""
+
+        def work(conn: sa.Connection) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
+            wanted = key_table(conn.dialect.name)  # a version is a number as an instance is
+            same = sa.and_(JOB_CONFIG.c.job_id == wanted.c.job_id, JOB_CONFIG.c.version == wanted.c.instance_id)
+            query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, JOB_CONFIG.c.config).join_from(
+                wanted, JOB_CONFIG, same
+            )
+            return {
+                (JobId(job_id), version): job_pb2.JobConfig.FromString(unpack(blob))
+                for job_id, version, blob in conn.execute(query, key_values(conn.dialect.name, keys))
+            }
+
+        return self.db.read(work) if keys else {}
+
+    def task_configs(self, job_id: JobId, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
+        """Effective configuration per instance; instances that share one share the message. {} for an unknown one."""
+
+        def work(conn: sa.Connection) -> dict[int, task_pb2.TaskConfig]:
+            config = read_config(conn, job_id, version)
+            if config is None or not instance_ids:
+                return {}
+            wanted = set(instance_ids)
+            query = _overrides(job_id, version, OVERRIDE.c.config, span=(min(wanted), max(wanted)))
+            for row in conn.execute(query):
+                if row.instance_id in wanted:
+                    config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
+            return {instance_id: effective_task_config(config, instance_id) for instance_id in instance_ids}
+
+        return self.db.read(work)
+
+    def job_spec(self, job_id: JobId, version: int | None = None) -> bytes:
+        """What the client of v1alpha sent; empty for a job made through v0, and for an unknown version."""
+
+        def work(conn: sa.Connection) -> bytes:
+            wanted = _wanted_version(conn, job_id, version)
+            query = sa.select(JOB_CONFIG.c.spec).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == wanted)
+            blob = conn.execute(query).scalar()
+            return unpack(blob) if blob else b""
+
+        return self.db.read(work)
+
+    def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> list[list[ShapeRange]]:
+        """For each ``(job, version, start, count)`` its runs of one shape, [] for an unknown version; jobs without
+        overrides, which are most, are read many at a time."""
+
+        def work(conn: sa.Connection) -> list[list[ShapeRange]]:
+            found: list[list[ShapeRange]] = []
+            for at in range(0, len(spans), _SPANS_PER_QUERY):
+                some = spans[at : at + _SPANS_PER_QUERY]
+                ids = sorted({job_id for job_id, *_ in some})
+                unlike = set(
+                    conn.execute(sa.select(OVERRIDE.c.job_id).where(OVERRIDE.c.job_id.in_(ids)).distinct()).scalars()
+                )
+                keys = [(job_id, version) for job_id, version, *_ in some if job_id not in unlike]
+                shapes = {key: facts_from_text(text).shape for key, text in _default_facts(conn, keys)}
+                for job_id, version, start, count in some:
+                    if job_id in unlike:
+                        found.append(list(shape_runs(conn, job_id, version, start, count)))
+                    else:
+                        shape = shapes.get((job_id, version))
+                        found.append([ShapeRange(start, count, shape)] if shape else [])
+            return found
+
+        return self.db.read(work) if spans else []
+
+
+def _default_facts(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], str]]:
+    wanted = key_table(conn.dialect.name)
+    same = sa.and_(JOB_CONFIG.c.job_id == wanted.c.job_id, JOB_CONFIG.c.version == wanted.c.instance_id)
+    query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, JOB_CONFIG.c.facts).join_from(wanted, JOB_CONFIG, same)
+    for job_id, version, text in conn.execute(query, key_values(conn.dialect.name, keys)):
+        yield (job_id, version), text
+
+
+def shape_runs(conn: sa.Connection, job_id: str, version: int, start: int, count: int) -> Iterator[ShapeRange]:
+    default, overridden = read_facts(conn, job_id, version, (start, start + count - 1))
+    if default is None:
+        return
+    begin = start
+    shape = overridden.get(start, default).shape
+    # Between two overrides every instance has the default: look only where something can change.
+    for edge in sorted({i for o in overridden for i in (o, o + 1) if start < i < start + count}):
+        here = overridden.get(edge, default).shape
+        if here != shape:
+            yield ShapeRange(begin, edge - begin, shape)
+            begin, shape = edge, here
+    yield ShapeRange(begin, start + count - begin, shape)
+
+
+def _wanted_version(conn: sa.Connection, job_id: str, version: int | None) -> int:
+    """The current one for None; 0, which no job has, for a number that no version can be."""
+    if version is None:
+        return _current_version(conn, job_id)
+    return version if version <= VERSION_MAX else 0
+
+
+def _current_version(conn: sa.Connection, job_id: str) -> int:
+    return conn.execute(sa.select(JOB.c.config_version).where(JOB.c.job_id == job_id)).scalar() or 0
+
+
+def read_config(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobConfig | None:
+    """Without instanceConfig."""
+    query = sa.select(JOB_CONFIG.c.config).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
+    blob = conn.execute(query).scalar()
+    return None if blob is None else job_pb2.JobConfig.FromString(unpack(blob))
+
+
+def read_config_with_instances(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobConfig | None:
+    config = read_config(conn, job_id, version)
+    if config is not None:
+        for row in conn.execute(_overrides(job_id, version, OVERRIDE.c.config)):
+            config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
+    return config
+
+
+def read_facts(
+    conn: sa.Connection, job_id: str, version: int, span: tuple[int, int]
+) -> tuple[InstanceFacts | None, dict[int, InstanceFacts]]:
+    """Facts of the default, and of the overridden instances in the inclusive ``span``."""
+    query = sa.select(JOB_CONFIG.c.facts).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
+    text = conn.execute(query).scalar()
+    if text is None:
+        return None, {}
+    rows = conn.execute(_overrides(job_id, version, OVERRIDE.c.facts, span=span))
+    return facts_from_text(text), {row.instance_id: facts_from_text(row.facts) for row in rows}
+
+
+def _overrides(
+    job_id: str, version: int, what: sa.ColumnElement[Any], span: tuple[int, int] | None = None
+) -> sa.Select[Any]:
+    """Rows in force at ``version``: rising versions, so that of two for one instance the later row counts."""
+    of_version = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
+    oldest = sa.select(JOB_CONFIG.c.overrides_from).where(of_version).scalar_subquery()
+    in_force = OVERRIDE.c.version.between(oldest, version)
+    query = sa.select(OVERRIDE.c.instance_id, what).where(OVERRIDE.c.job_id == job_id, in_force)
+    if span is not None:
+        query = query.where(OVERRIDE.c.instance_id.between(*span))
+    return query.order_by(OVERRIDE.c.instance_id, OVERRIDE.c.version)
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def insert_config(
+    conn: sa.Connection,
+    job_id: str,
+    version: int,
+    config: job_pb2.JobConfig,
+    rows: Sequence[OverrideRow],
+    now_ns: int,
+    *,
+    overrides_from: int = 0,
+    spec: bytes = b"",
+) -> None:
+    """Store ``config`` as ``version``, with the overrides ``rows``; those of versions from ``overrides_from`` on hold
+    as well (0: none do). ``spec``: what a client of v1alpha sent."""
+    bare = without_instances(config)
+    conn.execute(
+        JOB_CONFIG.insert().values(
+            job_id=job_id,
+            version=version,
+            created_ns=now_ns,
+            facts=facts_to_text(instance_facts(config, config.defaultConfig)),
+            config=pack(bare.SerializeToString()),
+            overrides_from=overrides_from or version,
+            spec=pack(spec) if spec else b"",
+        )
+    )
+    insert_overrides(conn, rows)
+
+
+def insert_overrides(conn: sa.Connection, rows: Sequence[OverrideRow]) -> None:
+    for begin in range(0, len(rows), _OVERRIDES_PER_INSERT):
+        conn.execute(OVERRIDE.insert(), rows[begin : begin + _OVERRIDES_PER_INSERT])
+
+
+class OverrideRows:
+    """Rows of overrides. They are made before the transaction that stores them: on SQLite everybody waits for that.
+
+    Pods of a job mostly differ in their names and commands. What the system needs to know of them is then the same,
+    and worked out once.
+    """
+
+    def __init__(self, job_id: str, version: int, config: job_pb2.JobConfig) -> None:
+        self._key = {"job_id": job_id, "version": version}
+        self._config = config
+        self._nameless: dict[bytes, str] = {}
+
+    def of(self, instance_ids: Iterable[int]) -> list[OverrideRow]:
+        """From the configuration itself."""
+        return [self.row(instance_id, self._config.instanceConfig[instance_id]) for instance_id in sorted(instance_ids)]
+
+    def row(self, instance_id: int, override: task_pb2.TaskConfig) -> OverrideRow:
+        facts = named_facts(override.name or self._config.defaultConfig.name, self._rest(override))
+        blob = pack(override.SerializeToString())
+        return {**self._key, "instance_id": instance_id, "facts": facts, "config": blob}
+
+    def _rest(self, override: task_pb2.TaskConfig) -> str:
+        part = _told_in_facts(override)
+        key = part.SerializeToString()
+        text = self._nameless.get(key)
+        if text is None:
+            has_default = self._config.HasField("defaultConfig")
+            merged = merged_config(_told_in_facts(self._config.defaultConfig), part) if has_default else part
+            text = nameless_facts(instance_facts(self._config, merged))
+            if len(self._nameless) < _SHARED_FACTS_MAX:
+                self._nameless[key] = text
+        return text
+
+
+_LEFT_OUT = frozenset({"name", "command"})
+
+
+def _told_in_facts(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
+    """Without what is large and the facts do not mention."""
+    part = task_pb2.TaskConfig()
+    for field, value in task.ListFields():
+        if field.name in _LEFT_OUT:
+            continue
+        if field.is_repeated:
+            getattr(part, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(part, field.name).CopyFrom(value)
+        else:
+            setattr(part, field.name, value)
+    return part
+
+
+def copy_config(conn: sa.Connection, job_id: str, source: int, version: int, now_ns: int) -> None:
+    """Store the configuration of version ``source`` once more as ``version``, the newest one."""
+    columns = [c for c in JOB_CONFIG.columns if c.name not in ("version", "created_ns", "overrides_from")]
+    names = ["version", "created_ns", "overrides_from", *(c.name for c in columns)]
+    is_newest = source == version - 1
+    first = JOB_CONFIG.c.overrides_from if is_newest else sa.literal(version)
+    of_source = sa.and_(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == source)
+    copy = sa.select(sa.literal(version), sa.literal(now_ns, sa.BigInteger), first, *columns).where(of_source)
+    conn.execute(JOB_CONFIG.insert().from_select(names, copy))
+    if not is_newest:  # else the overrides simply go on to hold
+        newest: dict[int, dict[str, Any]] = {}
+        for row in conn.execute(_overrides(job_id, source, OVERRIDE.c.config).add_columns(OVERRIDE.c.facts)):
+            newest[row.instance_id] = {
+                "job_id": job_id,
+                "instance_id": row.instance_id,
+                "version": version,
+                "facts": row.facts,
+                "config": row.config,
+            }
+        insert_overrides(conn, list(newest.values()))
+
+
+def instance_facts(config: job_pb2.JobConfig, task: task_pb2.TaskConfig) -> InstanceFacts:
+    shape = convert.pod_shape(task, config.sla, config.placementStrategy)
+    if config.type == job_pb2.SERVICE and config.placementStrategy == job_pb2.PLACEMENT_STRATEGY_INVALID:
+        shape = replace(shape, strategy=Strategy.EMPTIEST_HOST)
+    return InstanceFacts(
+        name=task.name,
+        shape=shape,
+        max_failures=min(task.restartPolicy.maxFailures, MAX_FAILURES_MAX),
+        health=HealthState.HEALTH_UNKNOWN if task.healthCheck.enabled else HealthState.DISABLED,
+        grace_s=convert.kill_grace_s(task),
+        kill_on_preempt=task.preemptionPolicy.killOnPreempt,
+        labels=tuple((label.key, label.value) for label in task.labels),
+        image=convert.image_of(task),
+    )
+
+
+def without_instances(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
+    bare = job_pb2.JobConfig()
+    if len(UnknownFieldSet(config)):
+        bare.CopyFrom(config)  # the only way to keep fields we do not know; it copies the instances, too
+        bare.ClearField("instanceConfig")
+        return bare
+    for field, value in config.ListFields():
+        if field.name == "instanceConfig":
+            continue
+        if field.is_repeated:
+            getattr(bare, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(bare, field.name).CopyFrom(value)
+        else:
+            setattr(bare, field.name, value)
+    return bare
+
+
+def search_text(config: job_pb2.JobConfig) -> str:
+    """What keywords are looked for in."""
+    return MessageToJson(without_instances(config), indent=None, ensure_ascii=False).lower()

@@ -1,0 +1,241 @@
+"""Searching jobs and pods for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATE_NUMBERS
+from peloton.errors import InvalidArgument
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord, JobState
+from peloton.model.pod import PodRecord, PodState
+from peloton.model.times import NS_PER_S
+from services.storage.codec import facts_from_text, job_record, pod_record
+from services.storage.repository import Store
+from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, OVERRIDE, POD
+
+LIMIT_DEFAULT = 10
+MAX_LIMIT_DEFAULT = 100
+_PAGE_ROWS = 500
+_UNSET = 2**62
+"""Where an unset time sorts: last of the rising, first of the falling."""
+
+Order = tuple[str, bool]
+"""A field and whether it falls."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """All conditions must hold; an empty one always does. Time ranges are inclusive, in unix nanoseconds,
+    and compared by the second. ``limit`` and ``max_limit`` 0 are the defaults."""
+
+    labels: Sequence[str] = ()  # values; keys do not matter
+    keywords: Sequence[str] = ()
+    states: Sequence[JobState] = ()
+    respool_id: str = ""
+    owner: str = ""  # the owning team
+    name: str = ""
+    created: tuple[int, int] | None = None
+    completed: tuple[int, int] | None = None
+    order: Sequence[Order] = ()
+    offset: int = 0
+    limit: int = 0
+    max_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodQuery:
+    """``names`` are names of task configurations."""
+
+    states: Sequence[PodState] = ()
+    names: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    order: Sequence[Order] = ()
+    offset: int = 0
+    limit: int = 0
+
+
+JOB_ORDER: dict[str, sa.ColumnElement[Any]] = {
+    "creation_time": JOB.c.created_ns,
+    "completion_time": sa.func.coalesce(sa.func.nullif(JOB.c.completed_ns, 0), _UNSET),
+    "start_time": sa.func.coalesce(sa.func.nullif(JOB.c.started_ns, 0), _UNSET),
+    "update_time": JOB.c.updated_ns,
+    "name": JOB.c.name,
+    "owner": JOB.c.owning_team,
+    "state": JOB.c.state,
+    "job_type": JOB.c.type,
+    "instance_count": JOB.c.instance_count,
+    "respool_id": JOB.c.respool_id,
+    "job_id": JOB.c.job_id,
+}
+POD_ORDER: dict[str, Callable[[PodRecord], Any]] = {
+    "creation_time": lambda pod: pod.started_ns or _UNSET,
+    "host": lambda pod: pod.host,
+    "instanceId": lambda pod: pod.instance_id,
+    "message": lambda pod: pod.message,
+    "name": lambda pod: "",  # replaced by the name in the configuration
+    "reason": lambda pod: pod.reason,
+    "state": lambda pod: POD_STATE_NUMBERS[pod.state],
+}
+_POD_COLUMNS: dict[str, sa.ColumnElement[Any]] = {
+    "creation_time": sa.func.coalesce(sa.func.nullif(POD.c.started_ns, 0), _UNSET),
+    "host": POD.c.host,
+    "instanceId": POD.c.instance_id,
+    "message": POD.c.message,
+    "reason": POD.c.reason,
+    "state": POD.c.state,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How much has not ended: jobs at which no workflow has looked yet, all jobs, and the pods that these want."""
+
+    jobs_waiting: int = 0
+    jobs_active: int = 0
+    pods_active: int = 0
+
+
+class Queries(Store):
+    def backlog(self) -> Backlog:
+        """A job that has grown waits, too, until its new pods are there."""
+        waiting = sa.func.sum(sa.case((JOB.c.state == JOB_STATE_NUMBERS[JobState.INITIALIZED], 1), else_=0))
+        query = sa.select(waiting, sa.func.count(), sa.func.sum(JOB.c.instance_count))
+        query = query.where(JOB.c.state.not_in(FINISHED_STATES), JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
+        return self.db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
+
+    def query_jobs(self, query: JobQuery) -> tuple[list[JobRecord], int]:
+        """One page, newest jobs first by default, and how many match within ``max_limit``."""
+        return self.db.read(partial(_query_jobs, query=query))
+
+    def jobs_after(self, job_id: str, limit: int) -> list[JobRecord]:
+        """A page of all jobs, by id; "" begins."""
+        query = sa.select(JOB).where(JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
+        if job_id:
+            query = query.where(JOB.c.job_id > job_id)
+        query = query.order_by(JOB.c.job_id).limit(limit)
+        return self.db.read(lambda conn: [job_record(row) for row in conn.execute(query)])
+
+    def query_pods(self, job_id: JobId, query: PodQuery) -> tuple[list[PodRecord], int]:
+        """One page, by instance by default, and how many match. Raises InvalidArgument for an unknown sort field."""
+        for name, _ in query.order:
+            if name not in POD_ORDER:
+                raise InvalidArgument(f"Sort only supports fields: {', '.join(POD_ORDER)}")
+        return self.db.read(partial(_query_pods, job_id=job_id, query=query))
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------
+
+
+def _query_jobs(conn: sa.Connection, query: JobQuery) -> tuple[list[JobRecord], int]:
+    statement = _ordered(sa.select(JOB).where(*_job_conditions(conn, query)), query.order)
+    wanted = [token for value in query.labels for token in _tokens(value)]
+    most = query.max_limit or MAX_LIMIT_DEFAULT
+    found: list[sa.Row[Any]] = []
+    begin = 0
+    # Labels are compared by whole words, which SQL cannot do: pages are filtered until the cap is reached.
+    while len(found) < most:
+        page = conn.execute(statement.offset(begin).limit(_PAGE_ROWS if wanted else most)).all()
+        found += (row for row in page if not wanted or set(wanted) <= set(_tokens(row.labels)))
+        begin += len(page)
+        if not wanted or len(page) < _PAGE_ROWS:
+            break
+    found = found[:most]
+    stop = query.offset + (query.limit or LIMIT_DEFAULT)
+    return [job_record(row) for row in found[query.offset : stop]], len(found)
+
+
+def _job_conditions(conn: sa.Connection, query: JobQuery) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = [JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]]
+    if query.states:
+        conditions.append(JOB.c.state.in_([JOB_STATE_NUMBERS[state] for state in query.states]))
+    if query.respool_id:
+        conditions.append(JOB.c.respool_id == query.respool_id)
+    if query.owner:
+        conditions.append(JOB.c.owning_team == query.owner)
+    if query.name:
+        conditions.append(_contains(conn, JOB.c.name, query.name))
+    conditions += [_contains(conn, JOB.c.search, word.lower()) for word in query.keywords]
+    for column, span in ((JOB.c.created_ns, query.created), (JOB.c.completed_ns, query.completed)):
+        if span is not None:
+            conditions += [column >= span[0] // NS_PER_S * NS_PER_S, column < (span[1] // NS_PER_S + 1) * NS_PER_S]
+    return conditions
+
+
+def _contains(conn: sa.Connection, column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
+    """Case-sensitive, and no character of ``text`` is special."""
+    find = sa.func.instr if conn.dialect.name == "sqlite" else sa.func.strpos
+    return find(column, text) > 0
+
+
+def _tokens(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _ordered(statement: sa.Select[Any], order: Sequence[Order]) -> sa.Select[Any]:
+    for name, _ in order:
+        if name not in JOB_ORDER:
+            raise InvalidArgument(f"jobs cannot be sorted by {name!r}: only by {', '.join(JOB_ORDER)}")
+    for name, falls in order or [("creation_time", True)]:
+        statement = statement.order_by(JOB_ORDER[name].desc() if falls else JOB_ORDER[name])
+    return statement.order_by(JOB.c.job_id)
+
+
+# -- pods ----------------------------------------------------------------------------------------------------------
+
+
+def _query_pods(conn: sa.Connection, job_id: str, query: PodQuery) -> tuple[list[PodRecord], int]:
+    conditions = [POD.c.job_id == job_id]
+    if query.states:
+        conditions.append(POD.c.state.in_([POD_STATE_NUMBERS[state] for state in query.states]))
+    if query.hosts:
+        conditions.append(POD.c.host.in_(query.hosts))
+    page = slice(query.offset, query.offset + (query.limit or LIMIT_DEFAULT))
+    if query.names or any(name == "name" for name, _ in query.order):
+        return _query_pods_by_name(conn, job_id, query, conditions, page)
+    total = conn.execute(sa.select(sa.func.count()).select_from(POD).where(*conditions)).scalar_one()
+    statement = sa.select(POD).where(*conditions)
+    for name, falls in query.order:
+        statement = statement.order_by(_POD_COLUMNS[name].desc() if falls else _POD_COLUMNS[name])
+    statement = statement.order_by(POD.c.instance_id).offset(page.start).limit(page.stop - page.start)
+    return [pod_record(row) for row in conn.execute(statement)], total
+
+
+@dataclass(slots=True)
+class _Names:
+    """Names of the instances' configurations, by version."""
+
+    defaults: dict[int, str]
+    overridden: dict[int, list[tuple[int, str]]] = field(default_factory=dict)  # instance -> rising (version, name)
+
+    def of(self, pod: PodRecord) -> str:
+        own = [name for version, name in self.overridden.get(pod.instance_id, ()) if version <= pod.config_version]
+        return own[-1] if own else self.defaults.get(pod.config_version, "")
+
+
+def _query_pods_by_name(
+    conn: sa.Connection, job_id: str, query: PodQuery, conditions: Iterable[sa.ColumnElement[bool]], page: slice
+) -> tuple[list[PodRecord], int]:
+    """Names are in configurations, so this reads every pod that meets the other conditions."""
+    names = _read_names(conn, job_id)
+    rows = conn.execute(sa.select(POD).where(*conditions).order_by(POD.c.instance_id))
+    pods = [pod for pod in map(pod_record, rows) if not query.names or names.of(pod) in query.names]
+    fields: Mapping[str, Callable[[PodRecord], Any]] = {**POD_ORDER, "name": names.of}
+    for name, falls in reversed(query.order):
+        pods.sort(key=fields[name], reverse=falls)
+    return pods[page], len(pods)
+
+
+def _read_names(conn: sa.Connection, job_id: str) -> _Names:
+    defaults = conn.execute(sa.select(JOB_CONFIG.c.version, JOB_CONFIG.c.facts).where(JOB_CONFIG.c.job_id == job_id))
+    names = _Names({version: facts_from_text(text).name for version, text in defaults})
+    query = sa.select(OVERRIDE.c.instance_id, OVERRIDE.c.version, OVERRIDE.c.facts).where(OVERRIDE.c.job_id == job_id)
+    for instance_id, version, text in conn.execute(query.order_by(OVERRIDE.c.instance_id, OVERRIDE.c.version)):
+        names.overridden.setdefault(instance_id, []).append((version, facts_from_text(text).name))
+    return names

@@ -1,0 +1,146 @@
+"""What a settle sees: one moment of a job, its pods counted by one statement, and those that its plan names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api.convert import POD_STATES
+from peloton.lifecycle import rollout
+from peloton.lifecycle.guards import Condition
+from peloton.lifecycle.pod_terms import VANISHES
+from peloton.lifecycle.settle import (
+    FLAGS,
+    Counted,
+    Kind,
+    PodAction,
+    PodCounts,
+    SettlePlan,
+    SettleView,
+    SettleWork,
+    UpdateView,
+    ended_progress,
+    find_work,
+    plan_settle,
+)
+from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobType
+from peloton.model.pod import PodState
+from services.storage.admission.gangs import find_shared_fate
+from services.storage.pods.sql import where
+from services.storage.tables import POD
+from services.storage.updates.instances import pods_of
+from services.storage.updates.rows import read_update
+
+_STATE = 1 << len(FLAGS) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A job that has not ended, and what its settle is to do."""
+
+    view: SettleView
+    plan: SettlePlan
+    work: SettleWork
+
+    @property
+    def must_write(self) -> bool:
+        return bool(self.work.changes) or self.plan.job != self.view.job
+
+
+def look_at(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look | JobProgress:
+    if job.state in JOB_TERMINAL and not _has_rest(conn, job):
+        return ended_progress(job, read_update_view(conn, job, now_ns))
+    view = read_view(conn, job, now_ns)
+    plan = plan_settle(view, now_ns)
+    work = find_work(plan, partial(_find, conn, job.job_id, now_ns), partial(find_shared_fate, conn, job))
+    return Look(view, plan, work)
+
+
+def _has_rest(conn: sa.Connection, job: JobRecord) -> bool:
+    """Whether an update has left pods of an ended service that are to go, or are not counted yet."""
+    if job.type is JobType.BATCH:
+        return False
+    counting = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_flag(where(VANISHES))), 0))
+    count, deleted = conn.execute(counting.where(POD.c.job_id == job.job_id)).one()
+    return bool(deleted) or count != sum(job.pod_counts.values())
+
+
+def read_view(conn: sa.Connection, job: JobRecord, now_ns: int) -> SettleView:
+    return SettleView(job, _count_pods(conn, job, now_ns), read_update_view(conn, job, now_ns))
+
+
+def read_update_view(conn: sa.Connection, job: JobRecord, now_ns: int) -> UpdateView:
+    update = read_update(conn, job.update_id)
+    if update is None or not update.is_active:
+        return UpdateView()
+    moves = rollout.moves(update, pods_of(conn, job.job_id), rollout.sla_maximum(job), now_ns)
+    return UpdateView(update.update_id, job.workflow_version, moves)
+
+
+# -- counting ------------------------------------------------------------------------------------------------------
+
+
+def _flag(condition: sa.ColumnElement[bool]) -> sa.Case[int]:
+    return sa.case((condition, 1), else_=0)
+
+
+def _counting() -> sa.Select[Any]:
+    """The one pass over all pods: kinds are counted by a number that packs what they are made of."""
+    packed = POD.c.state * _STATE + _flag(POD.c.instance_id < sa.bindparam("members", type_=sa.BigInteger))
+    for at, flag in enumerate(FLAGS, 1):
+        packed += _flag(where(flag)) * (1 << at)
+    first_run = sa.case((POD.c.instance_id == 0, POD.c.run_id), else_=0).label("first_run")
+    columns = (POD.c.started_ns, POD.c.completed_ns, POD.c.due_ns, POD.c.run_seconds)
+    pods = sa.select(packed.label("kind"), first_run, *columns).where(POD.c.job_id == sa.bindparam("job_id")).subquery()
+    return sa.select(
+        pods.c.kind,
+        sa.func.count(),
+        sa.func.coalesce(sa.func.min(sa.func.nullif(pods.c.started_ns, 0)), 0),
+        sa.func.max(pods.c.completed_ns),
+        sa.func.min(pods.c.due_ns),
+        sa.func.sum(pods.c.run_seconds),
+        sa.func.max(pods.c.first_run),
+    ).group_by(pods.c.kind)
+
+
+_COUNTING = _counting()
+"""Built once: to build it takes longer than to run it on a small job."""
+
+
+def _count_pods(conn: sa.Connection, job: JobRecord, now_ns: int) -> PodCounts:
+    values = {"job_id": job.job_id, "p_now_ns": now_ns, "members": job.gang_size if job.gang_size > 1 else 0}
+    rows = [Counted(_unpacked(number), *counted) for number, *counted in conn.execute(_COUNTING, values)]
+    return PodCounts.of(rows, _controller_state(conn, job.job_id) if job.has_controller else None)
+
+
+def _unpacked(number: int) -> Kind:
+    flags = frozenset(flag for at, flag in enumerate(FLAGS, 1) if number & 1 << at)
+    return Kind(POD_STATES[number // _STATE], bool(number & 1), flags)
+
+
+def _controller_state(conn: sa.Connection, job_id: str) -> PodState | None:
+    query = sa.select(POD.c.state).where(POD.c.job_id == job_id, POD.c.instance_id == 0)
+    number = conn.execute(query).scalar()
+    return None if number is None else POD_STATES[number]
+
+
+# -- finding -------------------------------------------------------------------------------------------------------
+
+
+def _find(conn: sa.Connection, job_id: str, now_ns: int, action: PodAction, limit: int) -> list[int]:
+    named = {"job_id": job_id, "p_now_ns": now_ns, "at_most": limit}
+    if action.started_before_ns:
+        named["cutoff_ns"] = action.started_before_ns
+    return list(conn.execute(_finding(action.condition, bool(action.started_before_ns)), named).scalars())
+
+
+@cache
+def _finding(condition: Condition, has_cutoff: bool) -> sa.Select[Any]:
+    """Built once for each condition that an action has."""
+    query = sa.select(POD.c.instance_id).where(POD.c.job_id == sa.bindparam("job_id"), where(condition))
+    if has_cutoff:
+        query = query.where(POD.c.started_ns < sa.bindparam("cutoff_ns"))
+    return query.order_by(POD.c.instance_id).limit(sa.bindparam("at_most", type_=sa.Integer))

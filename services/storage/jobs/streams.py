@@ -1,0 +1,132 @@
+"""Jobs whose configuration comes in pieces: what has come is in storage, and no job until all of it has.
+
+The pieces are rows of ``job_config_override`` already, so that the commit moves nothing: it adds the job to them. Until
+then ``job_stream`` has a row that says whose they are. Each write is conditional on that row's token. Whoever takes a
+stream over or ends it changes the token first, so a writer that was thought dead adds nothing afterwards.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from peloton.api.v0.job import job_pb2
+from peloton.errors import Aborted, AlreadyExists
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord
+from services.storage.jobs.configs import OverrideRow, OverrideRows, insert_config, insert_overrides
+from services.storage.jobs.jobs import insert_job
+from services.storage.repository import CHUNK_PODS, Store
+from services.storage.tables import JOB, JOB_STREAM, OVERRIDE
+
+FIRST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobStream:
+    """The right to add to a job that is not there yet."""
+
+    job_id: JobId
+    token: str
+
+
+class Streams(Store):
+    def begin_stream(self, job_id: JobId) -> JobStream:
+        """Take what a former stream of this job has left, and forget it. Raises AlreadyExists."""
+        stream = JobStream(job_id, str(uuid.uuid4()))
+
+        def take(conn: sa.Connection) -> None:
+            values = {"token": stream.token, "touched_ns": self.clock_ns()}
+            insert = self.db.upsert(JOB_STREAM).values(job_id=job_id, **values)
+            conn.execute(insert.on_conflict_do_update(index_elements=[JOB_STREAM.c.job_id], set_=values))
+            if conn.execute(sa.select(JOB.c.job_id).where(JOB.c.job_id == job_id)).first() is not None:
+                raise AlreadyExists(f"job {job_id} already exists")
+
+        self.db.write(take)
+        self._clear(stream)
+        return stream
+
+    def add_to_stream(self, stream: JobStream, rows: Sequence[OverrideRow]) -> None:
+        """Rows of OverrideRows, version FIRST_VERSION. Raises Aborted when the stream is somebody else's, or over."""
+
+        def add(conn: sa.Connection) -> None:
+            self._hold(conn, stream)
+            insert_overrides(conn, rows)
+
+        self.db.write(add)
+
+    def commit_stream(self, stream: JobStream, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
+        """The job is there, with all that was added. Raises Aborted, AlreadyExists."""
+
+        def commit(conn: sa.Connection) -> None:
+            mine = _is(stream)
+            if not conn.execute(sa.delete(JOB_STREAM).where(mine)).rowcount:
+                raise Aborted(_lost(stream))
+            insert_job(conn, job, config)
+            insert_config(conn, job.job_id, FIRST_VERSION, config, (), now_ns)
+
+        try:
+            self.db.write(commit)
+        except IntegrityError as error:
+            raise AlreadyExists(f"job {job.job_id} already exists") from error
+
+    def discard_stream(self, stream: JobStream) -> None:
+        """Nothing of it is left; no harm when it is over."""
+        taken = JobStream(stream.job_id, str(uuid.uuid4()))
+        if not self.db.write(partial(self._take_over, stream=stream, token=taken.token)):
+            return
+        with suppress(Aborted):  # somebody begins anew
+            self._clear(taken)
+        self.db.write(lambda conn: conn.execute(sa.delete(JOB_STREAM).where(_is(taken))))
+
+    def discard_streams(self, before_ns: int) -> int:
+        """Those that nobody has added to since; returns how many there were."""
+        query = sa.select(JOB_STREAM.c.job_id, JOB_STREAM.c.token).where(JOB_STREAM.c.touched_ns < before_ns)
+        left = [
+            JobStream(JobId(job_id), token) for job_id, token in self.db.read(lambda conn: conn.execute(query).all())
+        ]
+        for stream in left:
+            self.discard_stream(stream)
+        return len(left)
+
+    def _clear(self, stream: JobStream) -> None:
+        """Forget what was added, in chunks."""
+
+        def clear(conn: sa.Connection) -> bool:
+            self._hold(conn, stream)
+            mine = OVERRIDE.c.job_id == stream.job_id
+            first = conn.execute(sa.select(sa.func.min(OVERRIDE.c.instance_id)).where(mine)).scalar()
+            if first is None:
+                return False
+            conn.execute(sa.delete(OVERRIDE).where(mine, OVERRIDE.c.instance_id < first + CHUNK_PODS))
+            return True
+
+        while self.db.write(clear):
+            pass
+
+    def _hold(self, conn: sa.Connection, stream: JobStream) -> None:
+        """Until the commit."""
+        if not self._take_over(conn, stream, stream.token):
+            raise Aborted(_lost(stream))
+
+    def _take_over(self, conn: sa.Connection, stream: JobStream, token: str) -> bool:
+        taken = sa.update(JOB_STREAM).where(_is(stream)).values(token=token, touched_ns=self.clock_ns())
+        return bool(conn.execute(taken).rowcount)
+
+
+def stream_rows(job_id: JobId, config: job_pb2.JobConfig) -> OverrideRows:
+    return OverrideRows(job_id, FIRST_VERSION, config)
+
+
+def _is(stream: JobStream) -> sa.ColumnElement[bool]:
+    return sa.and_(JOB_STREAM.c.job_id == stream.job_id, JOB_STREAM.c.token == stream.token)
+
+
+def _lost(stream: JobStream) -> str:
+    return f"job {stream.job_id} is being created by another call; nothing of this one is kept"

@@ -1,0 +1,128 @@
+"""Admitted pods on their way to placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
+
+import sqlalchemy as sa
+
+from peloton.lifecycle.constraints import pod_labels_named
+from peloton.model.host import ReadyGang
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord
+from peloton.model.pod import AllOf, Label, PodShape
+from peloton.model.resources import Resources
+from peloton.model.times import NS_PER_S
+from services.storage.codec import InstanceFacts, job_record
+from services.storage.jobs.configs import read_facts
+from services.storage.pods.sql import LAUNCHABLE
+from services.storage.repository import Store
+from services.storage.tables import JOB, POD
+
+_Pod = tuple[int, int, int, str, str, int, int]
+"""Instance, run, config version, desired host, the cluster of its last launch: that of its desired host, when it was
+written last: when it was admitted, and how often in vain before."""
+
+
+class Ready(Store):
+    def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
+        """READY pods that stand alone, by instance, at most ``limit``. The run of a pod is the one it launches as."""
+        return self.db.read(partial(_ready_gangs, job_id=job_id, limit=limit, now_ns=self.clock_ns()))
+
+    def ready_gang(self, job_id: JobId) -> ReadyGang | None:
+        """The job's gang when all of it is READY. If its members differ it has the shape that is enough for each."""
+        return self.db.read(partial(_ready_gang, job_id=job_id))
+
+
+def _ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> list[ReadyGang]:
+    job = _job(conn, job_id)
+    if job is None or limit <= 0:
+        return []
+    first = job.gang_size if job.gang_size > 1 else 0
+    pods = _ready(conn, job, first, limit)
+    facts = _facts(conn, job_id, pods) if pods else {}
+    named = _named(facts)
+    return [
+        ReadyGang(
+            facts[instance].shape,
+            ((instance, run),),
+            _labels(facts[instance], named),
+            host,
+            cluster if host else "",
+            (now_ns - admitted_ns) / NS_PER_S,
+            vain_count,
+        )
+        for instance, run, _, host, cluster, admitted_ns, vain_count in pods
+    ]
+
+
+def _ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
+    job = _job(conn, job_id)
+    if job is None or job.gang_size == 1:
+        return None
+    pods = [pod for pod in _ready(conn, job, 0, job.gang_size) if pod[0] < job.gang_size]
+    if len(pods) < job.gang_size:
+        return None
+    facts = _facts(conn, job_id, pods)
+    shape = reduce(enough_for_both, (facts[instance].shape for instance, *_ in pods))
+    named = _named(facts)
+    labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each carried them all
+    return ReadyGang(shape, tuple((instance, run) for instance, run, *_ in pods), tuple(sorted(labels)))
+
+
+def _named(facts: Mapping[int, InstanceFacts]) -> frozenset[Label]:
+    """Labels that constraints of these pods name; no others matter among them."""
+    rules = dict.fromkeys(own.shape.constraint for own in facts.values())
+    return frozenset().union(*map(pod_labels_named, rules))
+
+
+def _labels(facts: InstanceFacts, named: frozenset[Label]) -> tuple[Label, ...]:
+    return tuple(sorted(named.intersection(facts.labels))) if named else ()
+
+
+def _job(conn: sa.Connection, job_id: str) -> JobRecord | None:
+    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
+    return None if row is None else job_record(row)
+
+
+def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
+    """From instance ``first`` on."""
+    columns = (POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster, POD.c.updated_ns)
+    query = (
+        sa.select(POD.c.instance_id, *columns, POD.c.vain_count)
+        .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, LAUNCHABLE)
+        .order_by(POD.c.instance_id)
+        .limit(limit)
+    )
+    return [tuple(row) for row in conn.execute(query)]
+
+
+def _facts(conn: sa.Connection, job_id: str, pods: Sequence[_Pod]) -> Mapping[int, InstanceFacts]:
+    span = (pods[0][0], pods[-1][0])
+    facts: dict[int, tuple[InstanceFacts | None, dict[int, InstanceFacts]]] = {}
+    found: dict[int, InstanceFacts] = {}
+    for instance, _, version, *_ in pods:
+        if version not in facts:
+            facts[version] = read_facts(conn, job_id, version, span)
+        default, overridden = facts[version]
+        own = overridden.get(instance, default)
+        assert own is not None, f"job {job_id} has no configuration {version}"
+        found[instance] = own
+    return found
+
+
+def enough_for_both(a: PodShape, b: PodShape) -> PodShape:
+    """A shape whose place suits a pod of either."""
+    if a == b:
+        return a
+    rules = [rule for rule in dict.fromkeys((a.constraint, b.constraint)) if rule is not None]
+    return PodShape(
+        resources=Resources(*(max(x, y) for x, y in zip(a.resources, b.resources, strict=True))),
+        port_count=max(a.port_count, b.port_count),
+        revocable=a.revocable and b.revocable,
+        preemptible=a.preemptible and b.preemptible,
+        controller=a.controller or b.controller,
+        strategy=a.strategy,
+        constraint=None if not rules else rules[0] if len(rules) == 1 else AllOf(tuple(rules)),
+    )

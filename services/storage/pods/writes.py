@@ -1,0 +1,303 @@
+"""The only writer of pods: events of the pod machine as one UPDATE each, with the pod events that they leave.
+
+Statements are built once per event, kind of scope and dialect: to build one takes longer than to run it on a small job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from peloton.api.convert import HEALTH_NUMBERS, POD_STATE_NUMBERS, TERMINATION_NUMBERS
+from peloton.lifecycle.guards import Condition, Parameter, Row, parameters
+from peloton.lifecycle.pod_machine import TABLE, Event
+from peloton.model.ids import PodId
+from peloton.model.pod import PodRecord, PodState
+from services.storage.codec import stored_text
+from services.storage.engine import key_table, key_values
+from services.storage.pods.sql import TERMINATION, columns_of, stored, stored_columns, value_sql, where
+from services.storage.tables import POD, POD_EVENT
+from services.storage.watch_log import note_pods, pods_of_services
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Instances ``start .. start+count-1`` of a job."""
+
+    job_id: str
+    start: int
+    count: int
+
+    kind: ClassVar[str] = "span"
+
+    def named(self, dialect: str) -> dict[str, Any]:
+        return {"s_job_id": self.job_id, "s_first": self.start, "s_stop": self.start + self.count}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """These instances of a job, sent as one parameter."""
+
+    job_id: str
+    instances: Sequence[int]
+
+    kind: ClassVar[str] = "chosen"
+
+    def named(self, dialect: str) -> dict[str, Any]:
+        ids = f"[{','.join(map(str, self.instances))}]" if dialect == "sqlite" else list(self.instances)
+        return {"s_job_id": self.job_id, "s_ids": ids}
+
+
+Scope = Span | Chosen
+_ONE = "one"
+
+
+def _in_scope(kind: str, dialect: str) -> sa.ColumnElement[bool]:
+    mine = POD.c.job_id == sa.bindparam("s_job_id", type_=POD.c.job_id.type)
+    big = sa.BigInteger()
+    if kind == _ONE:
+        return sa.and_(mine, POD.c.instance_id == sa.bindparam("s_instance", type_=big))
+    if kind == Span.kind:
+        first, stop = (sa.bindparam(name, type_=big) for name in ("s_first", "s_stop"))
+        return sa.and_(mine, POD.c.instance_id >= first, POD.c.instance_id < stop)
+    if dialect == "sqlite":
+        each = sa.func.json_each(sa.bindparam("s_ids", type_=sa.Text)).table_valued("value")
+        return sa.and_(mine, POD.c.instance_id.in_(sa.select(each.c.value)))
+    return sa.and_(mine, POD.c.instance_id == sa.any_(sa.bindparam("s_ids", type_=postgresql.ARRAY(big))))
+
+
+def instances_of(conn: sa.Connection, scope: Scope, condition: Condition) -> list[int]:
+    """Those of ``scope`` that meet a condition without parameters, rising."""
+    dialect = conn.dialect.name
+    return [row[0] for row in conn.execute(_choosing(scope.kind, condition, dialect), scope.named(dialect))]
+
+
+@cache
+def _choosing(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
+    return sa.select(POD.c.instance_id).where(_in_scope(kind, dialect), where(condition)).order_by(POD.c.instance_id)
+
+
+# -- events of the machine -----------------------------------------------------------------------------------------
+
+
+def fire(conn: sa.Connection, scope: Scope, event: Event, now_ns: int, **given: Any) -> int:
+    """The event happens to the pods of ``scope``; returns how many it changed."""
+    dialect = conn.dialect.name
+    values = {**scope.named(dialect), **_bound(event, {**given, "now_ns": now_ns})}
+    changed = conn.execute(update_of(event, scope.kind, dialect), values).rowcount
+    if changed and not TABLE[event].is_quiet:
+        add_events(conn, scope, now_ns)
+    return changed
+
+
+def fire_each(
+    conn: sa.Connection, job_id: str, event: Event, now_ns: int, given: Mapping[int, Mapping[str, Any]]
+) -> None:
+    """The same with parameters of its own for each instance."""
+    dialect = conn.dialect.name
+    rows = [
+        {"s_job_id": job_id, "s_instance": instance, **_bound(event, {**own, "now_ns": now_ns})}
+        for instance, own in given.items()
+    ]
+    conn.execute(update_of(event, _ONE, dialect), rows)
+    if not TABLE[event].is_quiet:
+        add_events(conn, Chosen(job_id, sorted(given)), now_ns)
+
+
+def _bound(event: Event, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of an event as its statement takes them. A termination takes three; None leaves it as it is, where the
+    event says so, and is none elsewhere."""
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        kept = _terminations(event).get(name)
+        if kept is None:
+            values[f"p_{name}"] = stored(value)
+        elif value is None and kept:
+            values |= dict.fromkeys(f"p_{name}_{column}" for column in TERMINATION)
+        else:
+            values |= {f"p_{name}_{column}": part for column, part in stored_columns("termination", value).items()}
+    return values
+
+
+@cache
+def _terminations(event: Event) -> dict[str, bool]:
+    """Which parameters of an event are terminations; True: None means that the pod keeps its own."""
+    set_to = [row.assigned["termination"] for row in TABLE[event].rows if "termination" in row.assigned]
+    return {name: isinstance(value, Parameter) and bool(value.kept) for value in set_to for name in parameters(value)}
+
+
+@cache
+def update_of(event: Event, kind: str, dialect: str) -> sa.Update | sa.Delete:
+    """Where several rows set a column it is a CASE over their guards, in their order; the last needs none."""
+    rule = TABLE[event]
+    guards = [where(row.guard) for row in rule.rows]
+    condition = sa.and_(_in_scope(kind, dialect), sa.or_(*guards))
+    if all(row.to is PodState.UNKNOWN for row in rule.rows):
+        return sa.delete(POD).where(condition)
+    values = {column: _assigned(column, rule.rows, guards) for column in _columns(rule.rows)}
+    if not rule.is_quiet:
+        values |= {"revision": POD.c.revision + 1, "updated_ns": sa.bindparam("p_now_ns", type_=sa.BigInteger)}
+    return sa.update(POD).where(condition).values(values)
+
+
+def _columns(rows: Sequence[Row[PodState]]) -> dict[str, None]:
+    return dict.fromkeys(column for row in rows for field in row.assigned for column in columns_of(field))
+
+
+def _assigned(
+    column: str, rows: Sequence[Row[PodState]], guards: Sequence[sa.ColumnElement[bool]]
+) -> sa.ColumnElement[Any]:
+    field = "termination" if column in columns_of("termination") else column
+    missing = object()
+    choices = [row.assigned.get(field, missing) for row in rows]
+    while len(choices) > 1 and choices[-2] == choices[-1]:
+        choices.pop()
+    parts = [POD.c[column] if choice is missing else value_sql(choice, column) for choice in choices]
+    if len(parts) == 1:
+        return parts[0]
+    return sa.case(*zip(guards, parts[:-1], strict=False), else_=parts[-1])
+
+
+# -- pods as they were evaluated -----------------------------------------------------------------------------------
+
+_REPORTED = [event for event in Event if event.name.startswith("REPORT_")]
+_WRITTEN = ["updated_ns", "revision"]
+_WRITTEN += dict.fromkeys(
+    field for event in (*_REPORTED, Event.RUN_AGAIN) for row in TABLE[event].rows for field in row.assigned
+)
+_WRITE = (
+    sa.update(POD)
+    .where(POD.c.job_id == sa.bindparam("key_job"), POD.c.instance_id == sa.bindparam("key_instance"))
+    .values({column: sa.bindparam(f"new_{column}") for field in _WRITTEN for column in columns_of(field)})
+)
+
+
+def write_reported(conn: sa.Connection, pods: Sequence[PodRecord]) -> None:
+    """Pods as ``next_pod`` made them of reports, each pod once, with their events."""
+    conn.execute(_WRITE, [_reported(pod) for pod in pods])
+    keys = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in pods])
+    inserting, noting = _reported_events(conn.dialect.name)
+    conn.execute(inserting, keys)
+    note_pods(conn, noting, keys)
+
+
+@cache
+def _reported_events(dialect: str) -> tuple[sa.Insert, sa.Select[Any]]:
+    keys = key_table(dialect)
+    source = keys.join(POD, sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id))
+    return _inserting_events(sa.true(), dialect, source), pods_of_services(sa.true(), source)
+
+
+_FIELDS = attrgetter(*_WRITTEN)
+_NAMES = [f"new_{field}" for field in _WRITTEN]
+_TEXTS = [f"new_{field}" for field in _WRITTEN if isinstance(POD.c[field].type, sa.Text)]
+
+
+def _reported(pod: PodRecord) -> dict[str, Any]:
+    """By hand what ``stored_columns`` does for any field: it is done for each report of a host."""
+    values = dict(zip(_NAMES, _FIELDS(pod), strict=True))
+    values |= {"key_job": pod.job_id, "key_instance": pod.instance_id}
+    values["new_state"] = POD_STATE_NUMBERS[pod.state]
+    values["new_goal"] = POD_STATE_NUMBERS[pod.goal]
+    values["new_health"] = HEALTH_NUMBERS[pod.health]
+    values["new_next_run"] = int(pod.next_run)
+    termination = pod.termination
+    values["new_termination"] = TERMINATION_NUMBERS[termination.reason] if termination else 0
+    values["new_exit_code"] = termination.exit_code if termination else 0
+    values["new_signal"] = stored_text(termination.signal) if termination else ""
+    for name in _TEXTS:
+        values[name] = stored_text(values[name])
+    return values
+
+
+def _inserting() -> sa.Insert:
+    """One statement: the database counts the instances."""
+    first, last = (sa.bindparam(name, type_=sa.BigInteger) for name in ("first", "last"))
+    numbered = sa.select(sa.cast(first, sa.BigInteger).label("i")).cte("numbered", recursive=True)
+    numbered = numbered.union_all(sa.select(numbered.c.i + 1).where(numbered.c.i < last))
+    columns = [c for c in POD.columns if c.name != "instance_id"]
+    rows = sa.select(numbered.c.i, *(sa.bindparam(f"new_{c.name}", type_=c.type) for c in columns))
+    return POD.insert().from_select(["instance_id", *(c.name for c in columns)], rows)
+
+
+_INSERTING = _inserting()
+
+
+def insert_pods(conn: sa.Connection, span: Span, pod: PodRecord) -> None:
+    """All of them like ``pod``, as the machine made it; without their events."""
+    values = {
+        f"new_{column}": value
+        for field in pod.__dataclass_fields__
+        if field != "instance_id"
+        for column, value in stored_columns(field, getattr(pod, field)).items()
+    }
+    conn.execute(_INSERTING, {"first": span.start, "last": span.start + span.count - 1, **values})
+
+
+# -- events --------------------------------------------------------------------------------------------------------
+
+_COPIED = [c.name for c in POD_EVENT.columns if c.name != "time_ns"]
+
+
+def add_events(conn: sa.Connection, scope: Scope, now_ns: int) -> None:
+    """An event for each pod of ``scope`` that was written now and whose revision has none yet."""
+    dialect = conn.dialect.name
+    named = {**scope.named(dialect), "p_now_ns": now_ns}
+    inserting, noting = _event_statements(scope.kind, dialect)
+    conn.execute(inserting, named)
+    note_pods(conn, noting, named)
+
+
+@cache
+def _event_statements(kind: str, dialect: str) -> tuple[sa.Insert, sa.Select[Any]]:
+    written = sa.and_(
+        _in_scope(kind, dialect), POD.c.updated_ns == sa.bindparam("p_now_ns", type_=POD.c.updated_ns.type)
+    )
+    return _inserting_events(written, dialect), pods_of_services(written)
+
+
+def _inserting_events(scope: sa.ColumnElement[bool], dialect: str, source: sa.FromClause = POD) -> sa.Insert:
+    pods = sa.select(*(POD.c[name] for name in _COPIED), POD.c.updated_ns).select_from(source).where(scope)
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    return insert(POD_EVENT).from_select([*_COPIED, "time_ns"], pods).on_conflict_do_nothing()
+
+
+def forget_earlier_tries(conn: sa.Connection, job_id: str, instances: Sequence[int], reason: str) -> None:
+    """Of these rising instances, which have just been queued again for this reason: of all tries in vain of a run the
+    events of the last are kept, however many there are."""
+    tried = sa.or_(POD_EVENT.c.state == POD_STATE_NUMBERS[PodState.READY], POD_EVENT.c.reason == reason)
+    chosen = _in_scope(Chosen.kind, conn.dialect.name)
+    is_earlier = sa.exists().where(
+        chosen,
+        POD.c.instance_id == POD_EVENT.c.instance_id,
+        POD.c.run_id == POD_EVENT.c.run_id,
+        POD_EVENT.c.revision < POD.c.revision - 1,
+    )
+    span = POD_EVENT.c.instance_id.between(instances[0], instances[-1])
+    forgetting = sa.delete(POD_EVENT).where(POD_EVENT.c.job_id == job_id, span, tried, is_earlier)
+    conn.execute(forgetting, Chosen(job_id, instances).named(conn.dialect.name))
+
+
+# -- output --------------------------------------------------------------------------------------------------------
+
+OUTPUT_MARK = "; stderr: "
+
+
+def add_output(conn: sa.Connection, pod_id: PodId, text: str) -> None:
+    """Add to the message of a run that failed, and of its event, what it wrote; once, however often it is said."""
+    for table in (POD, POD_EVENT):
+        failed = sa.and_(
+            table.c.job_id == pod_id.job_id,
+            table.c.instance_id == pod_id.instance_id,
+            table.c.run_id == pod_id.run_id,
+            table.c.state == POD_STATE_NUMBERS[PodState.FAILED],
+            table.c.message.not_like(f"%{OUTPUT_MARK}%"),
+        )
+        message = table.c.message + stored_text(f"{OUTPUT_MARK}{text}")
+        conn.execute(sa.update(table).where(failed).values(message=message))

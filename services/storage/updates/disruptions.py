@@ -1,0 +1,136 @@
+"""The one place where the SLA of a service is asked, in the transaction that takes its pods down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from peloton.api.convert import TERMINATION_NUMBERS, TERMINATION_REASONS
+from peloton.lifecycle import sla
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.reason_text import sla_text
+from peloton.lifecycle.sla import Grant
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord, JobType
+from peloton.model.pod import Termination, TerminationReason
+from peloton.model.update import Disruption
+from services.storage.codec import job_record, stored_text
+from services.storage.engine import lock_job
+from services.storage.pods.writes import Chosen, fire
+from services.storage.repository import ON_HOST_NUMBERS, Store, among
+from services.storage.tables import DISRUPTION, POD
+from services.storage.updates import instances
+
+DISRUPTIONS_KEPT = 100
+"""Of a job: what was granted and refused last."""
+
+
+class Disruptions(Store):
+    def disrupt(
+        self,
+        job_id: JobId,
+        instance_ids: Iterable[int],
+        *,
+        reason: TerminationReason,
+        message: str,
+        checks_sla: bool,
+        now_ns: int,
+        host: str = "",
+    ) -> Grant:
+        """Pods on hosts that the SLA lets go are to run anew; the refused stay, and may be asked for again.
+
+        What is not on a host, or leaves it anyway, is granted without being touched. With ``host``, pods that are not
+        there any more are passed over, neither granted nor refused: who asks saw them there a moment ago. Dated when
+        the job is held, or ``now_ns`` if that is later: the event of a pod that goes comes after that of the pod it
+        had to wait for.
+        """
+        wanted = frozenset(instance_ids)
+
+        def work(conn: sa.Connection) -> Grant:
+            return _disrupt(conn, job_id, wanted, reason, message, checks_sla, max(now_ns, self.clock_ns()), host)
+
+        return self.db.write(work)
+
+    def disruptions(self, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
+        """What was asked last, newest first; an entry for each instance."""
+        query = sa.select(DISRUPTION).where(DISRUPTION.c.job_id == job_id).order_by(DISRUPTION.c.seq.desc())
+
+        def work(conn: sa.Connection) -> list[Disruption]:
+            found = [
+                Disruption(row.time_ns, instance, TERMINATION_REASONS[row.reason], row.granted, row.message)
+                for row in conn.execute(query.limit(limit))
+                for instance in sorted(instances.from_text(row.instances))
+            ]
+            return found[:limit]
+
+        return self.db.read(work)
+
+
+def _disrupt(
+    conn: sa.Connection,
+    job_id: str,
+    wanted: frozenset[int],
+    reason: TerminationReason,
+    message: str,
+    checks_sla: bool,
+    now_ns: int,
+    host: str,
+) -> Grant:
+    row = lock_job(conn, job_id)
+    if host:
+        wanted = _those_on(conn, job_id, wanted, host)
+    if row is None:
+        return Grant(tuple(sorted(wanted)))
+    grant = ask(conn, job_record(row), wanted, reason, message, checks_sla, now_ns)
+    if grant.granted:
+        fire(conn, Chosen(job_id, grant.granted), Event.DISRUPT, now_ns, message=message, why=Termination(reason))
+    return grant
+
+
+def _those_on(conn: sa.Connection, job_id: str, wanted: frozenset[int], host: str) -> frozenset[int]:
+    here = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.host == host)
+    query = sa.select(POD.c.instance_id).where(among(conn, job_id, sorted(wanted)), here)
+    return frozenset(conn.execute(query).scalars())
+
+
+def ask(
+    conn: sa.Connection,
+    job: JobRecord,
+    wanted: frozenset[int],
+    reason: TerminationReason,
+    message: str,
+    checks_sla: bool,
+    now_ns: int,
+) -> Grant:
+    """What may be taken down now, with the answer noted; the caller holds the job and takes them down."""
+    if job.type is not JobType.SERVICE:
+        return Grant(tuple(sorted(wanted)))
+    maximum = job.sla.maximum_unavailable_instances if checks_sla else 0
+    missing = sla.missing_of(instances.pods_of(conn, job.job_id)) if maximum else ()
+    grant = sla.grant(maximum, missing, wanted)
+    _note(conn, job.job_id, grant, reason, message, now_ns)
+    return grant
+
+
+def _note(conn: sa.Connection, job_id: str, grant: Grant, reason: TerminationReason, message: str, now_ns: int) -> None:
+    mine = DISRUPTION.c.job_id == job_id
+    last = conn.execute(sa.select(DISRUPTION).where(mine).order_by(DISRUPTION.c.seq.desc()).limit(1)).one_or_none()
+    number, seq = TERMINATION_NUMBERS[reason], last.seq if last is not None else 0
+    refusal = sla_text(grant.refusal) if grant.refusal else ""
+    for granted, named, text in ((True, grant.granted, message), (False, grant.refused, refusal)):
+        if not named:
+            continue
+        values = {
+            "job_id": job_id,
+            "reason": number,
+            "granted": granted,
+            "instances": instances.to_text(named),
+            "message": stored_text(text),
+        }
+        if last is not None and all(getattr(last, name) == value for name, value in values.items()):
+            conn.execute(sa.update(DISRUPTION).where(mine, DISRUPTION.c.seq == last.seq).values(time_ns=now_ns))
+            continue  # asked again, and answered the same
+        seq += 1
+        conn.execute(DISRUPTION.insert().values(**values, seq=seq, time_ns=now_ns))
+    conn.execute(sa.delete(DISRUPTION).where(mine, DISRUPTION.c.seq <= seq - DISRUPTIONS_KEPT))

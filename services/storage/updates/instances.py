@@ -1,0 +1,101 @@
+"""Sets of instances as texts, and what a new configuration changes for which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import sqlalchemy as sa
+
+from peloton.api import convert
+from peloton.api.compare import same_task
+from peloton.api.merge import effective_task_config
+from peloton.api.v0.job import job_pb2
+from peloton.model.ids import JobId
+from peloton.model.pod import PodRecord, Termination
+from peloton.model.update import Instances
+from services.storage.jobs.configs import read_config_with_instances
+from services.storage.repository import as_ranges
+from services.storage.tables import POD
+
+
+def to_text(instances: Iterable[int]) -> str:
+    """``0-4,7``; empty for none."""
+    return ",".join(
+        f"{start}-{start + count - 1}" if count > 1 else str(start) for start, count in as_ranges(sorted(instances))
+    )
+
+
+def from_text(text: str) -> Instances:
+    found: set[int] = set()
+    for piece in text.split(",") if text else ():
+        first, _, last = piece.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+_LOOKED_AT = (
+    POD.c.state,
+    POD.c.goal,
+    sa.case((POD.c.desired_run_id > POD.c.run_id, 1), else_=0),
+    POD.c.config_version,
+    POD.c.desired_config_version,
+    POD.c.health,
+    POD.c.failure_count,
+    POD.c.termination,
+)
+
+
+def pods_of(conn: sa.Connection, job_id: str) -> dict[int, PodRecord]:
+    """What a rollout and the SLA look at, of every pod of a job. Instances that are alike share a record, which names
+    none of them: a service has thousands of pods in a few conditions, and is looked at often."""
+    alike: dict[tuple[int, ...], PodRecord] = {}
+    pods: dict[int, PodRecord] = {}
+    query = sa.select(POD.c.instance_id, *_LOOKED_AT).where(POD.c.job_id == job_id).order_by(POD.c.instance_id)
+    for instance, *condition in conn.execute(query):
+        key = tuple(condition)
+        record = alike.get(key)
+        if record is None:
+            record = alike[key] = _record(JobId(job_id), key)
+        pods[instance] = record
+    return pods
+
+
+def _record(job_id: JobId, key: tuple[int, ...]) -> PodRecord:
+    state, goal, is_newer, version, desired_version, health, failures, termination = key
+    return PodRecord(
+        job_id=job_id,
+        instance_id=-1,
+        run_id=0,
+        desired_run_id=is_newer,
+        state=convert.POD_STATES[state],
+        goal=convert.POD_STATES[goal],
+        config_version=version,
+        desired_config_version=desired_version,
+        health=convert.HEALTH_STATES[health],
+        failure_count=failures,
+        termination=Termination(convert.TERMINATION_REASONS[termination]) if termination else None,
+    )
+
+
+def changed(
+    conn: sa.Connection, job_id: str, pods: Mapping[int, PodRecord], config: job_pb2.JobConfig
+) -> dict[tuple[int, int], bool]:
+    """(instance, version that it runs) -> whether its task differs in ``config``, which has its instances.
+
+    Instances without overrides on either side are compared once for all. A version that is gone counts as changed.
+    """
+    answers: dict[tuple[int, int], bool] = {}
+    for version in {pod.config_version for pod in pods.values()}:
+        old = read_config_with_instances(conn, job_id, version)
+        mine = [i for i, pod in pods.items() if pod.config_version == version]
+        if old is None:
+            answers |= {(i, version): True for i in mine}
+            continue
+        default_differs = not same_task(old.defaultConfig, config.defaultConfig)
+        for i in mine:
+            if i in old.instanceConfig or i in config.instanceConfig:
+                before, after = effective_task_config(old, i), effective_task_config(config, i)
+                answers[i, version] = not same_task(before, after)
+            else:
+                answers[i, version] = default_differs
+    return answers

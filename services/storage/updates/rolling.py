@@ -1,0 +1,169 @@
+"""Updates carried out: one step at a time, each in one transaction that looks, decides (``lifecycle.rollout``) and
+changes the pods it decided on. The job's own workflow then ends, queues, places and starts them as any others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.lifecycle import rollout
+from peloton.lifecycle.job import is_ending
+from peloton.lifecycle.pod_machine import Event
+from peloton.model.ids import Hostname, JobId
+from peloton.model.job import JobRecord, JobState
+from peloton.model.pod import PodRecord, PodState, Termination, TerminationReason
+from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
+from services.storage.admission.gangs import FOR_RESTART
+from services.storage.codec import job_record
+from services.storage.engine import lock_job
+from services.storage.jobs.configs import copy_config, read_config_with_instances, read_facts
+from services.storage.pods.creation import insert_service_pods, set_facts
+from services.storage.pods.writes import Chosen, fire
+from services.storage.repository import Store, as_ranges
+from services.storage.tables import JOB
+from services.storage.updates import instances
+from services.storage.updates.image_prefetch import coming_images, images_ahead
+from services.storage.updates.rows import read_update, write_update
+from services.storage.updates.updates import adopt_config
+
+FOR_UPDATE = Termination(TerminationReason.KILLED_FOR_UPDATE)
+UPDATED, ROLLED_BACK = "Job configuration updated via API", "Job configuration updated due to rollback"
+_MESSAGES = {
+    UpdateType.UPDATE: UPDATED,
+    UpdateType.RESTART: "Task restarted via API",
+    UpdateType.START: "Task started via API",
+    UpdateType.STOP: "Task stopped via API",
+}
+
+
+class Rolling(Store):
+    def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
+        """One step of the job's update. Safe to repeat: what is in flight is not begun again."""
+        return self.db.write(partial(_advance, job_id=job_id, now_ns=now_ns))
+
+    def coming_images(self, job_id: JobId) -> dict[str, list[Hostname]]:
+        """Image -> hosts to which the instances that are updated next bring it."""
+        return self.db.read(partial(coming_images, job_id=job_id))
+
+
+def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
+    row = lock_job(conn, job_id)
+    job = None if row is None else job_record(row)
+    update = None if job is None else read_update(conn, job.update_id)
+    if job is None or update is None:
+        return UpdateProgress()
+    if not update.is_active:
+        return rollout.progress_of(update)
+    if job.goal is JobState.DELETED:  # a deletion of before it aborted the update itself
+        after = rollout.aborted(update)
+        write_update(conn, update, after, now_ns)
+        return rollout.progress_of(after)
+    pods = instances.pods_of(conn, job_id)
+    before = update
+    if update.state is UpdateState.INITIALIZED and update.type is UpdateType.UPDATE:
+        update = _begun(conn, job, update, pods, now_ns)
+    sla_maximum = rollout.sla_maximum(job)
+    step = rollout.next_step(update, pods, sla_maximum, now_ns)
+    if step.rolls_back:
+        job, turned = _turn_back(conn, job, step.update, pods, now_ns)
+        write_update(conn, before, turned, now_ns)
+        before = turned
+        step = rollout.next_step(turned, pods, sla_maximum, now_ns)
+    _apply(conn, job, step, now_ns)
+    write_update(conn, before, step.update, now_ns)
+    images = images_ahead(conn, step.update, pods)
+    return rollout.progress_of(step.update, step, pods, sum(map(len, images.values())))
+
+
+def _begun(
+    conn: sa.Connection, job: JobRecord, update: UpdateRecord, pods: Mapping[int, PodRecord], now_ns: int
+) -> UpdateRecord:
+    """What there is to do, seen at the moment it begins; who has nothing to do takes the new version's name."""
+    found = _difference(conn, job, update.config_version, pods)
+    _relabel(conn, job.job_id, update.config_version, found.unchanged, now_ns)
+    return replace(update, added=found.added, updated=found.updated, removed=found.removed)
+
+
+def _difference(conn: sa.Connection, job: JobRecord, version: int, pods: Mapping[int, PodRecord]) -> rollout.Difference:
+    config = read_config_with_instances(conn, job.job_id, version)
+    assert config is not None, f"job {job.job_id} has no configuration {version}"
+    differs = instances.changed(conn, job.job_id, pods, config)
+    return rollout.difference(pods, config.instanceCount, version, differs)
+
+
+def _turn_back(
+    conn: sa.Connection, job: JobRecord, update: UpdateRecord, pods: Mapping[int, PodRecord], now_ns: int
+) -> tuple[JobRecord, UpdateRecord]:
+    """The configuration before becomes the newest one, and the update goes there."""
+    version = job.config_version + 1
+    copy_config(conn, job.job_id, update.prev_config_version, version, now_ns)
+    config = read_config_with_instances(conn, job.job_id, version)
+    assert config is not None, f"job {job.job_id} has no configuration {update.prev_config_version}"
+    back = _difference(conn, job, version, pods)
+    mine = JOB.c.job_id == job.job_id
+    conn.execute(sa.update(JOB).where(mine).values(config_version=version, revision=JOB.c.revision + 1))
+    adopt_config(conn, job, config, now_ns)
+    _relabel(conn, job.job_id, version, back.unchanged, now_ns)
+    job = replace(job, config_version=version, instance_count=config.instanceCount)
+    return job, rollout.reversed_update(update, version, back)
+
+
+def _relabel(conn: sa.Connection, job_id: str, version: int, unchanged: Iterable[int], now_ns: int) -> None:
+    if chosen := sorted(unchanged):
+        fire(conn, Chosen(job_id, chosen), Event.RELABEL, now_ns, version=version)
+
+
+# -- pods ----------------------------------------------------------------------------------------------------------
+
+
+def _apply(conn: sa.Connection, job: JobRecord, step: rollout.Step, now_ns: int) -> None:
+    update = step.update
+    for start, count in as_ranges(step.add):
+        insert_service_pods(conn, job, update.config_version, start, count, now_ns)
+    if step.remove:
+        fire(conn, Chosen(job.job_id, step.remove), Event.REMOVE, now_ns, version=update.config_version)
+    if not step.change:
+        return
+    _take_facts(conn, job.job_id, update.config_version, step.change, now_ns)
+    is_back = update.state is UpdateState.ROLLING_BACKWARD
+    words = {"message": ROLLED_BACK if is_back else _MESSAGES[update.type], "version": update.config_version}
+    scope = Chosen(job.job_id, step.change)
+    match update.type:
+        case UpdateType.UPDATE:
+            _replace(conn, job, update, scope, words, now_ns)
+        case UpdateType.RESTART:
+            _restart(conn, update, scope, words, now_ns)
+        case UpdateType.START:
+            fire(conn, scope, Event.UPDATE_START, now_ns, **words)
+        case UpdateType.STOP:
+            fire(conn, scope, Event.UPDATE_STOP, now_ns, **words)
+
+
+def _take_facts(conn: sa.Connection, job_id: str, version: int, chosen: Sequence[int], now_ns: int) -> None:
+    default, overridden = read_facts(conn, job_id, version, (min(chosen), max(chosen)))
+    assert default is not None, f"job {job_id} has no configuration {version}"
+    set_facts(conn, job_id, {i: overridden.get(i, default) for i in chosen}, now_ns)
+
+
+def _replace(
+    conn: sa.Connection, job: JobRecord, update: UpdateRecord, scope: Chosen, words: Mapping[str, Any], now_ns: int
+) -> None:
+    """Each pod is to run the new configuration; one that was stopped stays so, unless it is to be started."""
+    if update.spec.start_pods:
+        fire(conn, scope, Event.REVIVE, now_ns)
+    else:
+        fire(conn, scope, Event.KEEP, now_ns, goal=PodState.KILLED if is_ending(job) else PodState.RUNNING)
+    # A pod comes back where it is; one that waits to go somewhere goes there.
+    fire(conn, scope, Event.STAY_ON_HOST if update.spec.in_place else Event.LEAVE_HOST, now_ns)
+    fire(conn, scope, Event.UPDATE, now_ns, is_new=True, failure_count=0, why=FOR_UPDATE, **words)
+
+
+def _restart(conn: sa.Connection, update: UpdateRecord, scope: Chosen, words: Mapping[str, Any], now_ns: int) -> None:
+    fire(conn, scope, Event.REVIVE, now_ns)
+    if update.spec.in_place:
+        fire(conn, scope, Event.STAY_ON_HOST, now_ns)
+    fire(conn, scope, Event.UPDATE, now_ns, is_new=False, failure_count=None, why=FOR_RESTART, **words)

@@ -1,0 +1,196 @@
+"""Rows of updates and of their events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from peloton.api import convert
+from peloton.errors import AlreadyExists
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord
+from peloton.model.update import (
+    NONE,
+    ROLLING,
+    UPDATE_TERMINAL,
+    Instances,
+    UpdateKey,
+    UpdateRecord,
+    UpdateSpec,
+    UpdateState,
+    UpdateType,
+)
+from services.storage.codec import stored_text
+from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
+from services.storage.updates import instances
+from services.storage.watch_log import note_job, note_service
+
+UPDATES_KEPT = 10
+"""Of a job; older ones are forgotten with their events and with the configuration that they made."""
+EVENTS_KEPT = 10_000
+"""Steps of one update; a rollout has a few for each batch."""
+
+_SETS = ("added", "updated", "removed", "current", "done", "failed")
+
+
+def update_record(row: sa.Row[Any]) -> UpdateRecord:
+    sets: dict[str, Instances] = {name: instances.from_text(getattr(row, name)) for name in _SETS}
+    return UpdateRecord(
+        update_id=row.update_id,
+        job_id=JobId(row.job_id),
+        type=UpdateType(row.type),
+        spec=UpdateSpec(**json.loads(row.spec)),
+        state=UpdateState(row.state),
+        prev_state=UpdateState(row.prev_state),
+        config_version=row.config_version,
+        prev_config_version=row.prev_config_version,
+        opaque_data=row.opaque_data,
+        key=UpdateKey(row.update_key, row.request_digest),
+        pulsed_ns=row.pulsed_ns,
+        awaits_pulse=row.awaits_pulse,
+        waiting_for=row.waiting_for,
+        created_ns=row.created_ns,
+        updated_ns=row.updated_ns,
+        completed_ns=row.completed_ns,
+        **sets,
+    )
+
+
+def read_update(conn: sa.Connection, update_id: str) -> UpdateRecord | None:
+    if not update_id:
+        return None
+    row = conn.execute(sa.select(UPDATE).where(UPDATE.c.update_id == update_id)).one_or_none()
+    return None if row is None else update_record(row)
+
+
+def knows_request(conn: sa.Connection, job_id: str, key: UpdateKey) -> bool:
+    """Whether the job has an update of that name, which was asked for in the same words. Raises AlreadyExists when
+    the words differ."""
+    if not key.text:
+        return False
+    mine = (UPDATE.c.job_id == job_id, UPDATE.c.update_key == key.text)
+    row = conn.execute(sa.select(UPDATE.c.request_digest, UPDATE.c.config_version).where(*mine)).one_or_none()
+    if row is not None and row.request_digest != key.digest:
+        raise AlreadyExists(
+            f"update key {key.text!r} of job {job_id} belongs to another request, which led to version "
+            f"{row.config_version}"
+        )
+    return row is not None
+
+
+def _values(update: UpdateRecord) -> dict[str, Any]:
+    return {
+        "update_id": update.update_id,
+        "job_id": update.job_id,
+        "type": update.type.value,
+        "spec": json.dumps(asdict(update.spec)),
+        "state": update.state.value,
+        "prev_state": update.prev_state.value,
+        "config_version": update.config_version,
+        "prev_config_version": update.prev_config_version,
+        "opaque_data": stored_text(update.opaque_data),
+        "update_key": update.key.text,
+        "request_digest": update.key.digest,
+        "pulsed_ns": update.pulsed_ns,
+        "awaits_pulse": update.awaits_pulse,
+        "waiting_for": stored_text(update.waiting_for),
+        "created_ns": update.created_ns,
+        "updated_ns": update.updated_ns,
+        "completed_ns": update.completed_ns,
+        **{name: instances.to_text(getattr(update, name)) for name in _SETS},
+    }
+
+
+def insert_update(conn: sa.Connection, update: UpdateRecord) -> None:
+    conn.execute(UPDATE.insert().values(**_values(update)))
+    affected = update.added | update.updated | update.removed
+    _add_events(conn, update, [(update.state, NONE), (UpdateState.INITIALIZED, affected)], update.created_ns)
+
+
+def write_update(conn: sa.Connection, before: UpdateRecord, after: UpdateRecord, now_ns: int) -> None:
+    """Store what changed, with its events."""
+    if after == before:
+        return
+    ended = after.state in UPDATE_TERMINAL and not after.completed_ns
+    after = replace(after, updated_ns=now_ns, completed_ns=now_ns if ended else after.completed_ns)
+    conn.execute(sa.update(UPDATE).where(UPDATE.c.update_id == after.update_id).values(**_values(after)))
+    moving = after.state if after.state in ROLLING else UpdateState.ROLLING_FORWARD
+    events = [
+        (moving, after.current - before.current),
+        (UpdateState.SUCCEEDED, after.done - before.done),
+        (UpdateState.FAILED, after.failed - before.failed),
+    ]
+    changed = [event for event in events if event[1]]
+    if after.state is not before.state:
+        changed.append((after.state, NONE))
+    _add_events(conn, after, changed, now_ns)
+    note_service(conn, after.job_id)
+
+
+def _add_events(
+    conn: sa.Connection, update: UpdateRecord, events: Sequence[tuple[UpdateState, Instances]], now_ns: int
+) -> None:
+    mine = UPDATE_EVENT.c.update_id == update.update_id
+    last = conn.execute(sa.select(sa.func.max(UPDATE_EVENT.c.seq)).where(mine)).scalar() or 0
+    rows = [
+        {
+            "update_id": update.update_id,
+            "seq": seq,
+            "time_ns": now_ns,
+            "state": state.value,
+            "instances": instances.to_text(named),
+        }
+        for seq, (state, named) in enumerate(events, last + 1)
+    ]
+    if rows:
+        conn.execute(UPDATE_EVENT.insert(), rows)
+        conn.execute(sa.delete(UPDATE_EVENT).where(mine, UPDATE_EVENT.c.seq <= last + len(rows) - EVENTS_KEPT))
+
+
+def forget_oldest(conn: sa.Connection, job_id: str, newest_version: int) -> None:
+    """Also the configurations that nothing needs any more: no pod, and no update that is kept."""
+    query = sa.select(UPDATE.c.update_id).where(UPDATE.c.job_id == job_id)
+    query = query.order_by(UPDATE.c.created_ns.desc(), UPDATE.c.config_version.desc())
+    old = list(conn.execute(query.offset(UPDATES_KEPT)).scalars())
+    if not old:
+        return
+    for table in (UPDATE_EVENT, UPDATE):
+        conn.execute(sa.delete(table).where(table.c.update_id.in_(old)))
+    needed = [sa.select(c).where(POD.c.job_id == job_id) for c in (POD.c.config_version, POD.c.desired_config_version)]
+    needed += [
+        sa.select(c).where(UPDATE.c.job_id == job_id) for c in (UPDATE.c.config_version, UPDATE.c.prev_config_version)
+    ]
+    mine, version = JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version
+    conn.execute(sa.delete(JOB_CONFIG).where(mine, version < newest_version, version.not_in(sa.union_all(*needed))))
+    oldest = conn.execute(sa.select(sa.func.min(JOB_CONFIG.c.overrides_from)).where(mine)).scalar_one()
+    conn.execute(sa.delete(OVERRIDE).where(OVERRIDE.c.job_id == job_id, OVERRIDE.c.version < oldest))
+
+
+def write_steered(
+    conn: sa.Connection, job: JobRecord, update: UpdateRecord, after: UpdateRecord, now_ns: int
+) -> JobRecord:
+    write_update(conn, update, after, now_ns)
+    write_versions(conn, job := replace(job, workflow_version=job.workflow_version + 1), now_ns)
+    return job
+
+
+def write_versions(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
+    conn.execute(
+        sa.update(JOB)
+        .where(JOB.c.job_id == job.job_id)
+        .values(
+            update_id=job.update_id,
+            config_version=job.config_version,
+            workflow_version=job.workflow_version,
+            goal=convert.JOB_STATE_NUMBERS[job.goal],
+            state=convert.JOB_STATE_NUMBERS[job.state],
+            completed_ns=job.completed_ns,
+            revision=JOB.c.revision + 1,
+            updated_ns=now_ns,
+        )
+    )
+    note_job(conn, job)
