@@ -287,14 +287,15 @@ def _rolled_up(view: SettleView, now_ns: int) -> JobRecord:
     unmarked = is_ending(job) and pods.has(MISSED)
     started_ns = job.started_ns
     if not started_ns and has_started(counts):
-        started_ns = pods.first_start_ns or now_ns
+        # Pods may end before a report says that they run; then the job starts no later than they end.
+        started_ns = pods.first_start_ns or pods.last_end_ns or now_ns
     return replace(
         job,
         state=state,
         pod_counts=dict(counts),
         state_version=job.state_version if unmarked else job.desired_state_version,
         started_ns=started_ns,
-        completed_ns=(pods.last_end_ns or now_ns) if state in JOB_TERMINAL else 0,
+        completed_ns=max(pods.last_end_ns or now_ns, started_ns) if state in JOB_TERMINAL else 0,
         run_seconds=pods.run_seconds,
         gang_requeue_count=0 if _runs_whole(pods) else job.gang_requeue_count,
     )

@@ -68,10 +68,25 @@ def test_an_ended_pod_begins_its_next_run_when_it_is_due() -> None:
 
 def test_pods_that_rest_end_the_job() -> None:
     """With the time of the last one's end."""
-    found = plan(job(2), pod(0, S, completed_ns=NOW - 5), pod(1, F, completed_ns=NOW - 3))
+    found = plan(replace(job(2), started_ns=NOW - 9), pod(0, S, completed_ns=NOW - 5), pod(1, F, completed_ns=NOW - 3))
 
     assert ([], JobState.FAILED, NOW - 3) == (events(found), found.job.state, found.job.completed_ns)
     assert found.progress.is_finished
+
+
+def test_a_job_that_was_never_seen_running_starts_when_it_ends() -> None:
+    """Its pods ended before a report said that they run: it has not started after its end."""
+    unseen = replace(job(2), started_ns=0)
+    found = plan(unseen, pod(0, S, completed_ns=NOW - 5), pod(1, F, completed_ns=NOW - 3))
+
+    assert (NOW - 3, NOW - 3) == (found.job.started_ns, found.job.completed_ns)
+
+
+def test_a_late_report_of_an_end_does_not_end_a_job_before_its_start() -> None:
+    """Its start was taken from the clock of a settle; the host dates the end before it."""
+    found = plan(replace(job(1), started_ns=NOW), pod(0, S, completed_ns=NOW - 1))
+
+    assert (NOW, NOW) == (found.job.started_ns, found.job.completed_ns)
 
 
 def test_pods_that_a_stop_missed_are_stopped() -> None:
