@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-def answering(method: Callable[..., R]) -> Callable[..., R]:
+def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
     """For methods of a synchronous servicer: a PelotonError becomes the call's status."""
 
     @wraps(method)
@@ -43,7 +43,7 @@ def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
 
 
 @contextmanager
-def raising(what: str) -> Iterator[None]:
+def translate_rpc_errors(what: str) -> Iterator[None]:
     """Context of a client's call to ``what``: gRPC errors become ours."""
     try:
         yield

@@ -21,12 +21,12 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
 }
 
 
-def answering(handler: Any) -> Any:
+def single_response(handler: Any) -> Any:
     """What gives the one response of a method; None for a method that streams them."""
     return handler.unary_unary or handler.stream_unary
 
 
-def changed(handler: Any, answer: Any = None, stream: Any = None) -> Any:
+def rewrap_handler(handler: Any, answer: Any = None, stream: Any = None) -> Any:
     """A handler of the same kind that does this instead: ``answer`` for one response, ``stream`` for many."""
     make = _MAKERS[handler.request_streaming, handler.response_streaming]
     behaviour = stream if handler.response_streaming else answer
@@ -35,7 +35,7 @@ def changed(handler: Any, answer: Any = None, stream: Any = None) -> Any:
 
 def within(handler: Any, around: Around, read: Any) -> Any:
     """A handler of the same kind that does what it does within ``around``, on requests that ``read`` makes."""
-    behaviour = answering(handler) or handler.unary_stream or handler.stream_stream
+    behaviour = single_response(handler) or handler.unary_stream or handler.stream_stream
 
     async def answer(request: Any, context: Any) -> Any:
         async with around(request, context) as seen:

@@ -22,7 +22,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from peloton.errors import InvalidArgument
 from services.api.calls import METER, Calls, overloaded
 from services.api.v1.lockdown import LOCKABLE
-from services.grpc_handlers import answering, changed
+from services.grpc_handlers import rewrap_handler, single_response
 from services.storage.jobs.queries import Backlog
 
 LOOK_S = 1.0
@@ -146,8 +146,8 @@ class BacklogGate(grpc.aio.ServerInterceptor):
         async def answer(request: Any, context: Any) -> Any:
             await self.enter()
             try:
-                return await answering(handler)(request, context)
+                return await single_response(handler)(request, context)
             finally:
                 self.leave()
 
-        return changed(handler, answer)  # type: ignore[no-any-return]
+        return rewrap_handler(handler, answer)  # type: ignore[no-any-return]

@@ -46,6 +46,7 @@ from services.api.forward import RESMGR, ForwardedServices
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
 from services.api.lookup_service import LookupService
+from services.api.pending_reasons import PendingReasons
 from services.api.task_manager import TaskManager
 from services.api.update_service import UpdateService
 from services.api.v1.admin_service import AdminService
@@ -57,7 +58,6 @@ from services.api.v1.specs import Specs
 from services.api.v1.watch_changes import ChangeReader
 from services.api.v1.watch_hub import CLIENTS_MAX, WatchHub
 from services.api.v1.watch_service import WatchService
-from services.api.waits import Waits
 from services.api.wake import JobStarter, Wake
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
@@ -169,7 +169,7 @@ async def start(
     specs = Specs(storage, calls, hosts)
     locks = Locks(storage, calls)
     watches = WatchHub(ChangeReader(storage), calls)
-    waits = Waits(channels)
+    reasons = PendingReasons(channels)
     server = grpc.aio.server(
         interceptors=[
             ErrorsToStatus("api"),
@@ -184,13 +184,13 @@ async def start(
     bulk = BulkService(storage, calls, hosts, wake)
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (jobs, JOB_MANAGER),
-        (TaskManager(storage, calls, hosts, wake, waits), TASK_MANAGER),
+        (TaskManager(storage, calls, hosts, wake, reasons), TASK_MANAGER),
         (bulk, BULK_SERVICE),
         (LookupService(storage, calls), LOOKUP_SERVICE),
         (UpdateService(storage, calls, specs, wake), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),
-        (JobService(storage, calls, specs, wake, waits), (JOB_SERVICE,)),
-        (PodService(storage, calls, hosts, wake, waits), (POD_SERVICE,)),
+        (JobService(storage, calls, specs, wake, reasons), (JOB_SERVICE,)),
+        (PodService(storage, calls, hosts, wake, reasons), (POD_SERVICE,)),
         (WatchService(watches), (WATCH_SERVICE,)),
         (AdminService(locks, calls), (ADMIN_SERVICE,)),
         (ResourcePoolService(channels), (RESPOOL_SERVICE,)),

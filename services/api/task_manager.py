@@ -23,8 +23,8 @@ from services.api.channels import ANSWER_BYTES_MAX
 from services.api.hosts import Hosts
 from services.api.ids import RUN_ID_MAX, job_not_found, known_id, out_of_range, run_id_of
 from services.api.job_query import pod_query
+from services.api.pending_reasons import PendingReasons
 from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
-from services.api.waits import Waits
 from services.api.wake import Wake
 from services.storage.storage import Storage
 
@@ -39,12 +39,12 @@ STOP_MESSAGE = "Task stop API request"
 
 
 class TaskManager:
-    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake, waits: Waits) -> None:
+    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake, reasons: PendingReasons) -> None:
         self._records = records
         self._calls = calls
         self._hosts = hosts
         self._wake = wake
-        self._waits = waits
+        self._reasons = reasons
 
     # -- reads
 
@@ -54,7 +54,7 @@ class TaskManager:
             return task_pb2.GetResponse(notFound=job_not_found(request.jobId))
         missing = f"task:{record.job_id}-{request.instanceId} not found"
         pod = await self._calls.run(self._pod_or_not_found, record.job_id, request.instanceId, missing)
-        (pod,) = await self._waits.explained([pod])
+        (pod,) = await self._reasons.explained([pod])
         return await self._calls.run(self._get, record, pod)
 
     def _get(self, record: JobRecord, pod: PodRecord) -> task_pb2.GetResponse:
@@ -75,7 +75,7 @@ class TaskManager:
         if not response.result.value:
             cause = f"no tasks in range [{begin}, {end})"
             return task_pb2.ListResponse(notFound=job_not_found(request.jobId, cause))
-        for pod in await self._waits.explained(waiting):
+        for pod in await self._reasons.explained(waiting):
             response.result.value[pod.instance_id].runtime.reason = convert.pod_reason(pod)
         return response
 
@@ -84,7 +84,7 @@ class TaskManager:
         response, waiting = task_pb2.ListResponse(), list[PodRecord]()
         size_bytes = 0
         for page in self._pages(record.job_id, begin, end):
-            waiting += filter(self._waits.lacks_reason, page)
+            waiting += filter(self._reasons.lacks_reason, page)
             for info in self._task_infos(record, page):
                 size_bytes += info.ByteSize()
                 if size_bytes > ANSWER_BYTES_MAX:
@@ -107,7 +107,7 @@ class TaskManager:
         except InvalidArgument as invalid:
             response.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.jobId, message=invalid.message))
             return response
-        pods = await self._waits.explained(pods)
+        pods = await self._reasons.explained(pods)
         infos = await self._calls.run(within_limit, pods, partial(self._task_infos, record))
         response.records.extend(infos)
         asked = request.spec.pagination

@@ -14,7 +14,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
-from services.grpc_errors import raising
+from services.grpc_errors import translate_rpc_errors
 from services.hostmgr import messages
 
 CALL_TIMEOUT_S = 20.0
@@ -46,69 +46,69 @@ class HostManagerClient:
             for_gang=for_gang,
             desired=messages.desired_to_wire(desired, shapes),
         )
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             return messages.lease_from_wire(self._stub().AcquireHosts(request, timeout=CALL_TIMEOUT_S), shapes)
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         request = pb.LaunchRequest(job_id=job_id, lease_id=lease_id, placements=messages.placements_to_wire(placements))
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             return messages.launch_result_from_wire(self._stub().Launch(request, timeout=CALL_TIMEOUT_S * 2))
 
     def release(self, lease_id: str) -> None:
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             self._stub().ReleaseHosts(pb.ReleaseHostsRequest(lease_id=lease_id), timeout=CALL_TIMEOUT_S)
 
     def kill_running(self, job_id: JobId) -> int:
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             answer = self._stub().KillRunning(pb.KillRunningRequest(job_id=job_id), timeout=CALL_TIMEOUT_S * 2)
             return int(answer.killed)
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
         wire = [pb.ImageOnHosts(image=image, hostnames=hosts) for image, hosts in images.items()]
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             answer = self._stub().PrefetchImages(pb.PrefetchImagesRequest(images=wire), timeout=PREFETCH_TIMEOUT_S)
         return Prefetched(answer.asked, answer.possible)
 
     # Maintenance.
 
     def cordon(self, hostname: str) -> None:
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             self._stub().CordonHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S)
 
     def drain(self, hostname: str) -> None:
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             self._stub().DrainHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
 
     def take_down(self, hostname: str) -> None:
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             self._stub().TakeHostDown(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
 
     def bring_up(self, hostname: str) -> None:
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             self._stub().BringHostUp(pb.MaintenanceStepRequest(hostname=hostname), timeout=CALL_TIMEOUT_S * 2)
 
     def cancel(self, hostname: str) -> None:
         stub = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel())
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             stub.Cancel(maintenance_pb2.CancelRequest(hostnames=[hostname]), timeout=CALL_TIMEOUT_S)
 
     def capacity(self) -> Capacity:
         """Of the cluster."""
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=CALL_TIMEOUT_S)
         registered = answer.registered if answer.HasField("registered") else answer.capacity
         return Capacity(*map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered)))
 
     def free(self) -> Resources:
         """What is free there and leased to nobody."""
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(with_free=True), timeout=FREE_TIMEOUT_S)
         return messages.resources_from_wire(answer.free)
 
     def judge(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Pods that no host there could take even if it were empty, and why."""
         request = pb.JudgePodsRequest(pods=messages.wanted_to_wire([(shape, 1) for shape in shapes]))
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             answer = self._stub().JudgePods(request, timeout=JUDGE_TIMEOUT_S)
         return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
 

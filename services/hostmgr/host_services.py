@@ -19,7 +19,7 @@ from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance, MaintenanceAct, MaintenanceRequest
 from peloton.model.resources import Resources
 from peloton.scheduling.qos import Use
-from services.grpc_errors import answering
+from services.grpc_errors import abort_on_error
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.maintenance import HostMaintainer
 
@@ -41,7 +41,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         self._uses = uses
         self._deadline_s = deadline_s
 
-    @answering
+    @abort_on_error
     def QueryHosts(
         self, request: host_svc_pb2.QueryHostsRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.QueryHostsResponse:
@@ -51,7 +51,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._pool.hosts()]
         return host_svc_pb2.QueryHostsResponse(host_infos=[i for i in infos if not wanted or i.state in wanted])
 
-    @answering
+    @abort_on_error
     def StartMaintenance(
         self, request: host_svc_pb2.StartMaintenanceRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.StartMaintenanceResponse:
@@ -64,30 +64,30 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         _each(request, start)
         return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname, waiting_for="; ".join(waits))
 
-    @answering
+    @abort_on_error
     def CompleteMaintenance(
         self, request: host_svc_pb2.CompleteMaintenanceRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.CompleteMaintenanceResponse:
         _each(request, lambda hostname: self._maintainer.steer([hostname], MaintenanceAct.COMPLETE))
         return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
 
-    @answering
+    @abort_on_error
     def ListHostPools(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.ListHostPoolsResponse:
         raise Unimplemented(NO_POOLS)
 
-    @answering
+    @abort_on_error
     def CreateHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.CreateHostPoolResponse:
         raise Unimplemented(NO_POOLS)
 
-    @answering
+    @abort_on_error
     def DeleteHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.DeleteHostPoolResponse:
         raise Unimplemented(NO_POOLS)
 
-    @answering
+    @abort_on_error
     def ChangeHostPool(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.ChangeHostPoolResponse:
         raise Unimplemented(NO_POOLS)
 
-    @answering
+    @abort_on_error
     def MoveHosts(self, request: Any, context: grpc.ServicerContext) -> host_svc_pb2.MoveHostsResponse:
         raise Unimplemented(NO_POOLS)
 
@@ -144,7 +144,7 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         self._maintainer = maintainer
         self._deadline_s = deadline_s
 
-    @answering
+    @abort_on_error
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.StartResponse:
         if len(request.reason) > REASON_MAX:
             raise InvalidArgument(f"the reason has {len(request.reason)} characters, the limit is {REASON_MAX}")
@@ -155,22 +155,22 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         ]
         return pb.StartResponse(hosts=_wire(self._maintainer.request(asked)))
 
-    @answering
+    @abort_on_error
     def Complete(self, request: pb.CompleteRequest, context: grpc.ServicerContext) -> pb.CompleteResponse:
         hosts = self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.COMPLETE)
         return pb.CompleteResponse(hosts=_wire(hosts))
 
-    @answering
+    @abort_on_error
     def Cancel(self, request: pb.CancelRequest, context: grpc.ServicerContext) -> pb.CancelResponse:
         return pb.CancelResponse(
             hosts=_wire(self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.CANCEL))
         )
 
-    @answering
+    @abort_on_error
     def Force(self, request: pb.ForceRequest, context: grpc.ServicerContext) -> pb.ForceResponse:
         return pb.ForceResponse(hosts=_wire(self._maintainer.steer(_checked(request.hostnames), MaintenanceAct.FORCE)))
 
-    @answering
+    @abort_on_error
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> pb.QueryResponse:
         wanted = set(request.hostnames)
         hosts = [host for host in self._maintainer.hosts() if not wanted or host.hostname in wanted]

@@ -14,7 +14,7 @@ from peloton.errors import InvalidArgument, Unavailable, Unimplemented
 from peloton.model.host import PREFETCH_MAX
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.ports import ImagePrefetcher
-from services.grpc_errors import answering
+from services.grpc_errors import abort_on_error
 from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
 from services.hostmgr import messages
 from services.hostmgr.driver import PodOnHost
@@ -34,7 +34,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         self._maintainer = maintainer
         self._images = images
 
-    @answering
+    @abort_on_error
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
         wanted = messages.wanted_from_wire(request.wanted)
         shapes = [shape for shape, _ in wanted]
@@ -42,12 +42,12 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         lease = self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang, desired)
         return messages.lease_to_wire(lease, shapes)
 
-    @answering
+    @abort_on_error
     def ReleaseHosts(self, request: pb.ReleaseHostsRequest, context: grpc.ServicerContext) -> pb.ReleaseHostsResponse:
         self._core.release(request.lease_id)
         return pb.ReleaseHostsResponse()
 
-    @answering
+    @abort_on_error
     def Launch(self, request: pb.LaunchRequest, context: grpc.ServicerContext) -> pb.LaunchResponse:
         placements = messages.placements_from_wire(request.placements)
         with self._core.pool.launches.on([p.hostname for p in placements]):
@@ -56,11 +56,11 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             launched=result.launched_count, refused=result.refused_count, failed=result.failed_count
         )
 
-    @answering
+    @abort_on_error
     def KillRunning(self, request: pb.KillRunningRequest, context: grpc.ServicerContext) -> pb.KillRunningResponse:
         return pb.KillRunningResponse(killed=self._core.kill_running(JobId(request.job_id)))
 
-    @answering
+    @abort_on_error
     def ClusterCapacity(
         self, request: pb.ClusterCapacityRequest, context: grpc.ServicerContext
     ) -> pb.ClusterCapacityResponse:
@@ -73,7 +73,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             registered=messages.resources_to_wire(self._core.pool.registered_capacity()),
         )
 
-    @answering
+    @abort_on_error
     def JudgePods(self, request: pb.JudgePodsRequest, context: grpc.ServicerContext) -> pb.JudgePodsResponse:
         if len(request.pods) > JUDGED_MAX:
             raise InvalidArgument(
@@ -84,7 +84,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             infeasible=messages.infeasible_shapes_to_wire(self._core.pool.judge(shapes), shapes)
         )
 
-    @answering
+    @abort_on_error
     def BrowseSandbox(
         self, request: pb.BrowseSandboxRequest, context: grpc.ServicerContext
     ) -> pb.BrowseSandboxResponse:
@@ -109,7 +109,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             container_id=found.container_id,
         )
 
-    @answering
+    @abort_on_error
     def PrefetchImages(
         self, request: pb.PrefetchImagesRequest, context: grpc.ServicerContext
     ) -> pb.PrefetchImagesResponse:
@@ -120,22 +120,22 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         done = self._images.prefetch(images)
         return pb.PrefetchImagesResponse(asked=done.asked_count, possible=done.is_possible)
 
-    @answering
+    @abort_on_error
     def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.cordon(request.hostname)
         return pb.MaintenanceStepResponse()
 
-    @answering
+    @abort_on_error
     def DrainHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.drain(request.hostname)
         return pb.MaintenanceStepResponse()
 
-    @answering
+    @abort_on_error
     def TakeHostDown(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.take_down(request.hostname)
         return pb.MaintenanceStepResponse()
 
-    @answering
+    @abort_on_error
     def BringHostUp(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.bring_up(request.hostname)
         return pb.MaintenanceStepResponse()

@@ -1,4 +1,4 @@
-"""Who queues pods hears whether the next cycle admitted them: its workflow goes on at once, and need not be woken."""
+"""A call that queues pods waits for the next cycle: the workflow learns of its admission at once, without a wake-up."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from peloton.model.ids import JobId
 from peloton.scheduling.admission import Admitted
 
 PATIENCE_S = 0.5
-"""A cycle comes every 100 ms. Who hears nothing for so long is told by a wake-up."""
+"""A cycle comes every 100 ms. A call that waits longer returns, and a wake-up follows the admission."""
 
 
 @dataclass(eq=False, slots=True)
-class Question:
+class EnqueueWaiter:
     job_id: JobId
     answer: asyncio.Future[int]
     is_queued: bool = False  # memory has its pods: the next cycle looks at them
@@ -28,32 +28,32 @@ class Question:
 
 
 class AdmissionAnswers:
-    """Of one event loop. There are as many questions as calls under way."""
+    """For one event loop. There are as many waiters as calls under way."""
 
     def __init__(self, wake: Callable[[Iterable[JobId]], None]) -> None:
-        """``wake`` tells a job when whoever asked for it went away before the answer."""
+        """``wake`` signals a job whose call went away before it could take its answer."""
         self._wake = wake
-        self._questions: set[Question] = set()
+        self._waiters: set[EnqueueWaiter] = set()
 
     @contextmanager
-    def asked(self, job_id: JobId) -> Iterator[Question]:
-        question = Question(job_id, asyncio.get_running_loop().create_future())
-        self._questions.add(question)
+    def waiter(self, job_id: JobId) -> Iterator[EnqueueWaiter]:
+        waiter = EnqueueWaiter(job_id, asyncio.get_running_loop().create_future())
+        self._waiters.add(waiter)
         try:
-            yield question
+            yield waiter
         except BaseException:
-            if question.answer.done() and question.answer.result():
+            if waiter.answer.done() and waiter.answer.result():
                 self._wake([job_id])
             raise
         finally:
-            self._questions.discard(question)
+            self._waiters.discard(waiter)
 
     def queued(self, job_id: JobId) -> None:
-        for question in self._questions:
-            question.is_queued |= question.job_id == job_id
+        for waiter in self._waiters:
+            waiter.is_queued |= waiter.job_id == job_id
 
-    def told(self, jobs: Sequence[JobId], chosen: Iterable[Admitted]) -> list[JobId]:
-        """A cycle has admitted these: answers, and returns those of the jobs that did not hear all about themselves."""
+    def resolve(self, jobs: Sequence[JobId], chosen: Iterable[Admitted]) -> list[JobId]:
+        """Answers the waiters after a cycle has admitted ``chosen``; returns the jobs that still need a wake-up."""
         alone: Counter[JobId] = Counter()
         gangs: set[JobId] = set()
         for one in chosen:
@@ -61,9 +61,9 @@ class AdmissionAnswers:
                 alone[one.run.job_id] += one.gang_count
             else:
                 gangs.add(one.run.job_id)  # launched by a workflow of its own, which the job's starts when it looks
-        heard = set()
-        for question in self._questions:
-            if question.is_queued and not question.answer.done():
-                question.answer.set_result(alone[question.job_id])
-                heard.add(question.job_id)
-        return [job for job in jobs if job not in heard or job in gangs]
+        answered = set()
+        for waiter in self._waiters:
+            if waiter.is_queued and not waiter.answer.done():
+                waiter.answer.set_result(alone[waiter.job_id])
+                answered.add(waiter.job_id)
+        return [job for job in jobs if job not in answered or job in gangs]

@@ -12,7 +12,7 @@ from peloton.api.private import resmgr_pb2_grpc
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
 from peloton.model.reason import PlacementReason, QosReason, RequeueReason
-from services.grpc_errors import raising
+from services.grpc_errors import translate_rpc_errors
 
 CALL_TIMEOUT_S = 30.0
 NAME = "resource manager"
@@ -26,28 +26,28 @@ class ResourceManagerClient:
         self._channel = channel
 
     def enqueue(self, job_id: JobId, limit: int) -> Queued:
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             answer = self._stub().Enqueue(pb.EnqueueRequest(job_id=job_id, limit=limit), timeout=CALL_TIMEOUT_S)
             return Queued(answer.queued, answer.admitted)
 
     def kill_queued(self, job_id: JobId) -> int:
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             return self._stub().KillQueued(pb.KillQueuedRequest(job_id=job_id), timeout=CALL_TIMEOUT_S).killed
 
     def requeue_gang(self, job_id: JobId, reason: RequeueReason) -> None:
         request = pb.RequeueGangRequest(job_id=job_id, why=requeue_to_wire(reason))
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             self._stub().RequeueGang(request, timeout=CALL_TIMEOUT_S)
 
     def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
         ranges = [pb.RequeuePodsRequest.Range(start=start, count=count) for start, count in instances]
         request = pb.RequeuePodsRequest(job_id=job_id, instances=ranges, why=requeue_to_wire(reason))
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             return self._stub().RequeuePods(request, timeout=CALL_TIMEOUT_S).requeued
 
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
         request = pb.NoteUnplacedRequest(job_id=job_id, count=count, why=placement_to_wire(why))
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             return self._stub().NoteUnplaced(request, timeout=CALL_TIMEOUT_S).turns_held_back
 
     def evict(self, pods: Sequence[tuple[PodId, QosReason]]) -> int:
@@ -55,7 +55,7 @@ class ResourceManagerClient:
         request = pb.EvictRequest(
             pods=[pb.EvictRequest.Pod(pod_id=str(pod), why=qos_to_wire(why)) for pod, why in pods]
         )
-        with raising(NAME):
+        with translate_rpc_errors(NAME):
             return self._stub().Evict(request, timeout=CALL_TIMEOUT_S).evicted
 
     def _stub(self) -> resmgr_pb2_grpc.AdmissionStub:

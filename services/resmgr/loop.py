@@ -291,7 +291,7 @@ class AdmissionLoop:
                 self._changed()
                 log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
         jobs = state.apply(plan.admission)
-        jobs = self.answers.told(jobs, chosen)
+        jobs = self.answers.resolve(jobs, chosen)
         self._meter.admitted(state.tree, chosen)
         state.note(plan)
         if before is not None and not self._is_stale:

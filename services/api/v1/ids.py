@@ -17,7 +17,7 @@ _UUID_LENGTH = 36
 
 
 @contextmanager
-def chained(outer: str) -> Iterator[None]:
+def prefix_error(outer: str) -> Iterator[None]:
     """A refusal in this block keeps its code; its text becomes ``outer: code:<code> message:<text>``."""
     try:
         yield

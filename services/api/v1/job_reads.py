@@ -21,11 +21,11 @@ from peloton.model.update import UpdateRecord
 from services.api.answers import within_limit
 from services.api.calls import Calls
 from services.api.channels import ANSWER_BYTES_MAX
-from services.api.v1.ids import asked_version, chained, job_id_of, known_id, seen_version
+from services.api.pending_reasons import PendingReasons
+from services.api.v1.ids import asked_version, job_id_of, known_id, prefix_error, seen_version
 from services.api.v1.pods import pod_infos
 from services.api.v1.queries import jobs_wanted, pods_wanted
 from services.api.v1.specs import Specs, check_immutable
-from services.api.waits import Waits
 from services.storage.storage import Storage
 
 PAGE = 1_000
@@ -33,11 +33,11 @@ PAGE = 1_000
 
 
 class JobReads:
-    def __init__(self, records: Storage, calls: Calls, specs: Specs, waits: Waits) -> None:
+    def __init__(self, records: Storage, calls: Calls, specs: Specs, reasons: PendingReasons) -> None:
         self._records = records
         self._calls = calls
         self._specs = specs
-        self._waits = waits
+        self._reasons = reasons
 
     # -- one job
 
@@ -58,10 +58,10 @@ class JobReads:
             return svc.GetJobResponse(summary=convert_v1.job_summary(job, self._latest_update(job)))
         if request.version.value:
             version = asked_version(request.version)
-            with chained("fail to get job spec"):
+            with prefix_error("fail to get job spec"):
                 job = self._found(request.job_id.value, job_id)
                 return svc.GetJobResponse(job_info=self._info(job, version.config))
-        with chained("failed to get job status"):
+        with prefix_error("failed to get job status"):
             job = self._found(request.job_id.value, job_id)
         update = self._latest_update(job)
         info = self._info(job, job.config_version)
@@ -152,7 +152,7 @@ class JobReads:
         job = await self._calls.run(self._found, job_id, job_id)
         version = seen_version(request.version)
         config = await self._specs.config_of(request.spec, time.time_ns())
-        with chained("failed to validate spec update"):
+        with prefix_error("failed to validate spec update"):
             check_immutable(job, config)
         found = await self._calls.run(self._records.difference, job_id, version, config)
         return svc.GetReplaceJobDiffResponse(
@@ -172,19 +172,19 @@ class JobReads:
             begin, end = getattr(request.range, "from"), request.range.to
         while job_id is not None:
             page = await self._calls.run(self._records.pods, job_id, begin, end, PAGE)
-            for pod in await self._waits.explained(page):
+            for pod in await self._reasons.explained(page):
                 yield svc.ListPodsResponse(pods=[convert_v1.pod_summary(pod)])
             if len(page) < PAGE:
                 return
             begin = page[-1].instance_id + 1
 
     async def QueryPods(self, request: svc.QueryPodsRequest, context: Any) -> svc.QueryPodsResponse:
-        with chained("failed to find job runtime"):
+        with prefix_error("failed to find job runtime"):
             job = await self._calls.run(self._found, request.job_id.value, known_id(request.job_id))
-        with chained("failed to query tasks from DB"):
+        with prefix_error("failed to query tasks from DB"):
             query = pods_wanted(request.spec)
             pods, total = await self._calls.run(self._records.query_pods, job.job_id, query)
-        pods = await self._waits.explained(pods)
+        pods = await self._reasons.explained(pods)
         infos: list[pod_pb2.PodInfo] = await self._calls.run(within_limit, pods, partial(pod_infos, self._records))
         asked = request.pagination
         page = query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total)

@@ -21,7 +21,7 @@ from peloton.model.job import JobRecord, JobState
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
 from services.api.calls import Calls, check_wanted
 from services.api.ranges import clipped
-from services.api.v1.ids import chained, job_id_of, opaque_of, seen_version
+from services.api.v1.ids import job_id_of, opaque_of, prefix_error, seen_version
 from services.api.v1.keys import key_of, key_text
 from services.api.v1.patch import patched
 from services.api.v1.specs import Specs, check_immutable
@@ -44,11 +44,11 @@ class JobWrites:
     async def _create(self, request: svc.CreateJobRequest, context: Any) -> svc.CreateJobResponse:
         job_id = job_id_of(request.job_id, "jobID is not valid UUID") if request.job_id.value else new_job_id()
         opaque, key = opaque_of(request.opaque_data.data), key_of(request)
-        with chained("failed to validate resource pool"):
+        with prefix_error("failed to validate resource pool"):
             await self._specs.check_pool(request.spec.respool_id.value)
         now_ns = time.time_ns()
         config = await self._specs.config_of(request.spec, now_ns)
-        with chained("failed to handle create-secrets"):
+        with prefix_error("failed to handle create-secrets"):
             if request.secrets:
                 raise InvalidArgument("secrets not enabled in cluster")
         check_wanted(context)
@@ -62,7 +62,7 @@ class JobWrites:
         )
         record = convert.new_job_record(job_id, config, now_ns)
         try:
-            with chained("failed to create job in db"):
+            with prefix_error("failed to create job in db"):
                 job = await self._calls.run(
                     self._records.create_service,
                     record,
@@ -113,7 +113,7 @@ class JobWrites:
     ) -> peloton_pb2.EntityVersion:
         now_ns = time.time_ns()
         config = await self._specs.config_of(spec, now_ns)
-        with chained("failed to validate spec update"):
+        with prefix_error("failed to validate spec update"):
             check_immutable(job, config)
         check_wanted(context)
         asked = request.update_spec
@@ -144,7 +144,7 @@ class JobWrites:
 
     async def _job_to_update(self, wire: peloton_pb2.JobID) -> JobRecord:
         job_id = job_id_of(wire)
-        with chained("failed to get job runtime from cache"):
+        with prefix_error("failed to get job runtime from cache"):
             return await self._job(job_id)
 
     async def _job(self, job_id: JobId) -> JobRecord:
@@ -164,7 +164,7 @@ class JobWrites:
         instances: Iterable[int],
     ) -> peloton_pb2.EntityVersion:
         key = key_of(request)
-        with chained("failed to create update workload"):
+        with prefix_error("failed to create update workload"):
             job = await self._calls.run(
                 self._records.create_update,
                 job.job_id,
@@ -209,7 +209,7 @@ class JobWrites:
     ) -> peloton_pb2.EntityVersion:
         job_id = job_id_of(request.job_id)
         opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
-        with chained(outer):
+        with prefix_error(outer):
             await self._job(job_id)
             version = seen_version(request.version)
             job = await self._calls.run(self._records.steer_update, job_id, version, act, opaque, time.time_ns())

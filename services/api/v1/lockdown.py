@@ -17,7 +17,7 @@ import grpc.aio
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
 from peloton.errors import Unavailable
 from services.api.calls import Calls
-from services.grpc_handlers import answering, changed
+from services.grpc_handlers import rewrap_handler, single_response
 
 LOCKED_AGE_MAX_S = 1.0
 """Another process's lock-down is known here after this time at the latest."""
@@ -123,7 +123,7 @@ class LockdownGate(grpc.aio.ServerInterceptor):
 
         async def answer(request: Any, context: Any) -> Any:
             await self._locks.check(kind)
-            return await answering(handler)(request, context)
+            return await single_response(handler)(request, context)
 
         async def stream(request: Any, context: Any) -> AsyncGenerator[Any, None]:
             await self._locks.check(kind)
@@ -131,4 +131,4 @@ class LockdownGate(grpc.aio.ServerInterceptor):
                 async for response in responses:
                     yield response
 
-        return changed(handler, answer, stream)  # type: ignore[no-any-return]
+        return rewrap_handler(handler, answer, stream)  # type: ignore[no-any-return]

@@ -17,9 +17,9 @@ from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
 from services.api.calls import Calls
 from services.api.hosts import Hosts
-from services.api.v1.ids import chained, pod_name_of, run_of
+from services.api.pending_reasons import PendingReasons
+from services.api.v1.ids import pod_name_of, prefix_error, run_of
 from services.api.v1.pods import pod_infos, pod_specs
-from services.api.waits import Waits
 from services.api.wake import Wake
 from services.storage.storage import Storage
 
@@ -32,12 +32,12 @@ RUNS_MAX = 100
 
 
 class PodService:
-    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake, waits: Waits) -> None:
+    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake, reasons: PendingReasons) -> None:
         self._records = records
         self._calls = calls
         self._hosts = hosts
         self._wake = wake
-        self._waits = waits
+        self._reasons = reasons
 
     # -- writes
 
@@ -124,9 +124,9 @@ class PodService:
 
     async def GetPod(self, request: svc.GetPodRequest, context: Any) -> svc.GetPodResponse:
         name = pod_name_of(request.pod_name)
-        with chained("failed to get task runtime"):
+        with prefix_error("failed to get task runtime"):
             pod = await self._calls.run(self._pod_or_not_found, name, f"pod {name} not found")
-        (pod,) = await self._waits.explained([pod])
+        (pod,) = await self._reasons.explained([pod])
         return await self._calls.run(self._get_pod, name, pod, request.status_only, request.limit)
 
     def _get_pod(self, name: PodName, pod: PodRecord, status_only: bool, limit: int) -> svc.GetPodResponse:
@@ -161,7 +161,7 @@ class PodService:
         if await self._calls.run(self._records.job, name.job_id) is None:
             raise NotFound("job not found in cache")
         pod = await self._calls.run(self._pod_or_not_found, name, "task not found in cache")
-        (pod,) = await self._waits.explained([pod])
+        (pod,) = await self._reasons.explained([pod])
         info = (await self._calls.run(pod_infos, self._records, [pod]))[0]
         return svc.GetPodCacheResponse(status=info.status, labels=info.spec.labels)
 
@@ -189,7 +189,7 @@ class PodService:
     async def _job(self, name: PodName) -> JobRecord:
         job = await self._calls.run(self._records.job, name.job_id)
         if job is None:
-            with chained("fail to get job config"):
+            with prefix_error("fail to get job config"):
                 raise NotFound(f"job:{name.job_id} not found")
         if name.instance_id >= job.instance_count:
             raise NotFound(f"pod {name} not found: the job has instances [0, {job.instance_count})")

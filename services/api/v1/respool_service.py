@@ -19,7 +19,7 @@ from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, Pe
 from peloton.model.ids import ROOT_POOL_ID
 from services.api.channels import LeaderChannels
 from services.api.forward import RESMGR
-from services.grpc_errors import raising
+from services.grpc_errors import translate_rpc_errors
 
 M = TypeVar("M", bound=Message)
 
@@ -102,7 +102,7 @@ class ResourcePoolService:
     async def _call(self, method: str, request: Message, context: Any) -> Any:
         """The answer of the leading resource manager; raises the error that it carries."""
         call: Any = getattr(ResourceManagerStub(await self._channels.to(RESMGR)), method)
-        with raising("resource manager"):
+        with translate_rpc_errors("resource manager"):
             answer = await call(request, timeout=context.time_remaining() or CALL_TIMEOUT_S)
         for field, error in answer.error.ListFields():
             raise _ERRORS[field.name](error.message)

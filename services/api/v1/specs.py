@@ -14,7 +14,7 @@ from services.api.calls import Calls
 from services.api.faults import Faults
 from services.api.hosts import Hosts
 from services.api.pool_rules import pool_bounds, pool_fault
-from services.api.v1.ids import chained
+from services.api.v1.ids import prefix_error
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
 from services.storage.storage import Storage
 
@@ -35,12 +35,12 @@ class Specs:
 
     async def config_of(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
         """Raises Unimplemented and InvalidArgument."""
-        with chained("failed to convert job spec"):
+        with prefix_error("failed to convert job spec"):
             config = await self._calls.run(convert_v1_spec.job_config, spec)
-        with chained("input cannot contain secret volume"):
+        with prefix_error("input cannot contain secret volume"):
             if fault := secret_fault(config, has_secrets=False):
                 raise InvalidArgument(fault)
-        with chained("invalid job spec"):
+        with prefix_error("invalid job spec"):
             await self.check(config)
         config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
         return config

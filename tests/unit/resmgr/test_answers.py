@@ -94,9 +94,9 @@ async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatc
 
 
 async def left(loop: AdmissionLoop, job: JobId) -> None:
-    with loop.answers.asked(job) as question:
+    with loop.answers.waiter(job) as waiter:
         await loop.enqueue(job, 100)
-        await question.admitted_count()
+        await waiter.admitted_count()
         raise asyncio.CancelledError
 
 

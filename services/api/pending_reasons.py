@@ -47,7 +47,7 @@ def reasons_of(answer: explain_pb2.JobWhyResponse) -> Reasons:
     return Reasons(tuple(queued), next(admitted, ""))
 
 
-class Waits:
+class PendingReasons:
     def __init__(self, channels: LeaderChannels, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._channels = channels
         self._clock_s = clock_s

@@ -23,8 +23,8 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.model.update import UpdateSpec
+from services.api.pending_reasons import PendingReasons, Reasons
 from services.api.server import start
-from services.api.waits import Reasons, Waits
 from services.storage.storage import Storage
 from tests.conformance.storage.services import service_config
 from tests.unit.api_service.fakes import RecordedWakes
@@ -178,18 +178,18 @@ async def test_an_answer_serves_for_a_while(channel: grpc.aio.Channel, explain: 
 async def test_answers_grow_old_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """After two seconds it is asked again; no more jobs than the bound are kept."""
     now_s = 0.0
-    waits = Waits(None, lambda: now_s)  # type: ignore[arg-type]
+    reasons = PendingReasons(None, lambda: now_s)  # type: ignore[arg-type]
     asked: list[str] = []
 
     async def ask(job_id: str) -> Reasons:
         asked.append(job_id)
         return Reasons(admitted=NO_HOST)
 
-    monkeypatch.setattr(waits, "_ask", ask)
-    monkeypatch.setattr("services.api.waits.JOBS_MAX", 2)
+    monkeypatch.setattr(reasons, "_ask", ask)
+    monkeypatch.setattr("services.api.pending_reasons.JOBS_MAX", 2)
     for job_id in ("a", "a", "b", "c", "a"):
-        await waits.of_job(job_id)  # type: ignore[arg-type]
+        await reasons.of_job(job_id)  # type: ignore[arg-type]
     now_s = 2.0
-    await waits.of_job("a")  # type: ignore[arg-type]
+    await reasons.of_job("a")  # type: ignore[arg-type]
 
     assert asked == ["a", "b", "c", "a", "a"]
