@@ -175,7 +175,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.hostmgr.drain_watch import DrainWatch
-    from services.hostmgr.images import prefetcher
+    from services.hostmgr.image_prefetch import prefetcher
     from services.hostmgr.maintenance import HostMaintainer
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
     from services.hostmgr.mesos.driver import MesosDriver

@@ -251,8 +251,8 @@ class JobWaker(_Waker):
             except Exception as error:  # of storage: the workflows look again, and try again
                 log.warning("%d jobs not counted: %s", len(quiet), error)
             else:
-                keys = keys - quiet | set(rolled.told)
-                for job_id in rolled.shown:
+                keys = keys - quiet | set(rolled.needs_work)
+                for job_id in rolled.display_only:
                     if job_id not in self._shown_later:
                         self._shown_later[job_id] = self._loop.call_later(
                             self._show_s, self.jobs_changed, [job_id], "pods were counted"

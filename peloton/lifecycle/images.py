@@ -11,7 +11,7 @@ from peloton.model.pod import ON_HOST, PodState
 
 
 @dataclass(frozen=True, slots=True)
-class Comer:
+class PrefetchCandidate:
     """An instance that a rollout puts in flight next."""
 
     state: PodState
@@ -26,17 +26,17 @@ class Comer:
         return Hostname(self.desired_host or (self.host if self.state in ON_HOST else ""))
 
 
-def to_fetch(comers: Iterable[Comer], limit: int = PREFETCH_MAX) -> dict[str, list[Hostname]]:
-    """Image -> hosts, in the order of the comers; at most ``limit`` images on hosts. An instance that keeps its image
+def to_fetch(candidates: Iterable[PrefetchCandidate], limit: int = PREFETCH_MAX) -> dict[str, list[Hostname]]:
+    """Image -> hosts, in the order of the candidates; at most ``limit`` images on hosts. An instance that keeps its image
     needs none, and neither does one that goes nobody knows where."""
     found: dict[str, list[Hostname]] = {}
     known: set[tuple[str, Hostname]] = set()
-    for comer in comers:
-        wanted = (comer.next_image, comer.home)
-        if not all(wanted) or comer.next_image == comer.image or wanted in known:
+    for candidate in candidates:
+        wanted = (candidate.next_image, candidate.home)
+        if not all(wanted) or candidate.next_image == candidate.image or wanted in known:
             continue
         if len(known) == limit:
             break
         known.add(wanted)
-        found.setdefault(comer.next_image, []).append(comer.home)
+        found.setdefault(candidate.next_image, []).append(candidate.home)
     return found

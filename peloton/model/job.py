@@ -126,8 +126,8 @@ class Queued:
 class RolledUp:
     """Jobs whose pods were counted together."""
 
-    told: list[JobId]  # their workflows have something to do, or may have
-    shown: list[JobId]  # theirs have only to show what changed
+    needs_work: list[JobId]  # their workflows have something to do, or may have
+    display_only: list[JobId]  # their workflows only show what changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from peloton.scheduling.admission import (
     Usage,
     gangs_that_fit,
 )
-from peloton.scheduling.ahead import Ahead, Came
+from peloton.scheduling.earlier_queues import EarlierAdmission, EarlierQueues
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, HeldRun, PreemptionPolicy
 from peloton.scheduling.tree import CPU, PoolTree
@@ -93,7 +93,7 @@ def preempt(
                 elif is_hopeless:
                     break
                 elif (served := selection.serve(row, run)) < run.gang_count:
-                    selection.ahead.stand(row, runs, at, run.gang_count - served)
+                    selection.earlier.enqueue(row, runs, at, run.gang_count - served)
                     break  # it waits, and blocks its queue
     return selection.evictions()
 
@@ -118,7 +118,7 @@ Shortage = tuple[Bound, int, int]
 class _Selection:
     def __init__(self, ledger: Ledger, held: Sequence[HeldRun], due: Set[int], pod_limit: int) -> None:
         self.ledger = ledger
-        self.ahead = Ahead(ledger)
+        self.earlier = EarlierQueues(ledger)
         self._pods_left = pod_limit
         self._picks: list[_Pick] = []
         self._kept: dict[int, dict[int, tuple[Bound, set[int]]]] = {}  # what must hold in the end, and in which kinds
@@ -186,16 +186,16 @@ class _Selection:
         """Evict until ``count`` gangs fit beside those that will be there first; None, and nothing changed, when they
         cannot."""
         picks: list[_Pick] = []
-        first: list[Came] = []
+        first: list[EarlierAdmission] = []
         while True:
             self._inside(row, run, count, bounds, picks)
             if _shortages(bounds, run, count):
                 self._between(row, run, count, bounds, picks)
             if _shortages(bounds, run, count) or _pods(picks) > self._pods_left:
-                self.ahead.undo(first)
+                self.earlier.undo(first)
                 self._undo(picks)
                 return None
-            came = self.ahead.let_in()
+            came = self.earlier.admit_fitting()
             if not came:
                 break
             first += came

@@ -119,7 +119,7 @@ class Sandbox:
 
 
 class DriverEvents(Protocol):
-    """What a driver tells. Any of its threads may; nothing but ``hosts_are`` waits for storage or for the cluster."""
+    """What a driver reports, from any of its threads. Only ``hosts_registered`` may wait, for storage."""
 
     def connected(self) -> None:
         """A session begins. All room is announced in it, and pods may have changed unseen."""
@@ -127,12 +127,12 @@ class DriverEvents(Protocol):
     def disconnected(self) -> None:
         """The session is over, and with it all room that was announced."""
 
-    def hosts_are(self, hosts: Sequence[RegisteredHost]) -> None:
+    def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         """All of them. Those that have not changed should be the same objects. Raises what storage does: then they are
         announced again soon."""
 
-    def room_came(self, rooms: Sequence[Room]) -> None: ...
-    def room_gone(self, room_ids: Sequence[str]) -> None: ...
+    def room_announced(self, rooms: Sequence[Room]) -> None: ...
+    def room_withdrawn(self, room_ids: Sequence[str]) -> None: ...
 
     def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
         """Gives up room that came until then (monotonic) and that nobody uses or has leased, but for so much that is

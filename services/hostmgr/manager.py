@@ -17,13 +17,13 @@ from peloton.model.pod import PodShape, PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.driver import ClusterDriver, PodOnHost, PodReport, RegisteredHost, Room, Token
 from services.hostmgr.failure_output import FailureOutput
-from services.hostmgr.hosts.claims import HostClaims
+from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.pool import HostPool
-from services.hostmgr.launching import Launcher
+from services.hostmgr.launcher import Launcher
 from services.hostmgr.leasing import lease_hosts
 from services.hostmgr.reconcile import HOST_BACK_REST_S, InFlight, Look, Reconciler, ReconcileSchedule
-from services.hostmgr.reports import Reports
-from services.hostmgr.statuses import StatusCommitter
+from services.hostmgr.report_queue import ReportQueue
+from services.hostmgr.status_writer import StatusWriter
 from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -58,12 +58,12 @@ class HostManagerCore:
         self._storage = storage
         self._lifecycles = lifecycles
         self.pool = HostPool(settings.lease_s)
-        self._claims = HostClaims(storage, settings.cluster)
+        self._claims = HostnameClaims(storage, settings.cluster)
         in_flight = InFlight()
         self._reconciler = Reconciler(partial(storage.pods_on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)
         self._failure_output = FailureOutput(driver.output_tail, storage.add_output)
-        self._reports = Reports(
+        self._status_writer = StatusWriter(
             storage, settings.cluster, self.pool, lifecycles, self._committed, lambda: time.monotonic()
         )
         self._launcher = Launcher(
@@ -71,14 +71,14 @@ class HostManagerCore:
             settings.cluster,
             self.pool,
             driver,
-            self._reports,
+            self._status_writer,
             in_flight,
             self.release,
             lambda: self._look_anew(Look.UNSETTLED),
             lambda: self._look_now.set(),
         )
-        self._statuses = StatusCommitter(
-            self._reports.commit,
+        self._report_queue = ReportQueue(
+            self._status_writer.commit,
             self._acknowledge,
             self._kill_orphans,
             missed=self._look_anew,
@@ -93,7 +93,7 @@ class HostManagerCore:
     def start(self) -> None:
         for pods in self._storage.labelled_pods(self._settings.cluster):
             self.pool.pod_labels.add(pods)
-        self._statuses.start()
+        self._report_queue.start()
         self._failure_output.start()
         self.driver.start(self)
         self._chores.start()
@@ -102,12 +102,12 @@ class HostManagerCore:
         """Statuses first, while they can still be acknowledged."""
         self._stopping.set()
         self._look_now.set()
-        self._statuses.stop()
+        self._report_queue.stop()
         self._failure_output.stop()
         self.driver.stop()
         self._chores.join()
 
-    # Events of the driver. All but ``hosts_are`` wait neither for storage nor for the cluster.
+    # Events of the driver. All but ``hosts_registered`` wait neither for storage nor for the cluster.
 
     def connected(self) -> None:
         self._look_anew()
@@ -115,14 +115,14 @@ class HostManagerCore:
     def disconnected(self) -> None:
         self.pool.forget_room()
 
-    def hosts_are(self, hosts: Sequence[RegisteredHost]) -> None:
+    def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         if not self._stopping.is_set():
             self.pool.set_hosts(hosts, self._claims.refused([host.hostname for host in hosts]))
 
-    def room_came(self, rooms: Sequence[Room]) -> None:
+    def room_announced(self, rooms: Sequence[Room]) -> None:
         self._lifecycles.jobs_changed(self.pool.add_room(rooms), "hosts became free")
 
-    def room_gone(self, room_ids: Sequence[str]) -> None:
+    def room_withdrawn(self, room_ids: Sequence[str]) -> None:
         self.pool.remove_room(room_ids)
 
     def idle_room(self, until_s: float, kept: int, limit: int) -> list[str]:
@@ -130,7 +130,7 @@ class HostManagerCore:
 
     def reported(self, report: PodReport) -> None:
         if self._reconciler.answers.is_news(report):
-            self._statuses.add(report)
+            self._report_queue.add(report)
 
     def host_returned(self) -> None:
         self._reconciling.want_by(time.monotonic() + HOST_BACK_REST_S)

@@ -35,9 +35,9 @@ from peloton.scheduling.qos import (
     observe,
 )
 from services.hostmgr.driver import RegisteredHost
+from services.hostmgr.host_use import HostUse, look
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.manager import HostManagerCore
-from services.hostmgr.usage import HostUse, look
 from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)

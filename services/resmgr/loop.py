@@ -26,8 +26,8 @@ from peloton.model.reason import PlacementReason, RequeueReason
 from peloton.ports import Lifecycles
 from peloton.scheduling.cycle import Evictable, plan_cycle
 from peloton.scheduling.eviction import Eviction
-from services.resmgr.answers import AdmissionAnswers
 from services.resmgr.audit import audit, frozen
+from services.resmgr.enqueue_waiters import EnqueueWaiters
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
 from services.resmgr.records import AdmissionRecords, CapacitySource, Range, Requeue
@@ -63,7 +63,7 @@ class AdmissionLoop:
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")
         self._meter = AdmissionMeter()
-        self.answers = AdmissionAnswers(partial(lifecycles.jobs_changed, cause="pods were admitted"))
+        self.waiters = EnqueueWaiters(partial(lifecycles.jobs_changed, cause="pods were admitted"))
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._ask_capacity = asyncio.Event()
@@ -127,7 +127,7 @@ class AdmissionLoop:
         def change() -> int:
             self.state.log(rows)
             self._changed()
-            self.answers.queued(job_id)
+            self.waiters.queued(job_id)
             known = self.state.jobs.get(job_id)
             if known is not None and known.is_unlike(job):  # an update made it so
                 self._is_stale = True
@@ -291,7 +291,7 @@ class AdmissionLoop:
                 self._changed()
                 log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
         jobs = state.apply(plan.admission)
-        jobs = self.answers.resolve(jobs, chosen)
+        jobs = self.waiters.resolve(jobs, chosen)
         self._meter.admitted(state.tree, chosen)
         state.note(plan)
         if before is not None and not self._is_stale:

@@ -14,7 +14,7 @@ from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Unavailable
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
-from services.resmgr import pools
+from services.resmgr import pool_rules
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import AdmissionRecords
 from services.resmgr.state import ResmgrState
@@ -64,7 +64,7 @@ class PoolService:
             error = pb.InvalidResourcePoolConfig(id=wire_id, message="resource pool config cannot be <nil>")
             return pb.CreateResponse(error=invalid(invalidResourcePoolConfig=error))
         await self._want_capacity(context)
-        config = pools.with_defaults(request.config)
+        config = pool_rules.with_defaults(request.config)
         try:
             await self._loop.change_pools(lambda: self._put(pool_id, config, check=True))
         except AlreadyExists as refusal:
@@ -73,7 +73,7 @@ class PoolService:
         except InvalidArgument as refusal:
             error = pb.InvalidResourcePoolConfig(id=wire_id, message=refusal.message)
             return pb.CreateResponse(error=invalid(invalidResourcePoolConfig=error))
-        warnings = pools.beyond_hosts(self._state, pools.pool_spec(pool_id, config))
+        warnings = pool_rules.beyond_hosts(self._state, pool_rules.pool_spec(pool_id, config))
         return pb.CreateResponse(result=wire_id, warnings=warnings)
 
     async def UpdateResourcePool(self, request: pb.UpdateRequest, context: Context) -> pb.UpdateResponse:
@@ -87,11 +87,11 @@ class PoolService:
         elif pool_id == ROOT_POOL_ID:
             fault = "cannot override root"
         elif pool_id not in self._state.pools:
-            missing = pb.ResourcePoolNotFound(id=request.id, message=pools.NOT_FOUND)
+            missing = pb.ResourcePoolNotFound(id=request.id, message=pool_rules.NOT_FOUND)
             return pb.UpdateResponse(error=error(notFound=missing))
         if not fault:
             await self._want_capacity(context)
-            config = pools.with_defaults(request.config)
+            config = pool_rules.with_defaults(request.config)
             try:
                 await self._loop.change_pools(lambda: self._put(pool_id, config, check=not request.Force))
             except NotFound as refusal:
@@ -102,7 +102,7 @@ class PoolService:
         if fault:
             invalid = pb.InvalidResourcePoolConfig(id=request.id, message=fault)
             return pb.UpdateResponse(error=error(invalidResourcePoolConfig=invalid))
-        return pb.UpdateResponse(warnings=pools.beyond_hosts(self._state, pools.pool_spec(pool_id, config)))
+        return pb.UpdateResponse(warnings=pool_rules.beyond_hosts(self._state, pool_rules.pool_spec(pool_id, config)))
 
     async def DeleteResourcePool(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
         try:
@@ -119,13 +119,13 @@ class PoolService:
     def _put(self, pool_id: RespoolId, config: pb.ResourcePoolConfig, check: bool) -> Change:
         state = self._state
         if check:
-            pools.check_config(state, pool_id, config, state.pools)
+            pool_rules.check_config(state, pool_id, config, state.pools)
         elif pool_id not in state.pools:
-            raise NotFound(pools.NOT_FOUND)
+            raise NotFound(pool_rules.NOT_FOUND)
         else:
-            pools.check_values(config)  # no force makes a number of what is none,
+            pool_rules.check_values(config)  # no force makes a number of what is none,
             config.parent.value = state.pools[pool_id].parent_id  # nor moves a pool
-        spec = pools.pool_spec(pool_id, config)
+        spec = pool_rules.pool_spec(pool_id, config)
 
         def change() -> None:
             self._state.put_pool(spec)
@@ -142,9 +142,9 @@ class PoolService:
     def _delete(self, request: pb.DeleteRequest) -> Change:
         state, path, error = self._state, request.path, pb.DeleteResponse.Error
         try:
-            pool_id = pools.find(state, pools.check_path(path.value if request.HasField("path") else None))
+            pool_id = pool_rules.find(state, pool_rules.check_path(path.value if request.HasField("path") else None))
         except (NotFound, InvalidArgument) as refusal:
-            missing = pb.ResourcePoolPathNotFound(path=path, message=pools.NOT_FOUND)
+            missing = pb.ResourcePoolPathNotFound(path=path, message=pool_rules.NOT_FOUND)
             raise _Refused(error(notFound=missing)) from refusal
         row, wire_id = state.tree.row[pool_id], ResourcePoolID(value=pool_id)
         if not state.tree.is_leaf[row]:
@@ -157,7 +157,7 @@ class PoolService:
             return _Refused(error(isBusy=pb.ResourcePoolIsBusy(id=wire_id, message=f"resource pool is busy: {why}")))
 
         if not state.accounts.is_idle(row):
-            raise busy(pools.load_text(state, row))
+            raise busy(pool_rules.load_text(state, row))
 
         def store() -> None:
             if jobs := self._active_jobs(pool_id):
@@ -190,7 +190,7 @@ class PoolService:
     async def GetResourcePool(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
         pool_id = RespoolId(request.id.value or ROOT_POOL_ID)
         if pool_id not in self._state.tree.row:
-            missing = pb.ResourcePoolNotFound(id=request.id, message=pools.NOT_FOUND)
+            missing = pb.ResourcePoolNotFound(id=request.id, message=pool_rules.NOT_FOUND)
             return pb.GetResponse(error=pb.GetResponse.Error(notFound=missing))
         if pool_id == ROOT_POOL_ID:
             await self._want_capacity(context)
@@ -201,8 +201,8 @@ class PoolService:
     async def LookupResourcePoolID(self, request: pb.LookupRequest, context: Context) -> pb.LookupResponse:
         error = pb.LookupResponse.Error
         try:
-            path = pools.check_path(request.path.value if request.HasField("path") else None)
-            return pb.LookupResponse(id=ResourcePoolID(value=pools.find(self._state, path)))
+            path = pool_rules.check_path(request.path.value if request.HasField("path") else None)
+            return pb.LookupResponse(id=ResourcePoolID(value=pool_rules.find(self._state, path)))
         except InvalidArgument as refusal:
             invalid = pb.InvalidResourcePoolPath(path=request.path, message=refusal.message)
             return pb.LookupResponse(error=error(invalidPath=invalid))
@@ -239,7 +239,7 @@ class _View:
             config=self._root_config() if row == 0 else self._configs.get(pool_id),
             parent=ResourcePoolID(value=tree.ids[tree.parent[row]]) if row else None,
             children=[ResourcePoolID(value=child) for child in self.children(pool_id)],
-            usage=[self._usage(row, kind) for kind in pools.WIRE_KINDS],
+            usage=[self._usage(row, kind) for kind in pool_rules.WIRE_KINDS],
             path=pb.ResourcePoolPath(value=tree.paths[row]),
         )
 
@@ -247,14 +247,14 @@ class _View:
         column = RESOURCE_KINDS.index(kind)
         held, slack = int(self._non_slack[row, column]), int(self._slack[row, column])
         return pb.ResourceUsage(
-            kind=kind, allocation=pools.wire_amount(kind, held), slack=pools.wire_amount(kind, slack)
+            kind=kind, allocation=pool_rules.wire_amount(kind, held), slack=pool_rules.wire_amount(kind, slack)
         )
 
     def _root_config(self) -> pb.ResourcePoolConfig:
         capacity = self._state.capacity
         amounts = dict(zip(RESOURCE_KINDS, capacity, strict=True)) if capacity is not None else {}
         resources = []
-        for kind in pools.WIRE_KINDS if amounts else ():
-            amount = pools.wire_amount(kind, amounts[kind])
+        for kind in pool_rules.WIRE_KINDS if amounts else ():
+            amount = pool_rules.wire_amount(kind, amounts[kind])
             resources.append(pb.ResourceConfig(kind=kind, reservation=amount, limit=amount, share=1))
         return pb.ResourcePoolConfig(name="root", policy=pb.PriorityFIFO, resources=resources)

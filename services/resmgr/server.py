@@ -12,7 +12,7 @@ from peloton.api.service_names import EXPLAIN_SERVICE, RESOURCE_MANAGER, add_und
 from peloton.ports import Lifecycles
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
-from services.resmgr.explain_service import ExplainService
+from services.resmgr.explain.service import ExplainService
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.pool_service import PoolService

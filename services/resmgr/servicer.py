@@ -36,7 +36,7 @@ class AdmissionServicer(resmgr_pb2_grpc.AdmissionServicer):
         return pb.EnqueueResponse(queued=queued.count, admitted=queued.admitted_count)
 
     async def _enqueue(self, job_id: JobId, limit: int) -> Queued:
-        with self._loop.answers.waiter(job_id) as waiter:
+        with self._loop.waiters.waiter(job_id) as waiter:
             count = await self._loop.enqueue(job_id, limit)
             return Queued(count, await waiter.admitted_count() if count else 0)
 

@@ -24,7 +24,7 @@ from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import PoolTree, build_tree
 from services.resmgr.accounts import Accounts
 from services.resmgr.audit import faults
-from services.resmgr.held import Releases, held_gangs, passed_by
+from services.resmgr.held_back import Releases, held_gangs, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
 from services.storage.storage import EvictionResult

@@ -25,7 +25,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from services.local.cluster import LocalSettings
-from services.resmgr.pools import pool_spec, with_defaults
+from services.resmgr.pool_rules import pool_spec, with_defaults
 from services.storage import migrate
 from services.storage.engine import Database
 from services.storage.storage import Storage

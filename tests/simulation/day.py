@@ -23,8 +23,8 @@ from peloton.model.job import JobState
 from peloton.model.pod import TERMINAL, PodState, PodStatus
 from peloton.scheduling.explain import waits
 from peloton.scheduling.placement import place
-from services.resmgr.dry_run import look
-from services.resmgr.pools import check_config, pool_spec
+from services.resmgr.explain.dry_run import look
+from services.resmgr.pool_rules import check_config, pool_spec
 from tests.simulation import invariants
 from tests.simulation.description import HOUR_S, RUN_MAX_S, RUN_SIGMA, JobPlan, Size, draw_hosts, draw_jobs, draw_pools
 from tests.simulation.figures import Figures

@@ -9,7 +9,7 @@ from peloton.api.convert import KILL_GRACE_DEFAULT_S
 from peloton.model.host import PlacementBatch
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodRecord, PodState
-from services.hostmgr.hosts.holds import HOLD_S
+from services.hostmgr.hosts.room_holds import HOLD_S
 from services.hostmgr.memory.cluster import MemoryCluster
 from services.storage.storage import Storage
 from tests.simulation.clock import Clock

@@ -7,7 +7,7 @@ from random import Random
 
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.model.respool import PoolSpec, ReservationType
-from services.resmgr.pools import SHARE_UNITS, wire_amount, with_defaults
+from services.resmgr.pool_rules import SHARE_UNITS, wire_amount, with_defaults
 
 
 def changed(random: Random, pool: PoolSpec) -> PoolSpec:

@@ -25,7 +25,7 @@ from peloton.model.pod import PodState, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
 from peloton.scheduling.placement import FirstFitPlacer
-from services.hostmgr import launching, maintenance, manager
+from services.hostmgr import launcher, maintenance, manager
 from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
 from services.storage.storage import EvictionOrder, Storage
 from tests.availability import Pod, Rules, Tale
@@ -73,8 +73,8 @@ class ServiceLife:
         return Service(job_id, count, cpu, per_host, in_place, sla)
 
     def __enter__(self) -> ServiceLife:
-        self._times = launching.time, maintenance.time, manager.time
-        launching.time = maintenance.time = manager.time = self.clock  # type: ignore[assignment]
+        self._times = launcher.time, maintenance.time, manager.time
+        launcher.time = maintenance.time = manager.time = self.clock  # type: ignore[assignment]
         self._lead()
         for service in self.services:
             config = service.config(0)
@@ -83,7 +83,7 @@ class ServiceLife:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        launching.time, maintenance.time, manager.time = self._times  # type: ignore[assignment]
+        launcher.time, maintenance.time, manager.time = self._times  # type: ignore[assignment]
         self.tale.close()
         self.storage.close()
 

@@ -12,8 +12,8 @@ import pytest
 
 from peloton.lifecycle import rollout, sla
 from peloton.model.resources import Resources
-from services.hostmgr.hosts.holds import Holds
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
+from services.hostmgr.hosts.room_holds import RoomHolds
 from services.storage import migrate
 from tests.simulation.service_life import ServiceLife
 
@@ -54,7 +54,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
     "sla": (sla, "grant", lambda maximum, missing, wanted: sla.Grant(tuple(sorted(wanted))), "of at most"),
     "batch": (rollout, "_filled_up", _double_batch(rollout._filled_up), "for a batch of"),
     "neighbours": (PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
-    "holds": (Holds, "held", lambda *_: Resources(), "are left on"),
+    "holds": (RoomHolds, "held", lambda *_: Resources(), "are left on"),
 }
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from peloton.lifecycle import rollout, sla
-from peloton.lifecycle.images import Comer, to_fetch
+from peloton.lifecycle.images import PrefetchCandidate, to_fetch
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HealthState, PodRecord, PodState
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateSpec, UpdateState, UpdateType
@@ -131,7 +131,9 @@ class RolledService:
             coming = () if update is None else rollout.coming_back(update, self.pods)
             pods = [self.pods[i] for i in coming]
             next_image = self.images.get(update.config_version, "") if update is not None else ""
-            return to_fetch(Comer(p.state, p.host, "", self.images.get(p.config_version, ""), next_image) for p in pods)
+            return to_fetch(
+                PrefetchCandidate(p.state, p.host, "", self.images.get(p.config_version, ""), next_image) for p in pods
+            )
 
     def _turned_back(self, update: UpdateRecord) -> UpdateRecord:
         version = update.config_version + 1

@@ -10,8 +10,8 @@ from itertools import takewhile
 
 from peloton.model.ids import Hostname
 from services.hostmgr.driver import Claim, Room
-from services.hostmgr.hosts.ready import ReadyHosts
-from services.hostmgr.hosts.room import HostRoom
+from services.hostmgr.hosts.host_room import HostRoom
+from services.hostmgr.hosts.ready_hosts import ReadyHosts
 
 
 class HostRooms:

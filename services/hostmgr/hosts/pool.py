@@ -23,16 +23,16 @@ from peloton.model.resources import Resources
 from peloton.scheduling.fit import infeasible
 from services.hostmgr.driver import Claim, Holder, RegisteredHost, Room
 from services.hostmgr.hosts.aversions import Aversions
-from services.hostmgr.hosts.choosing import HostChooser, hosts_named
-from services.hostmgr.hosts.holds import ComingBackOf, Holds
+from services.hostmgr.hosts.feasibility_cache import FeasibilityCache
+from services.hostmgr.hosts.host_chooser import HostChooser, hosts_named
+from services.hostmgr.hosts.host_listing import list_hosts
+from services.hostmgr.hosts.host_room import HostRoom, leased_host
 from services.hostmgr.hosts.host_rooms import HostRooms
-from services.hostmgr.hosts.judged import JudgedShapes
 from services.hostmgr.hosts.launches import Launches
-from services.hostmgr.hosts.listed import listed
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
-from services.hostmgr.hosts.registered import RegisteredHosts
-from services.hostmgr.hosts.room import HostRoom, leased_host
-from services.hostmgr.hosts.waiting import WaitingJobs
+from services.hostmgr.hosts.registered_hosts import RegisteredHosts
+from services.hostmgr.hosts.room_holds import ComingBackOf, RoomHolds
+from services.hostmgr.hosts.waiting_jobs import WaitingJobs
 
 HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
@@ -53,7 +53,7 @@ class HostPool:
         self._registered = RegisteredHosts()
         self._withdrawn: dict[Hostname, RegisteredHost] = {}  # by operators of the cluster: they count for nothing
         self._are_hosts_known = False
-        self._judged = JudgedShapes()
+        self._feasibility = FeasibilityCache()
         self._leases: dict[str, tuple[float, list[Hostname]]] = {}  # lease id -> deadline, hosts
         self._lease_of_job: dict[Holder, str] = {}
         self._waiting = WaitingJobs()
@@ -61,7 +61,7 @@ class HostPool:
         self._maintained: dict[Hostname, HostMaintenance] = {}
         self._refused: dict[Hostname, str] = {}  # host -> the other cluster that has its name
         self.pod_labels = PodLabelIndex()
-        self._holds = Holds()
+        self._holds = RoomHolds()
         self._chooser = HostChooser(
             self._hosts,
             self._ready,
@@ -109,7 +109,7 @@ class HostPool:
         """Take new room in; returns the jobs that waited for hosts."""
         with self._lock:
             self._rooms.add(rooms, self._clock())
-            return self._waiting.take_all()
+            return self._waiting.pop_all()
 
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
         """``(instance, run, host, labels)``: as a launch committed them; what was held for them is no longer."""
@@ -122,7 +122,7 @@ class HostPool:
         if not self.pod_labels.remove(pod_ids):
             return set()
         with self._lock:
-            return self._waiting.take_all()
+            return self._waiting.pop_all()
 
     def hold(self, pods: Sequence[ComingBack], now_s: float) -> None:
         """Keep room for pods before they are told to leave their hosts."""
@@ -139,7 +139,7 @@ class HostPool:
             gone += [(job_id, instance) for instance in instances if instance not in still]
         with self._lock:
             dropped = self._holds.drop(gone) | self._holds.expire(now_s)
-            return self._waiting.take_all() if dropped else set()
+            return self._waiting.pop_all() if dropped else set()
 
     def remove_room(self, room_ids: Iterable[str]) -> None:
         with self._lock:
@@ -202,11 +202,11 @@ class HostPool:
         """Looks at kinds of hosts without the lock: others may lease meanwhile."""
         with self._lock:
             version, kinds_of = self._registered.kinds_version, self._registered.kinds
-            unknown = self._judged.unknown(shapes, version)
+            unknown = self._feasibility.unknown(shapes, version)
             kinds = {names: kinds_of(names) for names in {tuple(hosts_named(shape.constraint)) for shape in unknown}}
         found = {shape: infeasible(shape, kinds[tuple(hosts_named(shape.constraint))]) for shape in unknown}
         with self._lock:
-            return self._judged.learn(shapes, found, version)
+            return self._feasibility.learn(shapes, found, version)
 
     def free(self) -> Resources:
         """What is free on hosts that take pods and are leased to nobody: announced, or given back to the cluster."""
@@ -243,7 +243,7 @@ class HostPool:
             has_opened = bool(self._closed.keys() - hosts.keys())
             self._closed.clear()
             self._closed.update(hosts)
-            return self._waiting.take_all() if has_opened else set()
+            return self._waiting.pop_all() if has_opened else set()
 
     def hosts(self) -> list[Host]:
         """All that are known, whether they take pods or not; by host name."""
@@ -251,7 +251,7 @@ class HostPool:
         with self._lock:  # only for what may change meanwhile
             registered, withdrawn, maintained = self._registered.by_name, self._withdrawn, dict(self._maintained)
             free = {name: host.free for name, host in self._hosts.items()} | self._unannounced()
-        return listed(registered, withdrawn, maintained, free, avoided, self._wall_ns())
+        return list_hosts(registered, withdrawn, maintained, free, avoided, self._wall_ns())
 
     # Leases.
 
@@ -336,7 +336,7 @@ class HostPool:
             holders = {holder for holder, lease in self._lease_of_job.items() if lease == lease_id}
             if not self._free(lease_id):
                 return set()
-            return self._waiting.take_for_leases(holders)
+            return self._waiting.pop_for_leases(holders)
 
     def _free(self, lease_id: str) -> bool:
         """End a lease; returns whether that made hosts READY."""

@@ -157,7 +157,7 @@ class MemoryCluster:
     def deliver_hosts(self) -> None:
         with self.lock:
             if self._events is not None:
-                self._events.hosts_are([host.registered() for host in self.hosts.values() if host.is_up])
+                self._events.hosts_registered([host.registered() for host in self.hosts.values() if host.is_up])
 
     def deliver_room(self) -> None:
         with self.lock:
@@ -170,9 +170,9 @@ class MemoryCluster:
                 host.room_id = self._next("R") if has_room else ""
                 rooms += [host.room()] if has_room else []
             if self._events is not None and gone:
-                self._events.room_gone(gone)
+                self._events.room_withdrawn(gone)
             if self._events is not None and rooms:
-                self._events.room_came(rooms)
+                self._events.room_announced(rooms)
 
     def take_report(self, pod_id: PodId) -> PodReport:
         """The first that is not acknowledged; now it is."""

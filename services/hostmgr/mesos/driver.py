@@ -34,14 +34,14 @@ from services.hostmgr.mesos.codec import (
 )
 from services.hostmgr.mesos.framework import FrameworkRecords, MesosSettings, framework_info, framework_refusal
 from services.hostmgr.mesos.inverse_offers import InverseOffers
+from services.hostmgr.mesos.maintenance_schedule import MaintenanceSchedule
 from services.hostmgr.mesos.master_term import MasterTerm
+from services.hostmgr.mesos.offer_book import OfferBook
 from services.hostmgr.mesos.offer_keeper import OfferKeeper
-from services.hostmgr.mesos.offers import OfferBook
 from services.hostmgr.mesos.operator import Operator
 from services.hostmgr.mesos.reasons import AGENT_DRAINING
 from services.hostmgr.mesos.resources import Json
 from services.hostmgr.mesos.sandboxes import Sandboxes
-from services.hostmgr.mesos.schedule import MaintenanceSchedule
 from services.hostmgr.mesos.statistics import samples_of
 from services.hostmgr.mesos.subscription import REMOVED, SUPERSEDED, Callbacks, Disconnected, Subscription
 from services.hostmgr.mesos.wire import MesosRefusal
@@ -65,7 +65,7 @@ class MesosDriver(Callbacks):
             settings.agents_period_s, self.operator.answer_of, cluster=settings.cluster, role=settings.role
         )
         self.agents = AgentWatch(
-            looks, lambda hosts: self._events.hosts_are(hosts), self._master, self._denied, self._term
+            looks, lambda hosts: self._events.hosts_registered(hosts), self._master, self._denied, self._term
         )
         self._sandboxes = Sandboxes(self.agents, self.operator)
         self._keeper = OfferKeeper(self._take_idle, lambda calls: self.send_all(calls), settings.offer_hold_s)
@@ -143,14 +143,14 @@ class MesosDriver(Callbacks):
 
     def resourceOffers(self, driver: Subscription, offers: list[Json]) -> None:
         rooms = self._offers.take_in(offers)
-        self._events.room_came(rooms)
+        self._events.room_announced(rooms)
         self._keeper.offers_came()
         if not self.agents.knows_all([room.hostname for room in rooms]):
             self.agents.want()
 
     def offerRescinded(self, driver: Subscription, offer_id: Json) -> None:
         self._offers.forget([offer_id["value"]])
-        self._events.room_gone([offer_id["value"]])
+        self._events.room_withdrawn([offer_id["value"]])
 
     def statusUpdate(self, driver: Subscription, status: Json) -> None:
         if self._term.is_premature(status):

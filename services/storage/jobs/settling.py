@@ -60,7 +60,9 @@ class Settling(Store):
         wanted = sorted(set(job_ids))
         parts = [wanted[at : at + ROLLED_UP_JOBS_MAX] for at in range(0, len(wanted), ROLLED_UP_JOBS_MAX)]
         done = [self._roll_up(part, now_ns) for part in parts]
-        return RolledUp([job for one in done for job in one.told], [job for one in done for job in one.shown])
+        return RolledUp(
+            [job for one in done for job in one.needs_work], [job for one in done for job in one.display_only]
+        )
 
     def _roll_up(self, wanted: Sequence[JobId], now_ns: int) -> RolledUp:
         small = sa.and_(JOB.c.job_id.in_(wanted), JOB.c.type == _BATCH, JOB.c.instance_count <= SMALL_PODS)
@@ -77,8 +79,8 @@ class Settling(Store):
             lost = {seen.view.job.job_id for seen, done in zip(changes, written, strict=True) if done is None}
         quiet = {seen.view.job.job_id for seen in looks} - lost
         return RolledUp(
-            told=[job_id for job_id in wanted if job_id not in quiet],
-            shown=sorted(seen.view.job.job_id for seen in changes if seen.view.job.job_id in quiet),
+            needs_work=[job_id for job_id in wanted if job_id not in quiet],
+            display_only=sorted(seen.view.job.job_id for seen in changes if seen.view.job.job_id in quiet),
         )
 
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
 from peloton.lifecycle import rollout
-from peloton.lifecycle.images import Comer, to_fetch
+from peloton.lifecycle.images import PrefetchCandidate, to_fetch
 from peloton.model.ids import Hostname
 from peloton.model.update import UpdateRecord
 from services.storage.jobs.configs import read_facts
@@ -40,7 +40,7 @@ def images_ahead(conn: sa.Connection, update: UpdateRecord, pods: rollout.Pods) 
     query = sa.select(POD.c.instance_id, POD.c.state, POD.c.host, POD.c.desired_host)
     rows = {row.instance_id: row for row in conn.execute(query.where(among(conn, job_id, coming)))}
     return to_fetch(
-        Comer(
+        PrefetchCandidate(
             POD_STATES[rows[i].state],
             rows[i].host,
             rows[i].desired_host,

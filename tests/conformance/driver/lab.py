@@ -62,17 +62,17 @@ class Told:
             self.is_connected = False
             self.changed.notify_all()
 
-    def hosts_are(self, hosts: Sequence[RegisteredHost]) -> None:
+    def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         with self.changed:
             self.hosts = {host.hostname: host for host in hosts}
             self.changed.notify_all()
 
-    def room_came(self, rooms: Sequence[Room]) -> None:
+    def room_announced(self, rooms: Sequence[Room]) -> None:
         with self.changed:
             self.rooms |= {room.room_id: room for room in rooms}
             self.changed.notify_all()
 
-    def room_gone(self, room_ids: Sequence[str]) -> None:
+    def room_withdrawn(self, room_ids: Sequence[str]) -> None:
         with self.changed:
             for room_id in room_ids:
                 self.rooms.pop(room_id, None)

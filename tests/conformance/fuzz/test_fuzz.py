@@ -26,10 +26,10 @@ from services.api.backlog import Bounds
 from services.api.server import ADMIN_SERVICE, SERVED
 from services.api.server import start as start_api
 from services.hostmgr.drain_watch import DrainWatch
-from services.hostmgr.images import prefetcher
+from services.hostmgr.image_prefetch import prefetcher
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.servicer import serve as serve_hosts
-from services.resmgr.pools import pool_spec, with_defaults
+from services.resmgr.pool_rules import pool_spec, with_defaults
 from services.resmgr.server import serve as serve_pools
 from services.storage import migrate
 from services.storage.storage import Storage

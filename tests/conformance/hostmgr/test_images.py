@@ -21,9 +21,9 @@ from peloton.model.host import PREFETCH_MAX, Prefetched
 from peloton.model.ids import Hostname
 from peloton.ports import ImagePrefetcher
 from services.hostmgr import client as client_module
-from services.hostmgr import images as images_module
+from services.hostmgr import image_prefetch
 from services.hostmgr.client import HostManagerClient
-from services.hostmgr.images import CALLS_MAX, HttpPrefetcher, prefetcher
+from services.hostmgr.image_prefetch import CALLS_MAX, HttpPrefetcher, prefetcher
 from services.hostmgr.servicer import HostsServicer
 from tests.conformance.hostmgr.emulated import PATIENCE_S, Emulated
 from tests.conformance.hostmgr.world import wait
@@ -125,7 +125,7 @@ def test_an_endpoint_that_makes_no_sense(open_at: Open, answer: bytes) -> None:
 
 def test_an_endpoint_that_hangs_holds_few_threads(open_at: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call more than there may be at a time is refused at once, and all others get their answer."""
-    monkeypatch.setattr(images_module, "TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(image_prefetch, "TIMEOUT_S", PATIENCE_S)
     monkeypatch.setattr(client_module, "PREFETCH_TIMEOUT_S", PATIENCE_S)
     arrived, go_on = threading.Semaphore(0), threading.Event()
 

@@ -117,7 +117,7 @@ def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, P
     before = record(storage, job)
     progress = storage.settle(job, NOW + SECOND)
 
-    if not rolled.told:
+    if not rolled.needs_work:
         assert before == record(storage, job)
         assert (0, 0, 0, 0) == (progress.missing_count, progress.admit_count, progress.ready_count, progress.kill_count)
         assert not progress.is_finished

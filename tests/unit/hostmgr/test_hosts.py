@@ -13,7 +13,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost, Room
-from services.hostmgr.hosts.choosing import HOSTS_PER_LEASE_MAX
+from services.hostmgr.hosts.host_chooser import HOSTS_PER_LEASE_MAX
 from services.hostmgr.hosts.pool import HostPool
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")

@@ -15,7 +15,7 @@ from peloton.model.reason import SlaRefusal
 from peloton.model.resources import Resources
 from services.hostmgr.drain_watch import REFUSAL_S, DrainWatch
 from services.hostmgr.driver import RegisteredHost, Room
-from services.hostmgr.hosts.choosing import GOES_NOTICE_NS
+from services.hostmgr.hosts.host_chooser import GOES_NOTICE_NS
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.residents import AGE_MAX_S, ASKED_FOR_S, REST_PER_LOOK, Residents
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, OTHER, leased, pool_with, refused, room, shape

@@ -16,9 +16,9 @@ from peloton.model.pod import HostLabel, PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.judged import LOOKS_MAX
+from services.hostmgr.hosts.feasibility_cache import LOOKS_MAX
 from services.hostmgr.hosts.pool import HostPool
-from services.hostmgr.hosts.registered import RegisteredHosts
+from services.hostmgr.hosts.registered_hosts import RegisteredHosts
 from services.hostmgr.messages import lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, LEASE_S, pool_with, room, shape
 

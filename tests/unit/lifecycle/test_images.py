@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.lifecycle import rollout
-from peloton.lifecycle.images import Comer, to_fetch
+from peloton.lifecycle.images import PrefetchCandidate, to_fetch
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from tests.unit.lifecycle.pods import JOB, service_pod
@@ -18,45 +18,53 @@ RUNNING, PENDING, KILLED = PodState.RUNNING, PodState.PENDING, PodState.KILLED
 IN_PLACE = UpdateSpec(batch_size=2, in_place=True)
 
 
-def comer(host: str = "h0", image: str = "web:1", next_image: str = "web:2", **more: object) -> Comer:
-    return Comer(**{"state": RUNNING, "desired_host": "", **more}, host=host, image=image, next_image=next_image)  # type: ignore[arg-type]
+def candidate(host: str = "h0", image: str = "web:1", next_image: str = "web:2", **more: object) -> PrefetchCandidate:
+    return PrefetchCandidate(
+        **{"state": RUNNING, "desired_host": "", **more}, host=host, image=image, next_image=next_image
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
-        (comer(), {"web:2": ["h0"]}),
-        (comer(image=""), {"web:2": ["h0"]}),  # its first image, or one that an older version of ours did not note
-        (comer(next_image="web:1"), {}),
-        (comer(next_image=""), {}),
-        (comer(state=PENDING), {}),  # `host` is where its last run was
-        (comer(state=KILLED), {}),
-        (comer(state=PENDING, desired_host="h7"), {"web:2": ["h7"]}),
-        (comer(desired_host="h7"), {"web:2": ["h7"]}),
-        (comer(host=""), {}),
+        (candidate(), {"web:2": ["h0"]}),
+        (candidate(image=""), {"web:2": ["h0"]}),  # its first image, or one that an older version of ours did not note
+        (candidate(next_image="web:1"), {}),
+        (candidate(next_image=""), {}),
+        (candidate(state=PENDING), {}),  # `host` is where its last run was
+        (candidate(state=KILLED), {}),
+        (candidate(state=PENDING, desired_host="h7"), {"web:2": ["h7"]}),
+        (candidate(desired_host="h7"), {"web:2": ["h7"]}),
+        (candidate(host=""), {}),
     ],
 )
-def test_one_instance(one: Comer, expected: dict[str, list[str]]) -> None:
+def test_one_instance(one: PrefetchCandidate, expected: dict[str, list[str]]) -> None:
     """Another image for a host that is known, or nothing."""
     assert expected == to_fetch([one])
 
 
 def test_hosts_come_in_order_and_once_per_image() -> None:
     """Instances with images of their own bring them to the same hosts."""
-    comers = [comer("h2"), comer("h0"), comer("h2"), comer("h0", next_image="web:3"), comer("h1")]
-    assert {"web:2": ["h2", "h0", "h1"], "web:3": ["h0"]} == to_fetch(comers)
+    candidates = [
+        candidate("h2"),
+        candidate("h0"),
+        candidate("h2"),
+        candidate("h0", next_image="web:3"),
+        candidate("h1"),
+    ]
+    assert {"web:2": ["h2", "h0", "h1"], "web:3": ["h0"]} == to_fetch(candidates)
 
 
-@given(st.lists(st.builds(comer, st.sampled_from("abc"), next_image=st.sampled_from("xyz"))), st.integers(0, 5))
-def test_the_bound(comers: list[Comer], limit: int) -> None:
+@given(st.lists(st.builds(candidate, st.sampled_from("abc"), next_image=st.sampled_from("xyz"))), st.integers(0, 5))
+def test_the_bound(candidates: list[PrefetchCandidate], limit: int) -> None:
     """So many images on hosts at most, those that are needed first; the bound changes nothing else."""
     cut, whole = (
         [(image, host) for image, hosts in found.items() for host in hosts]
-        for found in (to_fetch(comers, limit), to_fetch(comers))
+        for found in (to_fetch(candidates, limit), to_fetch(candidates))
     )
     assert min(limit, len(whole)) == len(cut) == len(set(cut))
     assert set(cut) <= set(whole)
-    first = dict.fromkeys((c.next_image, c.host) for c in comers)
+    first = dict.fromkeys((c.next_image, c.host) for c in candidates)
     assert list(first)[:limit] == sorted(cut, key=list(first).index)
 
 

@@ -15,7 +15,7 @@ from peloton.lifecycle.backoff import Backoff
 from peloton.model.pod import PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec
-from services.resmgr.explain_text import failure_line
+from services.resmgr.explain.text import failure_line
 from tests.reasons import REQUEUED, no_room
 from tests.unit.lifecycle.pods import service_pod
 from tests.unit.resmgr.asked import asking, job_config

@@ -16,9 +16,9 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.scheduling.explain import waits
-from services.resmgr.dry_run import look
+from services.resmgr.explain.dry_run import look
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.pools import pool_spec, with_defaults
+from services.resmgr.pool_rules import pool_spec, with_defaults
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from tests.reasons import REQUEUED

@@ -13,7 +13,7 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
-from services.resmgr.pools import pool_spec, with_defaults
+from services.resmgr.pool_rules import pool_spec, with_defaults
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import World, facts, pool_config

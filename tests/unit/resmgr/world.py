@@ -23,7 +23,7 @@ from peloton.model.update import UpdateSpec
 from services.resmgr.accounts import COLUMNS
 from services.resmgr.ledger import IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.pools import pool_spec, with_defaults
+from services.resmgr.pool_rules import pool_spec, with_defaults
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
 from services.storage import migrate

@@ -16,7 +16,7 @@ from peloton.model.pod import PodState
 from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, Rule
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.explain import Held, Obstacle, holders, loans, unqueued, waits
-from services.resmgr.explain_text import headline, story, unqueued_text, wait_lines
+from services.resmgr.explain.text import headline, story, unqueued_text, wait_lines
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 from tests.unit.scheduling.test_admission import Cluster, run
 

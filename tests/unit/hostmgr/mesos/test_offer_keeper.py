@@ -18,8 +18,8 @@ from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.leasing import lease_hosts
 from services.hostmgr.mesos import offer_keeper
 from services.hostmgr.mesos.framework import MesosSettings
+from services.hostmgr.mesos.offer_book import OfferBook
 from services.hostmgr.mesos.offer_keeper import KEPT_PER_USED, OFFERS_WAIT_S, REFUSED_S, WAITING_AGE_S, OfferKeeper
-from services.hostmgr.mesos.offers import OfferBook
 from services.hostmgr.mesos.subscription import Disconnected
 
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 from peloton.model.resources import Resources
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.mesos.agents import AgentReader
-from services.hostmgr.mesos.offers import OfferBook
+from services.hostmgr.mesos.offer_book import OfferBook
 from services.hostmgr.mesos.resources import OfferedReader, is_for_pods, roles_above
 from tests.conformance.minicluster.recording import load
 

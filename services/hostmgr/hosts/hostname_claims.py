@@ -17,7 +17,7 @@ class ClaimRecords(Protocol):
     def claimed_hosts(self, cluster: str) -> set[str]: ...
 
 
-class HostClaims:
+class HostnameClaims:
     """One thread looks. Storage is asked at the first look, and about hosts that came, went or were refused."""
 
     def __init__(self, records: ClaimRecords, cluster: str) -> None:

@@ -13,7 +13,7 @@ from services.hostmgr.hosts.pool import HostPool
 from services.storage.storage import Storage
 
 
-class Reports:
+class StatusWriter:
     def __init__(
         self,
         storage: Storage,

@@ -10,7 +10,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost, Room
-from services.hostmgr.hosts.claims import HostClaims
+from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.pool import HostPool
 from tests.unit.hostmgr.test_hosts import refused
 
@@ -41,7 +41,7 @@ class Table:
 def test_storage_is_asked_about_what_changed() -> None:
     """A look at hosts that are known asks nothing."""
     table = Table(h1="b", h0="b")
-    claims = HostClaims(table, "b")
+    claims = HostnameClaims(table, "b")
 
     looks = [claims.refused(names) for names in (["h1", "h2"], ["h1", "h2"], ["h2"])]
 
@@ -53,7 +53,7 @@ def test_storage_is_asked_about_what_changed() -> None:
 def test_a_name_of_another_cluster_is_refused_until_it_is_free(caplog: pytest.LogCaptureFixture) -> None:
     """It is told once, and asked for at each look."""
     table = Table(h1="a")
-    claims = HostClaims(table, "b")
+    claims = HostnameClaims(table, "b")
 
     looks = [claims.refused(["h1", "h2"]), claims.refused(["h1", "h2"])]
     del table.rows["h1"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from peloton.model.resources import Resources
-from services.hostmgr.mesos import offers
-from services.hostmgr.mesos.offers import OfferBook
+from services.hostmgr.mesos import offer_book
+from services.hostmgr.mesos.offer_book import OfferBook
 
 CPUS = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 4.0}, "role": "*"}
 RACK = {"name": "rack", "type": "TEXT", "text": {"value": "a"}}
@@ -57,7 +57,7 @@ def test_an_offer_is_used_once() -> None:
 
 def test_labels_of_a_bounded_number_of_agents_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an agent that is forgotten they are read anew."""
-    monkeypatch.setattr(offers, "LABELLED_MAX", 1)
+    monkeypatch.setattr(offer_book, "LABELLED_MAX", 1)
     book = OfferBook()
 
     rooms = book.take_in([offer("o1"), offer("o2", hostname="h2", agent_id={"value": "h2-S"}), offer("o3")])

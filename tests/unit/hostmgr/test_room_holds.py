@@ -9,9 +9,9 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts import holds as holds_module
-from services.hostmgr.hosts.holds import HOLD_S
+from services.hostmgr.hosts import room_holds
 from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.hosts.room_holds import HOLD_S
 from services.hostmgr.messages import desired_from_wire, desired_to_wire, lease_from_wire, lease_to_wire
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, leased, pool_with, refused, room, shape
 
@@ -104,7 +104,7 @@ def test_holds_are_given_up() -> None:
 
 def test_holds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """More pods come back without a promise; a pod that is held anew takes no second place."""
-    monkeypatch.setattr(holds_module, "HOLDS_MAX", 1)
+    monkeypatch.setattr(room_holds, "HOLDS_MAX", 1)
     pool = held("h1")
     pool.hold([back(), back(1)], 0.0)
 

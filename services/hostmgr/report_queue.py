@@ -25,7 +25,7 @@ GATHER_S = 0.02
 """How long a batch waits for company: a commit costs milliseconds whatever its size."""
 
 
-class StatusCommitter:
+class ReportQueue:
     """One thread that owns the way from reports to storage."""
 
     def __init__(

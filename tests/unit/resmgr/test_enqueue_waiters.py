@@ -11,7 +11,7 @@ import pytest
 from peloton.model.ids import JobId
 from peloton.model.job import Queued
 from peloton.model.pod import PodState
-from services.resmgr import answers
+from services.resmgr import enqueue_waiters
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.servicer import AdmissionServicer
 from tests.unit.resmgr.world import FAST, World
@@ -71,7 +71,7 @@ async def test_a_gang_is_woken(world: World) -> None:
 
 async def test_nothing_queued_is_answered_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that queues nothing waits for no cycle."""
-    monkeypatch.setattr(answers, "PATIENCE_S", 1_000)
+    monkeypatch.setattr(enqueue_waiters, "PATIENCE_S", 1_000)
     job = world.job(world.pool("p", 0, 0), 1)
 
     async with serving(world) as (_, servicer):
@@ -80,7 +80,7 @@ async def test_nothing_queued_is_answered_at_once(world: World, monkeypatch: pyt
 
 async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the capacity is unknown nothing is admitted: the pods are queued, and their job is told later."""
-    monkeypatch.setattr(answers, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(enqueue_waiters, "PATIENCE_S", 0.01)
     capacity, world.hosts.answer = world.hosts.answer, None
     job = world.job(world.pool("p", 10, 10), 1)
     loop = world.loop(FAST)
@@ -94,7 +94,7 @@ async def test_without_a_cycle_the_answer_comes_in_time(world: World, monkeypatc
 
 
 async def left(loop: AdmissionLoop, job: JobId) -> None:
-    with loop.answers.waiter(job) as waiter:
+    with loop.waiters.waiter(job) as waiter:
         await loop.enqueue(job, 100)
         await waiter.admitted_count()
         raise asyncio.CancelledError

@@ -20,8 +20,8 @@ from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Obstacle, Unqueued, Wait, physical
-from services.resmgr.explain_text import unqueued_text, wait_text
-from services.resmgr.pools import SHARE_UNITS, UNITS
+from services.resmgr.explain.text import unqueued_text, wait_text
+from services.resmgr.pool_rules import SHARE_UNITS, UNITS
 from services.resmgr.settings import LoopSettings
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}

@@ -21,11 +21,11 @@ from peloton.model.reason import HostRule, Misfit, RefusingHosts, merged
 from peloton.model.resources import Resources, free_share
 from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit, room
 from services.hostmgr.driver import RegisteredHost
-from services.hostmgr.hosts.holds import Holds, PodKey
+from services.hostmgr.hosts.host_room import HostRoom
 from services.hostmgr.hosts.pod_labels import PodLabelIndex
-from services.hostmgr.hosts.ready import HostClass, ReadyHosts, first_come
-from services.hostmgr.hosts.registered import RegisteredHosts
-from services.hostmgr.hosts.room import HostRoom
+from services.hostmgr.hosts.ready_hosts import HostClass, ReadyHosts, first_come
+from services.hostmgr.hosts.registered_hosts import RegisteredHosts
+from services.hostmgr.hosts.room_holds import PodKey, RoomHolds
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = Misfit(HostRule.LEASED)
@@ -42,7 +42,7 @@ class HostChooser:
     hosts: Mapping[Hostname, HostRoom]
     ready: ReadyHosts
     registered: RegisteredHosts
-    holds: Holds
+    holds: RoomHolds
     pod_labels: PodLabelIndex
     closed: Mapping[Hostname, int]
     maintained: Mapping[Hostname, HostMaintenance]

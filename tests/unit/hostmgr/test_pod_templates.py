@@ -12,8 +12,8 @@ from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import new_job_id
-from services.hostmgr import templates
-from services.hostmgr.templates import TemplateCache
+from services.hostmgr import pod_templates
+from services.hostmgr.pod_templates import TemplateCache
 from services.storage.storage import Storage
 
 JOB = convert.new_job_record(new_job_id(), job_pb2.JobConfig(name="train", instanceCount=9), 1)
@@ -81,7 +81,7 @@ def test_a_pod_is_revocable_as_its_own_version_says(cache: TemplateCache, config
 def test_heavy_configurations_push_out_the_oldest(cache: TemplateCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many are kept as weigh no more than the bound, and what was pushed out is made anew."""
     weight = task_pb2.TaskConfig(name="own 4").ByteSize()
-    monkeypatch.setattr(templates, "TEMPLATES_BYTES_MAX", 2 * weight)
+    monkeypatch.setattr(pod_templates, "TEMPLATES_BYTES_MAX", 2 * weight)
     before = cache.of_job(JOB, [4, 5, 6])
 
     after = {i: cache.of_job(JOB, [i])[i] for i in (6, 5, 4)}

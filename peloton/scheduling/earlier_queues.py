@@ -9,7 +9,7 @@ from peloton.scheduling.admission import Bound, GangRun, Ledger, gangs_that_fit
 
 
 @dataclass(slots=True, eq=False)
-class _Line:
+class _EarlierQueue:
     """What is left of a queue of which some waits."""
 
     row: int
@@ -27,10 +27,10 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Came:
+class EarlierAdmission:
     """Gangs that were let in, and where their line stood before."""
 
-    line: _Line
+    line: _EarlierQueue
     at: int
     left: int
     count: int
@@ -41,19 +41,19 @@ class Came:
 
 
 @dataclass(slots=True, eq=False)
-class Ahead:
+class EarlierQueues:
     """The queues visited so far of which some waits, and the ledger that counts who is let in."""
 
     ledger: Ledger
-    _lines: list[_Line] = field(default_factory=list)  # in the order of visits
+    _lines: list[_EarlierQueue] = field(default_factory=list)  # in the order of visits
 
-    def stand(self, row: int, runs: Sequence[GangRun], at: int, left: int) -> None:
+    def enqueue(self, row: int, runs: Sequence[GangRun], at: int, left: int) -> None:
         """All from ``left`` gangs of ``runs[at]`` on wait."""
-        self._lines.append(_Line(row, runs, at, left))
+        self._lines.append(_EarlierQueue(row, runs, at, left))
 
-    def let_in(self) -> list[Came]:
+    def admit_fitting(self) -> list[EarlierAdmission]:
         """Count those that fit now as admitted."""
-        came: list[Came] = []
+        came: list[EarlierAdmission] = []
         for line in self._lines:
             while line.left and not line.still_lacks():
                 run = line.runs[line.at]
@@ -62,7 +62,7 @@ class Ahead:
                 count = 0 if is_hopeless else gangs_that_fit(run, bounds, line.left)
                 if count:
                     self.ledger.take(line.row, run, count)
-                    came.append(Came(line, line.at, line.left, count))
+                    came.append(EarlierAdmission(line, line.at, line.left, count))
                     line.left -= count
                 if line.left and not is_hopeless:
                     line.lack = next((bound, kind) for bound in bounds for kind, _ in bound.short(run.need, 1))
@@ -71,7 +71,7 @@ class Ahead:
                 line.left, line.lack = line.runs[line.at].gang_count if line.at < len(line.runs) else 0, None
         return came
 
-    def undo(self, came: Sequence[Came]) -> None:
+    def undo(self, came: Sequence[EarlierAdmission]) -> None:
         for one in reversed(came):
             self.ledger.take(one.line.row, one.run, -one.count)
             one.line.at, one.line.left, one.line.lack = one.at, one.left, None

@@ -28,10 +28,10 @@ from peloton.scheduling.admission import QueueKind
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.explain import Holder, Obstacle, Unqueued, Wait, holders, loans, unfit, unqueued, waits
 from peloton.scheduling.tree import CPU
-from services.resmgr import dry_run, pools
-from services.resmgr import explain_wire as wire
-from services.resmgr.dry_run import beyond, evictions, held_in, planned_job, questioned, with_job, with_pool
-from services.resmgr.explain_text import (
+from services.resmgr import pool_rules
+from services.resmgr.explain import dry_run, wire
+from services.resmgr.explain.dry_run import beyond, evictions, held_in, planned_job, questioned, with_job, with_pool
+from services.resmgr.explain.text import (
     disruption_lines,
     eviction_lines,
     failure_line,
@@ -150,9 +150,9 @@ class ExplainService:
 
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:
         state = await self._state()
-        path = pools.check_path(request.path.value if request.HasField("path") else None)
+        path = pool_rules.check_path(request.path.value if request.HasField("path") else None)
         try:
-            row = state.tree.row[pools.find(state, path)]
+            row = state.tree.row[pool_rules.find(state, path)]
         except NotFound:
             raise NotFound(f"resource pool {path} not found") from None
         now, plan = self._look(state)
@@ -178,18 +178,18 @@ class ExplainService:
         state = await self._state()
         if not request.HasField("config"):
             raise InvalidArgument("resource pool config cannot be <nil>")
-        config = pools.with_defaults(request.config)
+        config = pool_rules.with_defaults(request.config)
         known = _pool_named(state, config)
         pool_id = known or RespoolId(str(uuid.uuid4()))
-        pools.check_config(state, pool_id, config, state.pools)
-        spec, now_ns = pools.pool_spec(pool_id, config), self._loop.clock_ns()
+        pool_rules.check_config(state, pool_id, config, state.pools)
+        spec, now_ns = pool_rules.pool_spec(pool_id, config), self._loop.clock_ns()
 
         def plan(state: ResmgrState, held: HeldRanges) -> pb.PoolPlanResponse:
             other = with_pool(state, spec)
             answer = wire.pool_plan(self._look(state), self._look(other), other.path_of(pool_id), is_new=known is None)
             more = beyond(evictions(other, held, now_ns), evictions(state, held, now_ns))
             answer.evictions.extend(wire.planned_evictions(more, self._loop.settings))
-            answer.text = "\n".join([*plan_lines(answer), *pools.beyond_hosts(state, spec)])
+            answer.text = "\n".join([*plan_lines(answer), *pool_rules.beyond_hosts(state, spec)])
             return answer
 
         return await self._loop.look_at_held(lambda state: questioned(with_pool(state, spec), now_ns), plan)

@@ -25,12 +25,12 @@ class WaitingJobs:
             if for_leases:
                 self._for_leases.add(holder)
 
-    def take_all(self) -> set[JobId]:
+    def pop_all(self) -> set[JobId]:
         waiting, self._all = self._all, set()
         self._for_leases.clear()
         return {job for job, _ in waiting}
 
-    def take_for_leases(self, apart: Collection[Holder]) -> set[JobId]:
+    def pop_for_leases(self, apart: Collection[Holder]) -> set[JobId]:
         told = self._for_leases.difference(apart)
         self._all -= told
         self._for_leases -= told

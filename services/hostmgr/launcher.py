@@ -13,9 +13,9 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import Cause, PodState, PodStatus
 from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
 from services.hostmgr.hosts.pool import HostPool
+from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import InFlight
-from services.hostmgr.reports import Reports
-from services.hostmgr.templates import TemplateCache
+from services.hostmgr.status_writer import StatusWriter
 from services.storage.storage import Storage
 
 
@@ -28,7 +28,7 @@ class Launcher:
         cluster: str,
         pool: HostPool,
         driver: ClusterDriver,
-        reports: Reports,
+        writer: StatusWriter,
         in_flight: InFlight,
         release: Callable[[str], None],
         unsettled: Callable[[], None],
@@ -40,7 +40,7 @@ class Launcher:
         self._cluster = cluster
         self._pool = pool
         self._driver = driver
-        self._reports = reports
+        self._writer = writer
         self._in_flight = in_flight
         self._release = release
         self._unsettled = unsettled
@@ -112,7 +112,7 @@ class Launcher:
         failed = self._driver.launch(launches)
         if failed:
             self._chore()
-            self._reports.commit([launch_refused(pod_id, message, time.time_ns()) for pod_id, message in failed])
+            self._writer.commit([launch_refused(pod_id, message, time.time_ns()) for pod_id, message in failed])
         return [pod_id for pod_id, _ in failed]
 
 

@@ -17,7 +17,7 @@ ComingBackOf = Callable[[JobId, Sequence[int]], Sequence[ComingBack]]
 """Of these instances of a job those that still come back."""
 
 
-class Holds:
+class RoomHolds:
     """Under the lock of ``HostPool``. A successor of the host manager knows of none: its pods go back if there is
     room."""
 

@@ -16,7 +16,7 @@ from peloton.model.reason import Misfit, RefusingHosts, merged
 from peloton.model.resources import Resources, free_share
 from peloton.scheduling import fit
 from services.hostmgr.driver import Room
-from services.hostmgr.hosts.choosing import LEASED
+from services.hostmgr.hosts.host_chooser import LEASED
 from services.hostmgr.hosts.pool import HostPool
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, agent, pool_with, room, shape
 

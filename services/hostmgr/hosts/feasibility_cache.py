@@ -17,7 +17,7 @@ LOOKS_MAX = 100
 """Shapes that one call finds out about; of more it says nothing yet."""
 
 
-class JudgedShapes:
+class FeasibilityCache:
     def __init__(self) -> None:
         self._known: dict[PodShape, Infeasible | None] = {}  # None: some host could
         self._version = -1

@@ -27,7 +27,7 @@ class EnqueueWaiter:
         return self.answer.result() if self.answer.done() else 0
 
 
-class AdmissionAnswers:
+class EnqueueWaiters:
     """For one event loop. There are as many waiters as calls under way."""
 
     def __init__(self, wake: Callable[[Iterable[JobId]], None]) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
-from services.hostmgr import statuses
+from services.hostmgr import report_queue
 from services.hostmgr.driver import PodReport, Token
-from services.hostmgr.statuses import StatusCommitter
+from services.hostmgr.report_queue import ReportQueue
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 PATIENCE_S = 10.0
@@ -73,15 +73,15 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def committer(recorder: Recorder) -> Iterator[StatusCommitter]:
-    made = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
+def committer(recorder: Recorder) -> Iterator[ReportQueue]:
+    made = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
     made.start()
     yield made
     recorder.gate.set()
     made.stop()
 
 
-def test_what_waits_is_committed_together_and_in_order(recorder: Recorder, committer: StatusCommitter) -> None:
+def test_what_waits_is_committed_together_and_in_order(recorder: Recorder, committer: ReportQueue) -> None:
     """Updates that arrive during a commit are one batch of the next."""
     recorder.gate.clear()
     committer.add(update(0))
@@ -96,9 +96,9 @@ def test_what_waits_is_committed_together_and_in_order(recorder: Recorder, commi
     assert len([kind for kind, _ in recorder.log if kind == "commit"]) <= 3
 
 
-def test_a_batch_is_bounded(recorder: Recorder, committer: StatusCommitter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_bounded(recorder: Recorder, committer: ReportQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many wait, one commit takes BATCH_MAX."""
-    monkeypatch.setattr(statuses, "BATCH_MAX", 10)
+    monkeypatch.setattr(report_queue, "BATCH_MAX", 10)
 
     for instance in range(35):
         committer.add(update(instance))
@@ -107,7 +107,7 @@ def test_a_batch_is_bounded(recorder: Recorder, committer: StatusCommitter, monk
     assert all(len(which) <= 10 for kind, which in recorder.log if kind == "commit")
 
 
-def test_acknowledged_is_what_was_committed(recorder: Recorder, committer: StatusCommitter) -> None:
+def test_acknowledged_is_what_was_committed(recorder: Recorder, committer: ReportQueue) -> None:
     """An acknowledgement follows its commit."""
     committer.add(update(1))
 
@@ -116,7 +116,7 @@ def test_acknowledged_is_what_was_committed(recorder: Recorder, committer: Statu
     assert [("commit", [1]), ("acknowledge", [1])] == recorder.log
 
 
-def test_a_failed_commit_is_not_acknowledged(recorder: Recorder, committer: StatusCommitter) -> None:
+def test_a_failed_commit_is_not_acknowledged(recorder: Recorder, committer: ReportQueue) -> None:
     """The update is left to Mesos to send again; what comes later goes on."""
     recorder.failures = 1
 
@@ -129,7 +129,7 @@ def test_a_failed_commit_is_not_acknowledged(recorder: Recorder, committer: Stat
     assert ("missed", None) not in recorder.log
 
 
-def test_a_failed_update_of_the_master_itself_is_missed(recorder: Recorder, committer: StatusCommitter) -> None:
+def test_a_failed_update_of_the_master_itself_is_missed(recorder: Recorder, committer: ReportQueue) -> None:
     """It has no uuid, so nobody sends it again: we have to ask."""
     recorder.failures = 1
 
@@ -138,9 +138,7 @@ def test_a_failed_update_of_the_master_itself_is_missed(recorder: Recorder, comm
     recorder.wait(lambda: ("missed", None) in recorder.log)
 
 
-def test_an_update_without_uuid_is_committed_but_not_acknowledged(
-    recorder: Recorder, committer: StatusCommitter
-) -> None:
+def test_an_update_without_uuid_is_committed_but_not_acknowledged(recorder: Recorder, committer: ReportQueue) -> None:
     """Only agents wait for acknowledgements."""
     committer.add(update(1, uuid=""))
     committer.add(update(2))
@@ -150,7 +148,7 @@ def test_an_update_without_uuid_is_committed_but_not_acknowledged(
     assert ([1, 2], [2]) == (recorder.all("commit"), recorder.all("acknowledge"))
 
 
-def test_a_status_of_nobody_is_acknowledged(recorder: Recorder, committer: StatusCommitter) -> None:
+def test_a_status_of_nobody_is_acknowledged(recorder: Recorder, committer: ReportQueue) -> None:
     """An update that says nothing to storage would come again for ever."""
     committer.add(update(-1))
 
@@ -159,7 +157,7 @@ def test_a_status_of_nobody_is_acknowledged(recorder: Recorder, committer: Statu
     assert [] == recorder.all("commit")
 
 
-def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, committer: StatusCommitter) -> None:
+def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, committer: ReportQueue) -> None:
     """Storage names the runs that nobody wants."""
     recorder.orphans = [PodId(JOB, 7, 1)]
 
@@ -171,8 +169,8 @@ def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, comm
 
 def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full queue drops: an agent's update comes again, for one of the master's own we have to ask."""
-    monkeypatch.setattr(statuses, "QUEUE_MAX", 2)
-    full = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
+    monkeypatch.setattr(report_queue, "QUEUE_MAX", 2)
+    full = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, recorder.missed, patience_s=0.0)
 
     for instance in range(3):
         full.add(update(instance))
@@ -189,8 +187,8 @@ def test_updates_that_find_no_room_are_told_together(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However many they are: once for each batch that is taken meanwhile."""
-    monkeypatch.setattr(statuses, "QUEUE_MAX", 2)
-    full = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill)
+    monkeypatch.setattr(report_queue, "QUEUE_MAX", 2)
+    full = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill)
 
     for instance in range(1_000):
         full.add(update(instance))
@@ -201,7 +199,7 @@ def test_updates_that_find_no_room_are_told_together(
     assert ["2 reports of pods wait already: 998 were left to come again"] == told
 
 
-def test_stopping_commits_what_waits(recorder: Recorder, committer: StatusCommitter) -> None:
+def test_stopping_commits_what_waits(recorder: Recorder, committer: ReportQueue) -> None:
     """Everything that came before the stop is committed and acknowledged when it returns."""
     for instance in range(20):
         committer.add(update(instance))
@@ -213,9 +211,9 @@ def test_stopping_commits_what_waits(recorder: Recorder, committer: StatusCommit
 
 def test_stopping_does_not_wait_for_storage(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """With storage away the rest is left to the next leader."""
-    monkeypatch.setattr(statuses, "BATCH_MAX", 1)
+    monkeypatch.setattr(report_queue, "BATCH_MAX", 1)
     recorder.failures = 1_000
-    stuck = StatusCommitter(recorder.commit, recorder.acknowledge, recorder.kill, patience_s=60.0)
+    stuck = ReportQueue(recorder.commit, recorder.acknowledge, recorder.kill, patience_s=60.0)
     for instance in range(50):
         stuck.add(update(instance))
 

@@ -12,11 +12,11 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import Hostname, PodId
 from peloton.model.reason import QosReason, QosRule
 from peloton.scheduling.qos import Correction, HostWatch, QosPolicy, Use
+from services.hostmgr.host_use import HostUse
+from services.hostmgr.host_use import look as look_at
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.mesos.statistics import samples_of
 from services.hostmgr.qos import QosMeter, QosSettings, in_turn
-from services.hostmgr.usage import HostUse
-from services.hostmgr.usage import look as look_at
 from tests.unit.hostmgr.test_hosts import agent
 
 POD = "00000000-0000-4000-8000-000000000001-0-1"

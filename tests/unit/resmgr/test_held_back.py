@@ -13,7 +13,7 @@ from peloton.model.reason import Reason, Rule
 from peloton.model.resources import Resources
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.cycle import HeldGang
-from services.resmgr.held import passed_by
+from services.resmgr.held_back import passed_by
 from services.resmgr.queues import PoolQueues
 from services.resmgr.recovery import rebuild
 from tests.reasons import REQUEUED

@@ -15,7 +15,7 @@ from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING, RegisteredHost
 
 
-def listed(
+def list_hosts(
     hosts: Mapping[Hostname, RegisteredHost],
     withdrawn: Mapping[Hostname, RegisteredHost],
     maintained: Mapping[Hostname, HostMaintenance],

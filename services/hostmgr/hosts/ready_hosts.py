@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING
-from services.hostmgr.hosts.room import HostRoom, Kind
+from services.hostmgr.hosts.host_room import HostRoom, Kind
 
 STALE_MAX = 100
 """Entries of a heap, beside one for each member, before it is made anew."""
