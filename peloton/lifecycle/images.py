@@ -27,8 +27,8 @@ class PrefetchCandidate:
 
 
 def to_fetch(candidates: Iterable[PrefetchCandidate], limit: int = PREFETCH_MAX) -> dict[str, list[Hostname]]:
-    """Image -> hosts, in the order of the candidates; at most ``limit`` images on hosts. An instance that keeps its image
-    needs none, and neither does one that goes nobody knows where."""
+    """Image -> hosts, in the order of the candidates, at most ``limit`` in all. Instances that keep their image,
+    or whose next host is unknown, need none."""
     found: dict[str, list[Hostname]] = {}
     known: set[tuple[str, Hostname]] = set()
     for candidate in candidates:
