@@ -7,7 +7,11 @@ The Host header shows foreign names that resolve to this address, the Origin hea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from ipaddress import ip_address
+
+_ANSWERS_MAX = 256
+"""Pairs of Host and Origin whose answers are kept: a client sends the same pair with each of its requests."""
 
 
 class Guard:
@@ -15,10 +19,13 @@ class Guard:
         """``listens_on``: an address, of all interfaces too; ``more``: names by which clients may ask for us."""
         self._names = {"localhost", *(name.lower() for name in (listens_on, *more))}
         self._is_everywhere = _is_unspecified(listens_on)
+        self._fault = lru_cache(maxsize=_ANSWERS_MAX)(self._judge)
 
     def fault(self, headers: Mapping[str, str]) -> str | None:
         """Names of ``headers`` are lower case. Clients without a Host or an Origin are no browsers."""
-        host, origin = headers.get("host", ""), headers.get("origin")
+        return self._fault(headers.get("host", ""), headers.get("origin"))
+
+    def _judge(self, host: str, origin: str | None) -> str | None:
         if host and not self._is_ours(_without_port(host)):
             return f"Host '{host}' is not served here: --allow-host allows more names than localhost"
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):

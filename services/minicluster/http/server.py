@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
     """One client connection; requests are answered in order because handlers are synchronous."""
 
     __slots__ = (
-        "_body", "_close_after", "_handler", "_header_name", "_headers", "_out", "_overflow", "_parser", "_reader",
+        "_body", "_fault", "_handler", "_headers", "_out", "_overflow", "_parser", "_reader",
         "_server", "_size", "_url", "loop", "stream", "transport",
     )  # fmt: skip
 
@@ -220,6 +220,7 @@ class Connection(asyncio.Protocol):
         self._size = 0
         self._overflow = False
         self._reader: BodyReader | None = None
+        self._fault: str | None = None
 
     # asyncio side
 
@@ -266,8 +267,9 @@ class Connection(asyncio.Protocol):
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        server, is_allowed = self._server, self._server.guard.fault(self._headers) is None
-        if server.body_readers is not None and self.transport is not None and is_allowed:
+        server = self._server
+        self._fault = server.guard.fault(self._headers)
+        if server.body_readers is not None and self.transport is not None and self._fault is None:
             path = self._url.decode("latin-1").partition("?")[0]
             self._reader = server.body_readers(path, self._headers, self.transport)
 
@@ -288,9 +290,8 @@ class Connection(asyncio.Protocol):
         path, _, query = self._url.decode("latin-1").partition("?")
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         method = self._parser.get_method().decode("ascii")
-        fault = self._server.guard.fault(self._headers)
-        if fault is not None:
-            answer: Response | bytes | None = plain(403, fault)
+        if self._fault is not None:
+            answer: Response | bytes | None = plain(403, self._fault)
         elif self._reader is not None:
             answer = self._reader.finish()
         elif self._overflow:
