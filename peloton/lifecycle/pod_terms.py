@@ -7,6 +7,7 @@ from typing import Any
 from peloton.lifecycle.deadline import DEADLINE_REASON
 from peloton.lifecycle.guards import Column, Condition, Differs, Exceeds, In, Joined, Parameter, Pick, Plus, Said, Unset
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
+from peloton.lifecycle.sla import HEALTHY_ENOUGH
 from peloton.model.pod import (
     ENDING_GOALS,
     ON_HOST,
@@ -59,6 +60,7 @@ UNTERMINATED = Unset("termination")
 WAS_TOLD = ~UNTERMINATED  # we asked its run to end
 UNSTARTED = Unset("started_ns")
 HOMELESS = Unset("desired_host")
+HEALTHY = In("health", HEALTHY_ENOUGH)
 
 LAUNCHABLE = READY & STAYS & ~STALE  # once launched with an old configuration, nothing would replace it
 UNQUEUED_END = INITIALIZED & ENDS & ~VANISHES
@@ -70,6 +72,10 @@ DUE = ENDED & ~RESTS & ~LATER
 WAITS = ENDED & ~RESTS & LATER
 UNTHROTTLED = WAITS & Differs("message", THROTTLED_MESSAGE)
 MISSED = ~ENDED & STAYS  # of a job that is to end
+AVAILABLE = (  # as ``sla.availability`` says
+    RUNNING & STAYS & UNTERMINATED & ~NEWER & ~STALE & In("goal", frozenset({_S.RUNNING})) & HEALTHY
+)
+MISSING = STAYS & ~AVAILABLE  # it counts against the SLA: it is wanted, and does not serve
 LAST = Said("is_last") & STAYS & ~NEWER & ~STALE  # others evict it, which is to be its end
 
 # -- what is set ---------------------------------------------------------------------------------------------------

@@ -13,15 +13,19 @@ says in the transaction that looked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
+from peloton.lifecycle import pod_terms as terms
 from peloton.lifecycle import sla
+from peloton.lifecycle.guards import ALWAYS, Condition, Differs, Exceeds, In, Parameter
 from peloton.lifecycle.reason_text import sla_text
 from peloton.lifecycle.sla import Availability
 from peloton.model.job import JobRecord
 from peloton.model.pod import ENDING_GOALS, ON_HOST, TERMINAL, PodRecord, PodState
+from peloton.model.reason import SlaRefusal
 from peloton.model.times import NS_PER_S
 from peloton.model.update import (
     NONE,
@@ -67,31 +71,41 @@ class Step:
     rolls_back: bool = False  # the older configuration becomes a new version: see ``reversed_update``
 
 
+# -- an instance in flight -----------------------------------------------------------------------------------------
+
+_RESTS = In("state", TERMINAL) & terms.ENDS
+_RUNS_TARGET = terms.RUNNING & ~terms.NEWER & ~Differs("config_version", Parameter("version")) & terms.HEALTHY
+_HAS_FAILED = Exceeds("failure_count", Parameter("failures_free"))
+_IS_DONE = ~terms.DIFFERS & (_RUNS_TARGET | _RESTS)
+_HAS_STOPPED = ~terms.DIFFERS & (_RESTS | terms.STAYS)  # one that was started again is not stopped twice
+
+
+def _done(update: UpdateRecord) -> Condition:
+    return _HAS_STOPPED if update.type is UpdateType.STOP else _IS_DONE
+
+
+def _may_fail(update: UpdateRecord) -> bool:
+    return update.type is not UpdateType.STOP and update.spec.max_instance_attempts > 0
+
+
+def _given(update: UpdateRecord) -> dict[str, Any]:
+    """The parameters of these conditions."""
+    return {"version": update.config_version, "failures_free": update.spec.max_instance_attempts - 1}
+
+
 def stage(update: UpdateRecord, instance: int, pod: PodRecord | None) -> Stage:
     """Of an instance in flight; the first rule that holds decides."""
-    if instance in update.removed:
-        return Stage.COMPLETE if pod is None else Stage.IN_PROGRESS
     if pod is None:
+        return Stage.COMPLETE if instance in update.removed else Stage.IN_PROGRESS
+    if instance in update.removed:
         return Stage.IN_PROGRESS
-    if pod.desired_config_version == update.config_version and _is_there(update, pod):
+    given = _given(update)
+    if _done(update).holds(pod, given):
         return Stage.COMPLETE
-    attempts = update.spec.max_instance_attempts
-    if update.type is not UpdateType.STOP and attempts and pod.failure_count >= attempts:
-        return Stage.FAILED
-    return Stage.IN_PROGRESS
+    return Stage.FAILED if _may_fail(update) and _HAS_FAILED.holds(pod, given) else Stage.IN_PROGRESS
 
 
-def _is_there(update: UpdateRecord, pod: PodRecord) -> bool:
-    rests = pod.state in TERMINAL and pod.goal in ENDING_GOALS
-    if update.type is UpdateType.STOP:
-        return rests or pod.goal not in ENDING_GOALS  # somebody started it again: not ours to stop twice
-    runs = (
-        pod.state is PodState.RUNNING
-        and pod.config_version == update.config_version
-        and pod.desired_run_id <= pod.run_id
-        and pod.health in sla.HEALTHY_ENOUGH
-    )
-    return runs or rests
+# -- the next step -------------------------------------------------------------------------------------------------
 
 
 def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0, now_ns: int = 0) -> Step:
@@ -100,23 +114,70 @@ def next_step(update: UpdateRecord, pods: Pods, sla_maximum: int = 0, now_ns: in
     """
     if not update.is_active:
         return Step(update)
-    update = replace(_sorted_out(update, pods), awaits_pulse=False)
+    update = replace(classify_in_flight(update, pods), awaits_pulse=False)
     if update.state is UpdateState.PAUSED:
         return Step(replace(update, waiting_for=TO_RESUME))
-    failures = update.spec.max_failure_instances
-    if failures and len(update.failed) >= failures:
+    if _has_failed(update):
         if update.spec.rollback_on_failure and update.state is not UpdateState.ROLLING_BACKWARD:
             return Step(update, rolls_back=True)
         return Step(replace(update, state=UpdateState.FAILED, prev_state=update.state))
     if update.state is UpdateState.INITIALIZED:
         update = replace(update, state=UpdateState.ROLLING_FORWARD, prev_state=UpdateState.INITIALIZED)
-    return _filled_up(update, pods, sla_maximum, now_ns)
+    return fill_batch(update, pods, sla_maximum, now_ns)
 
 
-def moves(update: UpdateRecord, pods: Pods, sla_maximum: int = 0, now_ns: int = 0) -> bool:
-    """Whether ``next_step`` would change anything: else nobody needs to take it."""
-    step = next_step(update, pods, sla_maximum, now_ns)
-    return step.rolls_back or step.update != update
+def _has_failed(update: UpdateRecord) -> bool:
+    failures = update.spec.max_failure_instances
+    return bool(failures) and len(update.failed) >= failures
+
+
+PodCounter = Callable[[Condition, Mapping[str, Any], Collection[int] | None], int]
+"""Counts the pods that meet a condition with parameters, among these instances; None: among all of the job."""
+
+
+def may_move(update: UpdateRecord, count: PodCounter, sla_maximum: int = 0, now_ns: int = 0) -> bool:
+    """Whether ``next_step`` would change the update, from counts: it never misses a step. It may take a step for one
+    that the SLA refuses, when instances wait to be removed."""
+    if not update.is_active:
+        return False
+    if update.state is UpdateState.INITIALIZED or _has_news(update, count):
+        return True
+    if update.state is UpdateState.PAUSED:
+        return update.awaits_pulse or update.waiting_for != TO_RESUME
+    waiting = (update.added | update.updated | update.removed) - update.current - update.done - update.failed
+    if _has_failed(update) or not (waiting or update.current):
+        return True
+    room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(waiting)
+    begins = min(room, len(waiting))
+    if begins <= 0:
+        return update.awaits_pulse or update.waiting_for != in_flight_text(update, update.current)
+    if lacks_pulse(update, now_ns):
+        return not update.awaits_pulse or update.waiting_for != _pulse_wait_text(update)
+    if not sla_maximum:
+        return True
+    missing = count(terms.MISSING, {}, None)
+    if missing < sla_maximum or count(terms.AVAILABLE, {}, waiting) < len(waiting):
+        return True
+    return update.waiting_for != _refusal_text(SlaRefusal(sla_maximum, missing, begins))
+
+
+def _has_news(update: UpdateRecord, count: PodCounter) -> bool:
+    """Whether an instance in flight is done, or has failed."""
+    leaving, others = update.current & update.removed, update.current - update.removed
+    if leaving and count(ALWAYS, {}, leaving) < len(leaving):
+        return True
+    settled = _done(update) | _HAS_FAILED if _may_fail(update) else _done(update)
+    return bool(others) and count(settled, _given(update), others) > 0
+
+
+def count_in(pods: Pods) -> PodCounter:
+    """The counter of pods in memory."""
+
+    def count(condition: Condition, given: Mapping[str, Any], among: Collection[int] | None) -> int:
+        chosen = pods if among is None else pods.keys() & among
+        return sum(condition.holds(pods[i], given) for i in chosen)
+
+    return count
 
 
 def sla_maximum(job: JobRecord) -> int:
@@ -124,23 +185,27 @@ def sla_maximum(job: JobRecord) -> int:
     return job.sla.maximum_unavailable_instances if job.sla.strict_updates else 0
 
 
-def _sorted_out(update: UpdateRecord, pods: Pods) -> UpdateRecord:
+def classify_in_flight(update: UpdateRecord, pods: Pods) -> UpdateRecord:
     done, failed = set(update.done), set(update.failed)
     current: set[int] = set()
     into = {Stage.COMPLETE: done, Stage.FAILED: failed, Stage.IN_PROGRESS: current}
+    known: dict[tuple[int, bool], Stage] = {}  # by record: pods that are alike share one
     for instance in update.current:
-        into[stage(update, instance, pods.get(instance))].add(instance)
+        pod = pods.get(instance)
+        key = (id(pod), instance in update.removed)
+        if key not in known:
+            known[key] = stage(update, instance, pod)
+        into[known[key]].add(instance)
     return replace(update, done=frozenset(done), failed=frozenset(failed), current=frozenset(current))
 
 
-def _filled_up(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) -> Step:
+def fill_batch(update: UpdateRecord, pods: Pods, sla_maximum: int, now_ns: int) -> Step:
     begun = update.current | update.done | update.failed
     coming = _in_order(update, pods, begun)
     room = update.spec.batch_size - len(update.current) if update.spec.batch_size else len(coming)
     chosen = coming[: max(room, 0)]
     if chosen and lacks_pulse(update, now_ns):
-        waits = [text for text in (in_flight_text(update, update.current), _pulse_text(update)) if text]
-        return Step(replace(update, awaits_pulse=True, waiting_for=" and for ".join(waits)))
+        return Step(replace(update, awaits_pulse=True, waiting_for=_pulse_wait_text(update)))
     refusal = ""
     if sla_maximum and chosen:
         chosen, refusal = _allowed(chosen, pods, sla_maximum)
@@ -163,9 +228,10 @@ def lacks_pulse(update: UpdateRecord, now_ns: int) -> bool:
     return not update.pulsed_ns or now_ns - update.pulsed_ns > update.spec.pulse_s * NS_PER_S
 
 
-def _pulse_text(update: UpdateRecord) -> str:
+def _pulse_wait_text(update: UpdateRecord) -> str:
     """True for as long as it waits."""
-    return f"a pulse: none has come for {update.spec.pulse_s} s" if update.pulsed_ns else "its first pulse"
+    pulse = f"a pulse: none has come for {update.spec.pulse_s} s" if update.pulsed_ns else "its first pulse"
+    return " and for ".join(text for text in (in_flight_text(update, update.current), pulse) if text)
 
 
 def coming_back(update: UpdateRecord, pods: Pods) -> tuple[int, ...]:
@@ -192,7 +258,11 @@ def _allowed(chosen: list[int], pods: Pods, maximum: int) -> tuple[list[int], st
     runs = [i for i in chosen if i in pods and pods[i].goal not in ENDING_GOALS]
     granted = sla.grant(maximum, sla.missing_of(pods), runs)
     refused = frozenset(granted.refused)
-    return [i for i in chosen if i not in refused], f"the SLA: {sla_text(granted.refusal)}" if granted.refusal else ""
+    return [i for i in chosen if i not in refused], _refusal_text(granted.refusal) if granted.refusal else ""
+
+
+def _refusal_text(refusal: SlaRefusal) -> str:
+    return f"the SLA: {sla_text(refusal)}"
 
 
 def in_flight_text(update: UpdateRecord, current: Instances) -> str:

@@ -52,7 +52,7 @@ def _double_batch(before: Callable[..., Any]) -> Callable[..., Any]:
 
 FAULTS: dict[str, tuple[Any, str, Any, str]] = {
     "sla": (sla, "grant", lambda maximum, missing, wanted: sla.Grant(tuple(sorted(wanted))), "of at most"),
-    "batch": (rollout, "_filled_up", _double_batch(rollout._filled_up), "for a batch of"),
+    "batch": (rollout, "fill_batch", _double_batch(rollout.fill_batch), "for a batch of"),
     "neighbours": (PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
     "holds": (RoomHolds, "held", lambda *_: Resources(), "are left on"),
 }

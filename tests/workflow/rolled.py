@@ -95,7 +95,8 @@ class RolledService:
         with self.lock:
             if self.update is None or not self.update.is_active:
                 return {}
-            moves = rollout.moves(self.update, self.pods, self.sla_maximum, self.clock.now_ns())
+            count = rollout.count_in(self.pods)
+            moves = rollout.may_move(self.update, count, self.sla_maximum, self.clock.now_ns())
             return {"update_id": self.update.update_id, "update_version": self.acts, "update_moves": moves}
 
     def is_over(self, update_id: str) -> bool:

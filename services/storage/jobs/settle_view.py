@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -30,8 +31,8 @@ from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobType
 from peloton.model.pod import PodState
 from services.storage.admission.gangs import find_shared_fate
 from services.storage.pods.sql import where
+from services.storage.pods.writes import INSTANCE_IDS, Chosen, Span, count_pods
 from services.storage.tables import POD
-from services.storage.updates.instances import pods_of
 from services.storage.updates.rows import read_update
 
 _STATE = 1 << len(FLAGS) + 1
@@ -76,7 +77,12 @@ def read_update_view(conn: sa.Connection, job: JobRecord, now_ns: int) -> Update
     update = read_update(conn, job.update_id)
     if update is None or not update.is_active:
         return UpdateView()
-    moves = rollout.moves(update, pods_of(conn, job.job_id), rollout.sla_maximum(job), now_ns)
+
+    def count(condition: Condition, given: Mapping[str, Any], among: Collection[int] | None) -> int:
+        scope = Span(job.job_id, 0, INSTANCE_IDS) if among is None else Chosen(job.job_id, sorted(among))
+        return count_pods(conn, scope, condition, given)
+
+    moves = rollout.may_move(update, count, rollout.sla_maximum(job), now_ns)
     return UpdateView(update.update_id, job.workflow_version, moves)
 
 

@@ -25,6 +25,9 @@ from services.storage.pods.sql import TERMINATION, columns_of, stored, stored_co
 from services.storage.tables import POD, POD_EVENT
 from services.storage.watch_log import note_pods, pods_of_services
 
+INSTANCE_IDS = 2**31
+"""A span of so many instances from 0 on has all pods of a job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -81,6 +84,18 @@ def instances_of(conn: sa.Connection, scope: Scope, condition: Condition) -> lis
 @cache
 def _choosing(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
     return sa.select(POD.c.instance_id).where(_in_scope(kind, dialect), where(condition)).order_by(POD.c.instance_id)
+
+
+def count_pods(conn: sa.Connection, scope: Scope, condition: Condition, given: Mapping[str, Any]) -> int:
+    """Those of ``scope`` that meet a condition with these parameters."""
+    dialect = conn.dialect.name
+    values = {**scope.named(dialect), **{f"p_{name}": value for name, value in given.items()}}
+    return int(conn.execute(_pod_count(scope.kind, condition, dialect), values).scalar_one())
+
+
+@cache
+def _pod_count(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
+    return sa.select(sa.func.count()).select_from(POD).where(_in_scope(kind, dialect), where(condition))
 
 
 # -- events of the machine -----------------------------------------------------------------------------------------

@@ -83,14 +83,18 @@ def test_who_ends_a_batch() -> None:
     assert (2, 4) == (progress.kill_count, progress.rest_count)
 
 
+def moves(one: UpdateRecord, pods: dict[int, PodRecord], sla_maximum: int = 0, now_ns: int = 0) -> bool:
+    return rollout.may_move(one, rollout.count_in(pods), sla_maximum, now_ns)
+
+
 def test_it_moves_when_an_instance_is_done() -> None:
     """A look that finds the batch as it was calls for no step; one that finds an instance done does, and so do a new
     update and one whose batch has room again."""
     full = next_step(update(UpdateSpec(batch_size=1), updated=range(4)), service(4)).update
-    assert not rollout.moves(full, service(4) | {0: service_pod(0, 2, state=PodState.STARTING)})
-    assert rollout.moves(full, service(4) | {0: NEW})
-    assert rollout.moves(update(updated={0}, state=UpdateState.INITIALIZED), service(1))
-    assert rollout.moves(replace(full, spec=UpdateSpec(batch_size=2)), service(4))
+    assert not moves(full, service(4) | {0: service_pod(0, 2, state=PodState.STARTING)})
+    assert moves(full, service(4) | {0: NEW})
+    assert moves(update(updated={0}, state=UpdateState.INITIALIZED), service(1))
+    assert moves(replace(full, spec=UpdateSpec(batch_size=2)), service(4))
 
 
 def test_batch_zero_is_everything_at_once() -> None:

@@ -1,0 +1,107 @@
+"""Whether an update has a step to take, told from counts: never missed, and rarely in vain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peloton.lifecycle import pod_terms, rollout, sla
+from peloton.lifecycle.sla import Availability
+from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
+from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from tests.unit.lifecycle.every_pod import GOALS, STATES
+from tests.unit.lifecycle.pods import JOB, service_pod
+
+COUNT = 5
+NOW = 1_000 * 10**9
+TAKEN_DOWN = Termination(TerminationReason.KILLED_FOR_UPDATE)
+
+pod_fields = st.fixed_dictionaries(
+    {
+        "state": st.sampled_from([PodState.RUNNING, PodState.RUNNING, PodState.PENDING, PodState.KILLED]),
+        "goal": st.sampled_from([PodState.RUNNING, PodState.RUNNING, PodState.KILLED, PodState.DELETED]),
+        "desired_run_id": st.sampled_from([1, 1, 2]),
+        "config_version": st.integers(1, 2),
+        "desired_config_version": st.integers(1, 2),
+        "health": st.sampled_from([HealthState.DISABLED, HealthState.HEALTH_UNKNOWN]),
+        "failure_count": st.integers(0, 2),
+        "termination": st.sampled_from([None, None, TAKEN_DOWN]),
+    }
+)
+serving, updated, away = ({"config_version": version, "desired_config_version": version} for version in (1, 2, 1))
+away["state"] = PodState.LOST
+kinds = st.one_of(st.sampled_from([serving, serving, updated, away]), pod_fields)
+"""What a pod is, as fields of it."""
+moments = st.tuples(
+    st.dictionaries(st.integers(0, COUNT), kinds, max_size=2),  # pods that have become another kind
+    st.sampled_from([0, 0, 1, 10]),  # seconds that have passed
+    st.booleans(),  # a pulse has come
+    st.sampled_from([True, True, False]),  # the step is taken
+)
+specs = st.builds(
+    UpdateSpec,
+    batch_size=st.sampled_from([0, 1, 2, 2]),
+    rollback_on_failure=st.booleans(),
+    max_instance_attempts=st.sampled_from([0, 0, 2]),
+    max_failure_instances=st.sampled_from([0, 0, 2]),
+    pulse_s=st.sampled_from([0, 0, 5]),
+)
+states = st.sampled_from([UpdateState.INITIALIZED, UpdateState.ROLLING_BACKWARD, UpdateState.PAUSED])
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> UpdateRecord:
+    """Each instance is added, updated, removed or left alone."""
+    parts = draw(st.lists(st.sampled_from(["updated", "updated", "updated", "added", "removed", ""]), max_size=COUNT))
+    sets = {part: frozenset(i for i, mine in enumerate(parts) if mine == part) for part in {*parts} - {""}}
+    spec, state, type_ = draw(specs), draw(states), draw(st.sampled_from(UpdateType))
+    return UpdateRecord("u", JOB, type_, spec, state, 2, 1, prev_state=UpdateState.ROLLING_FORWARD, **sets)  # type: ignore[arg-type]
+
+
+@settings(max_examples=400)
+@given(updates(), st.lists(moments, min_size=2, max_size=6), st.integers(0, 2))
+def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum: int) -> None:
+    """At each moment of an update they say what the whole next step would change. They err on the safe side alone, and
+    only where the SLA refuses a step while instances wait to be removed."""
+    pods, now_ns = {i: service_pod(i) for i in range(COUNT)}, NOW
+    for changed, seconds, is_pulsed, is_taken in life:
+        pods |= {i: service_pod(i, **fields) for i, fields in changed.items()}
+        now_ns += seconds * 10**9
+        update = rollout.pulsed(update, now_ns) if is_pulsed else update
+        step = rollout.next_step(update, pods, maximum, now_ns)
+        expected = step.rolls_back or step.update != update
+        actual = rollout.may_move(update, rollout.count_in(pods), maximum, now_ns)
+
+        assert actual or not expected
+        assert actual == expected or (maximum and update.removed - update.current - update.done - update.failed)
+        if is_taken:
+            update = step.update
+            pods = {i: pod for i, pod in pods.items() if i not in step.remove}
+
+
+@settings(max_examples=200)
+@given(pod_fields, st.sampled_from(STATES), st.sampled_from(GOALS), st.sampled_from(TerminationReason))
+def test_what_is_counted_is_what_the_sla_looks_at(
+    fields: dict[str, Any], state: PodState, goal: PodState, why: TerminationReason
+) -> None:
+    """The conditions on availability are ``availability`` and ``is_missing``, for every pod."""
+    termination = Termination(why) if fields["termination"] else None
+    pod = service_pod(0, **fields | {"state": state, "goal": goal, "termination": termination})
+
+    assert (sla.availability(pod) is Availability.AVAILABLE) == pod_terms.AVAILABLE.holds(pod, {})
+    assert sla.is_missing(pod) == pod_terms.MISSING.holds(pod, {})
+
+
+def test_a_pulse_that_came_and_went_changes_what_is_waited_for() -> None:
+    """Nobody took a step while it was there: the update still says that it waits for its first pulse."""
+    spec = UpdateSpec(batch_size=1, pulse_s=5)
+    update = UpdateRecord("u", JOB, UpdateType.UPDATE, spec, UpdateState.ROLLING_FORWARD, 2, 1, updated=frozenset({0}))
+    pods = {0: service_pod(0)}
+    waits = rollout.next_step(update, pods, now_ns=NOW).update
+    went = rollout.pulsed(waits, NOW - 6 * 10**9)
+
+    assert waits.awaits_pulse
+    assert not rollout.may_move(waits, rollout.count_in(pods), now_ns=NOW)
+    assert rollout.may_move(went, rollout.count_in(pods), now_ns=NOW)
