@@ -1,12 +1,12 @@
 """The launch of a gang.
 
-    [ look -> place whole -> launch all -> wait for change ]* -> together | requeue | over
+    [ look -> place whole -> launch all -> wait for change ]* -> running | requeue | superseded
 
-It begins when all members are READY, and it has done its work when all of them run: ``together``. When no hosts are
+It begins when all members are READY, and it has done its work when all of them run: ``running``. When no hosts are
 found for all in time, when no host could take a member even if it were empty, when a host refuses a member, or when not
 all of them run in time, it was in vain: ``requeue`` tells the resource manager to take everything back and to queue the
 gang again, in its old place and after a while. When a member fails, is stopped or preempted, settling the job ends all
-of them or runs them anew, and nothing is left to do here: ``over``.
+of them or runs them anew, and nothing is left to do here: ``superseded``.
 
 Every step begins with a look at storage and is conditional on what it finds there, so that it does not matter when this
 workflow, or one beside it, looks. The job's workflow starts it, and passes its wake-ups on.
@@ -110,7 +110,7 @@ class GangWorkflow:
         if step.value != self.life.step:
             self.life = GangLife(step.value, workflow.time())
             self.placement, self.pause_s = (), 0.0
-            workflow.upsert_search_attributes([STATE.value_set(step.value.upper())])
+            workflow.upsert_search_attributes([STATE.value_set(step.name)])
         self.placement_s = patience_s(self.policies.gang_placement_s, seen.vain_count)
         self.verdict = judge(seen, self.waited_s, self.policies.gang_placement_s, self.policies.gang_launch_s)
         if self.is_cancelled and self.verdict.is_waiting:

@@ -248,7 +248,7 @@ class JobWorkflow:
         """Look again if it did something. When it failed or was terminated the next look, whenever that is, starts
         another."""
         if not gang.cancelled() and gang.exception() is None:
-            self.changed_noted |= gang.result().outcome != Step.OVER
+            self.changed_noted |= gang.result().outcome != Step.SUPERSEDED
 
     async def place_and_launch(self) -> None:
         """Of pods that stand alone: one batch per turn, so that what ends meanwhile is settled before the next."""

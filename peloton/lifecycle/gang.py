@@ -74,13 +74,13 @@ def progress_of(size: int, members: Members, vain_count: int = 0) -> GangProgres
 
 
 class Step(StrEnum):
-    """What the launch of a gang is to do next."""
+    """What the launch of a gang is to do next. Values are in histories of workflows."""
 
     PLACE = "place"  # find hosts for all
     START = "start"  # wait until all run
-    TOGETHER = "together"  # all run, or have ended well: the launch is over
+    RUNNING = "together"  # all run, or have ended well: the launch is over
     REQUEUE = "requeue"  # in vain: give everything back
-    OVER = "over"  # somebody else ends the gang, or runs it anew
+    SUPERSEDED = "over"  # another decision ends the gang, or runs it anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +113,12 @@ def _judge(gang: GangProgress) -> Verdict:
     if gang.size and ready == gang.size:
         return Verdict(Step.PLACE)
     if gang.size and well == gang.size:
-        return Verdict(Step.START if _count(gang, Stage.STARTING) else Step.TOGETHER)
+        return Verdict(Step.START if _count(gang, Stage.STARTING) else Step.RUNNING)
     if refused:
         return _requeue(gang, RequeueRule.NOT_LAUNCHED, refused)
     if ready:
         return _requeue(gang, RequeueRule.LEFT_BEHIND, ready)
-    return Verdict(Step.OVER)
+    return Verdict(Step.SUPERSEDED)
 
 
 def _requeue(gang: GangProgress, rule: RequeueRule, count: int, seconds: float = 0.0) -> Verdict:

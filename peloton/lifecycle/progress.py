@@ -59,9 +59,9 @@ def update_details(update: UpdateProgress, life: Sequence[str] = ()) -> str:
 _LAUNCH = {
     Step.PLACE: "The gang waits for hosts for all of it",
     Step.START: "The gang was launched, and waits until all of it runs",
-    Step.TOGETHER: "All of the gang runs: the launch is done",
+    Step.RUNNING: "All of the gang runs: the launch is done",
     Step.REQUEUE: "The launch was in vain: the gang is queued again",
-    Step.OVER: "The launch is over: members have failed, were stopped or run anew",
+    Step.SUPERSEDED: "The launch is over: members have failed, were stopped or run anew",
 }
 
 

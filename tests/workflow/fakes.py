@@ -168,7 +168,7 @@ class FakeResourceManager(Port):
         job, now_ns = self.cluster.jobs[job_id], self.cluster.clock.now_ns()
         members = {pod.instance_id: member_of(pod) for pod in job.gang}
         verdict = judge(progress_of(job.record.gang_size, Counter(members.values())))
-        if verdict.step in (Step.TOGETHER, Step.OVER):
+        if verdict.step in (Step.RUNNING, Step.SUPERSEDED):
             return
         if job.held_until_ns <= now_ns:
             job.requeue_count += 1

@@ -41,7 +41,7 @@ def test_a_gang_is_launched_by_a_workflow_of_its_own() -> None:
     assert {PodId(JOB, i, 1) for i in range(10)} == set(story.cluster.launched)
     assert ["together"] == story.outcomes
     assert [gang_workflow_id(JOB, 1)] == [gang.workflow_id for gang in story.gangs]
-    assert ["PLACE", "START", "TOGETHER"] == story.gangs[0].shown_states
+    assert ["PLACE", "START", "RUNNING"] == story.gangs[0].shown_states
     assert 1 == story.workflow.commands["start_child_workflow_execution"]
 
 

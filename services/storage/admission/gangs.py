@@ -78,7 +78,7 @@ def _requeue(conn: sa.Connection, job_id: JobId, reason: RequeueReason, least_ns
     if job is None or job.state in JOB_TERMINAL or job.gang_size == 1:
         return result
     pods = _pods(conn, job)
-    if judge(progress_of(job.gang_size, Counter(map(member_of, pods)))).step in (Step.TOGETHER, Step.OVER):
+    if judge(progress_of(job.gang_size, Counter(map(member_of, pods)))).step in (Step.RUNNING, Step.SUPERSEDED):
         return result
     ready = [pod for pod in pods if stage(member_of(pod)) is Stage.READY]
     is_whole = len(ready) == job.gang_size

@@ -29,7 +29,7 @@ async def test_a_gang_is_launched_and_retried_as_one(client: Client) -> None:
             assert "together" == (await gang.result()).outcome
             described = await gang.describe()
             assert "launch of the gang of job train" == await described.static_summary()
-            assert (job, "TOGETHER") == tuple(described.typed_search_attributes[key] for key in (JOB_ID, STATE))
+            assert (job, "RUNNING") == tuple(described.typed_search_attributes[key] for key in (JOB_ID, STATE))
             running = [pod.pod_id for pod in story.cluster.jobs[job].pods.values() if pod.state is PodState.RUNNING]
             story.cluster.report(running, ending)
 

@@ -73,8 +73,8 @@ def gang(**stages: int) -> GangProgress:
             5,
             (Step.REQUEUE, "3 of 4 members of the gang run 5 s after its launch"),
         ),
-        (gang(running=4), 99, (Step.TOGETHER, "")),
-        (gang(running=1, done=3), 99, (Step.TOGETHER, "")),
+        (gang(running=4), 99, (Step.RUNNING, "")),
+        (gang(running=1, done=3), 99, (Step.RUNNING, "")),
         (gang(refused=1, starting=3), 0, (Step.REQUEUE, "1 of 4 members of the gang could not be launched")),
         (gang(refused=4), 0, (Step.REQUEUE, "4 of 4 members of the gang could not be launched")),
         (
@@ -83,12 +83,12 @@ def gang(**stages: int) -> GangProgress:
             (Step.REQUEUE, "3 of 4 members of the gang were left behind by the others"),
         ),
         (gang(ready=3, ended=1), 0, (Step.REQUEUE, "3 of 4 members of the gang were left behind by the others")),
-        (gang(running=3, ended=1), 0, (Step.OVER, "")),  # a member failed: settling decides for all
-        (gang(running=3, leaving=1), 0, (Step.OVER, "")),
-        (gang(leaving=4), 0, (Step.OVER, "")),
-        (gang(queued=4), 0, (Step.OVER, "")),
-        (gang(starting=3), 0, (Step.OVER, "")),  # its last member is not even created
-        (GangProgress(0), 0, (Step.OVER, "")),
+        (gang(running=3, ended=1), 0, (Step.SUPERSEDED, "")),  # a member failed: settling decides for all
+        (gang(running=3, leaving=1), 0, (Step.SUPERSEDED, "")),
+        (gang(leaving=4), 0, (Step.SUPERSEDED, "")),
+        (gang(queued=4), 0, (Step.SUPERSEDED, "")),
+        (gang(starting=3), 0, (Step.SUPERSEDED, "")),  # its last member is not even created
+        (GangProgress(0), 0, (Step.SUPERSEDED, "")),
     ],
 )  # fmt: skip
 def test_verdicts(seen: GangProgress, waited_s: float, expected: tuple[Step, str]) -> None:
@@ -104,7 +104,7 @@ def test_a_launch_never_waits_for_ever(stages: dict[str, int], is_late: bool) ->
     verdict = judge(seen, 10.0 if is_late else 0.0, 10, 10)
 
     assert not (is_late and verdict.is_waiting)
-    assert (verdict.step is Step.TOGETHER) == (bool(stages) and set(stages) <= {Stage.RUNNING, Stage.DONE})
+    assert (verdict.step is Step.RUNNING) == (bool(stages) and set(stages) <= {Stage.RUNNING, Stage.DONE})
     assert (verdict.step is Step.REQUEUE) <= bool(verdict.reason)
 
 
