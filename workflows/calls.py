@@ -1,4 +1,4 @@
-"""How a step is called: within the workflow task when it is small, else as an activity; and the alarm."""
+"""How a step is called: within the workflow task when it is small, else as an activity; and the timer that wakes a workflow."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ async def call(step: Callable[..., R], *args: Any, is_small: bool, summary: str,
     return await workflow.execute_activity_method(step, args=args, summary=summary, **options)
 
 
-class Alarm:
-    """Rings once. One that is set to ring earlier already stays as it is: to look too early now and then costs less
-    than to start a timer and to cancel it for each wait."""
+class WakeTimer:
+    """Fires once. A timer that would fire earlier is kept: to look too early now and then costs less than to cancel and
+    start a timer for each wait."""
 
     def __init__(self) -> None:
         self._timer: asyncio.Task[None] | None = None
-        self._rings_at_s = 0.0
-        self.rang = False
+        self._fires_at_s = 0.0
+        self.fired = False
 
     def set(self, patience_s: float, summary: str) -> None:
-        rings_at_s = workflow.time() + patience_s
-        self.rang = False
+        fires_at_s = workflow.time() + patience_s
+        self.fired = False
         if self._timer is not None:
-            if self._rings_at_s <= rings_at_s:
+            if self._fires_at_s <= fires_at_s:
                 return
             self._timer.cancel()
-        self._rings_at_s = rings_at_s
-        self._timer = asyncio.create_task(self._ring_after(patience_s, summary[:SUMMARY_MAX]))
+        self._fires_at_s = fires_at_s
+        self._timer = asyncio.create_task(self._fire_after(patience_s, summary[:SUMMARY_MAX]))
 
-    async def _ring_after(self, patience_s: float, summary: str) -> None:
+    async def _fire_after(self, patience_s: float, summary: str) -> None:
         await workflow.sleep(patience_s, summary=summary)
-        self._timer, self.rang = None, True
+        self._timer, self.fired = None, True
 
 
 async def stoppable(life: Coroutine[Any, Any, R], stop: Callable[[], Awaitable[None]]) -> R:

@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.ids import gang_workflow_id, update_workflow_id
     from peloton.model.job import JobProgress, JobState
     from workflows.attributes import JOB_NAME, STATE
-    from workflows.calls import Alarm, call, look, stoppable
+    from workflows.calls import WakeTimer, call, look, stoppable
     from workflows.gang import GangInput, GangResult, GangWorkflow
     from workflows.policies import (
         CREATE_PODS_CALL,
@@ -82,7 +82,7 @@ class JobWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.changed_noted = False
-        self.alarm = Alarm()  # the time to look again
+        self.wake_timer = WakeTimer()  # the time to look again
         self.progress = JobProgress(JobState.INITIALIZED)
         self.waiting_for = "creation of its pods"
         self.retry_s = 0.0  # until the next look, when a step could not move anything; 0 = every step did
@@ -273,8 +273,10 @@ class JobWorkflow:
             return
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s)
         patience_s = min(seconds for seconds in waits if seconds > 0)
-        self.alarm.set(patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again")
-        await workflow.wait_condition(lambda: self.changed_noted or self.alarm.rang)
+        self.wake_timer.set(
+            patience_s, f"look again: waits for {self.waiting_for}" if self.waiting_for else "look again"
+        )
+        await workflow.wait_condition(lambda: self.changed_noted or self.wake_timer.fired)
 
     async def forget(self) -> None:
         """Whoever has created another job under its id since then has found this workflow running."""

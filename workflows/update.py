@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from peloton.model.ids import job_workflow_id
     from peloton.model.update import UpdateProgress
     from workflows.attributes import STATE, UPDATE
-    from workflows.calls import Alarm, look, stoppable
+    from workflows.calls import WakeTimer, look, stoppable
     from workflows.policies import AT_ONCE_CALL, PREFETCH_CALL, RECORDS_CALL, Policies
 
 
@@ -75,7 +75,7 @@ class UpdateWorkflow:
         self.policies = input.policies
         self.life = input.life
         self.changed_noted = False
-        self.alarm = Alarm()  # the time to look again
+        self.wake_timer = WakeTimer()  # the time to look again
         self.progress = UpdateProgress()
         self.is_fetching = False
         self.pause_s = 0.0  # until the next look, when nobody tells that what it waits for has changed
@@ -166,8 +166,8 @@ class UpdateWorkflow:
             self.pause_s = min(self.pause_s * 2 or self.policies.retry_s, self.policies.retry_max_s)
             patience_s = self.pause_s
         waits = self.progress.waiting_for
-        self.alarm.set(patience_s, f"look again: waits for {waits}" if waits else "look again")
-        await workflow.wait_condition(lambda: self.changed_noted or self.alarm.rang)
+        self.wake_timer.set(patience_s, f"look again: waits for {waits}" if waits else "look again")
+        await workflow.wait_condition(lambda: self.changed_noted or self.wake_timer.fired)
 
     async def stop(self) -> None:
         await workflow.execute_activity_method(
