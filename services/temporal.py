@@ -33,7 +33,7 @@ from peloton.model.job import JobRecord, JobType, RolledUp
 from services.temporal_connection import CAUSE
 from services.workflow_labels import HostLabels, JobLabels
 from workflows.attributes import SEARCH_ATTRIBUTES
-from workflows.job import JobInput, JobLife, JobWorkflow
+from workflows.job import JobInput, JobCarryOver, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
 from workflows.update import UpdateInput, UpdateWorkflow
@@ -88,7 +88,7 @@ async def start_job(client: Client, job: JobRecord, policies: Policies, task_que
     start = partial(
         client.start_workflow,
         JobWorkflow.run,
-        JobInput(job.job_id, policies, JobLife(shown_state=job.state.value)),
+        JobInput(job.job_id, policies, JobCarryOver(shown_state=job.state.value)),
         id=job_workflow_id(job.job_id),
         task_queue=task_queue or queue_of(job.type),
         priority=Priority(fairness_key=job.respool_id),

@@ -40,7 +40,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 @dataclass(frozen=True)
-class GangLife:
+class GangCarryOver:
     """Exactly what continue-as-new carries: the step of the launch, and since when."""
 
     step: str = ""
@@ -51,7 +51,7 @@ class GangLife:
 class GangInput:
     job_id: str
     policies: Policies = field(default_factory=Policies)
-    life: GangLife = field(default_factory=GangLife)
+    life: GangCarryOver = field(default_factory=GangCarryOver)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class GangWorkflow:
         seen = await look(RecordsActivities.look_at_gang, self.job_id, summary="look at the gang")
         step = judge(seen).step
         if step.value != self.life.step:
-            self.life = GangLife(step.value, workflow.time())
+            self.life = GangCarryOver(step.value, workflow.time())
             self.placement, self.pause_s = (), 0.0
             workflow.upsert_search_attributes([STATE.value_set(step.name)])
         self.placement_s = patience_s(self.policies.gang_placement_s, seen.vain_count)

@@ -52,7 +52,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 @dataclass(frozen=True)
-class JobLife:
+class JobCarryOver:
     """Exactly what continue-as-new carries."""
 
     shown_state: str = ""
@@ -65,7 +65,7 @@ class JobLife:
 class JobInput:
     job_id: str
     policies: Policies = field(default_factory=Policies)
-    life: JobLife = field(default_factory=JobLife)
+    life: JobCarryOver = field(default_factory=JobCarryOver)
 
 
 @dataclass(frozen=True)
