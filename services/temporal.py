@@ -33,7 +33,7 @@ from peloton.model.job import JobRecord, JobType, RolledUp
 from services.temporal_connection import CAUSE
 from services.workflow_labels import HostLabels, JobLabels
 from workflows.attributes import SEARCH_ATTRIBUTES
-from workflows.job import JobInput, JobCarryOver, JobWorkflow
+from workflows.job import JobCarryOver, JobInput, JobWorkflow
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
 from workflows.update import UpdateInput, UpdateWorkflow

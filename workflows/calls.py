@@ -1,4 +1,4 @@
-"""How a step is called: within the workflow task when it is small, else as an activity; and the timer that wakes a workflow."""
+"""How a step is called, small ones within the workflow task and others as activities; and the timer of a wait."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from peloton.model.job import JobProgress, JobState
 from peloton.model.reason import RequeueReason, RequeueRule
 from services.payloads import CONVERTER
 from tests.reasons import no_room, too_large
-from workflows.job import JobInput, JobCarryOver
+from workflows.job import JobCarryOver, JobInput
 from workflows.policies import Policies
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
