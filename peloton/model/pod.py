@@ -16,9 +16,6 @@ class PodState(StrEnum):
     INITIALIZED = "INITIALIZED"  # created, not yet in a queue
     PENDING = "PENDING"  # in its pool's queue
     READY = "READY"  # admitted: its resources count against the pool
-    PLACING = "PLACING"
-    PLACED = "PLACED"
-    LAUNCHING = "LAUNCHING"
     LAUNCHED = "LAUNCHED"  # committed to a host; Mesos is being told or has been told
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -29,11 +26,15 @@ class PodState(StrEnum):
     KILLING = "KILLING"
     KILLED = "KILLED"
     DELETED = "DELETED"
+    # Clients may filter by these too; no pod is ever in one of them.
+    PLACING = "PLACING"
+    PLACED = "PLACED"
+    LAUNCHING = "LAUNCHING"
     RESERVED = "RESERVED"
 
     @property
     def public(self) -> PodState:
-        """As clients see it: who has been admitted and waits for a host is PENDING to them."""
+        """As clients see it: to them an admitted pod that waits for a host is PENDING."""
         return PodState.PENDING if self is PodState.READY else self
 
 
@@ -41,7 +42,7 @@ TERMINAL = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.LOST, PodSta
 QUEUED = frozenset({PodState.INITIALIZED, PodState.PENDING})
 ON_HOST = frozenset({PodState.LAUNCHED, PodState.STARTING, PodState.RUNNING, PodState.PREEMPTING, PodState.KILLING})
 """States in which Mesos may know the pod."""
-ALLOCATED = ON_HOST | {PodState.READY, PodState.PLACING, PodState.PLACED, PodState.LAUNCHING, PodState.RESERVED}
+ALLOCATED = ON_HOST | {PodState.READY}
 """States whose resources count as the pool's allocation."""
 
 
