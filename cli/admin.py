@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,7 @@ from cli.command import Group
 from cli.errors import Failed
 from cli.output import Table, print_for_programs, print_list
 from cli.settings import Settings, pass_settings
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
+from cli.wire import v1
 
 COMPONENTS = click.Choice(["GoalStateEngine", "Read", "Write", "Kill", "Launch"], case_sensitive=False)
 components_argument = click.argument("components", metavar="COMPONENT...", nargs=-1, required=True, type=COMPONENTS)
@@ -37,9 +34,7 @@ def lock(settings: Settings, components: Sequence[str]) -> None:
     Example:
       peloton admin lock Write Kill
     """
-    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
-
-    request = svc.LockdownRequest(components=map(svc.Component.Value, components))
+    request = v1.admin_svc.LockdownRequest(components=map(v1.admin_svc.Component.Value, components))
     print_result(settings, settings.client.admin.Lockdown(request), "lock")
 
 
@@ -53,9 +48,7 @@ def unlock(settings: Settings, components: Sequence[str]) -> None:
     Example:
       peloton admin unlock Write Kill
     """
-    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
-
-    request = svc.RemoveLockdownRequest(components=map(svc.Component.Value, components))
+    request = v1.admin_svc.RemoveLockdownRequest(components=map(v1.admin_svc.Component.Value, components))
     print_result(settings, settings.client.admin.RemoveLockdown(request), "unlock")
 
 
@@ -73,21 +66,19 @@ EFFECTS = {
 @pass_settings
 def status(settings: Settings) -> None:
     """Show what is locked, and what that means."""
-    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
-
-    answer = settings.client.admin.GetLockdown(svc.GetLockdownRequest())
-    names = [svc.Component.Name(component) for component in answer.components]
+    answer = settings.client.admin.GetLockdown(v1.admin_svc.GetLockdownRequest())
+    names = [v1.admin_svc.Component.Name(component) for component in answer.components]
     print_list(settings, answer, TABLE, [(name, EFFECTS[name]) for name in names], names)
 
 
-def print_result(settings: Settings, response: svc.LockdownResponse | svc.RemoveLockdownResponse, act: str) -> None:
-    from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
-
+def print_result(
+    settings: Settings, response: v1.admin_svc.LockdownResponse | v1.admin_svc.RemoveLockdownResponse, act: str
+) -> None:
     if not print_for_programs(settings, response):
         for component in response.successes:
-            click.echo(f"{act} on {svc.Component.Name(component)} succeeded")
+            click.echo(f"{act} on {v1.admin_svc.Component.Name(component)} succeeded")
     failures = [
-        f"{act} on {svc.Component.Name(failure.component)} failed due to: {failure.FailureMessage}"
+        f"{act} on {v1.admin_svc.Component.Name(failure.component)} failed due to: {failure.FailureMessage}"
         for failure in response.failures
     ]
     if failures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
 from cli.command import Command
 
@@ -19,8 +20,6 @@ def completion(ctx: click.Context, shell: str) -> None:
       eval "$(peloton completion zsh)"
       peloton completion fish > ~/.config/fish/completions/peloton.fish
     """
-    from click.shell_completion import get_completion_class
-
     found = get_completion_class(shell)
     assert found is not None, shell
     click.echo(found(ctx.find_root().command, {}, "peloton", "_PELOTON_COMPLETE").source())

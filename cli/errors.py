@@ -7,13 +7,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from cli.settings import Settings
 from peloton.api.limits import is_connection_failure
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
     import grpc
-
-    from cli.settings import Settings
 
 
 class Failed(click.ClickException):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,11 +13,9 @@ from click.shell_completion import CompletionItem
 from cli.errors import Failed
 from cli.params import COMPLETION_TIMEOUT_S, settings_given
 from cli.settings import Settings
+from cli.wire import v0
 from peloton.model.ids import JobId, PodName
 from peloton.model.job import JOB_TERMINAL, JobState
-
-if TYPE_CHECKING:
-    from peloton.api.v0.lookup import lookup_pb2
 
 JOB_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 SHOWN_MAX = 10
@@ -36,16 +34,14 @@ class Ambiguous(Failed):
 
 def job_id_of(settings: Settings, text: str) -> str:
     """An id is not looked up: who names a job by it needs no more than the call itself. Raises Failed."""
-    from peloton.api.v0.lookup import lookup_pb2
-
     if JOB_ID.fullmatch(text):
         return text
-    request = lookup_pb2.FindJobsRequest(text=text, limit=SHOWN_MAX)
+    request = v0.lookup.FindJobsRequest(text=text, limit=SHOWN_MAX)
     response = settings.client.lookup.FindJobs(request)
     return meant(text, response).id.value
 
 
-def meant(text: str, response: lookup_pb2.FindJobsResponse) -> lookup_pb2.FoundJob:
+def meant(text: str, response: v0.lookup.FindJobsResponse) -> v0.lookup.FoundJob:
     """The only job, or of those with the name the only one that has not ended. Raises Failed."""
     jobs = response.jobs
     if not jobs:
@@ -62,17 +58,15 @@ def meant(text: str, response: lookup_pb2.FindJobsResponse) -> lookup_pb2.FoundJ
     raise Ambiguous("\n".join(lines))
 
 
-def state_of(job: lookup_pb2.FoundJob) -> JobState:
-    from peloton.api.v0.job import job_pb2
-
-    return JobState(job_pb2.JobState.Name(job.state))
+def state_of(job: v0.lookup.FoundJob) -> JobState:
+    return JobState(v0.job.JobState.Name(job.state))
 
 
-def is_called(job: lookup_pb2.FoundJob, text: str) -> bool:
+def is_called(job: v0.lookup.FoundJob, text: str) -> bool:
     return text == job.name or "/" + text.removeprefix("/") == f"{job.poolPath}/{job.name}"
 
 
-def line_of(job: lookup_pb2.FoundJob) -> str:
+def line_of(job: v0.lookup.FoundJob) -> str:
     created = job.creationTime.partition(".")[0].removesuffix("Z")
     return f"  {job.id.value}  {job.poolPath}/{job.name}  {state_of(job)}  created {created}Z"
 
@@ -122,10 +116,8 @@ def look_up(ctx: click.Context) -> None:
 
 def known_jobs(ctx: click.Context, begin: str) -> dict[str, str]:
     """Words that begin so -> what they name; none when the API is slow or down: a completion prints no errors."""
-    from peloton.api.v0.lookup import lookup_pb2
-
     settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
-    request = lookup_pb2.FindJobsRequest(text=begin, begins=True, limit=COMPLETIONS_MAX)
+    request = v0.lookup.FindJobsRequest(text=begin, begins=True, limit=COMPLETIONS_MAX)
     try:
         jobs = settings.client.lookup.FindJobs(request, timeout=COMPLETION_TIMEOUT_S).jobs
     except Exception:

@@ -3,26 +3,23 @@ without a second job."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.errors import Failed, is_rpc_error
 from cli.job.watch import AWAY_CODES
-
-if TYPE_CHECKING:
-    from cli.settings import Settings
-
+from cli.settings import Settings
+from cli.wire import v0
+from peloton.api.limits import IS_STORED, was_never_sent
 
 WARNING_TIMEOUT_S = 5.0
 """Good to know, but nobody waits longer for it."""
 
 
 def drawn(context: click.Context, option: click.Parameter, job_id: str) -> str:
-    import uuid
-
     return job_id or str(uuid.uuid4())
 
 
@@ -50,15 +47,11 @@ def telling_of(job_id: str, group: str) -> Iterator[None]:
 
 def is_stored(error: BaseException) -> bool:
     """Whether the job is there, although the call failed."""
-    from peloton.api.limits import IS_STORED
-
     return isinstance(error, Exception) and is_rpc_error(error) and IS_STORED in (error.details() or "")  # type: ignore[attr-defined]
 
 
 def leaves_open(error: Exception) -> bool:
     """Whether the call may have been carried out."""
-    from peloton.api.limits import was_never_sent
-
     if not is_rpc_error(error):
         return False
     code, details = error.code().name, error.details() or ""  # type: ignore[attr-defined]
@@ -68,16 +61,13 @@ def leaves_open(error: Exception) -> bool:
 def warn_of_hosts(settings: Settings, job_id: str) -> None:
     """Say which instances of a job just created no host that is there could take. It is created all the same: such a
     host may join. Who cannot be asked has nothing to say."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.explain import explain_pb2
-
     try:
-        request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
+        request = v0.explain.JobWhyRequest(jobId=v0.peloton.JobID(value=job_id))
         why = settings.client.explain.JobWhy(request, timeout=WARNING_TIMEOUT_S)
     except Exception as error:
         if not is_rpc_error(error):
             raise
         return
     for reason in why.reasons:
-        if reason.rule == explain_pb2.RULE_FITS_NO_HOST:
+        if reason.rule == v0.explain.RULE_FITS_NO_HOST:
             click.echo(f"Warning: {reason.text}", err=True)

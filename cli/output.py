@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from cli.settings import Settings
+
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from rich.console import Console
-
-    from cli.settings import Settings
 
 TERMINAL_ROWS_MAX = 1_000  # beyond, folding takes longer than anybody waits
 ROWS_DEFAULT = 1_000

@@ -7,15 +7,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
+from cli.settings import Settings
 from cli.times import parse_time
-
-if TYPE_CHECKING:
-    from cli.settings import Settings
+from cli.wire import v0
 
 INSTANCE_MAX = 2**31 - 1
 COUNT_MAX = 2**32 - 1
@@ -201,12 +199,9 @@ class PoolPathType(click.ParamType[str]):
 
 def known_pool_paths(ctx: click.Context) -> list[str]:
     """Paths of all pools; none when the API is slow or down, because a completion must not print errors."""
-    from cli.settings import Settings
-    from peloton.api.v0.respool import respool_pb2
-
     settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
     try:
-        pools = settings.client.respools.Query(respool_pb2.QueryRequest(), timeout=COMPLETION_TIMEOUT_S).resourcePools
+        pools = settings.client.respools.Query(v0.respool.QueryRequest(), timeout=COMPLETION_TIMEOUT_S).resourcePools
     except Exception:
         return []
     finally:
@@ -225,12 +220,9 @@ class HostnameType(click.ParamType[str]):
 
 def known_hostnames(ctx: click.Context) -> list[str]:
     """As ``known_pool_paths``."""
-    from cli.settings import Settings
-    from peloton.api.v0.host.svc import host_svc_pb2
-
     settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
     try:
-        hosts = settings.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest(), timeout=COMPLETION_TIMEOUT_S)
+        hosts = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest(), timeout=COMPLETION_TIMEOUT_S)
     except Exception:
         return []
     finally:
@@ -240,8 +232,6 @@ def known_hostnames(ctx: click.Context) -> list[str]:
 
 def settings_given(root: click.Context) -> Settings:
     """The addresses on the command line; completing, the root command itself is not run."""
-    from cli.settings import Settings
-
     settings = Settings()
     for name in ("address", "jobmgr", "resmgr", "hostmgr"):
         if root.params.get(name):

@@ -13,6 +13,7 @@ from cli.output import print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 
 
 @click.command("plan", cls=Command)
@@ -29,12 +30,9 @@ def plan_job(settings: Settings, respool: str, config: Path) -> None:
     Example:
       peloton job plan /tutorial examples/tutorial/hello.yaml
     """
-    from peloton.api.v0.explain import explain_pb2
-    from peloton.api.v0.job import job_pb2
-
-    job_config = load_config(config, job_pb2.JobConfig)
+    job_config = load_config(config, v0.job.JobConfig)
     job_config.respoolID.value = pool_id_at(settings.client, respool)
-    response = settings.client.explain.JobPlan(explain_pb2.JobPlanRequest(config=job_config))
+    response = settings.client.explain.JobPlan(v0.explain.JobPlanRequest(config=job_config))
     print_outcome(settings, response, response.text)
 
 
@@ -53,12 +51,9 @@ def plan_pool(settings: Settings, config: Path, parent: str) -> None:
       peloton respool plan examples/tutorial/pool.yaml
       peloton respool plan examples/maps.yaml --parent /tutorial
     """
-    from peloton.api.v0.explain import explain_pb2
-    from peloton.api.v0.respool import respool_pb2
-
-    pool_config = load_config(config, respool_pb2.ResourcePoolConfig)
+    pool_config = load_config(config, v0.respool.ResourcePoolConfig)
     if pool_config.HasField("parent"):
         raise Failed("parent should not be supplied in the config")
     pool_config.parent.value = pool_id_at(settings.client, parent, what="parent")
-    response = settings.client.explain.PoolPlan(explain_pb2.PoolPlanRequest(config=pool_config))
+    response = settings.client.explain.PoolPlan(v0.explain.PoolPlanRequest(config=pool_config))
     print_outcome(settings, response, response.text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.errors import Failed
+from cli.wire import v0
 
 if TYPE_CHECKING:
     from peloton.api.client import Client
@@ -16,9 +17,7 @@ UNITS = {"cpu": "cpu(cores)", "memory": "memory(MiB)", "disk": "disk(MiB)"}
 
 def pool_id_at(client: Client, path: str, what: str = "") -> str:
     """Asks the API; ``what`` names the pool's part in the message when there is none."""
-    from peloton.api.v0.respool import respool_pb2
-
-    request = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=path))
+    request = v0.respool.LookupRequest(path=v0.respool.ResourcePoolPath(value=path))
     response = client.respools.LookupResourcePoolID(request)
     if response.id.value:
         return response.id.value

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cli.errors import Failed
+from cli.output import print_for_programs
+from cli.settings import Settings
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from cli.settings import Settings
 
 
 NO_INSTANCE = "job {id} has no such instance: it has {count}{valid}"
@@ -38,8 +38,6 @@ def raise_if_refused(settings: Settings, response: Message, texts: Mapping[str, 
 
 
 def print_response(settings: Settings, response: Message) -> None:
-    from cli.output import print_for_programs
-
     print_for_programs(settings, response)
 
 

@@ -18,13 +18,11 @@ from cli.params import CONFIG_FILE, COUNT, POOL_PATH
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import batch_size_argument, opaque_option
+from cli.wire import v0
 from peloton.model.update import UPDATE_TERMINAL
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from peloton.api.v0.job import job_pb2
-    from peloton.api.v0.update.svc import update_svc_pb2 as svc
 
 TABLE = Table(
     ("Update-ID", "State", "NumberTasksCompleted", "NumberTasksFailed", "NumberTasksRemaining"),
@@ -94,15 +92,10 @@ def create(
     Example:
       peloton update create JOB examples/services/web-v0.yaml 5 /tutorial --rollbackOnFailure
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-    from peloton.api.v0.update import update_pb2
-    from peloton.api.v0.update.svc import update_svc_pb2 as svc
-
-    request = svc.CreateUpdateRequest(
-        jobId=peloton_pb2.JobID(value=job_id),
-        jobConfig=load_config(config, job_pb2.JobConfig),
-        updateConfig=update_pb2.UpdateConfig(batchSize=batch_size, **update_config),
+    request = v0.update_svc.CreateUpdateRequest(
+        jobId=v0.peloton.JobID(value=job_id),
+        jobConfig=load_config(config, v0.job.JobConfig),
+        updateConfig=v0.update.UpdateConfig(batchSize=batch_size, **update_config),
     )
     if opaque is not None:
         request.opaque_data.data = opaque
@@ -114,13 +107,9 @@ def create(
 
 
 def refuse_update_under_way(settings: Settings, job_id: str, override: bool) -> None:
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.update import update_pb2
-    from peloton.api.v0.update.svc import update_svc_pb2 as svc
-
-    request = svc.ListUpdatesRequest(jobID=peloton_pb2.JobID(value=job_id))
+    request = v0.update_svc.ListUpdatesRequest(jobID=v0.peloton.JobID(value=job_id))
     for info in settings.client.updates.ListUpdates(request).updateInfo:
-        if update_pb2.State.Name(info.status.state) in {"INVALID", *UPDATE_TERMINAL}:
+        if v0.update.State.Name(info.status.state) in {"INVALID", *UPDATE_TERMINAL}:
             continue
         if not override:
             raise Failed(
@@ -130,7 +119,9 @@ def refuse_update_under_way(settings: Settings, job_id: str, override: bool) -> 
         click.echo(f"going to override existing update: {info.updateId.value}", err=True)
 
 
-def created(settings: Settings, request: svc.CreateUpdateRequest, wanted: int) -> svc.CreateUpdateResponse:
+def created(
+    settings: Settings, request: v0.update_svc.CreateUpdateRequest, wanted: int
+) -> v0.update_svc.CreateUpdateResponse:
     """Without a version the current one is read, again when somebody else was faster."""
     import grpc
 
@@ -150,12 +141,10 @@ def created(settings: Settings, request: svc.CreateUpdateRequest, wanted: int) -
     raise AssertionError("the last attempt returns or raises")
 
 
-def current_job(settings: Settings, job_id: str) -> job_pb2.JobInfo:
+def current_job(settings: Settings, job_id: str) -> v0.job.JobInfo:
     from cli.job.group import refuse_unknown_job
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
 
-    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
     refuse_unknown_job(settings, response, "Unable to get job", job_id)
     return response.jobInfo
 
@@ -165,12 +154,10 @@ def current_job(settings: Settings, job_id: str) -> job_pb2.JobInfo:
 @pass_settings
 def get(settings: Settings, update_id: str) -> None:
     """Show how far an update is. With --json all of it."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.update import update_pb2
-    from peloton.api.v0.update.svc import update_svc_pb2 as svc
-
-    response = settings.client.updates.GetUpdate(svc.GetUpdateRequest(updateId=peloton_pb2.UpdateID(value=update_id)))
-    info: update_pb2.UpdateInfo = response.updateInfo
+    response = settings.client.updates.GetUpdate(
+        v0.update_svc.GetUpdateRequest(updateId=v0.peloton.UpdateID(value=update_id))
+    )
+    info: v0.update.UpdateInfo = response.updateInfo
     print_updates(settings, response, [row_of(info.updateId.value, info.status)])
 
 
@@ -179,10 +166,9 @@ def get(settings: Settings, update_id: str) -> None:
 @pass_settings
 def list_updates(settings: Settings, job_id: str) -> None:
     """List the updates of a service, newest first."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.update.svc import update_svc_pb2 as svc
-
-    response = settings.client.updates.ListUpdates(svc.ListUpdatesRequest(jobID=peloton_pb2.JobID(value=job_id)))
+    response = settings.client.updates.ListUpdates(
+        v0.update_svc.ListUpdatesRequest(jobID=v0.peloton.JobID(value=job_id))
+    )
     print_updates(settings, response, [row_of(info.updateId.value, info.status) for info in response.updateInfo])
 
 
@@ -191,14 +177,10 @@ def list_updates(settings: Settings, job_id: str) -> None:
 @pass_settings
 def cache(settings: Settings, update_id: str) -> None:
     """Show how far an update is, as it is being rolled out. With --json the instances by number."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.update import update_pb2
-    from peloton.api.v0.update.svc import update_svc_pb2 as svc
-
-    request = svc.GetUpdateCacheRequest(updateId=peloton_pb2.UpdateID(value=update_id))
+    request = v0.update_svc.GetUpdateCacheRequest(updateId=v0.peloton.UpdateID(value=update_id))
     response = settings.client.updates.GetUpdateCache(request)
     done, failed = len(response.instancesDone), len(response.instancesFailed)
-    status = update_pb2.UpdateStatus(
+    status = v0.update.UpdateStatus(
         state=response.state,
         numTasksDone=done,
         numTasksFailed=failed,
@@ -208,9 +190,7 @@ def cache(settings: Settings, update_id: str) -> None:
 
 
 def row_of(update_id: str, status: Any) -> tuple[object, ...]:
-    from peloton.api.v0.update import update_pb2
-
-    state = update_pb2.State.Name(status.state)
+    state = v0.update.State.Name(status.state)
     return update_id, state, status.numTasksDone, status.numTasksFailed, status.numTasksRemaining
 
 
@@ -225,11 +205,8 @@ def steering_command(verb: str, text: str) -> click.Command:
     @opaque_option
     @pass_settings
     def command(settings: Settings, update_id: str, opaque: str | None) -> None:
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.update.svc import update_svc_pb2 as svc
-
         name = f"{verb.capitalize()}Update"
-        request = getattr(svc, f"{name}Request")(updateId=peloton_pb2.UpdateID(value=update_id))
+        request = getattr(v0.update_svc, f"{name}Request")(updateId=v0.peloton.UpdateID(value=update_id))
         if opaque is not None:
             request.opaque_data.data = opaque
         response = getattr(settings.client.updates, name)(request)

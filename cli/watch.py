@@ -17,13 +17,10 @@ from cli.output import as_json_line, print_outcome
 from cli.params import LABEL, Label
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import job_state_name, known_counts, of_update
+from cli.wire import v1
 
 if TYPE_CHECKING:
     import grpc
-
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.pod import pod_pb2
-    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 
 CANCEL_TIMEOUT_S = 2.0
 OVERFLOW = "event overflow"
@@ -52,14 +49,11 @@ def job(settings: Settings, job_ids: Sequence[str], labels: Sequence[Label]) -> 
       peloton watch job
       peloton watch job JOB --labels stage:test
     """
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
-
-    request = svc.WatchRequest()
+    request = v1.watch_svc.WatchRequest()
     wanted = request.stateless_job_filter
     wanted.SetInParent()
-    wanted.job_ids.extend(peloton_pb2.JobID(value=job_id) for job_id in job_ids)
-    wanted.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    wanted.job_ids.extend(v1.peloton.JobID(value=job_id) for job_id in job_ids)
+    wanted.labels.extend(v1.peloton.Label(key=key, value=value) for key, value in labels)
     print_changes(settings, request)
 
 
@@ -76,16 +70,13 @@ def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[
       peloton watch pod JOB
       peloton watch pod JOB 0 1
     """
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
-
-    request = svc.WatchRequest()
+    request = v1.watch_svc.WatchRequest()
     wanted = request.pod_filter
     wanted.SetInParent()
     if job_id:
         wanted.job_id.value = job_id
-    wanted.pod_names.extend(peloton_pb2.PodName(value=pod_name(settings, name, job_id)) for name in names)
-    wanted.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    wanted.pod_names.extend(v1.peloton.PodName(value=pod_name(settings, name, job_id)) for name in names)
+    wanted.labels.extend(v1.peloton.Label(key=key, value=value) for key, value in labels)
     print_changes(settings, request)
 
 
@@ -94,13 +85,11 @@ def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[
 @pass_settings
 def cancel(settings: Settings, watch_id: str) -> None:
     """End a watch of somebody else by its ID, which that printed when it began."""
-    from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
-
-    response = settings.client.watches.Cancel(svc.CancelRequest(watch_id=watch_id), timeout=settings.timeout)
+    response = settings.client.watches.Cancel(v1.watch_svc.CancelRequest(watch_id=watch_id), timeout=settings.timeout)
     print_outcome(settings, response, f"Watch {watch_id} cancelled")
 
 
-def print_changes(settings: Settings, request: svc.WatchRequest, pace: WatchPace | None = None) -> None:
+def print_changes(settings: Settings, request: v1.watch_svc.WatchRequest, pace: WatchPace | None = None) -> None:
     stream = Changes(settings, request, pace or WatchPace())
     try:
         for message in stream.messages():
@@ -117,12 +106,12 @@ class Changes:
     """A watch that begins again where it was cut off."""
 
     settings: Settings
-    request: svc.WatchRequest
+    request: v1.watch_svc.WatchRequest
     pace: WatchPace
     say: Callable[[str], None] = lambda text: click.echo(text, err=True)
     watch_id: str = ""
 
-    def messages(self) -> Iterator[svc.WatchResponse]:
+    def messages(self) -> Iterator[v1.watch_svc.WatchResponse]:
         """Ends only by an error: of the first attempt whatever it is, later what no waiting helps against."""
         import grpc
 
@@ -149,13 +138,13 @@ class Changes:
             self.pace.sleep(wait_s)
             wait_s = min(2 * wait_s, self.pace.retry_s_max)
 
-    def note(self, message: svc.WatchResponse) -> None:
+    def note(self, message: v1.watch_svc.WatchResponse) -> None:
         if message.watch_id:
             self.watch_id = message.watch_id
             self.say(f"watch {message.watch_id}")
         self.request.start_revision = max(self.request.start_revision, message.revision)
 
-    def resumed_text(self, message: svc.WatchResponse) -> str:
+    def resumed_text(self, message: v1.watch_svc.WatchResponse) -> str:
         if not self.request.start_revision:  # an API that does not count, as the original's
             return "the watch goes on; what changed in between is not known"
         return "the watch goes on where it was"
@@ -164,12 +153,10 @@ class Changes:
         """The API would notice by itself that nobody reads, later."""
         import grpc
 
-        from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
-
         if not self.watch_id:
             return
         try:
-            request = svc.CancelRequest(watch_id=self.watch_id)
+            request = v1.watch_svc.CancelRequest(watch_id=self.watch_id)
             self.settings.client.watches.Cancel(request, timeout=CANCEL_TIMEOUT_S)
         except grpc.RpcError:
             return  # closing the connection ends it too
@@ -180,7 +167,7 @@ def may_resume(error: grpc.Call) -> bool:
     return code in AWAY_CODES or (code == "ABORTED" and OVERFLOW in details)
 
 
-def change_lines(message: svc.WatchResponse) -> Iterator[str]:
+def change_lines(message: v1.watch_svc.WatchResponse) -> Iterator[str]:
     revision = message.revision
     for job in message.stateless_jobs:
         yield f"{revision} job {job_text(job)}"
@@ -192,27 +179,23 @@ def change_lines(message: svc.WatchResponse) -> Iterator[str]:
         yield f"{revision} pod {name.value} is gone"
 
 
-def job_text(job: stateless_pb2.JobSummary) -> str:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
+def job_text(job: v1.job.JobSummary) -> str:
     status = job.status
     parts = [f"{job.job_id.value} {job.name} {job_state_name(status.state)} {status.version.value}"]
     if status.workflow_status.state:
-        update = of_update(stateless_pb2.JobInfo(job_id=job.job_id, status=status))
+        update = of_update(v1.job.JobInfo(job_id=job.job_id, status=status))
         parts.append(f"{update.act} {update.state} {update.counts_text}")
     parts.append(", ".join(f"{count} {state}" for state, count in known_counts(status.pod_stats).items()))
     return "; ".join(filter(None, parts))
 
 
-def pod_text(pod: pod_pb2.PodSummary) -> str:
-    from peloton.api.v1alpha.pod import pod_pb2
-
+def pod_text(pod: v1.pod.PodSummary) -> str:
     status = pod.status
     health = {container.healthy.state for container in status.containers_status}
     words = [
         pod.pod_name.value,
-        pod_pb2.PodState.Name(status.state).removeprefix("POD_STATE_"),
-        *(pod_pb2.HealthState.Name(state).removeprefix("HEALTH_STATE_") for state in sorted(health) if state > 1),
+        v1.pod.PodState.Name(status.state).removeprefix("POD_STATE_"),
+        *(v1.pod.HealthState.Name(state).removeprefix("HEALTH_STATE_") for state in sorted(health) if state > 1),
         f"run {status.pod_id.value.rpartition('-')[2]}" if status.pod_id.value else "",
         f"version {status.version.value}" if status.version.value else "",
         f"on {status.host}" if status.host else "",

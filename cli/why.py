@@ -9,6 +9,7 @@ from cli.names import job_argument
 from cli.output import print_outcome
 from cli.params import POOL_PATH
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 
 
 @click.command("why", cls=Command)
@@ -23,10 +24,7 @@ def why_job(settings: Settings, job_id: str) -> None:
       peloton job why JOB
       peloton --json job why JOB | jq '.waiting[].reason.rule'
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.explain import explain_pb2
-
-    request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))
+    request = v0.explain.JobWhyRequest(jobId=v0.peloton.JobID(value=job_id))
     response = settings.client.explain.JobWhy(request)
     print_outcome(settings, response, response.text)
 
@@ -41,9 +39,6 @@ def why_pool(settings: Settings, path: str) -> None:
     Example:
       peloton respool why /tutorial
     """
-    from peloton.api.v0.explain import explain_pb2
-    from peloton.api.v0.respool import respool_pb2
-
-    request = explain_pb2.PoolWhyRequest(path=respool_pb2.ResourcePoolPath(value=path))
+    request = v0.explain.PoolWhyRequest(path=v0.respool.ResourcePoolPath(value=path))
     response = settings.client.explain.PoolWhy(request)
     print_outcome(settings, response, response.text)

@@ -10,13 +10,13 @@ import click
 
 from cli.job.watch import Display, Patience, WatchPace
 from cli.output import STATE_STYLES, Table, as_json_line, not_told, print_table
+from cli.wire import v0
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.live import Live
 
     from peloton.api.client import Client
-    from peloton.api.v0.maintenance import maintenance_pb2 as pb
 
 NOBODY = "No hosts in maintenance"
 WAITING_NAMED_MAX = 10
@@ -28,17 +28,15 @@ TABLE = Table(
 
 
 def state_name(number: int) -> str:
-    from peloton.api.v0.host import host_pb2
-
-    return host_pb2.HostState.Name(number).removeprefix("HOST_STATE_")  # type: ignore[arg-type]
+    return v0.host.HostState.Name(number).removeprefix("HOST_STATE_")  # type: ignore[arg-type]
 
 
-def summary(answer: pb.QueryResponse) -> str:
+def summary(answer: v0.maintenance.QueryResponse) -> str:
     away = sum(state_name(host.state) != "UP" for host in answer.hosts)
     return f"{away} of {answer.host_count} hosts away, {answer.away_max} may be at a time"
 
 
-def turn_lines(answer: pb.StartResponse) -> Iterator[str]:
+def turn_lines(answer: v0.maintenance.StartResponse) -> Iterator[str]:
     """How many of the hosts begin, and under which bound the others wait."""
     waiting = [host for host in answer.hosts if (state_name(host.state), state_name(host.goal_state)) == ("UP", "DOWN")]
     if not waiting:
@@ -51,20 +49,20 @@ def turn_lines(answer: pb.StartResponse) -> Iterator[str]:
     yield "To let N hosts be away at a time, ask again with --at-most N. Pods of services leave as their SLA allows."
 
 
-def row(host: pb.HostMaintenance) -> tuple[str, ...]:
+def row(host: v0.maintenance.HostMaintenance) -> tuple[str, ...]:
     state, goal = state_name(host.state), state_name(host.goal_state)
     pods = (str(host.pod_count), str(host.leaving_count)) if state == "DRAINING" else ("", "")
     return (host.hostname, state, goal, *pods, waiting_text(host, state, goal))
 
 
-def waiting_text(host: pb.HostMaintenance, state: str, goal: str) -> str:
+def waiting_text(host: v0.maintenance.HostMaintenance, state: str, goal: str) -> str:
     if state == "DOWN" and goal == "DOWN":
         return "completion"
     forced = "forced; " if host.forced and state == "DRAINING" else ""
     return forced + host.waiting_for
 
 
-def blocker_lines(host: pb.HostMaintenance) -> list[str]:
+def blocker_lines(host: v0.maintenance.HostMaintenance) -> list[str]:
     return [f"{host.hostname}: job {b.job_id} keeps {b.pod_count}: {b.reason}" for b in host.blockers]
 
 
@@ -74,7 +72,7 @@ def nobody_text(hosts: Sequence[str], silent: Sequence[str]) -> str:
     return f"Not in maintenance{where}: {', '.join(hosts)}" if hosts else f"{NOBODY}{where}"
 
 
-def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = (), is_wide: bool = False) -> None:
+def print_drains(answer: v0.maintenance.QueryResponse, hosts: Sequence[str] = (), is_wide: bool = False) -> None:
     """``hosts``: those that were asked for; none: all."""
     found = {host.hostname for host in answer.hosts}
     others = [name for name in hosts if name not in found]
@@ -91,7 +89,7 @@ def print_drains(answer: pb.QueryResponse, hosts: Sequence[str] = (), is_wide: b
 
 
 class DrainDisplay(Display, Protocol):
-    def show(self, answer: pb.QueryResponse) -> None: ...
+    def show(self, answer: v0.maintenance.QueryResponse) -> None: ...
 
 
 def watch_drains(
@@ -101,8 +99,6 @@ def watch_drains(
 
     Raises Failed when the API stays away for longer than the pace allows.
     """
-    from peloton.api.v0.maintenance import maintenance_pb2 as pb
-
     pace = pace or WatchPace()
     again = " ".join(["peloton host maintenance status", *hosts, "--watch"])
     patience = Patience(client, pace, "maintenance of hosts", again)
@@ -110,7 +106,9 @@ def watch_drains(
     silent: list[str] = []
     with display_on(console, is_json) as display:
         while True:
-            answer = patience.ask(display, lambda: client.maintenance.Query(pb.QueryRequest(hostnames=hosts)))
+            answer = patience.ask(
+                display, lambda: client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=hosts))
+            )
             if list(answer.silent_clusters) != silent:
                 silent = list(answer.silent_clusters)
                 display.say(not_told(silent) if silent else "All clusters answer again")
@@ -128,7 +126,7 @@ def watch_drains(
             pace.sleep(pace.interval_s)
 
 
-def has_settled(host: pb.HostMaintenance) -> bool:
+def has_settled(host: v0.maintenance.HostMaintenance) -> bool:
     return state_name(host.state) == state_name(host.goal_state) == "DOWN"
 
 
@@ -153,7 +151,7 @@ class LineDisplay:
         self.console = console
         self.shown: dict[str, list[str]] = {}
 
-    def show(self, answer: pb.QueryResponse) -> None:
+    def show(self, answer: v0.maintenance.QueryResponse) -> None:
         for host in answer.hosts:
             name, state, goal, pods, leaving, waiting = row(host)
             words = [f"{name} {state}"]
@@ -175,7 +173,7 @@ class JsonDisplay(LineDisplay):
 
     last = ""
 
-    def show(self, answer: pb.QueryResponse) -> None:
+    def show(self, answer: v0.maintenance.QueryResponse) -> None:
         if (line := as_json_line(answer)) != self.last:
             self.last = line
             click.echo(line)
@@ -187,14 +185,14 @@ class LiveDisplay:
     def __init__(self, live: Live, console: Console) -> None:
         self.live, self.console = live, console
 
-    def show(self, answer: pb.QueryResponse) -> None:
+    def show(self, answer: v0.maintenance.QueryResponse) -> None:
         self.live.update(picture(answer), refresh=True)
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def picture(answer: pb.QueryResponse) -> Group:
+def picture(answer: v0.maintenance.QueryResponse) -> Group:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from cli.command import Group
@@ -11,10 +9,8 @@ from cli.host.maintenance import maintenance
 from cli.output import Table, not_told, print_list, rows_wanted, say_more
 from cli.params import StatesType, limit_option
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 from peloton.model.host import HostState
-
-if TYPE_CHECKING:
-    from peloton.api.v0.host import host_pb2
 
 HOST_STATE_PREFIX = "HOST_STATE_"
 TABLE = Table(
@@ -48,11 +44,8 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
       peloton host query
       peloton host query -s DRAINING,DOWN
     """
-    from peloton.api.v0.host import host_pb2
-    from peloton.api.v0.host.svc import host_svc_pb2
-
-    wanted = [host_pb2.HostState.Value(f"{HOST_STATE_PREFIX}{state}") for state in states]
-    response = settings.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest(host_states=wanted))
+    wanted = [v0.host.HostState.Value(f"{HOST_STATE_PREFIX}{state}") for state in states]
+    response = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest(host_states=wanted))
     hosts = sorted(response.host_infos, key=lambda info: info.hostname)
     shown = hosts[: rows_wanted(settings, limit)]
     del response.host_infos[:]
@@ -61,7 +54,7 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
         (
             info.hostname,
             info.ip,
-            host_pb2.HostState.Name(info.state).removeprefix(HOST_STATE_PREFIX),
+            v0.host.HostState.Name(info.state).removeprefix(HOST_STATE_PREFIX),
             info.current_pool,
             *amounts(info),
             info.cluster,
@@ -78,7 +71,7 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
         click.echo(not_told(response.silent_clusters), err=True)
 
 
-def amounts(info: host_pb2.HostInfo) -> tuple[str, ...]:
+def amounts(info: v0.host.HostInfo) -> tuple[str, ...]:
     """Empty where nothing is known, as of a host that is DOWN."""
     if not info.HasField("capacity"):
         return ("",) * 6

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Group
+from cli.host.drains import print_drains, turn_lines, watch_drains
+from cli.job.watch import progress_console
 from cli.output import print_for_programs
 from cli.params import DURATION, HOSTNAME
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -48,11 +51,10 @@ def start(
       peloton host maintenance start host1 host2 --watch
       peloton host maintenance start host1 --deadline 30m --at-most 5 --reason "new kernel"
     """
-    from cli.host.drains import turn_lines
-    from peloton.api.v0.maintenance import maintenance_pb2 as pb
-
     deadline_s = None if deadline is None else math.ceil(deadline)
-    request = pb.StartRequest(hostnames=hosts, at_most=at_most or 0, reason=reason, deadline_seconds=deadline_s)
+    request = v0.maintenance.StartRequest(
+        hostnames=hosts, at_most=at_most or 0, reason=reason, deadline_seconds=deadline_s
+    )
     answer = settings.client.maintenance.Start(request)
     say(settings, hosts, answer, "Host successfully submitted for maintenance: {}", lines=watch)
     for line in () if settings.is_for_programs else turn_lines(answer):
@@ -71,9 +73,7 @@ def complete(settings: Settings, hosts: Sequence[str]) -> None:
     Example:
       peloton host maintenance complete host1 host2
     """
-    from peloton.api.v0.maintenance import maintenance_pb2 as pb
-
-    answer = settings.client.maintenance.Complete(pb.CompleteRequest(hostnames=hosts))
+    answer = settings.client.maintenance.Complete(v0.maintenance.CompleteRequest(hostnames=hosts))
     say(settings, hosts, answer, "Host successfully submitted for maintenance completion: {}")
 
 
@@ -87,9 +87,7 @@ def cancel(settings: Settings, hosts: Sequence[str]) -> None:
     Example:
       peloton host maintenance cancel host1
     """
-    from peloton.api.v0.maintenance import maintenance_pb2 as pb
-
-    answer = settings.client.maintenance.Cancel(pb.CancelRequest(hostnames=hosts))
+    answer = settings.client.maintenance.Cancel(v0.maintenance.CancelRequest(hostnames=hosts))
     say(settings, hosts, answer, "Maintenance of host cancelled: {}")
 
 
@@ -104,9 +102,7 @@ def force(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
     Example:
       peloton host maintenance force host1 --watch
     """
-    from peloton.api.v0.maintenance import maintenance_pb2 as pb
-
-    answer = settings.client.maintenance.Force(pb.ForceRequest(hostnames=hosts))
+    answer = settings.client.maintenance.Force(v0.maintenance.ForceRequest(hostnames=hosts))
     say(settings, hosts, answer, "Drain of host forced: {}", lines=watch)
     if watch:
         show_drains(settings, hosts)
@@ -124,13 +120,10 @@ def status(settings: Settings, hosts: Sequence[str], watch: bool) -> None:
       peloton host maintenance status
       peloton host maintenance status host1 --watch
     """
-    from cli.host.drains import print_drains
-    from peloton.api.v0.maintenance import maintenance_pb2 as pb
-
     if watch:
         show_drains(settings, hosts)
         return
-    answer = settings.client.maintenance.Query(pb.QueryRequest(hostnames=hosts))
+    answer = settings.client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=hosts))
     if not print_for_programs(settings, answer, (host.hostname for host in answer.hosts)):
         print_drains(answer, hosts, is_wide=settings.output == "wide")
 
@@ -144,8 +137,5 @@ def say(settings: Settings, hosts: Sequence[str], answer: Message, text: str, li
 
 
 def show_drains(settings: Settings, hosts: Sequence[str]) -> None:
-    from cli.host.drains import watch_drains
-    from cli.job.watch import progress_console
-
     console = progress_console(settings.is_for_programs)
     watch_drains(settings.client, hosts, console, is_json=settings.json)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli import plan, why
 from cli.command import Group
 from cli.config_file import load_config
+from cli.errors import Failed
 from cli.job import logs, query, rolling, stop
+from cli.job.pieces import create_from_file, create_heavy, is_heavy_file, refuse_secrets
+from cli.job.watch import get_job, progress_console, watch_job
 from cli.names import job_argument
 from cli.new_job import job_id_option, telling_of, warn_of_hosts
 from cli.output import print_message, print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
+from cli.pools import pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.stateless.group import stateless
-
-if TYPE_CHECKING:
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
+from cli.wire import v0
+from peloton.model.job import JobState
 
 
 @click.group(cls=Group)
@@ -33,19 +35,15 @@ def job() -> None:
     """
 
 
-def secrets_of(path: str, text: str) -> list[peloton_pb2.Secret]:
+def secrets_of(path: str, text: str) -> list[v0.peloton.Secret]:
     """At most one secret: mounted at ``path``; the wire wants its bytes as base64."""
-    import base64
-
-    from peloton.api.v0 import peloton_pb2
-
     if bool(path) != bool(text):
         raise click.UsageError("--secret-path and --secret-data belong together")
-    value = peloton_pb2.Secret.Value(data=base64.b64encode(text.encode()))
-    return [peloton_pb2.Secret(path=path, value=value)] if path else []
+    value = v0.peloton.Secret.Value(data=base64.b64encode(text.encode()))
+    return [v0.peloton.Secret(path=path, value=value)] if path else []
 
 
-def create_light(settings: Settings, request: job_pb2.CreateRequest) -> job_pb2.CreateResponse:
+def create_light(settings: Settings, request: v0.job.CreateRequest) -> v0.job.CreateResponse:
     with telling_of(request.id.value, "peloton job"):
         return settings.client.jobs.Create(request)
 
@@ -72,19 +70,14 @@ def create(
     A job that is larger than a message may be (256 MiB) is sent in pieces, for which --timeout does not count. It is
     there with all of them or not at all.
     """
-    from cli.job.pieces import create_from_file, create_heavy, is_heavy_file, refuse_secrets
-    from cli.pools import pool_id_at
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
     secrets = secrets_of(secret_path, secret_data)
     if is_heavy_file(config):
         refuse_secrets(bool(secrets))
         response = create_from_file(settings, config, pool_id_at(settings.client, respool), job_id)
     else:
-        job_config = load_config(config, job_pb2.JobConfig)
+        job_config = load_config(config, v0.job.JobConfig)
         job_config.respoolID.value = pool_id_at(settings.client, respool)
-        request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=job_config, secrets=secrets)
+        request = v0.job.CreateRequest(id=v0.peloton.JobID(value=job_id), config=job_config, secrets=secrets)
         response = create_heavy(settings, request) or create_light(settings, request)
     texts = {
         "alreadyExists": "Job {id} already exists: {message}",
@@ -116,9 +109,6 @@ def watch(settings: Settings, job_id: str) -> None:
 
 
 def exit_after_watching(settings: Settings, job_id: str) -> None:
-    from cli.job.watch import progress_console, watch_job
-    from peloton.model.job import JobState
-
     try:
         console = progress_console(settings.is_for_programs)
         state = watch_job(settings.client, job_id, console, is_json=settings.json)
@@ -139,10 +129,7 @@ def get(settings: Settings, job_id: str) -> None:
       peloton job get JOB
       peloton --json job get JOB | jq .jobInfo.runtime.taskStats
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
     refuse_unknown_job(settings, response, "Unable to get job", job_id)
     print_message(settings, response, [job_id])
 
@@ -152,18 +139,13 @@ def get(settings: Settings, job_id: str) -> None:
 @pass_settings
 def status(settings: Settings, job_id: str) -> None:
     """Print a job's state, its goal and the number of tasks in each state."""
-    from cli.job.watch import get_job
-
     response = get_job(settings.client, job_id)
     refuse_unknown_job(settings, response, "Unable to get job status", job_id)
     print_message(settings, response.jobInfo.runtime, [job_id])
 
 
 def refuse_unknown_job(settings: Settings, response: object, text: str, job_id: str) -> None:
-    from cli.errors import Failed
-    from peloton.api.v0.job import job_pb2
-
-    assert isinstance(response, job_pb2.GetResponse)
+    assert isinstance(response, v0.job.GetResponse)
     worded = f"{text} {{id}}: {{message}}"
     raise_if_refused(settings, response, {"notFound": worded, "getRuntimeFail": worded}, id=job_id)
     if not response.HasField("jobInfo"):
@@ -183,13 +165,10 @@ def update(settings: Settings, job_id: str, config: Path, secret_path: str, secr
     Example:
       peloton job update JOB examples/tutorial/hello-more.yaml
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    request = job_pb2.UpdateRequest(
-        id=peloton_pb2.JobID(value=job_id),
+    request = v0.job.UpdateRequest(
+        id=v0.peloton.JobID(value=job_id),
         secrets=secrets_of(secret_path, secret_data),
-        config=load_config(config, job_pb2.JobConfig),
+        config=load_config(config, v0.job.JobConfig),
     )
     response = settings.client.jobs.Update(request)
     texts = {
@@ -207,10 +186,7 @@ def update(settings: Settings, job_id: str, config: Path, secret_path: str, secr
 @pass_settings
 def delete(settings: Settings, job_id: str) -> None:
     """Delete a job that has ended, with its tasks and history."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    response = settings.client.jobs.Delete(job_pb2.DeleteRequest(id=peloton_pb2.JobID(value=job_id)))
+    response = settings.client.jobs.Delete(v0.job.DeleteRequest(id=v0.peloton.JobID(value=job_id)))
     raise_if_refused(settings, response, {"notFound": "Job {id} not found: {message}"}, id=job_id)
     print_outcome(settings, response, f"Job {job_id} deleted")
 
@@ -220,10 +196,7 @@ def delete(settings: Settings, job_id: str) -> None:
 @pass_settings
 def refresh(settings: Settings, job_id: str) -> None:
     """Have the API look at a job again, from what is stored."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    response = settings.client.jobs.Refresh(job_pb2.RefreshRequest(id=peloton_pb2.JobID(value=job_id)))
+    response = settings.client.jobs.Refresh(v0.job.RefreshRequest(id=v0.peloton.JobID(value=job_id)))
     print_outcome(settings, response, f"Job {job_id} refreshed")
 
 
@@ -232,10 +205,7 @@ def refresh(settings: Settings, job_id: str) -> None:
 @pass_settings
 def cache(settings: Settings, job_id: str) -> None:
     """Print the short form of a job: its state and the parts of its configuration that scheduling needs."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    print_message(settings, settings.client.jobs.GetCache(job_pb2.GetCacheRequest(id=peloton_pb2.JobID(value=job_id))))
+    print_message(settings, settings.client.jobs.GetCache(v0.job.GetCacheRequest(id=v0.peloton.JobID(value=job_id))))
 
 
 for command in (

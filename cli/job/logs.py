@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,11 +19,9 @@ from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task.control import range_message
 from cli.task.logs import CHUNK_BYTES, FOLLOW_INTERVAL_S, Sandbox, find_path
+from cli.wire import v0
 from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import TERMINAL
-
-if TYPE_CHECKING:
-    from peloton.api.v0.task import task_pb2
 
 STREAMS = {"stdout": "out", "stderr": "err"}
 INSTANCES_MAX = 100
@@ -91,7 +88,7 @@ class Start:
     """Lines; None is the whole file."""
     since: datetime | None = None
 
-    def offset(self, source: Sandbox, listing: task_pb2.BrowseSandboxResponse, path: str) -> int | None:
+    def offset(self, source: Sandbox, listing: v0.task.BrowseSandboxResponse, path: str) -> int | None:
         """In bytes; None: nothing of the file is to be printed."""
         if self.since is not None and source.written_at(listing, path) < self.since.timestamp():
             return None
@@ -115,7 +112,7 @@ class LogFile:
     """One file of one run, read from where the last look ended."""
 
     source: Sandbox
-    listing: task_pb2.BrowseSandboxResponse
+    listing: v0.task.BrowseSandboxResponse
     name: str
     path: str
     offset: int
@@ -207,7 +204,7 @@ class JobOutput:
             if not read_bytes:
                 self.sleep(FOLLOW_INTERVAL_S)
 
-    def run_of(self, instance: int, info: task_pb2.TaskInfo) -> Run:
+    def run_of(self, instance: int, info: v0.task.TaskInfo) -> Run:
         """Kept until the instance has another run."""
         task_id = info.runtime.mesosTaskId.value
         run = self.runs.get(instance)
@@ -238,15 +235,12 @@ class JobOutput:
         for line in lines:
             click.echo(line if self.mark is None else self.mark(line, instance, name))
 
-    def tasks(self) -> list[tuple[int, task_pb2.TaskInfo]]:
+    def tasks(self) -> list[tuple[int, v0.task.TaskInfo]]:
         """The chosen instances in their order, at most INSTANCES_MAX."""
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.task import task_pb2
-
         begin, end = self.instances
         # One more than is printed says whether there are more.
         chosen = range_message((begin, min(end, begin + INSTANCES_MAX + 1)))
-        request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=self.job_id), range=chosen)
+        request = v0.task.ListRequest(jobId=v0.peloton.JobID(value=self.job_id), range=chosen)
         response = self.settings.client.tasks.List(request)
         raise_if_refused(self.settings, response, {"notFound": "Job {id} was not found: {message}"}, id=self.job_id)
         found = sorted(response.result.value.items())
@@ -259,15 +253,10 @@ class JobOutput:
         return found[:INSTANCES_MAX]
 
     def job_has_ended(self) -> bool:
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.job import job_pb2
-
-        response = self.settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=self.job_id)))
+        response = self.settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=self.job_id)))
         raise_if_refused(self.settings, response, {}, id=self.job_id)
-        return job_pb2.JobState.Name(response.jobInfo.runtime.state) in JOB_TERMINAL
+        return v0.job.JobState.Name(response.jobInfo.runtime.state) in JOB_TERMINAL
 
 
-def is_terminal(info: task_pb2.TaskInfo) -> bool:
-    from peloton.api.v0.task import task_pb2
-
-    return task_pb2.TaskState.Name(info.runtime.state) in TERMINAL
+def is_terminal(info: v0.task.TaskInfo) -> bool:
+    return v0.task.TaskState.Name(info.runtime.state) in TERMINAL

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cli.config_file import STANDARD_INPUT
 from cli.errors import Failed
 from cli.new_job import telling_of
-
-if TYPE_CHECKING:
-    from cli.settings import Settings
-    from peloton.api.v0.bulk import bulk_pb2
-    from peloton.api.v0.job import job_pb2
-    from peloton.api.v0.task import task_pb2
+from cli.settings import Settings
+from cli.wire import v0
+from peloton.api.limits import MESSAGE_BYTES_MAX
 
 
 def is_heavy_file(path: Path) -> bool:
@@ -26,7 +23,7 @@ def is_heavy_file(path: Path) -> bool:
     return path != STANDARD_INPUT and path.stat().st_size > HEAVY_FILE_BYTES
 
 
-def create_from_file(settings: Settings, path: Path, respool_id: str, job_id: str) -> job_pb2.CreateResponse:
+def create_from_file(settings: Settings, path: Path, respool_id: str, job_id: str) -> v0.job.CreateResponse:
     """Of a file that is too large to be held."""
     from peloton.api.yaml_pieces import JobPieces
 
@@ -36,17 +33,14 @@ def create_from_file(settings: Settings, path: Path, respool_id: str, job_id: st
         return create_in_pieces(settings, pieces.config, pieces.instances, job_id)
 
 
-def create_heavy(settings: Settings, request: job_pb2.CreateRequest) -> job_pb2.CreateResponse | None:
+def create_heavy(settings: Settings, request: v0.job.CreateRequest) -> v0.job.CreateResponse | None:
     """None for a request that is small enough to be sent as it is."""
-    from peloton.api.limits import MESSAGE_BYTES_MAX
-    from peloton.api.v0.job import job_pb2
-
     if request.ByteSize() <= MESSAGE_BYTES_MAX:
         return None
     refuse_secrets(bool(request.secrets))
     whole = request.config.instanceConfig
     instances = [(instance, whole[instance]) for instance in sorted(whole)]
-    config = job_pb2.JobConfig()
+    config = v0.job.JobConfig()
     config.CopyFrom(request.config)
     config.ClearField("instanceConfig")
     return create_in_pieces(settings, config, lambda: instances, request.id.value)
@@ -61,11 +55,11 @@ def refuse_secrets(has_secrets: bool) -> None:
 class Messages:
     """Of one job, as often as a busy Peloton has to be asked."""
 
-    config: job_pb2.JobConfig
-    instances: Callable[[], Iterable[tuple[int, task_pb2.TaskConfig]]]
+    config: v0.job.JobConfig
+    instances: Callable[[], Iterable[tuple[int, v0.task.TaskConfig]]]
     job_id: str
 
-    def __iter__(self) -> Iterator[bulk_pb2.CreateJobRequest]:
+    def __iter__(self) -> Iterator[v0.bulk.CreateJobRequest]:
         from peloton.api.bulk import create_messages
 
         return create_messages(self.job_id, self.config, self.instances())
@@ -73,10 +67,10 @@ class Messages:
 
 def create_in_pieces(
     settings: Settings,
-    config: job_pb2.JobConfig,
-    instances: Callable[[], Iterable[tuple[int, task_pb2.TaskConfig]]],
+    config: v0.job.JobConfig,
+    instances: Callable[[], Iterable[tuple[int, v0.task.TaskConfig]]],
     job_id: str,
-) -> job_pb2.CreateResponse:
+) -> v0.job.CreateResponse:
     messages: Any = Messages(config, instances, job_id)  # gRPC wants an iterator; our client takes them again from here
     with telling_of(job_id, "peloton job"):
         return settings.client.bulk.CreateJob(messages)

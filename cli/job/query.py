@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.command import Command
 from cli.output import Table, print_for_programs, print_list, rows_wanted, say_more
 from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType, limit_option
+from cli.pools import pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 from peloton.model.job import JobState
-
-if TYPE_CHECKING:
-    from peloton.api.v0.job import job_pb2
-    from peloton.api.v0.query import query_pb2
 
 JOB_STATES = StatesType(JobState)
 SECONDS_PER_DAY = 86_400
@@ -75,17 +72,13 @@ def query(
       peloton job query -s RUNNING,PENDING --owner maps
       peloton job query -r /dev -d 30 -n 20 -p name -a ASC
     """
-    from cli.pools import pool_id_at
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    request = job_pb2.QueryRequest(summaryOnly=True)
+    request = v0.job.QueryRequest(summaryOnly=True)
     if respool:
         request.respoolID.value = pool_id_at(settings.client, respool)
         request.spec.respool.value = respool
-    request.spec.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    request.spec.labels.extend(v0.peloton.Label(key=key, value=value) for key, value in labels)
     request.spec.keywords.extend(keywords)
-    request.spec.jobStates.extend(job_pb2.JobState.Value(state) for state in states)
+    request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in states)
     request.spec.owner = owner
     request.spec.name = name
     if timerange:
@@ -112,18 +105,15 @@ def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, 
       peloton job list
       peloton job list -s RUNNING -r /dev
     """
-    from cli.pools import pool_id_at
-    from peloton.api.v0.job import job_pb2
-
-    request = job_pb2.QueryRequest(summaryOnly=True)
+    request = v0.job.QueryRequest(summaryOnly=True)
     if respool:
         request.respoolID.value = pool_id_at(settings.client, respool)
-    request.spec.jobStates.extend(job_pb2.JobState.Value(state) for state in states)
+    request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in states)
     if states:  # with a state the server looks at the last 7 days only, unless it is given a time
         request.spec.creationTimeRange.min.seconds = 1
         request.spec.creationTimeRange.max.seconds = int(time.time()) + SECONDS_PER_DAY
     wanted = rows_wanted(settings, limit)
-    response = job_pb2.QueryResponse()
+    response = v0.job.QueryResponse()
     for page in pages(settings, request, min(PAGE_SIZE, wanted or PAGE_SIZE)):
         response.pagination.CopyFrom(page.pagination)
         response.results.extend(page.results)
@@ -135,7 +125,7 @@ def list_jobs(settings: Settings, states: tuple[str, ...], respool: str | None, 
     say_if_more(len(response.results), response.pagination.total, "--limit 0 shows all")
 
 
-def pages(settings: Settings, request: job_pb2.QueryRequest, size: int) -> Iterator[job_pb2.QueryResponse]:
+def pages(settings: Settings, request: v0.job.QueryRequest, size: int) -> Iterator[v0.job.QueryResponse]:
     """Every job once, although new ones move the others from page to page."""
     seen: set[str] = set()
     offset = 0
@@ -167,9 +157,7 @@ def say_if_more(end: int, total: int, how: str) -> None:
 @pass_settings
 def active_list(settings: Settings, limit: int | None) -> None:
     """Print the ids of all jobs that have not ended."""
-    from peloton.api.v0.job import job_pb2
-
-    response = settings.client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
+    response = settings.client.jobs.GetActiveJobs(v0.job.GetActiveJobsRequest())
     total = len(response.ids)
     del response.ids[limit or total :]
     names = [job_id.value for job_id in response.ids]
@@ -181,32 +169,28 @@ def active_list(settings: Settings, limit: int | None) -> None:
 
 
 def set_page(
-    page: query_pb2.PaginationSpec, offset: int, limit: int, considered: int, sort: Iterable[str], order: str
+    page: v0.query.PaginationSpec, offset: int, limit: int, considered: int, sort: Iterable[str], order: str
 ) -> None:
-    from peloton.api.v0.query import query_pb2
-
     page.Clear()
     page.offset, page.limit, page.maxLimit = offset, limit, considered
     for field in sort:
-        ordering = query_pb2.OrderBy.Order.Value(order.upper())
-        page.orderBy.add(order=ordering, property=query_pb2.PropertyPath(value=field))
+        ordering = v0.query.OrderBy.Order.Value(order.upper())
+        page.orderBy.add(order=ordering, property=v0.query.PropertyPath(value=field))
 
 
-def print_jobs(settings: Settings, response: job_pb2.QueryResponse, summaries: Iterable[job_pb2.JobSummary]) -> None:
+def print_jobs(settings: Settings, response: v0.job.QueryResponse, summaries: Iterable[v0.job.JobSummary]) -> None:
     found = list(summaries)
     print_list(settings, response, TABLE, map(job_row, found), (summary.id.value for summary in found))
 
 
-def job_row(summary: job_pb2.JobSummary) -> tuple[object, ...]:
-    from peloton.api.v0.job import job_pb2
-
+def job_row(summary: v0.job.JobSummary) -> tuple[object, ...]:
     runtime = summary.runtime
     counts = (runtime.taskStats.get(state, 0) for state in ("RUNNING", "SUCCEEDED", "FAILED", "KILLED"))
     return (
         summary.id.value,
         summary.name,
         summary.owningTeam,
-        job_pb2.JobState.Name(runtime.state),
+        v0.job.JobState.Name(runtime.state),
         seconds_of(runtime.creationTime),
         seconds_of(runtime.completionTime),
         summary.instanceCount,

@@ -13,6 +13,7 @@ from cli.names import job_argument
 from cli.output import as_json
 from cli.params import RANGE, InstanceRange
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -60,13 +61,9 @@ def call(
     """Without a version the current one is read, again when somebody else was faster."""
     import grpc
 
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-    from peloton.api.v0.task import task_pb2
-
     method: Callable[[Any], Message] = getattr(settings.client.jobs, verb)
-    request = getattr(job_pb2, f"{verb}Request")(id=peloton_pb2.JobID(value=job_id))
-    request.ranges.extend(task_pb2.InstanceRange(**{"from": start}, to=stop) for start, stop in ranges)
+    request = getattr(v0.job, f"{verb}Request")(id=v0.peloton.JobID(value=job_id))
+    request.ranges.extend(v0.task.InstanceRange(**{"from": start}, to=stop) for start, stop in ranges)
     getattr(request, f"{verb.lower()}Config").batchSize = batch_size
     for attempt in range(1, VERSION_ATTEMPTS_MAX + 1):
         current = current_version(settings, job_id)
@@ -84,10 +81,8 @@ def call(
 
 def current_version(settings: Settings, job_id: str) -> int:
     from cli.job.group import refuse_unknown_job
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
 
-    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
     refuse_unknown_job(settings, response, "Unable to get job", job_id)
     return response.jobInfo.runtime.configurationVersion
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 import click
 
 from cli.command import Command
-from cli.errors import Failed
+from cli.errors import Failed, rpc_failure
 from cli.job.query import QUERY_TEXTS, print_jobs, set_page
 from cli.names import JOB
 from cli.output import id_list
 from cli.params import LABELS, Label
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.pod import TERMINAL
 
@@ -76,29 +77,24 @@ def stop(
 def stoppable_job(settings: Settings, job_id: str, owner: str, labels: Sequence[Label]) -> str:
     """The job's id, unless it is another owner's, lacks a label or has ended."""
     from cli.job.group import refuse_unknown_job
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
 
-    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
     refuse_unknown_job(settings, response, "Unable to get job", job_id)
     config = response.jobInfo.config
     own_labels = {(label.key, label.value) for label in config.labels}
     if (owner and config.owningTeam != owner) or not own_labels.issuperset(labels):
         raise Failed("No matching job found")
-    state = job_pb2.JobState.Name(response.jobInfo.runtime.state)
+    state = v0.job.JobState.Name(response.jobInfo.runtime.state)
     if JobState(state) in JOB_TERMINAL:
         raise Failed(f"Job is in terminal state: {state}")
     return job_id
 
 
 def active_jobs_of(settings: Settings, owner: str, labels: Sequence[Label], limit: int, total: int) -> list[str]:
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    request = job_pb2.QueryRequest(summaryOnly=True)
+    request = v0.job.QueryRequest(summaryOnly=True)
     request.spec.owner = owner
-    request.spec.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
-    request.spec.jobStates.extend(job_pb2.JobState.Value(state) for state in ACTIVE_STATES)
+    request.spec.labels.extend(v0.peloton.Label(key=key, value=value) for key, value in labels)
+    request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in ACTIVE_STATES)
     set_page(request.spec.pagination, 0, limit, total, ("creation_time",), "DESC")
     response = settings.client.jobs.Query(request)
     raise_if_refused(settings, response, QUERY_TEXTS)
@@ -112,10 +108,7 @@ def stop_one(settings: Settings, job_id: str) -> str:
     """Stops all tasks, and once more those that refused; returns what went wrong, empty if nothing."""
     import grpc
 
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id))
+    request = v0.task.StopRequest(jobId=v0.peloton.JobID(value=job_id))
     for _ in range(2):
         try:
             response = settings.client.tasks.Stop(request)
@@ -123,8 +116,6 @@ def stop_one(settings: Settings, job_id: str) -> str:
         except Failed as refusal:
             return refusal.message
         except grpc.RpcError as error:
-            from cli.errors import rpc_failure
-
             return rpc_failure(error, settings)  # type: ignore[arg-type]
         if not response.invalidInstanceIds:
             return ""
@@ -149,11 +140,9 @@ def wait_until_stopped(settings: Settings, job_id: str) -> None:
 def task_counts(settings: Settings, job_id: str) -> tuple[int, int, str]:
     """All tasks, ended tasks, and the job's state."""
     from cli.job.group import refuse_unknown_job
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
 
-    response = settings.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+    response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
     refuse_unknown_job(settings, response, "Unable to get job", job_id)
     runtime = response.jobInfo.runtime
     terminal_count = sum(count for state, count in runtime.taskStats.items() if state in TERMINAL)
-    return response.jobInfo.config.instanceCount, terminal_count, job_pb2.JobState.Name(runtime.state)
+    return response.jobInfo.config.instanceCount, terminal_count, v0.job.JobState.Name(runtime.state)

@@ -13,6 +13,8 @@ import click
 
 from cli.errors import Failed
 from cli.output import STATE_STYLES
+from cli.times import seconds_between
+from cli.wire import v0
 from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.pod import TERMINAL, PodState
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from peloton.api.client import Client
-    from peloton.api.v0.job import job_pb2
 
 AWAY_CODES = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 
@@ -142,11 +143,8 @@ class Watcher(Patience):
         """The short form if the API has it, else the long one."""
         import grpc
 
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.job import job_pb2
-
         try:
-            cache = self.client.jobs.GetCache(job_pb2.GetCacheRequest(id=peloton_pb2.JobID(value=self.job_id)))
+            cache = self.client.jobs.GetCache(v0.job.GetCacheRequest(id=v0.peloton.JobID(value=self.job_id)))
         except grpc.RpcError as error:
             if error.code() not in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED):
                 raise
@@ -154,7 +152,7 @@ class Watcher(Patience):
             return progress_of(job.config, job.runtime)
         return progress_of(cache.config, cache.runtime)
 
-    def read_job(self) -> job_pb2.JobInfo:
+    def read_job(self) -> v0.job.JobInfo:
         response = get_job(self.client, self.job_id)
         if not response.HasField("jobInfo"):
             problem = response.error.notFound.message or response.error.getRuntimeFail.message
@@ -162,32 +160,27 @@ class Watcher(Patience):
         return response.jobInfo
 
 
-def get_job(client: Client, job_id: str) -> job_pb2.GetResponse:
+def get_job(client: Client, job_id: str) -> v0.job.GetResponse:
     """Of a job that is too large for an answer, the short form of its configuration."""
     import grpc
 
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-
-    wire = peloton_pb2.JobID(value=job_id)
+    wire = v0.peloton.JobID(value=job_id)
     try:
-        return client.jobs.Get(job_pb2.GetRequest(id=wire))
+        return client.jobs.Get(v0.job.GetRequest(id=wire))
     except grpc.RpcError as error:
         if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
             raise
-    cache = client.jobs.GetCache(job_pb2.GetCacheRequest(id=wire))
-    return job_pb2.GetResponse(jobInfo=job_pb2.JobInfo(id=wire, config=cache.config, runtime=cache.runtime))
+    cache = client.jobs.GetCache(v0.job.GetCacheRequest(id=wire))
+    return v0.job.GetResponse(jobInfo=v0.job.JobInfo(id=wire, config=cache.config, runtime=cache.runtime))
 
 
-def progress_of(config: job_pb2.JobConfig, runtime: job_pb2.RuntimeInfo) -> Progress:
-    from peloton.api.v0.job import job_pb2
-
+def progress_of(config: v0.job.JobConfig, runtime: v0.job.RuntimeInfo) -> Progress:
     stats = runtime.taskStats
     known = {str(state): stats[state] for state in PodState if stats.get(state)}
-    return Progress(JobState(job_pb2.JobState.Name(runtime.state)), config.instanceCount, known)
+    return Progress(JobState(v0.job.JobState.Name(runtime.state)), config.instanceCount, known)
 
 
-def summary_lines(job: job_pb2.JobInfo, progress: Progress) -> list[str]:
+def summary_lines(job: v0.job.JobInfo, progress: Progress) -> list[str]:
     """What became of the job, and where to look when it did not succeed."""
     counts = ", ".join(f"{count} {state}" for state, count in progress.counts.items()) or "no tasks"
     name = f" ({job.config.name})" if job.config.name else ""
@@ -197,9 +190,7 @@ def summary_lines(job: job_pb2.JobInfo, progress: Progress) -> list[str]:
     return lines
 
 
-def duration_text(runtime: job_pb2.RuntimeInfo) -> str:
-    from cli.times import seconds_between
-
+def duration_text(runtime: v0.job.RuntimeInfo) -> str:
     seconds = seconds_between(runtime.creationTime, runtime.completionTime)
     return "" if seconds is None else f", after {seconds:.1f} s"
 

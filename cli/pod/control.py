@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from cli.command import Command
 from cli.names import instance_argument
 from cli.output import print_outcome
 from cli.settings import Settings, pass_settings
+from cli.wire import v1
 from peloton.model.ids import PodName
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha import peloton_pb2
 
 name_argument = instance_argument()
 
 
-def name_message(name: PodName | str) -> peloton_pb2.PodName:
-    from peloton.api.v1alpha import peloton_pb2
-
-    return peloton_pb2.PodName(value=str(name))
+def name_message(name: PodName | str) -> v1.peloton.PodName:
+    return v1.peloton.PodName(value=str(name))
 
 
 @click.command(cls=Command)
@@ -34,9 +28,7 @@ def start(settings: Settings, pod: PodName) -> None:
     Example:
       peloton pod start JOB 0
     """
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-
-    response = settings.client.pods.StartPod(svc.StartPodRequest(pod_name=name_message(pod)))
+    response = settings.client.pods.StartPod(v1.pod_svc.StartPodRequest(pod_name=name_message(pod)))
     print_outcome(settings, response, f"Pod {pod} started")
 
 
@@ -50,9 +42,7 @@ def stop(settings: Settings, pod: PodName) -> None:
     Example:
       peloton pod stop JOB 0
     """
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-
-    response = settings.client.pods.StopPod(svc.StopPodRequest(pod_name=name_message(pod)))
+    response = settings.client.pods.StopPod(v1.pod_svc.StopPodRequest(pod_name=name_message(pod)))
     print_outcome(settings, response, f"Pod {pod} stopped")
 
 
@@ -67,9 +57,7 @@ def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
     Example:
       peloton pod restart JOB 0 --check-sla
     """
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-
-    request = svc.RestartPodRequest(pod_name=name_message(pod), check_sla=check_sla)
+    request = v1.pod_svc.RestartPodRequest(pod_name=name_message(pod), check_sla=check_sla)
     print_outcome(settings, settings.client.pods.RestartPod(request), f"Pod {pod} restarted")
 
 
@@ -78,7 +66,5 @@ def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
 @pass_settings
 def refresh(settings: Settings, pod: PodName) -> None:
     """Have the API look at a pod again, from what is stored."""
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-
-    response = settings.client.pods.RefreshPod(svc.RefreshPodRequest(pod_name=name_message(pod)))
+    response = settings.client.pods.RefreshPod(v1.pod_svc.RefreshPodRequest(pod_name=name_message(pod)))
     print_outcome(settings, response, f"Pod {pod} refreshed")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from cli.command import Group
@@ -19,11 +17,9 @@ from cli.stateless.read import list_pods
 from cli.task.exec import CONTEXT, run_session, session_options
 from cli.task.group import EVENT_RUNS_DEFAULT, SORT_FIELDS, health_words, print_events
 from cli.task.logs import LogsCommand, print_logs
+from cli.wire import v1
 from peloton.model.ids import PodName
 from peloton.model.pod import PodState
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha.pod import pod_pb2
 
 STATE_PREFIX = "POD_STATE_"
 STATES = StatesType([state for state in PodState if state is not PodState.UNKNOWN], prefix=STATE_PREFIX)
@@ -59,9 +55,7 @@ def get(settings: Settings, pod: PodName, statusonly: bool, limit: int) -> None:
     Example:
       peloton pod get JOB 0 --limit 1
     """
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-
-    request = svc.GetPodRequest(pod_name=control.name_message(pod), status_only=statusonly, limit=limit)
+    request = v1.pod_svc.GetPodRequest(pod_name=control.name_message(pod), status_only=statusonly, limit=limit)
     print_message(settings, settings.client.pods.GetPod(request), [str(pod)])
 
 
@@ -92,9 +86,7 @@ def events_v1alpha(settings: Settings, pod: PodName, pod_id: str) -> None:
     Example:
       peloton pod events-v1alpha JOB 0 -p JOB-0-1
     """
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-
-    request = svc.GetPodEventsRequest(pod_name=control.name_message(pod))
+    request = v1.pod_svc.GetPodEventsRequest(pod_name=control.name_message(pod))
     if pod_id:
         request.pod_id.value = pod_id
     response = settings.client.pods.GetPodEvents(request)
@@ -107,9 +99,7 @@ def events_v1alpha(settings: Settings, pod: PodName, pod_id: str) -> None:
 @pass_settings
 def cache(settings: Settings, pod: PodName) -> None:
     """Print a pod's state as scheduling sees it."""
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-
-    request = svc.GetPodCacheRequest(pod_name=control.name_message(pod))
+    request = v1.pod_svc.GetPodCacheRequest(pod_name=control.name_message(pod))
     print_message(settings, settings.client.pods.GetPodCache(request))
 
 
@@ -169,13 +159,9 @@ def query(
       peloton pod query JOB -s POD_STATE_FAILED,LOST
       peloton pod query JOB --hosts host-1 -p creation_time -a DESC
     """
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-    from peloton.api.v1alpha.pod import pod_pb2
-
-    request = svc.QueryPodsRequest(job_id=peloton_pb2.JobID(value=job_id))
+    request = v1.job_svc.QueryPodsRequest(job_id=v1.peloton.JobID(value=job_id))
     spec = request.spec
-    spec.pod_states.extend(pod_pb2.PodState.Value(f"{STATE_PREFIX}{state}") for state in states)
+    spec.pod_states.extend(v1.pod.PodState.Value(f"{STATE_PREFIX}{state}") for state in states)
     spec.names.extend(map(control.name_message, names))
     spec.hosts.extend(hosts)
     fields = [sort.replace("instance_id", "instanceId")] if sort else []
@@ -187,7 +173,7 @@ def query(
         say_more(end, response.pagination.total, "see --offset and --limit")
 
 
-def name_of(info: pod_pb2.PodInfo) -> str:
+def name_of(info: v1.pod.PodInfo) -> str:
     """The one that its spec gives it, or else its own."""
     return info.spec.pod_name.value or info.status.pod_id.value.rpartition("-")[0]
 
@@ -202,15 +188,14 @@ def delete_events(settings: Settings, pod: tuple[PodName, str]) -> None:
     Example:
       peloton pod delete-events JOB 0 JOB-0-1
     """
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
-
     name, pod_id = pod
-    request = svc.DeletePodEventsRequest(pod_name=control.name_message(name), pod_id=peloton_pb2.PodID(value=pod_id))
+    request = v1.pod_svc.DeletePodEventsRequest(
+        pod_name=control.name_message(name), pod_id=v1.peloton.PodID(value=pod_id)
+    )
     print_outcome(settings, settings.client.pods.DeletePodEvents(request), f"Events of pod {pod_id} deleted")
 
 
-def event_row(event: pod_pb2.PodEvent) -> tuple[object, ...]:
+def event_row(event: v1.pod.PodEvent) -> tuple[object, ...]:
     return (
         event.pod_id.value,
         event.desired_pod_id.value,

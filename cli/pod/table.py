@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from cli.output import Table, print_list
 from cli.params import InstanceRange
+from cli.settings import Settings
+from cli.task.group import health_words, termination_words
 from cli.times import clock_text, parse_time
+from cli.wire import v1
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from cli.settings import Settings
-    from peloton.api.v1alpha.pod import pod_pb2
 
 TABLE = Table(
     ("Pod ID", "Name", "State", "Container Name", "Container State", "Healthy", "Start Time", "Run Time", "Host",
@@ -24,14 +24,12 @@ TABLE = Table(
            "Run Time", "Host", "Message"),
     nothing="No pods found",
 )  # fmt: skip
-Named = tuple[str, "pod_pb2.PodStatus"]
+Named = tuple[str, "v1.pod.PodStatus"]
 
 
-def range_message(instances: InstanceRange) -> pod_pb2.InstanceIDRange:
+def range_message(instances: InstanceRange) -> v1.pod.InstanceIDRange:
     """As requests have it, without its end."""
-    from peloton.api.v1alpha.pod import pod_pb2
-
-    return pod_pb2.InstanceIDRange(**{"from": instances[0]}, to=instances[1])
+    return v1.pod.InstanceIDRange(**{"from": instances[0]}, to=instances[1])
 
 
 def print_pods(settings: Settings, response: Message, pods: Sequence[Named]) -> None:
@@ -40,18 +38,15 @@ def print_pods(settings: Settings, response: Message, pods: Sequence[Named]) -> 
     print_list(settings, response, TABLE, rows, names)
 
 
-def pod_rows(name: str, status: pod_pb2.PodStatus) -> Iterator[tuple[object, ...]]:
-    from cli.task.group import health_words
-    from peloton.api.v1alpha.pod import pod_pb2
-
-    state = pod_pb2.PodState.Name(status.state).removeprefix("POD_STATE_")
-    containers = [*status.init_containers_status, *status.containers_status] or [pod_pb2.ContainerStatus()]
+def pod_rows(name: str, status: v1.pod.PodStatus) -> Iterator[tuple[object, ...]]:
+    state = v1.pod.PodState.Name(status.state).removeprefix("POD_STATE_")
+    containers = [*status.init_containers_status, *status.containers_status] or [v1.pod.ContainerStatus()]
     for container in containers:
         begin, end = container.start_time or status.start_time, container.completion_time or status.completion_time
         start = parse_time(begin)
         stop = parse_time(end) or datetime.now(UTC)
-        health = health_words(pod_pb2.HealthState.Name(container.healthy.state))
-        container_state = pod_pb2.ContainerState.Name(container.state).removeprefix("CONTAINER_STATE_")
+        health = health_words(v1.pod.HealthState.Name(container.healthy.state))
+        container_state = v1.pod.ContainerState.Name(container.state).removeprefix("CONTAINER_STATE_")
         yield (
             status.pod_id.value,
             name,
@@ -68,9 +63,6 @@ def pod_rows(name: str, status: pod_pb2.PodStatus) -> Iterator[tuple[object, ...
         )
 
 
-def termination_text(status: pod_pb2.TerminationStatus) -> str:
-    from cli.task.group import termination_words
-    from peloton.api.v1alpha.pod import pod_pb2
-
-    name = pod_pb2.TerminationStatus.Reason.Name(status.reason) if status.reason else ""
+def termination_text(status: v1.pod.TerminationStatus) -> str:
+    name = v1.pod.TerminationStatus.Reason.Name(status.reason) if status.reason else ""
     return termination_words(name, status.exit_code, status.signal)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +18,7 @@ from cli.pools import ROOT_ID, UNITS, pool_id_at
 from cli.refusals import raise_if_refused
 from cli.respool import tree
 from cli.settings import Settings, pass_settings
-
-if TYPE_CHECKING:
-    from peloton.api.v0.respool import respool_pb2
+from cli.wire import v0
 
 TABLE = Table(
     ("Path", "Kind", "Reservation", "Limit", "Share", "Allocation", "Slack"),
@@ -39,13 +36,11 @@ def respool() -> None:
     """
 
 
-def read_config(settings: Settings, path: str, config: Path) -> respool_pb2.ResourcePoolConfig:
+def read_config(settings: Settings, path: str, config: Path) -> v0.respool.ResourcePoolConfig:
     """The file's content with the parent, which only the path may name."""
-    from peloton.api.v0.respool import respool_pb2
-
     if path == "/":
         raise Failed("/ is the root pool: it is the whole cluster and has no configuration file")
-    pool_config = load_config(config, respool_pb2.ResourcePoolConfig)
+    pool_config = load_config(config, v0.respool.ResourcePoolConfig)
     parent_path, _, name = path.rpartition("/")
     if name != pool_config.name:
         raise Failed(f"resource pool name in path:{name} and config:{pool_config.name} don't match")
@@ -67,9 +62,7 @@ def create(settings: Settings, path: str, config: Path) -> None:
       peloton respool create /tutorial examples/tutorial/pool.yaml
       peloton respool create /tutorial/maps examples/maps.yaml
     """
-    from peloton.api.v0.respool import respool_pb2
-
-    request = respool_pb2.CreateRequest(config=read_config(settings, path, config))
+    request = v0.respool.CreateRequest(config=read_config(settings, path, config))
     response = settings.client.respools.CreateResourcePool(request)
     texts = {
         "alreadyExists": f"Resource Pool at {braced(path)} already exists: {{message}}",
@@ -93,15 +86,12 @@ def update(settings: Settings, path: str, config: Path, force: bool, yes: bool) 
     Example:
       peloton respool update /tutorial examples/tutorial/pool.yaml
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.respool import respool_pb2
-
     question = f"Are you sure that {path} shall be updated without validation?"
     if force and not yes and not click.confirm(question, default=False, prompt_suffix=" (y/N): ", show_default=False):
         raise Failed("nothing updated")
     pool_id = pool_id_at(settings.client, path)
-    request = respool_pb2.UpdateRequest(
-        id=peloton_pb2.ResourcePoolID(value=pool_id), config=read_config(settings, path, config), Force=force
+    request = v0.respool.UpdateRequest(
+        id=v0.peloton.ResourcePoolID(value=pool_id), config=read_config(settings, path, config), Force=force
     )
     response = settings.client.respools.UpdateResourcePool(request)
     texts = {
@@ -124,9 +114,7 @@ def warn(settings: Settings, warnings: Iterable[str]) -> None:
 @pass_settings
 def delete(settings: Settings, path: str) -> None:
     """Delete a pool that has no children and that no job uses."""
-    from peloton.api.v0.respool import respool_pb2
-
-    request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value=path))
+    request = v0.respool.DeleteRequest(path=v0.respool.ResourcePoolPath(value=path))
     response = settings.client.respools.DeleteResourcePool(request)
     shown = braced(path)
     texts = {
@@ -144,11 +132,8 @@ def delete(settings: Settings, path: str) -> None:
 @pass_settings
 def get(settings: Settings, path: str) -> None:
     """Print one pool: configuration, usage and children. Without POOL the root."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.respool import respool_pb2
-
     pool_id = ROOT_ID if path == "/" else pool_id_at(settings.client, path)
-    request = respool_pb2.GetRequest(id=peloton_pb2.ResourcePoolID(value=pool_id))
+    request = v0.respool.GetRequest(id=v0.peloton.ResourcePoolID(value=pool_id))
     response = settings.client.respools.GetResourcePool(request)
     raise_if_refused(settings, response, {"notFound": f"Resource Pool {braced(path)} not found: {{message}}"})
     print_message(settings, response.poolinfo, [path])
@@ -178,23 +163,19 @@ def dump(settings: Settings, form: str) -> None:
 @pass_settings
 def list_pools(settings: Settings) -> None:
     """List all pools with reservation, limit, share and what is in use, a line for each kind of resource."""
-    from peloton.api.v0.respool import respool_pb2
-
     pools = pools_by_path(settings)
-    response = respool_pb2.QueryResponse(resourcePools=pools)
+    response = v0.respool.QueryResponse(resourcePools=pools)
     rows = (row for pool in pools for row in pool_rows(pool))
     print_list(settings, response, TABLE, rows, (pool.path.value or "/" for pool in pools))
 
 
-def pools_by_path(settings: Settings) -> list[respool_pb2.ResourcePoolInfo]:
-    from peloton.api.v0.respool import respool_pb2
-
-    response = settings.client.respools.Query(respool_pb2.QueryRequest())
+def pools_by_path(settings: Settings) -> list[v0.respool.ResourcePoolInfo]:
+    response = settings.client.respools.Query(v0.respool.QueryRequest())
     raise_if_refused(settings, response, {})
     return sorted(response.resourcePools, key=lambda pool: pool.path.value.split("/"))
 
 
-def pool_rows(pool: respool_pb2.ResourcePoolInfo) -> Iterator[tuple[object, ...]]:
+def pool_rows(pool: v0.respool.ResourcePoolInfo) -> Iterator[tuple[object, ...]]:
     usage = {each.kind: each for each in pool.usage}
     path = pool.path.value or "/"
     if not pool.config.resources:

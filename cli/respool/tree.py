@@ -19,12 +19,11 @@ from cli.output import as_json_line, print_for_programs, print_table
 from cli.params import DURATION
 from cli.pools import UNITS
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
-
-    from peloton.api.v0.explain import explain_pb2
 
 TABLE = output.Table(
     ("Pool", "Kind", "Reservation", "Limit", "Share", "Entitlement", "Allocation", "Demand"),
@@ -70,13 +69,11 @@ def tree(settings: Settings, watch: bool, every: float) -> None:
         sys.exit(130)
 
 
-def ask(settings: Settings) -> explain_pb2.PoolTreeResponse:
-    from peloton.api.v0.explain import explain_pb2
-
-    return settings.client.explain.PoolTree(explain_pb2.PoolTreeRequest())
+def ask(settings: Settings) -> v0.explain.PoolTreeResponse:
+    return settings.client.explain.PoolTree(v0.explain.PoolTreeRequest())
 
 
-def show(settings: Settings, answer: explain_pb2.PoolTreeResponse) -> None:
+def show(settings: Settings, answer: v0.explain.PoolTreeResponse) -> None:
     if print_for_programs(settings, answer, (pool.path for pool in answer.pools)):
         return
     if sys.stdout.isatty() and not settings.output:
@@ -111,7 +108,7 @@ def watch_bars(settings: Settings, every_s: float) -> None:
         click.echo(SCREEN_BACK, file=terminal, nl=False, color=True)
 
 
-def screen(answer: explain_pb2.PoolTreeResponse, note: str, width: int, height: int) -> Group:
+def screen(answer: v0.explain.PoolTreeResponse, note: str, width: int, height: int) -> Group:
     """As many lines as the terminal has: what does not fit is counted, for an alternate screen does not scroll."""
     from rich.console import Group
     from rich.text import Text
@@ -145,7 +142,7 @@ def watch_lines(settings: Settings, every_s: float) -> None:
         answer = patience.ask(ErrorDisplay(), lambda: ask(settings))
 
 
-def rows(pool: explain_pb2.PoolNode) -> Iterator[tuple[str, ...]]:
+def rows(pool: v0.explain.PoolNode) -> Iterator[tuple[str, ...]]:
     """A line for each kind that the pool has, holds or wants; one without numbers if there is none."""
     kinds = shown_kinds(pool)
     if not kinds:
@@ -155,7 +152,7 @@ def rows(pool: explain_pb2.PoolNode) -> Iterator[tuple[str, ...]]:
         yield (pool.path, UNITS.get(each.kind, each.kind), *(number(value) for value in numbers))
 
 
-def shown_kinds(pool: explain_pb2.PoolNode) -> list[explain_pb2.PoolAmounts]:
+def shown_kinds(pool: v0.explain.PoolNode) -> list[v0.explain.PoolAmounts]:
     return [each for each in pool.amounts if each.limit or each.reservation or each.allocation or each.demand]
 
 
@@ -164,10 +161,10 @@ class BarLine:
     """A line of the picture; the name and the queue stand on the first one of a pool."""
 
     cells: dict[str, str]
-    amounts: explain_pb2.PoolAmounts | None
+    amounts: v0.explain.PoolAmounts | None
 
 
-def bar_lines(pool: explain_pb2.PoolNode) -> Iterator[BarLine]:
+def bar_lines(pool: v0.explain.PoolNode) -> Iterator[BarLine]:
     name = "  " * pool.depth + (pool.path.rpartition("/")[2] or "/")
     first = {"pool": name, "queued": str(pool.queuedInstances or "")}
     kinds = shown_kinds(pool)
@@ -185,11 +182,11 @@ def bar_lines(pool: explain_pb2.PoolNode) -> Iterator[BarLine]:
         first = {}
 
 
-def bars(answer: explain_pb2.PoolTreeResponse, width: int) -> Table:
+def bars(answer: v0.explain.PoolTreeResponse, width: int) -> Table:
     return table_of(answer, [line for pool in answer.pools for line in bar_lines(pool)], width)
 
 
-def table_of(answer: explain_pb2.PoolTreeResponse, lines: Sequence[BarLine], width: int) -> Table:
+def table_of(answer: v0.explain.PoolTreeResponse, lines: Sequence[BarLine], width: int) -> Table:
     """Fits the width by a shorter bar, shorter titles, fewer columns, cut names, in this order; numbers stay whole."""
     from rich.table import Table
     from rich.text import Text
@@ -241,7 +238,7 @@ def fitting_layout(lines: Sequence[BarLine], width: int) -> Layout:
     return Layout(titles, gap, bar, max(min(name, left - bar), 1))
 
 
-def bar_of(each: explain_pb2.PoolAmounts, whole: float, width: int = BAR_WIDTH) -> str:
+def bar_of(each: v0.explain.PoolAmounts, whole: float, width: int = BAR_WIDTH) -> str:
     """Markup of ``width`` cells that stand for ``whole``: allocation, demand; marks at entitlement and reservation."""
 
     def cells(amount: float) -> int:

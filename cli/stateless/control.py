@@ -19,7 +19,9 @@ from cli.stateless.options import (
     version_argument,
     watch_option,
 )
+from cli.stateless.rollout_watch import exit_after_goal, exit_after_update
 from cli.stateless.service import Service, opaque_data
+from cli.wire import v1
 from peloton.model.job import JobState
 
 
@@ -35,17 +37,15 @@ def start(settings: Settings, job_id: str, version: str, watch: bool) -> None:
     Example:
       peloton job stateless start JOB --watch
     """
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
     service = Service(settings, job_id)
     response = service.write(
         version,
-        lambda version: settings.client.services.StartJob(svc.StartJobRequest(job_id=service.id, version=version)),
+        lambda version: settings.client.services.StartJob(
+            v1.job_svc.StartJobRequest(job_id=service.id, version=version)
+        ),
     )
     print_outcome(settings, response, f"Job started. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
-        from cli.stateless.rollout_watch import exit_after_goal
-
         exit_after_goal(settings, job_id, JobState.RUNNING)
 
 
@@ -61,17 +61,13 @@ def stop(settings: Settings, job_id: str, version: str, watch: bool) -> None:
     Example:
       peloton job stateless stop JOB
     """
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
     service = Service(settings, job_id)
     response = service.write(
         version,
-        lambda version: settings.client.services.StopJob(svc.StopJobRequest(job_id=service.id, version=version)),
+        lambda version: settings.client.services.StopJob(v1.job_svc.StopJobRequest(job_id=service.id, version=version)),
     )
     print_outcome(settings, response, f"Job stopped. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
-        from cli.stateless.rollout_watch import exit_after_goal
-
         exit_after_goal(settings, job_id, JobState.KILLED)
 
 
@@ -97,28 +93,21 @@ def restart(
       peloton job stateless restart JOB --batch-size 1 --watch
       peloton job stateless restart JOB 1-1-1 -r 0:5 -r 20: --in-place
     """
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
     service = Service(settings, job_id)
-    request = svc.RestartJobRequest(
+    request = v1.job_svc.RestartJobRequest(
         job_id=service.id,
-        restart_spec=stateless_pb2.RestartSpec(
-            batch_size=batch_size, ranges=map(range_message, ranges), in_place=in_place
-        ),
+        restart_spec=v1.job.RestartSpec(batch_size=batch_size, ranges=map(range_message, ranges), in_place=in_place),
         opaque_data=opaque_data(opaque),
         update_key=update_key,
     )
 
-    def send(version: object) -> svc.RestartJobResponse:
+    def send(version: object) -> v1.job_svc.RestartJobResponse:
         request.version.CopyFrom(version)  # type: ignore[arg-type]
         return settings.client.services.RestartJob(request)
 
     response = service.write(version, send)
     print_outcome(settings, response, f"Job restarted. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
-        from cli.stateless.rollout_watch import exit_after_update
-
         exit_after_update(settings, job_id, response.version.value)
 
 
@@ -134,13 +123,11 @@ def delete(settings: Settings, job_id: str, version: str, force: bool) -> None:
     Example:
       peloton job stateless delete JOB
     """
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
     service = Service(settings, job_id)
     response = service.write(
         version,
         lambda version: settings.client.services.DeleteJob(
-            svc.DeleteJobRequest(job_id=service.id, version=version, force=force)
+            v1.job_svc.DeleteJobRequest(job_id=service.id, version=version, force=force)
         ),
     )
     print_outcome(settings, response, "Job deleted")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import base64
+from typing import Any
 
 import click
 
@@ -22,11 +23,9 @@ from cli.stateless.options import (
     watch_option,
     words_argument,
 )
+from cli.stateless.rollout_watch import exit_after_update
 from cli.stateless.service import opaque_data
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from cli.wire import v1
 
 
 @click.command(cls=Command)
@@ -61,21 +60,17 @@ def create(
       peloton job stateless create /tutorial examples/services/web.yaml 1 --watch
       peloton job stateless create /tutorial examples/services/web.yaml
     """
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
     secrets = secrets_of(secret_path, secret_data)
-    spec = load_config(words.spec, stateless_pb2.JobSpec)
+    spec = load_config(words.spec, v1.job.JobSpec)
     if words.pool:
         spec.respool_id.value = pool_id_at(settings.client, words.pool)
     elif not spec.respool_id.value:
         raise Failed(f"{words.spec} names no resource pool: write respoolid there, or the pool's path before the file")
-    request = svc.CreateJobRequest(
-        job_id=peloton_pb2.JobID(value=job_id),
+    request = v1.job_svc.CreateJobRequest(
+        job_id=v1.peloton.JobID(value=job_id),
         spec=spec,
         secrets=secrets,
-        create_spec=stateless_pb2.CreateSpec(batch_size=words.batch_size, **create_spec),
+        create_spec=v1.job.CreateSpec(batch_size=words.batch_size, **create_spec),
         opaque_data=opaque_data(opaque),
         update_key=update_key,
     )
@@ -86,12 +81,10 @@ def create(
     print_outcome(settings, response, text, [created_id], lines=watch)
     warn_of_hosts(settings, created_id)
     if watch:
-        from cli.stateless.rollout_watch import exit_after_update
-
         exit_after_update(settings, created_id, version)
 
 
-def created(settings: Settings, request: svc.CreateJobRequest) -> svc.CreateJobResponse:
+def created(settings: Settings, request: v1.job_svc.CreateJobRequest) -> v1.job_svc.CreateJobResponse:
     try:
         return settings.client.services.CreateJob(request)
     except Exception as error:
@@ -105,13 +98,9 @@ def created(settings: Settings, request: svc.CreateJobRequest) -> svc.CreateJobR
         raise
 
 
-def secrets_of(path: str, text: str) -> list[peloton_pb2.Secret]:
+def secrets_of(path: str, text: str) -> list[v1.peloton.Secret]:
     """At most one secret: mounted at ``path``; the wire wants its bytes as base64."""
-    import base64
-
-    from peloton.api.v1alpha import peloton_pb2
-
     if bool(path) != bool(text):
         raise click.UsageError("--secret-path and --secret-data belong together")
-    value = peloton_pb2.Secret.Value(data=base64.b64encode(text.encode()))
-    return [peloton_pb2.Secret(path=path, value=value)] if path else []
+    value = v1.peloton.Secret.Value(data=base64.b64encode(text.encode()))
+    return [v1.peloton.Secret(path=path, value=value)] if path else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,11 +14,8 @@ from cli.params import DURATION
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import update_state
 from cli.stateless.service import Service
+from cli.wire import v1
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 
 
 @click.command(cls=Command)
@@ -38,9 +34,7 @@ def pulse(settings: Settings, job_id: str, update_key: str, every: float | None)
       peloton job stateless pulse JOB
       peloton job stateless pulse JOB --every 10s
     """
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    request = svc.PulseJobWorkflowRequest(job_id=Service(settings, job_id).id, update_key=update_key)
+    request = v1.job_svc.PulseJobWorkflowRequest(job_id=Service(settings, job_id).id, update_key=update_key)
     if every is None:
         response = settings.client.services.PulseJobWorkflow(request)
         print_outcome(settings, response, text_of(response.status))
@@ -53,7 +47,7 @@ def pulse(settings: Settings, job_id: str, update_key: str, every: float | None)
     sys.exit(0 if state is UpdateState.SUCCEEDED else 1)
 
 
-def pulse_until_the_end(settings: Settings, request: svc.PulseJobWorkflowRequest, every_s: float) -> UpdateState:
+def pulse_until_the_end(settings: Settings, request: v1.job_svc.PulseJobWorkflowRequest, every_s: float) -> UpdateState:
     """Raises Failed when the API stays away."""
     job_id = request.job_id.value
     pace = WatchPace(interval_s=every_s)
@@ -75,7 +69,7 @@ class Stderr:
         click.echo(text, err=True)
 
 
-def text_of(status: stateless_pb2.WorkflowStatus) -> str:
+def text_of(status: v1.job.WorkflowStatus) -> str:
     done, failed = status.num_instances_completed, status.num_instances_failed
     counts = f"{done}/{done + failed + status.num_instances_remaining} done"
     return f"Update {update_state(status)}: {counts}{f', {failed} failed' if failed else ''}"

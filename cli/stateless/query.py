@@ -12,15 +12,14 @@ from cli.command import Command
 from cli.job.query import SECONDS_PER_DAY, say_if_more, seconds_of
 from cli.output import Table, print_list, rows_wanted, say_more
 from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType, limit_option
+from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import job_state_name
+from cli.wire import v1
 from peloton.model.job import JobState
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.query import query_pb2
 
 STATE_PREFIX = "JOB_STATE_"
 STATES = StatesType([state for state in JobState if state is not JobState.UNKNOWN], prefix=STATE_PREFIX)
@@ -61,19 +60,14 @@ def query(
       peloton job stateless query -s RUNNING --owner maps
       peloton job stateless query -r /tutorial -p name -a ASC
     """
-    from cli.pools import pool_id_at
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    request = svc.QueryJobsRequest()
+    request = v1.job_svc.QueryJobsRequest()
     spec = request.spec
     if respool:
         pool_id_at(settings.client, respool)  # a path that leads nowhere would not be a condition
         spec.respool.value = respool
-    spec.labels.extend(peloton_pb2.Label(key=key, value=value) for key, value in labels)
+    spec.labels.extend(v1.peloton.Label(key=key, value=value) for key, value in labels)
     spec.keywords.extend(keywords)
-    spec.job_states.extend(stateless_pb2.JobState.Value(f"{STATE_PREFIX}{state}") for state in states)
+    spec.job_states.extend(v1.job.JobState.Value(f"{STATE_PREFIX}{state}") for state in states)
     spec.owner, spec.name = owner, name
     if timerange:
         now_s = int(time.time())
@@ -95,38 +89,34 @@ def list_jobs(settings: Settings, limit: int | None) -> None:
     Example:
       peloton job stateless list
     """
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    jobs = [job for response in settings.client.services.ListJobs(svc.ListJobsRequest()) for job in response.jobs]
+    jobs = [
+        job for response in settings.client.services.ListJobs(v1.job_svc.ListJobsRequest()) for job in response.jobs
+    ]
     jobs.sort(key=lambda job: job.status.creation_time, reverse=True)
     shown = jobs[: rows_wanted(settings, limit)]
-    print_services(settings, svc.ListJobsResponse(jobs=shown), shown)
+    print_services(settings, v1.job_svc.ListJobsResponse(jobs=shown), shown)
     if len(shown) < len(jobs):
         say_more(len(shown), len(jobs))
 
 
 def set_page(
-    page: query_pb2.PaginationSpec, offset: int, limit: int, considered: int, sort: Iterable[str], order: str
+    page: v1.query.PaginationSpec, offset: int, limit: int, considered: int, sort: Iterable[str], order: str
 ) -> None:
-    from peloton.api.v1alpha.query import query_pb2
-
     page.offset, page.limit, page.max_limit = offset, limit, considered
     for field in sort:
-        ordering = query_pb2.OrderBy.Order.Value(f"ORDER_BY_{order.upper()}")
-        page.order_by.add(order=ordering, property=query_pb2.PropertyPath(value=field))
+        ordering = v1.query.OrderBy.Order.Value(f"ORDER_BY_{order.upper()}")
+        page.order_by.add(order=ordering, property=v1.query.PropertyPath(value=field))
 
 
-def print_services(settings: Settings, response: Message, jobs: Iterable[stateless_pb2.JobSummary]) -> None:
+def print_services(settings: Settings, response: Message, jobs: Iterable[v1.job.JobSummary]) -> None:
     found = list(jobs)
     print_list(settings, response, TABLE, map(service_row, found), (job.job_id.value for job in found))
 
 
-def service_row(job: stateless_pb2.JobSummary) -> tuple[object, ...]:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
+def service_row(job: v1.job.JobSummary) -> tuple[object, ...]:
     status, update = job.status, job.status.workflow_status
     counts = (status.pod_stats.get(f"POD_STATE_{state}", 0) for state in ("RUNNING", "SUCCEEDED", "FAILED", "KILLED"))
-    state = stateless_pb2.WorkflowState.Name(update.state).removeprefix("WORKFLOW_STATE_") if update.state else "--"
+    state = v1.job.WorkflowState.Name(update.state).removeprefix("WORKFLOW_STATE_") if update.state else "--"
     return (
         job.job_id.value,
         job.name,

@@ -11,6 +11,7 @@ from cli.params import INSTANCE_MAX, RANGE, InstanceRange, limit_option
 from cli.pod.table import print_pods, range_message
 from cli.settings import Settings, pass_settings
 from cli.stateless.service import Service
+from cli.wire import v1
 
 
 @click.command(cls=Command)
@@ -27,9 +28,7 @@ def get(settings: Settings, job_id: str, jobversion: str, summaryonly: bool) -> 
       peloton job stateless get JOB --jobversion 1-1-1
       peloton --json job stateless get JOB | jq .workflowInfo.status
     """
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    request = svc.GetJobRequest(job_id=Service(settings, job_id).id, summary_only=summaryonly)
+    request = v1.job_svc.GetJobRequest(job_id=Service(settings, job_id).id, summary_only=summaryonly)
     if jobversion:
         request.version.value = jobversion
     print_message(settings, settings.client.services.GetJob(request), [job_id])
@@ -40,9 +39,7 @@ def get(settings: Settings, job_id: str, jobversion: str, summaryonly: bool) -> 
 @pass_settings
 def cache(settings: Settings, job_id: str) -> None:
     """Print the short form of a service: its state and the parts of its spec that scheduling needs."""
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    request = svc.GetJobCacheRequest(job_id=Service(settings, job_id).id)
+    request = v1.job_svc.GetJobCacheRequest(job_id=Service(settings, job_id).id)
     print_message(settings, settings.client.services.GetJobCache(request))
 
 
@@ -51,9 +48,7 @@ def cache(settings: Settings, job_id: str) -> None:
 @pass_settings
 def refresh(settings: Settings, job_id: str) -> None:
     """Have the API look at a service again, from what is stored."""
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    response = settings.client.services.RefreshJob(svc.RefreshJobRequest(job_id=Service(settings, job_id).id))
+    response = settings.client.services.RefreshJob(v1.job_svc.RefreshJobRequest(job_id=Service(settings, job_id).id))
     print_outcome(settings, response, f"Job {job_id} refreshed")
 
 
@@ -70,14 +65,12 @@ def list_pods(settings: Settings, job_id: str, instances: InstanceRange, limit: 
       peloton job stateless list-pods JOB
       peloton job stateless list-pods JOB -r 0:20
     """
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    request = svc.ListPodsRequest(job_id=Service(settings, job_id).id)
+    request = v1.job_svc.ListPodsRequest(job_id=Service(settings, job_id).id)
     if instances != (0, INSTANCE_MAX):
         request.range.CopyFrom(range_message(instances))
     pods = [pod for response in settings.client.services.ListPods(request) for pod in response.pods]
     pods.sort(key=lambda pod: (len(pod.pod_name.value), pod.pod_name.value))  # by number
     shown = pods[: rows_wanted(settings, limit)]
-    print_pods(settings, svc.ListPodsResponse(pods=shown), [(pod.pod_name.value, pod.status) for pod in shown])
+    print_pods(settings, v1.job_svc.ListPodsResponse(pods=shown), [(pod.pod_name.value, pod.status) for pod in shown])
     if len(shown) < len(pods):
         say_more(len(shown), len(pods))

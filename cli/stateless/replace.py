@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -33,14 +33,11 @@ from cli.stateless.options import (
     words_argument,
     yes_option,
 )
+from cli.stateless.rollout_watch import exit_after_update
 from cli.stateless.service import Service, config_version, opaque_data
 from cli.stateless.spec_diff import print_difference
+from cli.wire import v1
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 
 STATE_PREFIX = "WORKFLOW_STATE_"
 BACKWARD = ("ROLLING_BACKWARD", "ROLLED_BACK")
@@ -56,7 +53,7 @@ class Replacement:
     """A new spec for a service, and how to bring it out."""
 
     service: Service
-    spec: stateless_pb2.JobSpec
+    spec: v1.job.JobSpec
     name: str  # of the new spec, for people
     version: str = ""  # entity version; empty: as read, once
     update_spec: dict[str, Any] = field(default_factory=dict)
@@ -68,28 +65,21 @@ class Replacement:
         names = (f"job {self.service.job_id} at {self.seen.value}", self.name)
         print_difference(answer, self.service.job.job_info.spec, self.spec, names, err=err)
 
-    def difference(self) -> svc.GetReplaceJobDiffResponse:
-        from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-        request = svc.GetReplaceJobDiffRequest(job_id=self.service.id, version=self.seen, spec=self.spec)
+    def difference(self) -> v1.job_svc.GetReplaceJobDiffResponse:
+        request = v1.job_svc.GetReplaceJobDiffRequest(job_id=self.service.id, version=self.seen, spec=self.spec)
         return self.service.settings.client.services.GetReplaceJobDiff(request)
 
     @property
-    def seen(self) -> peloton_pb2.EntityVersion:
-        from peloton.api.v1alpha import peloton_pb2
+    def seen(self) -> v1.peloton.EntityVersion:
+        return v1.peloton.EntityVersion(value=self.version or self.service.version)
 
-        return peloton_pb2.EntityVersion(value=self.version or self.service.version)
-
-    def send(self) -> svc.ReplaceJobResponse:
+    def send(self) -> v1.job_svc.ReplaceJobResponse:
         """With the version that was looked at: what somebody else changed since then is not overwritten unseen."""
-        from peloton.api.v1alpha.job.stateless import stateless_pb2
-        from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-        request = svc.ReplaceJobRequest(
+        request = v1.job_svc.ReplaceJobRequest(
             job_id=self.service.id,
             version=self.seen,
             spec=self.spec,
-            update_spec=stateless_pb2.UpdateSpec(**self.update_spec),
+            update_spec=v1.job.UpdateSpec(**self.update_spec),
             opaque_data=opaque_data(self.opaque),
             update_key=self.key,
         )
@@ -192,10 +182,8 @@ def rollback(
     replace_and_watch(replacement, watch)
 
 
-def spec_at(service: Service, path: Path, pool: str) -> stateless_pb2.JobSpec:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
-    spec = load_config(path, stateless_pb2.JobSpec)
+def spec_at(service: Service, path: Path, pool: str) -> v1.job.JobSpec:
+    spec = load_config(path, v1.job.JobSpec)
     if pool:
         spec.respool_id.value = pool_id_at(service.settings.client, pool)
     elif not spec.respool_id.value:
@@ -229,36 +217,27 @@ def is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def state_name(status: stateless_pb2.WorkflowStatus) -> str:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
-    return stateless_pb2.WorkflowState.Name(status.state).removeprefix(STATE_PREFIX)
+def state_name(status: v1.job.WorkflowStatus) -> str:
+    return v1.job.WorkflowState.Name(status.state).removeprefix(STATE_PREFIX)
 
 
 def version_before(service: Service) -> str:
     """The version that the latest update left, of those that changed the spec for good."""
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
     if is_going_back(service.job.job_info.status.workflow_status):
         raise Failed(f"job {service.job_id} is being rolled back already")
-    response = service.settings.client.services.ListJobWorkflows(svc.ListJobWorkflowsRequest(job_id=service.id))
+    response = service.settings.client.services.ListJobWorkflows(v1.job_svc.ListJobWorkflowsRequest(job_id=service.id))
     for info in response.workflow_infos:
         status = info.status
-        if status.type != stateless_pb2.WORKFLOW_TYPE_UPDATE or state_name(status) in BACKWARD:
+        if status.type != v1.job.WORKFLOW_TYPE_UPDATE or state_name(status) in BACKWARD:
             continue  # its version is a copy of an older one
         if config_version(status.prev_version.value) > 0:
             return status.prev_version.value
     raise Failed(f"job {service.job_id} has no older version to roll back to")
 
 
-def is_going_back(status: stateless_pb2.WorkflowStatus) -> bool:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
-    backward = stateless_pb2.WORKFLOW_STATE_ROLLING_BACKWARD
-    return status.state == backward or (
-        status.state == stateless_pb2.WORKFLOW_STATE_PAUSED and status.prev_state == backward
-    )
+def is_going_back(status: v1.job.WorkflowStatus) -> bool:
+    backward = v1.job.WORKFLOW_STATE_ROLLING_BACKWARD
+    return status.state == backward or (status.state == v1.job.WORKFLOW_STATE_PAUSED and status.prev_state == backward)
 
 
 def batch_size_of(service: Service) -> int:
@@ -271,6 +250,4 @@ def replace_and_watch(replacement: Replacement, watch: bool) -> None:
     response = replacement.send()
     print_outcome(settings, response, f"New EntityVersion: {response.version.value}", lines=watch)
     if watch:
-        from cli.stateless.rollout_watch import exit_after_update
-
         exit_after_update(settings, job_id, response.version.value)

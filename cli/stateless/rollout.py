@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cli.errors import Failed
+from cli.stateless.service import config_version
+from cli.wire import v1
 from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.pod import TERMINAL, PodState
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 
 POD_PREFIX = "POD_STATE_"
 
@@ -67,13 +66,11 @@ class Rollout:
         }
 
 
-def of_update(job: stateless_pb2.JobInfo) -> Rollout:
+def of_update(job: v1.job.JobInfo) -> Rollout:
     """Of the job's current update."""
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
     status = job.status.workflow_status
     state = update_state(status)
-    act = stateless_pb2.WorkflowType.Name(status.type).removeprefix("WORKFLOW_TYPE_")
+    act = v1.job.WorkflowType.Name(status.type).removeprefix("WORKFLOW_TYPE_")
     done, failed = status.num_instances_completed, status.num_instances_failed
     return Rollout(
         act="WORKFLOW" if act == "INVALID" else act,  # rolling starts and stops have no name in v1alpha
@@ -89,10 +86,8 @@ def of_update(job: stateless_pb2.JobInfo) -> Rollout:
     )
 
 
-def update_state(status: stateless_pb2.WorkflowStatus) -> UpdateState:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
-    return UpdateState(stateless_pb2.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_"))
+def update_state(status: v1.job.WorkflowStatus) -> UpdateState:
+    return UpdateState(v1.job.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_"))
 
 
 def exit_code_of(state: UpdateState) -> int | None:
@@ -101,7 +96,7 @@ def exit_code_of(state: UpdateState) -> int | None:
     return 0 if state is UpdateState.SUCCEEDED else 1
 
 
-def update_waits_for(job: stateless_pb2.JobInfo, state: UpdateState) -> str:
+def update_waits_for(job: v1.job.JobInfo, state: UpdateState) -> str:
     status = job.status.workflow_status
     how = ""
     if state is UpdateState.PAUSED:
@@ -111,7 +106,7 @@ def update_waits_for(job: stateless_pb2.JobInfo, state: UpdateState) -> str:
     return f"{status.waiting_for}{how}" if status.waiting_for else ""
 
 
-def of_goal(job: stateless_pb2.JobInfo, goal: JobState) -> Rollout:
+def of_goal(job: v1.job.JobInfo, goal: JobState) -> Rollout:
     """Of a start (``goal`` RUNNING) or a stop (KILLED)."""
     state, wanted = (JobState(job_state_name(number)) for number in (job.status.state, job.status.desired_state))
     pods = pods_of(job.status)
@@ -141,13 +136,11 @@ def of_goal(job: stateless_pb2.JobInfo, goal: JobState) -> Rollout:
 
 
 def job_state_name(number: int) -> str:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
-    name = stateless_pb2.JobState.Name(number).removeprefix("JOB_STATE_")  # type: ignore[arg-type]
+    name = v1.job.JobState.Name(number).removeprefix("JOB_STATE_")  # type: ignore[arg-type]
     return "UNKNOWN" if name == "INVALID" else name
 
 
-def pods_of(status: stateless_pb2.JobStatus) -> dict[str, dict[str, int]]:
+def pods_of(status: v1.job.JobStatus) -> dict[str, dict[str, int]]:
     """Without zeros; versions ascend, states are in the order of a pod's life."""
     by_version = {version: stats.state_stats for version, stats in status.pod_stats_by_configuration_version.items()}
     found = {
@@ -187,9 +180,7 @@ class UpdateFollower:
         self.version = version
         self.creation_time = ""
 
-    def __call__(self, response: svc.GetJobResponse) -> Rollout:
-        from cli.errors import Failed
-
+    def __call__(self, response: v1.job_svc.GetJobResponse) -> Rollout:
         job = response.job_info
         status = job.status.workflow_status
         if not status.state:
@@ -202,7 +193,5 @@ class UpdateFollower:
 
     def is_newer(self, seen: Rollout) -> bool:
         """Going back, the same update has a newer version too."""
-        from cli.stateless.service import config_version
-
         is_going_back = seen.state in ("ROLLING_BACKWARD", "ROLLED_BACK")
         return bool(self.version) and not is_going_back and config_version(seen.version) > config_version(self.version)

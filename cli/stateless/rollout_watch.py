@@ -18,15 +18,15 @@ from cli.output import STATE_STYLES
 from cli.settings import Settings
 from cli.stateless.rollout import Rollout, UpdateFollower, bar_parts, of_goal
 from cli.times import clock_text
+from cli.wire import v0, v1
 from peloton.model.job import JobState
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
     from peloton.api.client import Client
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 
-View = Callable[["svc.GetJobResponse"], Rollout]
+View = Callable[["v1.job_svc.GetJobResponse"], Rollout]
 REASON_INTERVAL_S = 2.0
 REASON_TIMEOUT_S = 1.0  # nice to know, but nobody waits for it
 BAR_WIDTH = 40
@@ -78,11 +78,8 @@ def watch_rollout(
     return rollout
 
 
-def read_job(client: Client, job_id: str) -> svc.GetJobResponse:
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    return client.services.GetJob(svc.GetJobRequest(job_id=peloton_pb2.JobID(value=job_id)))
+def read_job(client: Client, job_id: str) -> v1.job_svc.GetJobResponse:
+    return client.services.GetJob(v1.job_svc.GetJobRequest(job_id=v1.peloton.JobID(value=job_id)))
 
 
 def summary_lines(job_id: str, rollout: Rollout, seconds: float) -> list[str]:
@@ -113,10 +110,7 @@ class Reasons:
         return replace(rollout, waiting_for=f"{rollout.waiting_for} ({self.text})") if self.text else rollout
 
     def ask(self) -> str:
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.explain import explain_pb2
-
-        request = explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=self.job_id))
+        request = v0.explain.JobWhyRequest(jobId=v0.peloton.JobID(value=self.job_id))
         try:
             answer = self.client.explain.JobWhy(request, timeout=REASON_TIMEOUT_S)
         except Exception as error:

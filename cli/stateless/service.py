@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from cli.errors import Failed
 from cli.settings import Settings
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha import peloton_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from cli.wire import v1
 
 ATTEMPTS_MAX = 5
 STALE = "unexpected entity version"
@@ -27,20 +24,16 @@ class Service:
     job_id: str
 
     @property
-    def id(self) -> peloton_pb2.JobID:
-        from peloton.api.v1alpha import peloton_pb2
-
-        return peloton_pb2.JobID(value=self.job_id)
+    def id(self) -> v1.peloton.JobID:
+        return v1.peloton.JobID(value=self.job_id)
 
     @cached_property
-    def job(self) -> svc.GetJobResponse:
+    def job(self) -> v1.job_svc.GetJobResponse:
         return self.read()
 
-    def read(self, version: str = "") -> svc.GetJobResponse:
+    def read(self, version: str = "") -> v1.job_svc.GetJobResponse:
         """As it is now, or, with its spec alone, as it was at ``version``."""
-        from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-        request = svc.GetJobRequest(job_id=self.id)
+        request = v1.job_svc.GetJobRequest(job_id=self.id)
         if version:
             request.version.value = version
         return self.settings.client.services.GetJob(request)
@@ -53,16 +46,14 @@ class Service:
             raise Failed(f"job {self.job_id} has no entity version")
         return version
 
-    def write(self, version: str, call: Callable[[peloton_pb2.EntityVersion], Answer]) -> Answer:
+    def write(self, version: str, call: Callable[[v1.peloton.EntityVersion], Answer]) -> Answer:
         """Calls with ``version``, or else with the current one: read again when somebody else was faster."""
         import grpc
-
-        from peloton.api.v1alpha import peloton_pb2
 
         for attempt in range(1, ATTEMPTS_MAX + 1):
             wanted = version or self.version
             try:
-                return call(peloton_pb2.EntityVersion(value=wanted))
+                return call(v1.peloton.EntityVersion(value=wanted))
             except grpc.RpcError as error:
                 is_stale = error.code() is grpc.StatusCode.ABORTED and STALE in (error.details() or "")
                 if is_stale and version:
@@ -73,11 +64,9 @@ class Service:
         raise AssertionError("the last attempt returns or raises")
 
 
-def opaque_data(text: str | None) -> peloton_pb2.OpaqueData | None:
+def opaque_data(text: str | None) -> v1.peloton.OpaqueData | None:
     """None keeps what there is, an empty text clears it."""
-    from peloton.api.v1alpha import peloton_pb2
-
-    return None if text is None else peloton_pb2.OpaqueData(data=text)
+    return None if text is None else v1.peloton.OpaqueData(data=text)
 
 
 def config_version(version: str) -> int:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.output import as_yaml
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-    from peloton.api.v1alpha.pod import pod_pb2
+from cli.wire import v1
 
 # What a container runs can be written in two ways. The API answers with both; a file has one of them.
 OLDER_WORDS = ("container", "command", "executor")
@@ -23,9 +18,9 @@ STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def print_difference(
-    answer: svc.GetReplaceJobDiffResponse,
-    old: stateless_pb2.JobSpec,
-    new: stateless_pb2.JobSpec,
+    answer: v1.job_svc.GetReplaceJobDiffResponse,
+    old: v1.job.JobSpec,
+    new: v1.job.JobSpec,
     names: tuple[str, str],
     err: bool = False,
 ) -> None:
@@ -35,7 +30,7 @@ def print_difference(
         click.secho(line, fg=STYLES.get(line[:1]), bold=line.startswith(("+++", "---")) or None, err=err)
 
 
-def instance_lines(answer: svc.GetReplaceJobDiffResponse) -> Iterator[str]:
+def instance_lines(answer: v1.job_svc.GetReplaceJobDiffResponse) -> Iterator[str]:
     for what in ("added", "removed", "updated", "unchanged"):
         ranges = getattr(answer, f"instances_{what}")
         yield f"{f'Instances {what}:':<21} {ranges_text((getattr(each, 'from'), each.to) for each in ranges)}"
@@ -49,7 +44,7 @@ def ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
     return f"{', '.join(texts)} ({count})" if texts else "none"
 
 
-def spec_lines(old: stateless_pb2.JobSpec, new: stateless_pb2.JobSpec, names: tuple[str, str]) -> list[str]:
+def spec_lines(old: v1.job.JobSpec, new: v1.job.JobSpec, names: tuple[str, str]) -> list[str]:
     """A unified diff; empty when the specs say the same."""
     before, after = (type(spec).FromString(spec.SerializeToString()) for spec in (old, new))
     for spec in (before, after):
@@ -58,7 +53,7 @@ def spec_lines(old: stateless_pb2.JobSpec, new: stateless_pb2.JobSpec, names: tu
     return list(difflib.unified_diff(as_yaml(before).splitlines(), as_yaml(after).splitlines(), *names, lineterm=""))
 
 
-def write_alike(before: stateless_pb2.JobSpec, after: stateless_pb2.JobSpec) -> None:
+def write_alike(before: v1.job.JobSpec, after: v1.job.JobSpec) -> None:
     """Leaves out of ``before`` the way of writing that ``after`` does not use."""
     for container_words, pod_words in ((OLDER_WORDS, ()), (NEWER_WORDS, NEWER_POD_WORDS)):
         if any(uses(pod, container_words, pod_words) for pod in pods_of(after)):
@@ -71,13 +66,13 @@ def write_alike(before: stateless_pb2.JobSpec, after: stateless_pb2.JobSpec) -> 
                     container.ClearField(word)  # type: ignore[arg-type]
 
 
-def uses(pod: pod_pb2.PodSpec, container_words: Iterable[str], pod_words: Iterable[str]) -> bool:
+def uses(pod: v1.pod.PodSpec, container_words: Iterable[str], pod_words: Iterable[str]) -> bool:
     used = {field.name for container in pod.containers for field, _ in container.ListFields()}
     return not used.isdisjoint(container_words) or not {field.name for field, _ in pod.ListFields()}.isdisjoint(
         pod_words
     )
 
 
-def pods_of(spec: stateless_pb2.JobSpec) -> list[pod_pb2.PodSpec]:
+def pods_of(spec: v1.job.JobSpec) -> list[v1.pod.PodSpec]:
     default = [spec.default_spec] if spec.HasField("default_spec") else []
     return [*default, *(spec.instance_spec[instance] for instance in sorted(spec.instance_spec))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from cli.command import Command, Group
@@ -11,12 +9,11 @@ from cli.names import instance_argument, job_argument
 from cli.output import Table, as_yaml, print_for_programs, print_list, print_outcome
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import opaque_option, version_argument
+from cli.stateless.rollout_watch import exit_after_update
 from cli.stateless.service import Service, opaque_data
+from cli.wire import v1
 from peloton.model.ids import PodName
 from peloton.model.update import UPDATE_TERMINAL
-
-if TYPE_CHECKING:
-    from peloton.api.v1alpha import peloton_pb2
 
 EVENT_TABLE = Table(("Workflow State", "Workflow Type", "Timestamp"), nothing="No events found")
 DONE_WORDS = {"pause": "paused", "resume": "resumed", "abort": "aborted"}
@@ -42,16 +39,16 @@ def steering_command(verb: str, path: str) -> click.Command:
 
 
 def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str | None) -> None:
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
     service = Service(settings, job_id)
 
-    def send(version: peloton_pb2.EntityVersion) -> svc.PauseJobWorkflowResponse:
-        request_class: type[svc.PauseJobWorkflowRequest] = getattr(svc, f"{verb.capitalize()}JobWorkflowRequest")
-        request = request_class(job_id=service.id, version=version, opaque_data=opaque_data(opaque))
-        response: svc.PauseJobWorkflowResponse = getattr(settings.client.services, f"{verb.capitalize()}JobWorkflow")(
-            request
+    def send(version: v1.peloton.EntityVersion) -> v1.job_svc.PauseJobWorkflowResponse:
+        request_class: type[v1.job_svc.PauseJobWorkflowRequest] = getattr(
+            v1.job_svc, f"{verb.capitalize()}JobWorkflowRequest"
         )
+        request = request_class(job_id=service.id, version=version, opaque_data=opaque_data(opaque))
+        response: v1.job_svc.PauseJobWorkflowResponse = getattr(
+            settings.client.services, f"{verb.capitalize()}JobWorkflow"
+        )(request)
         return response
 
     response = service.write(version, send)
@@ -63,10 +60,8 @@ def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str 
 
 def end_of_update(service: Service) -> str:
     """The state that the update of the service had ended in when it was read; empty: it had not."""
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-
     status = service.job.job_info.status.workflow_status
-    state = stateless_pb2.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_")
+    state = v1.job.WorkflowState.Name(status.state).removeprefix("WORKFLOW_STATE_")
     return state if state in UPDATE_TERMINAL else ""
 
 
@@ -89,8 +84,6 @@ def watch(settings: Settings, job_id: str) -> None:
     Example:
       peloton job stateless watch JOB
     """
-    from cli.stateless.rollout_watch import exit_after_update
-
     exit_after_update(settings, job_id)
 
 
@@ -100,9 +93,7 @@ def watch(settings: Settings, job_id: str) -> None:
 @pass_settings
 def list_updates(settings: Settings, job_id: str, limit: int) -> None:
     """Print the updates of a service, newest first."""
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    request = svc.ListJobWorkflowsRequest(job_id=Service(settings, job_id).id, updates_limit=limit)
+    request = v1.job_svc.ListJobWorkflowsRequest(job_id=Service(settings, job_id).id, updates_limit=limit)
     response = settings.client.services.ListJobWorkflows(request)
     if print_for_programs(settings, response):
         return
@@ -128,15 +119,12 @@ def events(settings: Settings, pod: PodName) -> None:
     Example:
       peloton job stateless workflow events JOB 0
     """
-    from peloton.api.v1alpha.job.stateless import stateless_pb2
-    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-
-    request = svc.GetWorkflowEventsRequest(job_id=Service(settings, pod.job_id).id, instance_id=pod.instance_id)
+    request = v1.job_svc.GetWorkflowEventsRequest(job_id=Service(settings, pod.job_id).id, instance_id=pod.instance_id)
     response = settings.client.services.GetWorkflowEvents(request)
     rows = [
         (
-            stateless_pb2.WorkflowState.Name(event.state).removeprefix("WORKFLOW_STATE_"),
-            stateless_pb2.WorkflowType.Name(event.type).removeprefix("WORKFLOW_TYPE_"),
+            v1.job.WorkflowState.Name(event.state).removeprefix("WORKFLOW_STATE_"),
+            v1.job.WorkflowType.Name(event.type).removeprefix("WORKFLOW_TYPE_"),
             event.timestamp,
         )
         for event in response.events

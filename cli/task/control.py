@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,17 +14,13 @@ from cli.output import id_list, print_for_programs, print_outcome
 from cli.params import RANGE, InstanceRange
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
-
-if TYPE_CHECKING:
-    from peloton.api.v0.task import task_pb2
+from cli.wire import v0
 
 NOT_FOUND = "Job {id} was not found: {message}"
 
 
-def range_message(instances: InstanceRange) -> task_pb2.InstanceRange:
-    from peloton.api.v0.task import task_pb2
-
-    message = task_pb2.InstanceRange(to=instances[1])
+def range_message(instances: InstanceRange) -> v0.task.InstanceRange:
+    message = v0.task.InstanceRange(to=instances[1])
     setattr(message, "from", instances[0])  # a word of Python
     return message
 
@@ -35,7 +31,7 @@ def ranges_option() -> Callable[[Any], Any]:
     )
 
 
-def range_messages(ranges: Iterable[InstanceRange]) -> list[task_pb2.InstanceRange]:
+def range_messages(ranges: Iterable[InstanceRange]) -> list[v0.task.InstanceRange]:
     return [range_message(each) for each in ranges]
 
 
@@ -50,10 +46,7 @@ def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> N
     Example:
       peloton task start JOB -r 0:5 -r 8:9
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.StartRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
+    request = v0.task.StartRequest(jobId=v0.peloton.JobID(value=job_id), ranges=range_messages(ranges))
     response = settings.client.tasks.Start(request)
     texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "failure": "Tasks could not be started: {message}"}
     raise_if_refused(settings, response, texts, id=job_id)
@@ -76,10 +69,7 @@ def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> No
       peloton task stop JOB -r 3:4
       peloton task stop JOB
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
+    request = v0.task.StopRequest(jobId=v0.peloton.JobID(value=job_id), ranges=range_messages(ranges))
     response = settings.client.tasks.Stop(request)
     texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "updateError": "Tasks could not be stopped: {message}"}
     raise_if_refused(settings, response, texts, id=job_id)
@@ -104,10 +94,7 @@ def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) ->
     Example:
       peloton task restart JOB -r 0:1
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.RestartRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=range_messages(ranges))
+    request = v0.task.RestartRequest(jobId=v0.peloton.JobID(value=job_id), ranges=range_messages(ranges))
     response = settings.client.tasks.Restart(request)
     raise_if_refused(settings, response, {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE}, id=job_id)
     print_outcome(settings, response, "Job restarted")

@@ -17,13 +17,12 @@ from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task import control, exec, logs
 from cli.times import clock_text, parse_time
+from cli.wire import v0
 from peloton.model.ids import PodName
 from peloton.model.pod import PodState
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-    from peloton.api.v0.task import task_pb2
 
 TASK_STATES = StatesType(PodState)
 SORT_FIELDS = ("creation_time", "host", "instance_id", "message", "name", "reason", "state")
@@ -64,10 +63,7 @@ def task() -> None:
 @pass_settings
 def get(settings: Settings, pod: PodName) -> None:
     """Show one task. With --json also its configuration and all its earlier runs."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id)
+    request = v0.task.GetRequest(jobId=v0.peloton.JobID(value=pod.job_id), instanceId=pod.instance_id)
     response = settings.client.tasks.Get(request)
     raise_if_refused(settings, response, TEXTS, id=pod.job_id)
     print_tasks(settings, response, [response.result] if response.HasField("result") else [])
@@ -86,15 +82,12 @@ def list_tasks(settings: Settings, job_id: str, instances: InstanceRange, limit:
       peloton task list JOB
       peloton task list JOB -r 0:20
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
     start, stop = instances
     wanted = rows_wanted(settings, limit)
     if wanted is not None:
         stop = min(stop, start + wanted + 1)  # one more than is shown says that there are more
     asked = control.range_message((start, stop))
-    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id), range=asked)
+    request = v0.task.ListRequest(jobId=v0.peloton.JobID(value=job_id), range=asked)
     response = settings.client.tasks.List(request)
     raise_if_refused(settings, response, TEXTS, id=job_id)
     tasks = response.result.value
@@ -136,11 +129,8 @@ def query(
       peloton task query JOB -s FAILED,LOST
       peloton task query JOB --hosts host-1 -p creation_time -a DESC
     """
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.QueryRequest(jobId=peloton_pb2.JobID(value=job_id))
-    request.spec.taskStates.extend(task_pb2.TaskState.Value(state) for state in states)
+    request = v0.task.QueryRequest(jobId=v0.peloton.JobID(value=job_id))
+    request.spec.taskStates.extend(v0.task.TaskState.Value(state) for state in states)
     request.spec.names.extend(names)
     request.spec.hosts.extend(hosts)
     field = sort.replace("instance_id", "instanceId")
@@ -169,11 +159,8 @@ def events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
 
 
 def print_events(settings: Settings, pod: PodName, run: str, limit: int) -> None:
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.GetPodEventsRequest(
-        jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id, runId=run, limit=limit
+    request = v0.task.GetPodEventsRequest(
+        jobId=v0.peloton.JobID(value=pod.job_id), instanceId=pod.instance_id, runId=run, limit=limit
     )
     response = settings.client.tasks.GetPodEvents(request)
     raise_if_refused(settings, response, {})
@@ -186,10 +173,7 @@ def print_events(settings: Settings, pod: PodName, run: str, limit: int) -> None
 @pass_settings
 def cache(settings: Settings, pod: PodName) -> None:
     """Print a task's state as scheduling sees it."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.GetCacheRequest(jobId=peloton_pb2.JobID(value=pod.job_id), instanceId=pod.instance_id)
+    request = v0.task.GetCacheRequest(jobId=v0.peloton.JobID(value=pod.job_id), instanceId=pod.instance_id)
     print_message(settings, settings.client.tasks.GetCache(request))
 
 
@@ -199,31 +183,26 @@ def cache(settings: Settings, pod: PodName) -> None:
 @pass_settings
 def refresh(settings: Settings, job_id: str, instances: InstanceRange) -> None:
     """Have the API look at tasks again, from what is stored."""
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.task import task_pb2
-
-    request = task_pb2.RefreshRequest(jobId=peloton_pb2.JobID(value=job_id), range=control.range_message(instances))
+    request = v0.task.RefreshRequest(jobId=v0.peloton.JobID(value=job_id), range=control.range_message(instances))
     print_outcome(settings, settings.client.tasks.Refresh(request), f"Tasks of job {job_id} refreshed")
 
 
-def print_tasks(settings: Settings, response: Message, tasks: Iterable[task_pb2.TaskInfo]) -> None:
+def print_tasks(settings: Settings, response: Message, tasks: Iterable[v0.task.TaskInfo]) -> None:
     found = list(tasks)
     print_list(
         settings, response, TABLE, map(task_row, found), (f"{each.jobId.value}-{each.instanceId}" for each in found)
     )
 
 
-def task_row(info: task_pb2.TaskInfo) -> Sequence[object]:
-    from peloton.api.v0.task import task_pb2
-
+def task_row(info: v0.task.TaskInfo) -> Sequence[object]:
     runtime = info.runtime
     start = parse_time(runtime.startTime)
     stop = parse_time(runtime.completionTime) or datetime.now(UTC)
     return (
         info.instanceId,
         info.config.name,
-        task_pb2.TaskState.Name(runtime.state),
-        health_words(task_pb2.HealthState.Name(runtime.healthy)),
+        v0.task.TaskState.Name(runtime.state),
+        health_words(v0.task.HealthState.Name(runtime.healthy)),
         f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else "",
         clock_text((stop - start).total_seconds()) if start else "",
         runtime.host,
@@ -239,10 +218,8 @@ def health_words(name: str) -> str:
     return {"INVALID": "", "DISABLED": "unchecked"}.get(plain, plain)
 
 
-def termination_text(status: task_pb2.TerminationStatus) -> str:
-    from peloton.api.v0.task import task_pb2
-
-    name = task_pb2.TerminationStatus.Reason.Name(status.reason) if status.reason else ""
+def termination_text(status: v0.task.TerminationStatus) -> str:
+    name = v0.task.TerminationStatus.Reason.Name(status.reason) if status.reason else ""
     return termination_words(name, status.exit_code, status.signal)
 
 
@@ -256,7 +233,7 @@ def termination_words(reason: str, exit_code: int, signal: str) -> str:
     return f"{name} (exit code {exit_code})" if exit_code else name
 
 
-def event_row(event: task_pb2.PodEvent) -> Sequence[object]:
+def event_row(event: v0.task.PodEvent) -> Sequence[object]:
     return (
         event.taskId.value,
         event.desriedTaskId.value,  # the spelling of the wire

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -18,11 +19,9 @@ from cli.errors import Failed
 from cli.names import instance_argument
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
+from cli.wire import v0
 from peloton.model.ids import PodName
 from peloton.model.pod import TERMINAL
-
-if TYPE_CHECKING:
-    from peloton.api.v0.task import task_pb2
 
 CHUNK_BYTES = 64 * 1024
 FOLLOW_INTERVAL_S = 0.5
@@ -126,7 +125,7 @@ class Sandbox:
             else:
                 self.sleep(FOLLOW_INTERVAL_S)
 
-    def browse(self) -> task_pb2.BrowseSandboxResponse:
+    def browse(self) -> v0.task.BrowseSandboxResponse:
         response = self.ask_for_listing()
         texts = {
             "notFound": "Job {id} was not found: {message}",
@@ -137,7 +136,7 @@ class Sandbox:
         raise_if_refused(self.settings, response, texts, id=self.job_id, name=self.name)
         return response
 
-    def wait_for_file(self, filename: str) -> tuple[task_pb2.BrowseSandboxResponse, str]:
+    def wait_for_file(self, filename: str) -> tuple[v0.task.BrowseSandboxResponse, str]:
         """The listing and the file's path in it, once the task has started and made the file."""
         told = False
         while True:
@@ -153,21 +152,15 @@ class Sandbox:
                 told = True
             self.sleep(FOLLOW_INTERVAL_S)
 
-    def ask_for_listing(self) -> task_pb2.BrowseSandboxResponse:
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.task import task_pb2
-
-        request = task_pb2.BrowseSandboxRequest(
-            jobId=peloton_pb2.JobID(value=self.job_id), instanceId=self.instance, taskId=self.task_id
+    def ask_for_listing(self) -> v0.task.BrowseSandboxResponse:
+        request = v0.task.BrowseSandboxRequest(
+            jobId=v0.peloton.JobID(value=self.job_id), instanceId=self.instance, taskId=self.task_id
         )
         return self.settings.client.tasks.BrowseSandbox(request)
 
     def has_ended(self) -> bool:
         """Whether the run is over; the first call for the current run fixes which one that is."""
-        from peloton.api.v0 import peloton_pb2
-        from peloton.api.v0.task import task_pb2
-
-        request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=self.job_id), instanceId=self.instance)
+        request = v0.task.GetRequest(jobId=v0.peloton.JobID(value=self.job_id), instanceId=self.instance)
         response = self.settings.client.tasks.Get(request)
         texts = {
             "notFound": "Job {id} was not found: {message}",
@@ -177,9 +170,9 @@ class Sandbox:
         runtime = response.result.runtime
         self.task_id = self.task_id or runtime.mesosTaskId.value
         is_older = bool(runtime.mesosTaskId.value) and runtime.mesosTaskId.value != self.task_id
-        return is_older or task_pb2.TaskState.Name(runtime.state) in TERMINAL
+        return is_older or v0.task.TaskState.Name(runtime.state) in TERMINAL
 
-    def read(self, listing: task_pb2.BrowseSandboxResponse, path: str, offset: int) -> bytes:
+    def read(self, listing: v0.task.BrowseSandboxResponse, path: str, offset: int) -> bytes:
         """At most CHUNK_BYTES from ``offset``; empty at the end of the file."""
         url = f"/files/read?path={quote(path, safe='')}&offset={offset}&length={CHUNK_BYTES}"
         body = b"".join(self.get(listing, url))
@@ -193,26 +186,24 @@ class Sandbox:
             return b"".join(self.get(listing, download_url(path)))[offset:]
         return str(text).encode("utf-8", "surrogateescape")
 
-    def size(self, listing: task_pb2.BrowseSandboxResponse, path: str) -> int:
+    def size(self, listing: v0.task.BrowseSandboxResponse, path: str) -> int:
         """Of a file, in bytes."""
         answer = self.get_json(listing, f"/files/read?path={quote(path, safe='')}&offset=-1")
         return int(answer["offset"])
 
-    def written_at(self, listing: task_pb2.BrowseSandboxResponse, path: str) -> float:
+    def written_at(self, listing: v0.task.BrowseSandboxResponse, path: str) -> float:
         """When a file was last written, in seconds since the epoch."""
         folder = path.rpartition("/")[0]
         rows = self.get_json(listing, f"/files/browse?path={quote(folder, safe='')}")
         return next((float(row["mtime"]) for row in rows if row["path"] == path), 0.0)
 
-    def get_json(self, listing: task_pb2.BrowseSandboxResponse, url: str) -> Any:
+    def get_json(self, listing: v0.task.BrowseSandboxResponse, url: str) -> Any:
         try:
             return json.loads(b"".join(self.get(listing, url)))
         except ValueError as error:
             raise Failed(f"the agent at {listing.hostname}:{listing.port} sent no JSON: {error}") from error
 
-    def get(self, listing: task_pb2.BrowseSandboxResponse, url: str) -> Iterator[bytes]:
-        import http.client
-
+    def get(self, listing: v0.task.BrowseSandboxResponse, url: str) -> Iterator[bytes]:
         connection = agents.connect(listing.hostname, listing.port)
         try:
             connection.request("GET", url, headers=agents.access().headers)
@@ -227,7 +218,7 @@ class Sandbox:
         finally:
             connection.close()
 
-    def path_in(self, listing: task_pb2.BrowseSandboxResponse, filename: str) -> str:
+    def path_in(self, listing: v0.task.BrowseSandboxResponse, filename: str) -> str:
         path = find_path(listing.paths, filename)
         if path is None:
             raise Failed(f"filename:{filename} not found in sandbox files: [{' '.join(listing.paths)}]")

@@ -1,0 +1,57 @@
+"""Messages of API v0: ``v0.task.ListRequest``. Each module is imported at its first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.wire.lazy import lazy_modules
+
+__all__ = [
+    "bulk",
+    "explain",
+    "host",
+    "host_svc",
+    "job",
+    "lookup",
+    "maintenance",
+    "peloton",
+    "query",
+    "respool",
+    "task",
+    "update",
+    "update_svc",
+]
+
+if TYPE_CHECKING:
+    from peloton.api.v0 import peloton_pb2 as peloton
+    from peloton.api.v0.bulk import bulk_pb2 as bulk
+    from peloton.api.v0.explain import explain_pb2 as explain
+    from peloton.api.v0.host import host_pb2 as host
+    from peloton.api.v0.host.svc import host_svc_pb2 as host_svc
+    from peloton.api.v0.job import job_pb2 as job
+    from peloton.api.v0.lookup import lookup_pb2 as lookup
+    from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
+    from peloton.api.v0.query import query_pb2 as query
+    from peloton.api.v0.respool import respool_pb2 as respool
+    from peloton.api.v0.task import task_pb2 as task
+    from peloton.api.v0.update import update_pb2 as update
+    from peloton.api.v0.update.svc import update_svc_pb2 as update_svc
+else:
+    __getattr__ = lazy_modules(
+        globals(),
+        {
+            "bulk": "peloton.api.v0.bulk.bulk_pb2",
+            "explain": "peloton.api.v0.explain.explain_pb2",
+            "host": "peloton.api.v0.host.host_pb2",
+            "host_svc": "peloton.api.v0.host.svc.host_svc_pb2",
+            "job": "peloton.api.v0.job.job_pb2",
+            "lookup": "peloton.api.v0.lookup.lookup_pb2",
+            "maintenance": "peloton.api.v0.maintenance.maintenance_pb2",
+            "peloton": "peloton.api.v0.peloton_pb2",
+            "query": "peloton.api.v0.query.query_pb2",
+            "respool": "peloton.api.v0.respool.respool_pb2",
+            "task": "peloton.api.v0.task.task_pb2",
+            "update": "peloton.api.v0.update.update_pb2",
+            "update_svc": "peloton.api.v0.update.svc.update_svc_pb2",
+        },
+    )
