@@ -56,9 +56,9 @@ TABLE = Table(("Locked", "Effect"), nothing="Nothing is locked")
 EFFECTS = {
     "Read": "calls that read jobs and pods are refused: All read APIs are locked down",
     "Write": "calls that change jobs and pods are refused: All write APIs are locked down",
-    "Kill": "no pod is ended; it is tried again until it is unlocked: kill op is locked",
-    "Launch": "no pod is started; it is tried again until it is unlocked: launch op is locked",
-    "GoalStateEngine": "noted, and without effect",
+    "Kill": "no pod is killed until it is unlocked: kill op is locked",
+    "Launch": "no pod is launched until it is unlocked: launch op is locked",
+    "GoalStateEngine": "recorded, without effect",
 }
 
 

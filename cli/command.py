@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import click
 
 from cli.errors import failure
-from cli.names import look_up
+from cli.names import resolve_names
 from cli.params import DURATION
 from cli.settings import DEFAULT_ADDRESS, FORMATS, Settings
 
@@ -18,7 +18,7 @@ HELP_OPTIONS = ["-h", "--help"]
 
 
 def global_options(defaults: bool) -> list[click.Option]:
-    """The options of every command. Behind a sub-command's name they have no defaults: what is given there wins."""
+    """The options of every command. Behind a sub-command's name they have no defaults, and win when they are given."""
 
     def option(
         *names: str, default: Any = None, envvar: str | list[str] | None = None, **attributes: Any
@@ -76,7 +76,7 @@ class Command(click.Command):
         return ["--output" if is_taken and word == "-o" and after in FORMATS else word for word, after in pairs]
 
     def invoke(self, ctx: click.Context) -> Any:
-        look_up(ctx)
+        resolve_names(ctx)
         return super().invoke(ctx)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 import click
 
@@ -34,7 +34,7 @@ def failure(error: Exception, settings: Settings | None) -> Exception:
     if isinstance(error, PelotonError):
         return Failed(error.message)
     if is_rpc_error(error):
-        return Failed(rpc_failure(error, settings))  # type: ignore[arg-type]
+        return Failed(rpc_failure(error, settings))
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return Failed(f"{place}{error.strerror or error}")
@@ -43,12 +43,12 @@ def failure(error: Exception, settings: Settings | None) -> Exception:
     return Failed(f"internal error: {type(error).__name__}: {error} (run with --debug for the trace)")
 
 
-def is_rpc_error(error: Exception) -> bool:
+def is_rpc_error(error: BaseException) -> TypeGuard[grpc.RpcError]:
     grpc_module = sys.modules.get("grpc")  # an error of grpc exists only where grpc has been imported
     return grpc_module is not None and isinstance(error, grpc_module.RpcError)
 
 
-def rpc_failure(error: grpc.Call, settings: Settings | None) -> str:
+def rpc_failure(error: grpc.RpcError, settings: Settings | None) -> str:
     code, details = error.code().name, error.details() or ""
     client = settings.open_client if settings else None
     address = client.last_address if client else "the API"

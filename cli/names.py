@@ -1,47 +1,51 @@
-"""What people call a job or an instance of it, and the ids that are meant. Every command takes them from here."""
+"""Arguments that name a job or an instance, and how the API resolves them to ids. Every command uses these."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 from cli.errors import Failed
-from cli.params import COMPLETION_TIMEOUT_S, settings_given
+from cli.params import COMPLETION_TIMEOUT_S, ask_to_complete
 from cli.settings import Settings
+from cli.times import seconds_text
 from cli.wire import v0
 from peloton.model.ids import JobId, PodName
 from peloton.model.job import JOB_TERMINAL, JobState
 
+if TYPE_CHECKING:
+    from peloton.api.client import Client
+
 JOB_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 SHOWN_MAX = 10
-"""Of the jobs that an ambiguous word may mean."""
+"""Jobs listed for an ambiguous word."""
 COMPLETIONS_MAX = 50
 INSTANCE_MAX = 2**32 - 1
 WANTED = "its id, the first 4 characters of that or more, its name, or its pool and name (/pool/name)"
 
 
 class Ambiguous(Failed):
-    """Tells of each job on a line of its own, for one of them is to be picked."""
+    """Lists the jobs to choose from, each on its own line."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(self.message, file=file or sys.stderr)
 
 
 def job_id_of(settings: Settings, text: str) -> str:
-    """An id is not looked up: who names a job by it needs no more than the call itself. Raises Failed."""
+    """A whole id is taken as it is; anything else costs a call of the API. Raises Failed."""
     if JOB_ID.fullmatch(text):
         return text
     request = v0.lookup.FindJobsRequest(text=text, limit=SHOWN_MAX)
     response = settings.client.lookup.FindJobs(request)
-    return meant(text, response).id.value
+    return only_match(text, response).id.value
 
 
-def meant(text: str, response: v0.lookup.FindJobsResponse) -> v0.lookup.FoundJob:
+def only_match(text: str, response: v0.lookup.FindJobsResponse) -> v0.lookup.FoundJob:
     """The only job, or of those with the name the only one that has not ended. Raises Failed."""
     jobs = response.jobs
     if not jobs:
@@ -67,20 +71,20 @@ def is_called(job: v0.lookup.FoundJob, text: str) -> bool:
 
 
 def line_of(job: v0.lookup.FoundJob) -> str:
-    created = job.creationTime.partition(".")[0].removesuffix("Z")
-    return f"  {job.id.value}  {job.poolPath}/{job.name}  {state_of(job)}  created {created}Z"
+    return f"  {job.id.value}  {job.poolPath}/{job.name}  {state_of(job)}  created {seconds_text(job.creationTime)}"
 
 
 class JobType(click.ParamType[str]):
-    """A word that names a job; its value in commands is the job's id. Completed by asking the API."""
+    """A word that names a job; the command gets the job's id. Completed by asking the API."""
 
     name = "JOB"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(word, help=about) for word, about in known_jobs(ctx, incomplete).items()]
+        words = ask_to_complete(ctx, lambda client: known_jobs(client, incomplete))
+        return [CompletionItem(word, help=about) for word, about in words]
 
-    def looked_up(self, settings: Settings, value: Any) -> Any:
-        """Of what the command line says, one word or several, the ids."""
+    def resolve(self, settings: Settings, value: Any) -> Any:
+        """The ids of the jobs that the command line names, by one word or by several."""
         if isinstance(value, tuple):
             return tuple(job_id_of(settings, word) for word in value)
         return value and job_id_of(settings, value)
@@ -93,7 +97,7 @@ class InstanceType(JobType):
         has_job = bool(param.name and ctx.params.get(param.name))
         return [] if has_job else super().shell_complete(ctx, param, incomplete)
 
-    def looked_up(self, settings: Settings, value: Any) -> PodName | tuple[PodName, str | tuple[str, ...]]:
+    def resolve(self, settings: Settings, value: Any) -> PodName | tuple[PodName, str | tuple[str, ...]]:
         words: InstanceWords = value
         name = PodName(JobId(job_id_of(settings, words.job)), words.instance_id)
         return name if words.rest is None else (name, words.rest)
@@ -102,70 +106,48 @@ class InstanceType(JobType):
 class InstanceWords(NamedTuple):
     job: str
     instance_id: int
-    rest: str | tuple[str, ...] | None  # None: of a command that takes no more words
+    rest: str | tuple[str, ...] | None  # None: the command takes no more words
 
 
-def look_up(ctx: click.Context) -> None:
-    """Before a command runs, and after its whole line was found right: nothing is asked for wrong usage."""
+def resolve_names(ctx: click.Context) -> None:
+    """Replaces names by ids when the whole command line has been parsed: wrong usage costs no call."""
     for param in ctx.command.params:
         if isinstance(param.type, JobType) and param.name:
             settings = ctx.find_object(Settings)
             assert settings is not None
-            ctx.params[param.name] = param.type.looked_up(settings, ctx.params[param.name])
+            ctx.params[param.name] = param.type.resolve(settings, ctx.params[param.name])
 
 
-def known_jobs(ctx: click.Context, begin: str) -> dict[str, str]:
-    """Words that begin so -> what they name; none when the API is slow or down: a completion prints no errors."""
-    settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
+def known_jobs(client: Client, begin: str) -> list[tuple[str, str]]:
+    """Words that begin with ``begin``, each with a help text that names its job."""
     request = v0.lookup.FindJobsRequest(text=begin, begins=True, limit=COMPLETIONS_MAX)
-    try:
-        jobs = settings.client.lookup.FindJobs(request, timeout=COMPLETION_TIMEOUT_S).jobs
-    except Exception:
-        return {}
-    finally:
-        settings.close()
     found: dict[str, str] = {}
-    for job in jobs:
+    for job in client.lookup.FindJobs(request, timeout=COMPLETION_TIMEOUT_S).jobs:
         for word in (job.name, f"{job.poolPath}/{job.name}", job.id.value):
             if word and word.lower().startswith(begin.lower()) and (begin or word == job.name):
                 found.setdefault(word, f"{state_of(job)} {job.poolPath}/{job.name}")
-    return found
+    return list(found.items())
 
 
 JOB = JobType()
 job_argument = click.argument("job_id", metavar="JOB", type=JOB)
 
 
-def instance_argument(rest: str = "", required: bool = False) -> Callable[[Any], Any]:
-    """``JOB INSTANCE`` or ``JOB-INSTANCE``: the parameter ``pod``, a PodName. ``rest``: one more word that may follow,
-    or that has to if ``required``; then the parameter is the name and that word."""
+def instance_argument(rest: str = "", required: bool = False, many: bool = False) -> Callable[[Any], Any]:
+    """``JOB INSTANCE`` or ``JOB-INSTANCE``: the parameter ``pod``, a PodName. ``rest``: another word that may follow,
+    or must if ``required``; with ``many`` any words. Then the parameter is the name and that word, or a tuple."""
 
     def convert(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> InstanceWords | Sequence[str]:
         if ctx.resilient_parsing:
             return words
         own, others = split_words(words)
-        if own is None or len(others) > bool(rest) or (required and not others):
+        if own is None or (len(others) > bool(rest) and not many) or (required and not others):
             raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
-        return InstanceWords(*own, "".join(others) if rest else None)
+        return InstanceWords(*own, tuple(others) if many else "".join(others) if rest else None)
 
-    shown = f" {rest if required else f'[{rest}]'}" if rest else ""
-    metavar = f"JOB INSTANCE{shown}"
-    return click.argument("pod", metavar=metavar, nargs=-1, required=True, type=InstanceType(), callback=convert)
-
-
-def instance_and_words_argument(metavar: str) -> Callable[[Any], Any]:
-    """As ``instance_argument``, and any words that follow: the parameter ``pod`` is the name and a tuple of these."""
-
-    def convert(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> InstanceWords | Sequence[str]:
-        if ctx.resilient_parsing:
-            return words
-        own, others = split_words(words)
-        if own is None:
-            raise click.UsageError(f"expected {param.make_metavar(ctx)}, got '{' '.join(words)}'", ctx)
-        return InstanceWords(*own, tuple(others))
-
+    shown = f" {rest}" if required else f" [{rest}]{'...' if many else ''}" if rest else ""
     return click.argument(
-        "pod", metavar=f"JOB INSTANCE {metavar}", nargs=-1, required=True, type=InstanceType(), callback=convert
+        "pod", metavar=f"JOB INSTANCE{shown}", nargs=-1, required=True, type=InstanceType(), callback=convert
     )
 
 

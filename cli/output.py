@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from rich.console import Console
 
-TERMINAL_ROWS_MAX = 1_000  # beyond, folding takes longer than anybody waits
+TERMINAL_ROWS_MAX = 1_000  # folding more takes too long
 ROWS_DEFAULT = 1_000
 GAP = 2
 FOLDED_WIDTH = 12  # a text that is longer is folded before columns are left out
@@ -185,8 +185,8 @@ def one_line(cell: object) -> str:
     return " ".join(str(cell).split())
 
 
-def not_told(silent_clusters: Iterable[str]) -> str:
-    return f"Not told: hosts of {', '.join(silent_clusters)}, whose host managers do not answer"
+def silent_clusters_text(silent_clusters: Iterable[str]) -> str:
+    return f"Without the hosts of {', '.join(silent_clusters)}, whose host managers do not answer"
 
 
 def id_list(ids: Iterable[object]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,48 +16,73 @@ from cli.settings import Settings
 from cli.times import parse_time
 from cli.wire import v0
 
+if TYPE_CHECKING:
+    from peloton.api.client import Client
+
 INSTANCE_MAX = 2**31 - 1
 COUNT_MAX = 2**32 - 1
-DIGITS_MAX = 100  # of more, Python refuses to say which number it is
+DIGITS_MAX = 100  # Python refuses to parse numbers that are much longer
 COMPLETION_TIMEOUT_S = 1.0
 
+T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
 InstanceRange = tuple[int, int]  # [from, to)
 Label = tuple[str, str]
 
 
-class RangeType(click.ParamType[InstanceRange]):
+class ParsedType(click.ParamType[T]):
+    """What ``parse`` makes of a text; it raises ValueError for a text that it cannot take."""
+
+    def convert(self, value: str | T, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        if not isinstance(value, str):
+            return value  # parsed before
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def parse(self, text: str) -> T:
+        raise NotImplementedError
+
+
+class RangeType(ParsedType[InstanceRange]):
     """``FROM:TO``, half open; an empty side means from the first or to the last instance."""
 
     name = "FROM:TO"
 
-    def convert(
-        self, value: str | InstanceRange, param: click.Parameter | None, ctx: click.Context | None
-    ) -> InstanceRange:
-        if isinstance(value, tuple):
-            return value
-        if not (match := re.fullmatch(r"\s*(\d*)\s*:\s*(\d*)\s*", value)):
-            self.fail(f"expected FROM:TO got '{value}'", param, ctx)
+    def parse(self, text: str) -> InstanceRange:
+        if not (match := re.fullmatch(r"\s*(\d*)\s*:\s*(\d*)\s*", text)):
+            raise ValueError(f"expected FROM:TO got '{text}'")
         start, stop = int(match[1] or 0), int(match[2] or INSTANCE_MAX)
         if max(start, stop) > INSTANCE_MAX:
-            self.fail(f"'{value}' goes beyond {INSTANCE_MAX}", param, ctx)
+            raise ValueError(f"'{text}' goes beyond {INSTANCE_MAX}")
         if start >= stop:
-            self.fail(f"'{value}' is empty: FROM must be below TO, which is not included", param, ctx)
+            raise ValueError(f"'{text}' is empty: FROM must be below TO, which is not included")
         return start, stop
 
 
-class CountType(click.ParamType[int]):
-    """A number of instances or of failures, as far as the wire can say it."""
+class CountType(ParsedType[int]):
+    """A number of instances or of failures that fits into the field of the message."""
 
     name = "N"
 
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        if not (value.isascii() and value.isdigit()):
-            self.fail(f"expected a whole number, 0 or more, got '{value}'", param, ctx)
-        if len(value) > DIGITS_MAX or int(value) > COUNT_MAX:
-            self.fail(f"{value} goes beyond {COUNT_MAX}", param, ctx)
-        return int(value)
+    def parse(self, text: str) -> int:
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError(f"expected a whole number, 0 or more, got '{text}'")
+        if len(text) > DIGITS_MAX or int(text) > COUNT_MAX:
+            raise ValueError(f"{text} goes beyond {COUNT_MAX}")
+        return int(text)
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Several options as one decorator, in this order in the help."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 limit_option = click.option(
@@ -68,53 +94,48 @@ CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=
 """A YAML file, or ``-`` for standard input."""
 
 
-class LabelsType(click.ParamType[tuple[Label, ...]]):
+def pieces(text: str) -> list[str]:
+    """What stands between commas, without blanks round it."""
+    return [piece for part in text.split(",") if (piece := part.strip())]
+
+
+class LabelsType(ParsedType[tuple[Label, ...]]):
     """``k=v,k2=v2``."""
 
     name = "K=V,..."
 
-    def convert(
-        self, value: str | tuple[Label, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Label, ...]:
-        if isinstance(value, tuple):
-            return value
+    def parse(self, text: str) -> tuple[Label, ...]:
         labels: list[Label] = []
-        for piece in filter(None, (part.strip() for part in value.split(","))):
+        for piece in pieces(text):
             if piece.count("=") != 1:
-                self.fail(f"Invalid label '{piece}', expected KEY=VALUE", param, ctx)
-            key, _, text = piece.partition("=")
-            labels.append((key.strip(), text.strip()))
+                raise ValueError(f"Invalid label '{piece}', expected KEY=VALUE")
+            key, _, value = piece.partition("=")
+            labels.append((key.strip(), value.strip()))
         return tuple(labels)
 
 
-class LabelType(click.ParamType[Label]):
+class LabelType(ParsedType[Label]):
     """``key:value``, as the original's watch has it; ``key=value``, as its other commands have it, is taken too."""
 
     name = "KEY:VALUE"
 
-    def convert(self, value: str | Label, param: click.Parameter | None, ctx: click.Context | None) -> Label:
-        if isinstance(value, tuple):
-            return value
-        key, mark, text = value.partition(":" if ":" in value else "=")
+    def parse(self, text: str) -> Label:
+        key, mark, value = text.partition(":" if ":" in text else "=")
         if not mark or not key.strip():
-            self.fail(f"Invalid label '{value}', expected KEY:VALUE", param, ctx)
-        return key.strip(), text.strip()
+            raise ValueError(f"Invalid label '{text}', expected KEY:VALUE")
+        return key.strip(), value.strip()
 
 
-class ListType(click.ParamType[tuple[str, ...]]):
+class ListType(ParsedType[tuple[str, ...]]):
     """Words separated by commas."""
 
     name = "A,B,..."
 
-    def convert(
-        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(filter(None, (part.strip() for part in value.split(","))))
+    def parse(self, text: str) -> tuple[str, ...]:
+        return tuple(pieces(text))
 
 
-class StatesType(click.ParamType[tuple[str, ...]]):
+class StatesType(ParsedType[tuple[str, ...]]):
     """Names of states separated by commas, in any case; ``prefix`` may be written or left out."""
 
     name = "STATE,..."
@@ -123,16 +144,12 @@ class StatesType(click.ParamType[tuple[str, ...]]):
         self.states = [str(state) for state in states]
         self.prefix = prefix
 
-    def convert(
-        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
+    def parse(self, text: str) -> tuple[str, ...]:
         found = []
-        for piece in filter(None, (part.strip() for part in value.split(","))):
+        for piece in pieces(text):
             state = piece.upper().removeprefix(self.prefix)
             if state not in self.states:
-                self.fail(f"invalid state '{piece}', expected one of {', '.join(self.states)}", param, ctx)
+                raise ValueError(f"invalid state '{piece}', expected one of {', '.join(self.states)}")
             found.append(state)
         return tuple(found)
 
@@ -143,70 +160,53 @@ class StatesType(click.ParamType[tuple[str, ...]]):
         ]
 
 
-class DurationType(click.ParamType[float]):
+class DurationType(ParsedType[float]):
     """Seconds, written as ``20s``, ``1m30s``, ``500ms``, ``1h`` or a bare number of seconds."""
 
     name = "DURATION"
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}  # noqa: RUF012
 
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, (int, float)):
-            return float(value)
-        text = value.strip()
+    def parse(self, text: str) -> float:
         piece = r"(\d+(?:\.\d+)?)(ms|s|m|h)"
-        if re.fullmatch(r"\d+(\.\d+)?", text):
+        if re.fullmatch(r"\d+(\.\d+)?", text.strip()):
             seconds = float(text)
-        elif re.fullmatch(f"(?:{piece})+", text):
+        elif re.fullmatch(f"(?:{piece})+", text.strip()):
             seconds = sum(float(number) * self.units[unit] for number, unit in re.findall(piece, text))
         else:
-            self.fail(f"expected a duration like 20s, 1m30s or 500ms, got '{value}'", param, ctx)
+            raise ValueError(f"expected a duration like 20s, 1m30s or 500ms, got '{text}'")
         if seconds <= 0:
-            self.fail("must be more than 0", param, ctx)
+            raise ValueError("must be more than 0")
         return seconds
 
 
-class SinceType(click.ParamType[datetime]):
+class SinceType(ParsedType[datetime]):
     """A moment: a duration before now, or a time in ISO 8601, in UTC where it names no zone."""
 
     name = "TIME"
 
-    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        if (moment := parse_time(value)) is not None:
+    def parse(self, text: str) -> datetime:
+        if (moment := parse_time(text)) is not None:
             return moment
         try:
-            return datetime.now(UTC) - timedelta(seconds=DURATION.convert(value, param, ctx))
-        except (click.UsageError, OverflowError):
-            self.fail(
-                f"expected a duration such as 10m or a time such as 2026-01-31T08:00:00Z, got '{value}'", param, ctx
-            )
+            return datetime.now(UTC) - timedelta(seconds=DURATION.parse(text))
+        except (ValueError, OverflowError):
+            raise ValueError(
+                f"expected a duration such as 10m or a time such as 2026-01-31T08:00:00Z, got '{text}'"
+            ) from None
 
 
-class PoolPathType(click.ParamType[str]):
+class PoolPathType(ParsedType[str]):
     """The path of a resource pool from the root; completed by asking the API when it answers at once."""
 
     name = "POOL"
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not value.startswith("/"):
-            self.fail(f"path should begin with /, got '{value}'", param, ctx)
-        return value.rstrip("/") or "/"
+    def parse(self, text: str) -> str:
+        if not text.startswith("/"):
+            raise ValueError(f"path should begin with /, got '{text}'")
+        return text.rstrip("/") or "/"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(path) for path in known_pool_paths(ctx) if path.startswith(incomplete)]
-
-
-def known_pool_paths(ctx: click.Context) -> list[str]:
-    """Paths of all pools; none when the API is slow or down, because a completion must not print errors."""
-    settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
-    try:
-        pools = settings.client.respools.Query(v0.respool.QueryRequest(), timeout=COMPLETION_TIMEOUT_S).resourcePools
-    except Exception:
-        return []
-    finally:
-        settings.close()
-    return sorted(pool.path.value for pool in pools)
+        return [CompletionItem(path) for path in ask_to_complete(ctx, pool_paths) if path.startswith(incomplete)]
 
 
 class HostnameType(click.ParamType[str]):
@@ -215,19 +215,28 @@ class HostnameType(click.ParamType[str]):
     name = "HOST"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in known_hostnames(ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in ask_to_complete(ctx, hostnames) if name.startswith(incomplete)]
 
 
-def known_hostnames(ctx: click.Context) -> list[str]:
-    """As ``known_pool_paths``."""
+def pool_paths(client: Client) -> list[str]:
+    pools = client.respools.Query(v0.respool.QueryRequest(), timeout=COMPLETION_TIMEOUT_S).resourcePools
+    return sorted(pool.path.value for pool in pools)
+
+
+def hostnames(client: Client) -> list[str]:
+    hosts = client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest(), timeout=COMPLETION_TIMEOUT_S)
+    return sorted(info.hostname for info in hosts.host_infos)
+
+
+def ask_to_complete(ctx: click.Context, ask: Callable[[Client], Sequence[T]]) -> Sequence[T]:
+    """Nothing when the API is slow or down, because a completion must not print errors."""
     settings = ctx.find_object(Settings) or settings_given(ctx.find_root())
     try:
-        hosts = settings.client.hosts.QueryHosts(v0.host_svc.QueryHostsRequest(), timeout=COMPLETION_TIMEOUT_S)
+        return ask(settings.client)
     except Exception:
-        return []
+        return ()
     finally:
         settings.close()
-    return sorted(info.hostname for info in hosts.host_infos)
 
 
 def settings_given(root: click.Context) -> Settings:
@@ -246,5 +255,9 @@ LABELS = LabelsType()
 WORDS = ListType()
 DURATION = DurationType()
 SINCE = SinceType()
+ranges_option = click.option(
+    "--range", "-r", "ranges", type=RANGE, multiple=True, help="Instances; all if absent. Repeatable."
+)
+range_option = click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
 POOL_PATH = PoolPathType()
 HOSTNAME = HostnameType()

@@ -22,9 +22,9 @@ from cli.wire import v0
 @pass_settings
 def plan_job(settings: Settings, respool: str, config: Path) -> None:
     """Say what would become of the job of the YAML file CONFIG in the pool RESPOOL: how many of its instances would be
-    admitted now, what the others would wait for, which of them no host could take even if it were empty, and who would
-    be evicted for them after how many rounds of preemption. Nothing is created. Whether hosts have room now is not
-    looked at.
+    admitted now, what the others would wait for, which of them no host could take even if it were empty, and which
+    pods would be evicted for them after how many rounds of preemption. Nothing is created. Room on hosts is not
+    considered.
 
     \b
     Example:
@@ -42,9 +42,9 @@ def plan_job(settings: Settings, respool: str, config: Path) -> None:
               help="The pool below which it is, or would be.")  # fmt: skip
 @pass_settings
 def plan_pool(settings: Settings, config: Path, parent: str) -> None:
-    """Say what creating or changing the pool of the YAML file CONFIG would do: whose entitlement would change, who
-    would hold more than that, which waiting gangs would be admitted now, and who would be evicted because of it.
-    Nothing is changed.
+    """Say what creating or changing the pool of the YAML file CONFIG would do: which entitlements would change,
+    which pools would then hold more than theirs, which waiting gangs would be admitted now, and which pods would be
+    evicted. Nothing is changed.
 
     \b
     Examples:

@@ -34,8 +34,8 @@ before or after the command's name, unless the command has an option of the same
 * **Variables**: PELOTON_ADDRESS, PELOTON_TIMEOUT, and PELOTON_JOBMGR_URL, PELOTON_RESMGR_URL and PELOTON_HOSTMGR_URL,
   of which the original's names without the prefix are read too.
 * **JOB** is a job's id, the first 4 characters of it or more, its name (`hello`), or its pool and name
-  (`/tutorial/hello`). A name goes before the beginning of an id. Of several jobs with a name the only one that has not
-  ended is meant, which is then said on standard error; what is still ambiguous is refused with a list of the jobs.
+  (`/tutorial/hello`). A name is preferred to the beginning of an id. When several jobs have the name, the command takes
+  the only one that has not ended and says so on standard error; otherwise it refuses and lists the jobs.
 * **JOB INSTANCE** may be written in one word, `hello-7`.
 * **Completion**: `peloton completion bash` (or `zsh`, `fish`) prints the script, and says in its help where it belongs.
   Commands, options, states, pools, hosts, and jobs by name and by id are completed.
@@ -46,8 +46,8 @@ before or after the command's name, unless the command has an option of the same
   is standard input. An error names file, line and column.
 * **Ranges** `FROM:TO` include FROM and not TO; either side may be empty.
 * **`task logs -f`** follows. Before a file's name it is the original's spelling of `--filename`: `-f stderr` prints
-  stderr, `-F --filename stderr` follows it. What looks like a job id, a number or an option is no file's
-  name, nor is the only word that can name the job: `-f hello 7` follows.
+  stderr, `-F --filename stderr` follows it. A job id, a number or an option behind it is not taken for a
+  file's name, nor is the only word that can name the job: `-f hello 7` follows.
 """
 
 

@@ -26,3 +26,8 @@ def clock_text(seconds: float) -> str:
     """HH:MM:SS, with as many hours as it takes."""
     whole = max(0, int(seconds))
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def seconds_text(time_text: str) -> str:
+    """An RFC 3339 time without fractions of a second; ``--`` when there is none."""
+    return f"{time_text.partition('.')[0].removesuffix('Z')}Z" if time_text else "--"

@@ -11,13 +11,13 @@ import click
 from cli.command import Command, Group
 from cli.config_file import load_config
 from cli.errors import Failed
-from cli.job.rolling import STALE_VERSION, VERSION_ATTEMPTS_MAX
+from cli.job.read import with_current_version
 from cli.names import job_argument
 from cli.output import Table, print_list, print_outcome
 from cli.params import CONFIG_FILE, COUNT, POOL_PATH
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
-from cli.stateless.options import batch_size_argument, opaque_option
+from cli.stateless.options import batch_size_argument, done_word, opaque_option
 from cli.wire import v0
 from peloton.model.update import UPDATE_TERMINAL
 
@@ -30,7 +30,6 @@ TABLE = Table(
     spare=("NumberTasksRemaining", "NumberTasksFailed"),
     nothing="No updates found",
 )
-DONE_WORDS = {"pause": "paused", "resume": "resumed", "abort": "aborted"}
 id_argument = click.argument("update_id", metavar="UPDATE-ID")
 
 
@@ -102,7 +101,14 @@ def create(
     if respool:
         request.jobConfig.respoolID.value = pool_id_at(settings.client, respool)
     refuse_update_under_way(settings, job_id, override)
-    response = created(settings, request, wanted)
+
+    def send(job: v0.job.JobInfo) -> v0.update_svc.CreateUpdateResponse:
+        request.jobConfig.changeLog.version = job.runtime.configurationVersion
+        if not request.jobConfig.respoolID.value:
+            request.jobConfig.respoolID.CopyFrom(job.config.respoolID)
+        return settings.client.updates.CreateUpdate(request)
+
+    response = with_current_version(settings, job_id, wanted, "configuration", send)
     print_outcome(settings, response, f"Job update {response.updateID.value} created", [response.updateID.value])
 
 
@@ -117,36 +123,6 @@ def refuse_update_under_way(settings: Settings, job_id: str, override: bool) -> 
                 f"(--override takes its place)"
             )
         click.echo(f"going to override existing update: {info.updateId.value}", err=True)
-
-
-def created(
-    settings: Settings, request: v0.update_svc.CreateUpdateRequest, wanted: int
-) -> v0.update_svc.CreateUpdateResponse:
-    """Without a version the current one is read, again when somebody else was faster."""
-    import grpc
-
-    for attempt in range(1, VERSION_ATTEMPTS_MAX + 1):
-        current = current_job(settings, request.jobId.value)
-        version = current.runtime.configurationVersion
-        if wanted and wanted != version:
-            raise Failed(f"invalid input configuration version current {version} provided {wanted}")
-        request.jobConfig.changeLog.version = version
-        if not request.jobConfig.respoolID.value:
-            request.jobConfig.respoolID.CopyFrom(current.config.respoolID)
-        try:
-            return settings.client.updates.CreateUpdate(request)
-        except grpc.RpcError as error:
-            if wanted or STALE_VERSION not in (error.details() or "") or attempt == VERSION_ATTEMPTS_MAX:
-                raise
-    raise AssertionError("the last attempt returns or raises")
-
-
-def current_job(settings: Settings, job_id: str) -> v0.job.JobInfo:
-    from cli.job.group import refuse_unknown_job
-
-    response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
-    refuse_unknown_job(settings, response, "Unable to get job", job_id)
-    return response.jobInfo
 
 
 @update.command()
@@ -210,7 +186,7 @@ def steering_command(verb: str, text: str) -> click.Command:
         if opaque is not None:
             request.opaque_data.data = opaque
         response = getattr(settings.client.updates, name)(request)
-        print_outcome(settings, response, f"Update {update_id} {DONE_WORDS[verb]}")
+        print_outcome(settings, response, f"Update {update_id} {done_word(verb)}")
 
     return command
 

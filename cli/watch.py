@@ -11,12 +11,12 @@ import click
 
 from cli.command import INTERRUPTED, Group
 from cli.errors import Failed
-from cli.job.watch import AWAY_CODES, WatchPace
 from cli.names import JOB, pod_name
 from cli.output import as_json_line, print_outcome
 from cli.params import LABEL, Label
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import job_state_name, known_counts, of_update
+from cli.watching import AWAY_CODES, WatchPace
 from cli.wire import v1
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def pod(settings: Settings, job_id: str, names: Sequence[str], labels: Sequence[
 @click.argument("watch_id", metavar="ID")
 @pass_settings
 def cancel(settings: Settings, watch_id: str) -> None:
-    """End a watch of somebody else by its ID, which that printed when it began."""
+    """End another watch by its ID, which it printed when it began."""
     response = settings.client.watches.Cancel(v1.watch_svc.CancelRequest(watch_id=watch_id), timeout=settings.timeout)
     print_outcome(settings, response, f"Watch {watch_id} cancelled")
 
@@ -112,7 +112,7 @@ class Changes:
     watch_id: str = ""
 
     def messages(self) -> Iterator[v1.watch_svc.WatchResponse]:
-        """Ends only by an error: of the first attempt whatever it is, later what no waiting helps against."""
+        """Ends only by an error: any error of the first attempt, later one that waiting cannot help."""
         import grpc
 
         wait_s, away_since, reason = self.pace.interval_s, None, ""
@@ -126,7 +126,7 @@ class Changes:
                     yield message
                 raise Failed("the API ended the watch without a reason")
             except grpc.RpcError as error:
-                if not self.watch_id or not may_resume(error):  # type: ignore[arg-type]
+                if not self.watch_id or not may_resume(error):
                     raise
                 now = self.pace.clock()
                 away_since = now if away_since is None else away_since
@@ -150,7 +150,7 @@ class Changes:
         return "the watch goes on where it was"
 
     def cancel(self) -> None:
-        """The API would notice by itself that nobody reads, later."""
+        """At once; by itself the API would notice later that the connection is gone."""
         import grpc
 
         if not self.watch_id:
@@ -162,7 +162,7 @@ class Changes:
             return  # closing the connection ends it too
 
 
-def may_resume(error: grpc.Call) -> bool:
+def may_resume(error: grpc.RpcError) -> bool:
     code, details = error.code().name, error.details() or ""
     return code in AWAY_CODES or (code == "ABORTED" and OVERFLOW in details)
 

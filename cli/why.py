@@ -1,4 +1,4 @@
-"""``peloton job why`` and ``peloton respool why``: what waits, for what, and who holds it."""
+"""``peloton job why`` and ``peloton respool why``: what waits, for what, and which pods hold it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cli.wire import v0
 @pass_settings
 def why_job(settings: Settings, job_id: str) -> None:
     """Say why instances of a job do not run: their place in the queue, the rule that keeps them waiting, with its
-    numbers, and who holds what they wait for. Of a job that has ended it says how.
+    numbers, and which jobs hold what they wait for. For a job that has ended: how it ended.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def why_job(settings: Settings, job_id: str) -> None:
 @click.argument("path", metavar="POOL", type=POOL_PATH)
 @pass_settings
 def why_pool(settings: Settings, path: str) -> None:
-    """Say what the first gang of each queue of POOL waits for, and who borrows from the pool or lends to it.
+    """Say what the first gang of each queue of POOL waits for, and which pools borrow from it or lend to it.
 
     \b
     Example:

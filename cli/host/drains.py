@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
-from cli.job.watch import Display, Patience, WatchPace
-from cli.output import STATE_STYLES, Table, as_json_line, not_told, print_table
+from cli.output import STATE_STYLES, Table, as_json_line, print_table, silent_clusters_text
+from cli.watching import Patience, WatchPace, display_on, redrawn
 from cli.wire import v0
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
-    from rich.live import Live
 
     from peloton.api.client import Client
 
-NOBODY = "No hosts in maintenance"
 WAITING_NAMED_MAX = 10
 TABLE = Table(
     ("Hostname", "State", "Goal", "Pods", "Leaving", "Waiting for"),
@@ -66,10 +63,19 @@ def blocker_lines(host: v0.maintenance.HostMaintenance) -> list[str]:
     return [f"{host.hostname}: job {b.job_id} keeps {b.pod_count}: {b.reason}" for b in host.blockers]
 
 
-def nobody_text(hosts: Sequence[str], silent: Sequence[str]) -> str:
-    """``silent``: clusters that do not answer."""
+def lines_of(host: v0.maintenance.HostMaintenance) -> list[str]:
+    name, state, goal, pods, leaving, waiting = row(host)
+    words = [f"{name} {state}"]
+    words += [f"on its way {goal}"] if goal == "UP" else []
+    words += [f"{pods} pods, {leaving} leaving"] if pods else []
+    words += [f"waits for {waiting}"] if waiting else []
+    return ["  ".join(words), *blocker_lines(host)]
+
+
+def not_in_maintenance(hosts: Sequence[str], silent: Sequence[str]) -> str:
+    """``hosts``: those that were asked for; none: all. ``silent``: clusters that do not answer."""
     where = " in the clusters that answer" if silent else ""
-    return f"Not in maintenance{where}: {', '.join(hosts)}" if hosts else f"{NOBODY}{where}"
+    return f"Not in maintenance{where}: {', '.join(hosts)}" if hosts else f"No hosts in maintenance{where}"
 
 
 def print_drains(answer: v0.maintenance.QueryResponse, hosts: Sequence[str] = (), is_wide: bool = False) -> None:
@@ -77,19 +83,16 @@ def print_drains(answer: v0.maintenance.QueryResponse, hosts: Sequence[str] = ()
     found = {host.hostname for host in answer.hosts}
     others = [name for name in hosts if name not in found]
     if others or not found:
-        click.echo(nobody_text(others, answer.silent_clusters))
+        click.echo(not_in_maintenance(others, answer.silent_clusters))
     if answer.silent_clusters:
-        click.echo(not_told(answer.silent_clusters), err=True)
+        click.echo(silent_clusters_text(answer.silent_clusters), err=True)
     if not found:
         return
     print_table(TABLE, [row(host) for host in answer.hosts], is_wide)
-    for line in (line for host in answer.hosts for line in blocker_lines(host)):
-        click.echo(line)
+    for host in answer.hosts:
+        for line in blocker_lines(host):
+            click.echo(line)
     click.echo(summary(answer))
-
-
-class DrainDisplay(Display, Protocol):
-    def show(self, answer: v0.maintenance.QueryResponse) -> None: ...
 
 
 def watch_drains(
@@ -102,94 +105,38 @@ def watch_drains(
     pace = pace or WatchPace()
     again = " ".join(["peloton host maintenance status", *hosts, "--watch"])
     patience = Patience(client, pace, "maintenance of hosts", again)
+    request = v0.maintenance.QueryRequest(hostnames=hosts)
     seen: dict[str, str] = {}  # hosts in maintenance -> their clusters
     silent: list[str] = []
-    with display_on(console, is_json) as display:
+    with display_on(
+        console,
+        is_json,
+        json_of=as_json_line,
+        lines_of=lambda answer: {host.hostname: lines_of(host) for host in answer.hosts},
+        live=lambda: redrawn(console, picture),
+    ) as display:
         while True:
-            answer = patience.ask(
-                display, lambda: client.maintenance.Query(v0.maintenance.QueryRequest(hostnames=hosts))
-            )
+            answer = patience.ask(display.say, lambda: client.maintenance.Query(request))
             if list(answer.silent_clusters) != silent:
                 silent = list(answer.silent_clusters)
-                display.say(not_told(silent) if silent else "All clusters answer again")
+                display.say(silent_clusters_text(silent) if silent else "All clusters answer again")
             if answer.hosts:
                 display.show(answer)
             elif not seen:
-                display.say(nobody_text(hosts, silent))
+                display.say(not_in_maintenance(hosts, silent))
             left = {host.hostname: host.cluster for host in answer.hosts}
             unknown = {name: cluster for name, cluster in seen.items() if name not in left and cluster in silent}
             for name in sorted(seen.keys() - left.keys() - unknown.keys()):
                 display.say(f"{name} is UP")
             seen = left | unknown
-            if not unknown and all(has_settled(host) for host in answer.hosts):
+            if not unknown and all(is_down(host) for host in answer.hosts):
                 break
             pace.sleep(pace.interval_s)
 
 
-def has_settled(host: v0.maintenance.HostMaintenance) -> bool:
+def is_down(host: v0.maintenance.HostMaintenance) -> bool:
+    """And stays so until its maintenance is completed."""
     return state_name(host.state) == state_name(host.goal_state) == "DOWN"
-
-
-@contextmanager
-def display_on(console: Console, is_json: bool) -> Iterator[DrainDisplay]:
-    if is_json:
-        yield JsonDisplay(console)
-        return
-    if not console.is_terminal:
-        yield LineDisplay(console)
-        return
-    from rich.live import Live
-
-    with Live(console=console, auto_refresh=False) as live:
-        yield LiveDisplay(live, console)
-
-
-class LineDisplay:
-    """A line for each host whenever something about it changed."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.shown: dict[str, list[str]] = {}
-
-    def show(self, answer: v0.maintenance.QueryResponse) -> None:
-        for host in answer.hosts:
-            name, state, goal, pods, leaving, waiting = row(host)
-            words = [f"{name} {state}"]
-            words += [f"on its way {goal}"] if goal == "UP" else []
-            words += [f"{pods} pods, {leaving} leaving"] if pods else []
-            words += [f"waits for {waiting}"] if waiting else []
-            lines = ["  ".join(words), *blocker_lines(host)]
-            if self.shown.get(name) != lines:
-                self.shown[name] = lines
-                for line in lines:
-                    self.say(line)
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-class JsonDisplay(LineDisplay):
-    """The answer in one line whenever something changed; everything else is for people."""
-
-    last = ""
-
-    def show(self, answer: v0.maintenance.QueryResponse) -> None:
-        if (line := as_json_line(answer)) != self.last:
-            self.last = line
-            click.echo(line)
-
-
-class LiveDisplay:
-    """The table, redrawn in place."""
-
-    def __init__(self, live: Live, console: Console) -> None:
-        self.live, self.console = live, console
-
-    def show(self, answer: v0.maintenance.QueryResponse) -> None:
-        self.live.update(picture(answer), refresh=True)
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def picture(answer: v0.maintenance.QueryResponse) -> Group:

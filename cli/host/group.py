@@ -6,7 +6,7 @@ import click
 
 from cli.command import Group
 from cli.host.maintenance import maintenance
-from cli.output import Table, not_told, print_list, rows_wanted, say_more
+from cli.output import Table, print_list, rows_wanted, say_more, silent_clusters_text
 from cli.params import StatesType, limit_option
 from cli.settings import Settings, pass_settings
 from cli.wire import v0
@@ -36,8 +36,8 @@ host.add_command(maintenance)
 @limit_option
 @pass_settings
 def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> None:
-    """List hosts and their states; what is free of all that they have, in cores and MiB; what revocable pods hold of
-    the slack, in cores; and what hosts use on which revocable pods run, as measured last. Also `host list`.
+    """List hosts with their states, free and total cores and MiB, the slack cores that revocable pods hold, and the
+    latest measured usage of hosts that run revocable pods. Also `host list`.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
     if len(shown) < len(hosts):
         say_more(len(shown), len(hosts))
     if response.silent_clusters:
-        click.echo(not_told(response.silent_clusters), err=True)
+        click.echo(silent_clusters_text(response.silent_clusters), err=True)
 
 
 def amounts(info: v0.host.HostInfo) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ import click
 
 from cli.command import Group
 from cli.host.drains import print_drains, turn_lines, watch_drains
-from cli.job.watch import progress_console
 from cli.output import print_for_programs
 from cli.params import DURATION, HOSTNAME
 from cli.settings import Settings, pass_settings
+from cli.watching import progress_console
 from cli.wire import v0
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def maintenance() -> None:
 @maintenance.command()
 @HOSTS
 @click.option(
-    "--deadline", type=DURATION, help="After so long a drain may be forced; as the installation says if absent."
+    "--deadline", type=DURATION, help="After this time the drain may be forced; the installation's default if absent."
 )
 @click.option("--at-most", type=click.IntRange(1), help="How many hosts may be away at a time for these to begin.")
-@click.option("--reason", default="", help="Words for those who look at the host meanwhile.")
+@click.option("--reason", default="", help="Why, shown with the host.")
 @WATCH
 @pass_settings
 def start(

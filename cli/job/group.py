@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 from pathlib import Path
 
@@ -11,18 +10,19 @@ import click
 from cli import plan, why
 from cli.command import Group
 from cli.config_file import load_config
-from cli.errors import Failed
 from cli.job import logs, query, rolling, stop
-from cli.job.pieces import create_from_file, create_heavy, is_heavy_file, refuse_secrets
-from cli.job.watch import get_job, progress_console, watch_job
+from cli.job.pieces import create_from_heavy_file, create_heavy_request, is_heavy_file, refuse_secrets
+from cli.job.read import get_job_or_summary, refuse_unknown_job
+from cli.job.watch import watch_job
 from cli.names import job_argument
-from cli.new_job import job_id_option, telling_of, warn_of_hosts
+from cli.new_job import job_id_option, report_unknown_outcome, secret_options, secrets_of, warn_if_unplaceable
 from cli.output import print_message, print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.stateless.group import stateless
+from cli.watching import progress_console
 from cli.wire import v0
 from peloton.model.job import JobState
 
@@ -35,16 +35,8 @@ def job() -> None:
     """
 
 
-def secrets_of(path: str, text: str) -> list[v0.peloton.Secret]:
-    """At most one secret: mounted at ``path``; the wire wants its bytes as base64."""
-    if bool(path) != bool(text):
-        raise click.UsageError("--secret-path and --secret-data belong together")
-    value = v0.peloton.Secret.Value(data=base64.b64encode(text.encode()))
-    return [v0.peloton.Secret(path=path, value=value)] if path else []
-
-
 def create_light(settings: Settings, request: v0.job.CreateRequest) -> v0.job.CreateResponse:
-    with telling_of(request.id.value, "peloton job"):
+    with report_unknown_outcome(request.id.value, "peloton job"):
         return settings.client.jobs.Create(request)
 
 
@@ -52,8 +44,7 @@ def create_light(settings: Settings, request: v0.job.CreateRequest) -> v0.job.Cr
 @click.argument("respool", type=POOL_PATH)
 @click.argument("config", type=CONFIG_FILE)
 @job_id_option
-@click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
-@click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
+@secret_options
 @click.option("--watch", is_flag=True, help="Show progress until the job ends; exit code 0 only if it succeeded.")
 @pass_settings
 def create(
@@ -70,15 +61,15 @@ def create(
     A job that is larger than a message may be (256 MiB) is sent in pieces, for which --timeout does not count. It is
     there with all of them or not at all.
     """
-    secrets = secrets_of(secret_path, secret_data)
+    secrets = secrets_of(secret_path, secret_data, v0.peloton.Secret)
     if is_heavy_file(config):
         refuse_secrets(bool(secrets))
-        response = create_from_file(settings, config, pool_id_at(settings.client, respool), job_id)
+        response = create_from_heavy_file(settings, config, pool_id_at(settings.client, respool), job_id)
     else:
         job_config = load_config(config, v0.job.JobConfig)
         job_config.respoolID.value = pool_id_at(settings.client, respool)
         request = v0.job.CreateRequest(id=v0.peloton.JobID(value=job_id), config=job_config, secrets=secrets)
-        response = create_heavy(settings, request) or create_light(settings, request)
+        response = create_heavy_request(settings, request) or create_light(settings, request)
     texts = {
         "alreadyExists": "Job {id} already exists: {message}",
         "invalidConfig": "Invalid job config: {message}",
@@ -86,7 +77,7 @@ def create(
     }
     raise_if_refused(settings, response, texts, id=job_id)
     print_outcome(settings, response, f"Job {response.jobId.value} created", [response.jobId.value], lines=watch)
-    warn_of_hosts(settings, response.jobId.value)
+    warn_if_unplaceable(settings, response.jobId.value)
     if watch:
         exit_after_watching(settings, response.jobId.value)
 
@@ -139,24 +130,15 @@ def get(settings: Settings, job_id: str) -> None:
 @pass_settings
 def status(settings: Settings, job_id: str) -> None:
     """Print a job's state, its goal and the number of tasks in each state."""
-    response = get_job(settings.client, job_id)
+    response = get_job_or_summary(settings.client, job_id)
     refuse_unknown_job(settings, response, "Unable to get job status", job_id)
     print_message(settings, response.jobInfo.runtime, [job_id])
-
-
-def refuse_unknown_job(settings: Settings, response: object, text: str, job_id: str) -> None:
-    assert isinstance(response, v0.job.GetResponse)
-    worded = f"{text} {{id}}: {{message}}"
-    raise_if_refused(settings, response, {"notFound": worded, "getRuntimeFail": worded}, id=job_id)
-    if not response.HasField("jobInfo"):
-        raise Failed(f"{text} {job_id}")
 
 
 @job.command()
 @job_argument
 @click.argument("config", type=CONFIG_FILE)
-@click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
-@click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
+@secret_options
 @pass_settings
 def update(settings: Settings, job_id: str, config: Path, secret_path: str, secret_data: str) -> None:
     """Add instances to a batch job: CONFIG is the whole job with a larger instanceCount.
@@ -167,7 +149,7 @@ def update(settings: Settings, job_id: str, config: Path, secret_path: str, secr
     """
     request = v0.job.UpdateRequest(
         id=v0.peloton.JobID(value=job_id),
-        secrets=secrets_of(secret_path, secret_data),
+        secrets=secrets_of(secret_path, secret_data, v0.peloton.Secret),
         config=load_config(config, v0.job.JobConfig),
     )
     response = settings.client.jobs.Update(request)

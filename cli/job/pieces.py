@@ -11,7 +11,7 @@ import click
 
 from cli.config_file import STANDARD_INPUT
 from cli.errors import Failed
-from cli.new_job import telling_of
+from cli.new_job import report_unknown_outcome
 from cli.settings import Settings
 from cli.wire import v0
 from peloton.api.limits import MESSAGE_BYTES_MAX
@@ -23,8 +23,8 @@ def is_heavy_file(path: Path) -> bool:
     return path != STANDARD_INPUT and path.stat().st_size > HEAVY_FILE_BYTES
 
 
-def create_from_file(settings: Settings, path: Path, respool_id: str, job_id: str) -> v0.job.CreateResponse:
-    """Of a file that is too large to be held."""
+def create_from_heavy_file(settings: Settings, path: Path, respool_id: str, job_id: str) -> v0.job.CreateResponse:
+    """Of a file that is too large for memory."""
     from peloton.api.yaml_pieces import JobPieces
 
     click.echo(f"Reading {path}, which takes a few minutes for each gigabyte", err=True)
@@ -33,7 +33,7 @@ def create_from_file(settings: Settings, path: Path, respool_id: str, job_id: st
         return create_in_pieces(settings, pieces.config, pieces.instances, job_id)
 
 
-def create_heavy(settings: Settings, request: v0.job.CreateRequest) -> v0.job.CreateResponse | None:
+def create_heavy_request(settings: Settings, request: v0.job.CreateRequest) -> v0.job.CreateResponse | None:
     """None for a request that is small enough to be sent as it is."""
     if request.ByteSize() <= MESSAGE_BYTES_MAX:
         return None
@@ -53,7 +53,7 @@ def refuse_secrets(has_secrets: bool) -> None:
 
 @dataclass(frozen=True)
 class Messages:
-    """Of one job, as often as a busy Peloton has to be asked."""
+    """Of one job; they can be iterated again, because a busy Peloton may refuse the first attempts."""
 
     config: v0.job.JobConfig
     instances: Callable[[], Iterable[tuple[int, v0.task.TaskConfig]]]
@@ -72,5 +72,5 @@ def create_in_pieces(
     job_id: str,
 ) -> v0.job.CreateResponse:
     messages: Any = Messages(config, instances, job_id)  # gRPC wants an iterator; our client takes them again from here
-    with telling_of(job_id, "peloton job"):
+    with report_unknown_outcome(job_id, "peloton job"):
         return settings.client.bulk.CreateJob(messages)

@@ -10,10 +10,12 @@ import click
 
 from cli.command import Command
 from cli.errors import Failed, rpc_failure
-from cli.job.query import QUERY_TEXTS, print_jobs, set_page
+from cli.job.query import QUERY_TEXTS, print_jobs
+from cli.job.read import read_job
 from cli.names import JOB
 from cli.output import id_list
 from cli.params import LABELS, Label
+from cli.queries import set_v0_page
 from cli.refusals import raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.wire import v0
@@ -76,15 +78,12 @@ def stop(
 
 def stoppable_job(settings: Settings, job_id: str, owner: str, labels: Sequence[Label]) -> str:
     """The job's id, unless it is another owner's, lacks a label or has ended."""
-    from cli.job.group import refuse_unknown_job
-
-    response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
-    refuse_unknown_job(settings, response, "Unable to get job", job_id)
-    config = response.jobInfo.config
+    job = read_job(settings, job_id)
+    config = job.config
     own_labels = {(label.key, label.value) for label in config.labels}
     if (owner and config.owningTeam != owner) or not own_labels.issuperset(labels):
         raise Failed("No matching job found")
-    state = v0.job.JobState.Name(response.jobInfo.runtime.state)
+    state = v0.job.JobState.Name(job.runtime.state)
     if JobState(state) in JOB_TERMINAL:
         raise Failed(f"Job is in terminal state: {state}")
     return job_id
@@ -95,7 +94,7 @@ def active_jobs_of(settings: Settings, owner: str, labels: Sequence[Label], limi
     request.spec.owner = owner
     request.spec.labels.extend(v0.peloton.Label(key=key, value=value) for key, value in labels)
     request.spec.jobStates.extend(v0.job.JobState.Value(state) for state in ACTIVE_STATES)
-    set_page(request.spec.pagination, 0, limit, total, ("creation_time",), "DESC")
+    set_v0_page(request.spec.pagination, 0, limit, total, ("creation_time",), "DESC")
     response = settings.client.jobs.Query(request)
     raise_if_refused(settings, response, QUERY_TEXTS)
     # The server matches the values of labels only.
@@ -116,7 +115,7 @@ def stop_one(settings: Settings, job_id: str) -> str:
         except Failed as refusal:
             return refusal.message
         except grpc.RpcError as error:
-            return rpc_failure(error, settings)  # type: ignore[arg-type]
+            return rpc_failure(error, settings)
         if not response.invalidInstanceIds:
             return ""
     return f"Some tasks failed to stop, failed_instance_ids:{id_list(response.invalidInstanceIds)}"
@@ -139,10 +138,7 @@ def wait_until_stopped(settings: Settings, job_id: str) -> None:
 
 def task_counts(settings: Settings, job_id: str) -> tuple[int, int, str]:
     """All tasks, ended tasks, and the job's state."""
-    from cli.job.group import refuse_unknown_job
-
-    response = settings.client.jobs.Get(v0.job.GetRequest(id=v0.peloton.JobID(value=job_id)))
-    refuse_unknown_job(settings, response, "Unable to get job", job_id)
-    runtime = response.jobInfo.runtime
+    job = read_job(settings, job_id)
+    runtime = job.runtime
     terminal_count = sum(count for state, count in runtime.taskStats.items() if state in TERMINAL)
-    return response.jobInfo.config.instanceCount, terminal_count, v0.job.JobState.Name(runtime.state)
+    return job.config.instanceCount, terminal_count, v0.job.JobState.Name(runtime.state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from cli.command import Command
@@ -28,8 +30,7 @@ def start(settings: Settings, pod: PodName) -> None:
     Example:
       peloton pod start JOB 0
     """
-    response = settings.client.pods.StartPod(v1.pod_svc.StartPodRequest(pod_name=name_message(pod)))
-    print_outcome(settings, response, f"Pod {pod} started")
+    send(settings, pod, settings.client.pods.StartPod, v1.pod_svc.StartPodRequest, "started")
 
 
 @click.command(cls=Command)
@@ -42,8 +43,7 @@ def stop(settings: Settings, pod: PodName) -> None:
     Example:
       peloton pod stop JOB 0
     """
-    response = settings.client.pods.StopPod(v1.pod_svc.StopPodRequest(pod_name=name_message(pod)))
-    print_outcome(settings, response, f"Pod {pod} stopped")
+    send(settings, pod, settings.client.pods.StopPod, v1.pod_svc.StopPodRequest, "stopped")
 
 
 @click.command(cls=Command)
@@ -57,8 +57,8 @@ def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
     Example:
       peloton pod restart JOB 0 --check-sla
     """
-    request = v1.pod_svc.RestartPodRequest(pod_name=name_message(pod), check_sla=check_sla)
-    print_outcome(settings, settings.client.pods.RestartPod(request), f"Pod {pod} restarted")
+    request = v1.pod_svc.RestartPodRequest
+    send(settings, pod, settings.client.pods.RestartPod, request, "restarted", check_sla=check_sla)
 
 
 @click.command(cls=Command)
@@ -66,5 +66,8 @@ def restart(settings: Settings, pod: PodName, check_sla: bool) -> None:
 @pass_settings
 def refresh(settings: Settings, pod: PodName) -> None:
     """Have the API look at a pod again, from what is stored."""
-    response = settings.client.pods.RefreshPod(v1.pod_svc.RefreshPodRequest(pod_name=name_message(pod)))
-    print_outcome(settings, response, f"Pod {pod} refreshed")
+    send(settings, pod, settings.client.pods.RefreshPod, v1.pod_svc.RefreshPodRequest, "refreshed")
+
+
+def send(settings: Settings, pod: PodName, call: Any, request: Any, done: str, **fields: Any) -> None:
+    print_outcome(settings, call(request(pod_name=name_message(pod), **fields)), f"Pod {pod} {done}")

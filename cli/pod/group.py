@@ -5,18 +5,18 @@ from __future__ import annotations
 import click
 
 from cli.command import Group
-from cli.job.query import seconds_of
 from cli.names import instance_argument, job_argument
 from cli.output import Table, print_list, print_message, print_outcome, say_more
 from cli.params import COUNT, WORDS, StatesType
 from cli.pod import control
 from cli.pod.table import print_pods
+from cli.queries import page_options, set_v1_page
 from cli.settings import Settings, pass_settings
-from cli.stateless.query import set_page
 from cli.stateless.read import list_pods
 from cli.task.exec import CONTEXT, run_session, session_options
 from cli.task.group import EVENT_RUNS_DEFAULT, SORT_FIELDS, health_words, print_events
 from cli.task.logs import LogsCommand, print_logs
+from cli.times import seconds_text
 from cli.wire import v1
 from peloton.model.ids import PodName
 from peloton.model.pod import PodState
@@ -142,11 +142,8 @@ def exec_pod(settings: Settings, pod: tuple[PodName, tuple[str, ...]], stdin: bo
 @click.option("--states", "-s", type=STATES, default="", help="Any of these states.")
 @click.option("--names", type=WORDS, default="", help="Any of these pod names.")
 @click.option("--hosts", type=WORDS, default="", help="On any of these hosts.")
-@click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Pods to print.")
-@click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help="Pods to skip.")
-@click.option("--sort", "-p", type=click.Choice(SORT_FIELDS), help="What to sort by; the instance if absent.")
-@click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default="ASC",
-              show_default=True, help="Ascending or descending.")  # fmt: skip
+@page_options("Pods", "ASC", click.option("--sort", "-p", type=click.Choice(SORT_FIELDS),
+                                          help="What to sort by; the instance if absent."))  # fmt: skip
 @pass_settings
 def query(
     settings: Settings, job_id: str, states: tuple[str, ...], names: tuple[str, ...], hosts: tuple[str, ...],
@@ -165,7 +162,7 @@ def query(
     spec.names.extend(map(control.name_message, names))
     spec.hosts.extend(hosts)
     fields = [sort.replace("instance_id", "instanceId")] if sort else []
-    set_page(spec.pagination, offset, limit, 0, fields, sortorder)
+    set_v1_page(spec.pagination, offset, limit, 0, fields, sortorder)
     request.pagination.CopyFrom(spec.pagination)
     response = settings.client.services.QueryPods(request)
     print_pods(settings, response, [(name_of(info), info.status) for info in response.pods])
@@ -207,7 +204,7 @@ def event_row(event: v1.pod.PodEvent) -> tuple[object, ...]:
         event.hostname,
         event.message,
         event.reason,
-        seconds_of(event.timestamp),
+        seconds_text(event.timestamp),
     )
 
 

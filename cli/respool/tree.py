@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,11 +15,11 @@ import click
 from cli import output
 from cli.command import Command
 from cli.errors import is_rpc_error
-from cli.job.watch import Patience, WatchPace
 from cli.output import as_json_line, print_for_programs, print_table
 from cli.params import DURATION
 from cli.pools import UNITS
 from cli.settings import Settings, pass_settings
+from cli.watching import Patience, WatchPace
 from cli.wire import v0
 
 if TYPE_CHECKING:
@@ -122,11 +123,6 @@ def screen(answer: v0.explain.PoolTreeResponse, note: str, width: int, height: i
     return Group(table_of(answer, lines[: max(room, 0)], width), legend, Text(note, no_wrap=True, overflow="ellipsis"))
 
 
-class ErrorDisplay:
-    def say(self, text: str) -> None:
-        click.echo(text, err=True)
-
-
 def watch_lines(settings: Settings, every_s: float) -> None:
     """One table, or one line of JSON, each time. An API that has answered once is waited for while it is away."""
     pace = WatchPace(interval_s=every_s)
@@ -139,7 +135,7 @@ def watch_lines(settings: Settings, every_s: float) -> None:
             show(settings, answer)
             click.echo()
         pace.sleep(every_s)
-        answer = patience.ask(ErrorDisplay(), lambda: ask(settings))
+        answer = patience.ask(partial(click.echo, err=True), lambda: ask(settings))
 
 
 def rows(pool: v0.explain.PoolNode) -> Iterator[tuple[str, ...]]:

@@ -9,13 +9,12 @@ import click
 from cli.command import Command
 from cli.names import job_argument
 from cli.output import print_outcome
-from cli.params import COUNT, InstanceRange
+from cli.params import COUNT, InstanceRange, ranges_option
 from cli.pod.table import range_message
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import (
     key_option,
     opaque_option,
-    ranges_option,
     version_argument,
     watch_option,
 )
@@ -37,16 +36,7 @@ def start(settings: Settings, job_id: str, version: str, watch: bool) -> None:
     Example:
       peloton job stateless start JOB --watch
     """
-    service = Service(settings, job_id)
-    response = service.write(
-        version,
-        lambda version: settings.client.services.StartJob(
-            v1.job_svc.StartJobRequest(job_id=service.id, version=version)
-        ),
-    )
-    print_outcome(settings, response, f"Job started. New EntityVersion: {response.version.value}", lines=watch)
-    if watch:
-        exit_after_goal(settings, job_id, JobState.RUNNING)
+    set_goal(settings, job_id, version, "Start", JobState.RUNNING, watch)
 
 
 @click.command(cls=Command)
@@ -61,14 +51,17 @@ def stop(settings: Settings, job_id: str, version: str, watch: bool) -> None:
     Example:
       peloton job stateless stop JOB
     """
+    set_goal(settings, job_id, version, "Stop", JobState.KILLED, watch)
+
+
+def set_goal(settings: Settings, job_id: str, version: str, verb: str, goal: JobState, watch: bool) -> None:
     service = Service(settings, job_id)
-    response = service.write(
-        version,
-        lambda version: settings.client.services.StopJob(v1.job_svc.StopJobRequest(job_id=service.id, version=version)),
-    )
-    print_outcome(settings, response, f"Job stopped. New EntityVersion: {response.version.value}", lines=watch)
+    call = getattr(settings.client.services, f"{verb}Job")
+    response = service.write(version, call, getattr(v1.job_svc, f"{verb}JobRequest")(job_id=service.id))
+    done = "started" if goal is JobState.RUNNING else "stopped"
+    print_outcome(settings, response, f"Job {done}. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
-        exit_after_goal(settings, job_id, JobState.KILLED)
+        exit_after_goal(settings, job_id, goal)
 
 
 @click.command(cls=Command)
@@ -100,12 +93,7 @@ def restart(
         opaque_data=opaque_data(opaque),
         update_key=update_key,
     )
-
-    def send(version: object) -> v1.job_svc.RestartJobResponse:
-        request.version.CopyFrom(version)  # type: ignore[arg-type]
-        return settings.client.services.RestartJob(request)
-
-    response = service.write(version, send)
+    response = service.write(version, settings.client.services.RestartJob, request)
     print_outcome(settings, response, f"Job restarted. New EntityVersion: {response.version.value}", lines=watch)
     if watch:
         exit_after_update(settings, job_id, response.version.value)
@@ -124,10 +112,6 @@ def delete(settings: Settings, job_id: str, version: str, force: bool) -> None:
       peloton job stateless delete JOB
     """
     service = Service(settings, job_id)
-    response = service.write(
-        version,
-        lambda version: settings.client.services.DeleteJob(
-            v1.job_svc.DeleteJobRequest(job_id=service.id, version=version, force=force)
-        ),
-    )
+    request = v1.job_svc.DeleteJobRequest(job_id=service.id, force=force)
+    response = service.write(version, settings.client.services.DeleteJob, request)
     print_outcome(settings, response, "Job deleted")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import click
@@ -10,7 +9,7 @@ import click
 from cli.command import Command
 from cli.config_file import load_config
 from cli.errors import Failed, is_rpc_error
-from cli.new_job import job_id_option, telling_of, warn_of_hosts
+from cli.new_job import job_id_option, report_unknown_outcome, secret_options, secrets_of, warn_if_unplaceable
 from cli.output import print_outcome
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
@@ -31,8 +30,7 @@ from cli.wire import v1
 @click.command(cls=Command)
 @words_argument("[RESPOOL] SPEC [BATCH-SIZE]", create_words, required=True)
 @job_id_option
-@click.option("--secret-path", default="", metavar="PATH", help="Where a secret is mounted in the container.")
-@click.option("--secret-data", default="", metavar="TEXT", help="The secret itself, as it shall be in the file.")
+@secret_options
 @failure_options
 @key_option
 @opaque_option
@@ -60,7 +58,7 @@ def create(
       peloton job stateless create /tutorial examples/services/web.yaml 1 --watch
       peloton job stateless create /tutorial examples/services/web.yaml
     """
-    secrets = secrets_of(secret_path, secret_data)
+    secrets = secrets_of(secret_path, secret_data, v1.peloton.Secret)
     spec = load_config(words.spec, v1.job.JobSpec)
     if words.pool:
         spec.respool_id.value = pool_id_at(settings.client, words.pool)
@@ -74,12 +72,12 @@ def create(
         opaque_data=opaque_data(opaque),
         update_key=update_key,
     )
-    with telling_of(job_id, "peloton job stateless"):
+    with report_unknown_outcome(job_id, "peloton job stateless"):
         response = created(settings, request)
     created_id, version = response.job_id.value, response.version.value
     text = f"Job {created_id} created. Entity Version: {version}"
     print_outcome(settings, response, text, [created_id], lines=watch)
-    warn_of_hosts(settings, created_id)
+    warn_if_unplaceable(settings, created_id)
     if watch:
         exit_after_update(settings, created_id, version)
 
@@ -90,17 +88,9 @@ def created(settings: Settings, request: v1.job_svc.CreateJobRequest) -> v1.job_
     except Exception as error:
         if not is_rpc_error(error):
             raise
-        code, details = error.code().name, error.details()  # type: ignore[attr-defined]
+        code, details = error.code().name, error.details()
         if code == "ALREADY_EXISTS":
             raise Failed(f"Job {request.job_id.value} already exists: {details}") from error
         if code == "INVALID_ARGUMENT":
             raise Failed(f"Invalid job spec: {details}") from error
         raise
-
-
-def secrets_of(path: str, text: str) -> list[v1.peloton.Secret]:
-    """At most one secret: mounted at ``path``; the wire wants its bytes as base64."""
-    if bool(path) != bool(text):
-        raise click.UsageError("--secret-path and --secret-data belong together")
-    value = v1.peloton.Secret.Value(data=base64.b64encode(text.encode()))
-    return [v1.peloton.Secret(path=path, value=value)] if path else []

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
-from cli.params import CONFIG_FILE, COUNT, POOL_PATH, RANGE
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from cli.params import CONFIG_FILE, COUNT, POOL_PATH, together
 
 
 class PoolOrOther(click.ParamType[str]):
@@ -31,7 +29,7 @@ class CreateWords(NamedTuple):
 
 
 def create_words(ctx: click.Context, param: click.Parameter, words: Sequence[str]) -> CreateWords:
-    """``[RESPOOL] SPEC [BATCH-SIZE]``: told apart by their number, and a batch size is a number."""
+    """``[RESPOOL] SPEC [BATCH-SIZE]``: distinguished by their number; a batch size is a number."""
     rest = list(words)
     batch_size = COUNT.convert(rest.pop(), param, ctx) if len(rest) > 1 and is_number(rest[-1]) else 0
     if len(rest) not in (1, 2):
@@ -72,15 +70,9 @@ def is_number(word: str) -> bool:
     return word.isascii() and word.isdigit()
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
-    """Several options as one decorator, in this order in the help."""
-
-    def decorate(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+def done_word(verb: str) -> str:
+    """Of ``pause``, ``resume`` and ``abort``."""
+    return f"{verb.removesuffix('e')}ed"
 
 
 def words_argument(metavar: str, callback: Callable[..., Any], required: bool = False) -> Callable[[Any], Any]:
@@ -100,8 +92,6 @@ key_option = click.option(
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 diff_option = click.option("--diff", is_flag=True, help="First show what would change; on a terminal, ask.")
-ranges_option = click.option("--range", "-r", "ranges", type=RANGE, multiple=True,
-                             help="Instances; all if absent. Repeatable.")  # fmt: skip
 
 # The names of these parameters are fields of v1alpha's CreateSpec and UpdateSpec.
 failure_options = together(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import click
 
 from cli.command import INTERRUPTED, Command
-from cli.job.watch import Patience, WatchPace
 from cli.names import job_argument
 from cli.output import print_outcome
 from cli.params import DURATION
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import update_state
 from cli.stateless.service import Service
+from cli.watching import Patience, WatchPace
 from cli.wire import v1
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
 
@@ -54,7 +55,9 @@ def pulse_until_the_end(settings: Settings, request: v1.job_svc.PulseJobWorkflow
     patience = Patience(settings.client, pace, f"update of job {job_id}", f"peloton job stateless watch {job_id}")
     shown = ""
     while True:
-        response = patience.ask(Stderr(), lambda: settings.client.services.PulseJobWorkflow(request))
+        response = patience.ask(
+            partial(click.echo, err=True), lambda: settings.client.services.PulseJobWorkflow(request)
+        )
         text, state = text_of(response.status), update_state(response.status)
         if text != shown:
             print_outcome(settings, response, text, lines=True)
@@ -62,11 +65,6 @@ def pulse_until_the_end(settings: Settings, request: v1.job_svc.PulseJobWorkflow
         if state in UPDATE_TERMINAL:
             return state
         pace.sleep(every_s)
-
-
-class Stderr:
-    def say(self, text: str) -> None:
-        click.echo(text, err=True)
 
 
 def text_of(status: v1.job.WorkflowStatus) -> str:

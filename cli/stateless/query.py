@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.command import Command
-from cli.job.query import SECONDS_PER_DAY, say_if_more, seconds_of
 from cli.output import Table, print_list, rows_wanted, say_more
-from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType, limit_option
+from cli.params import StatesType, limit_option
 from cli.pools import pool_id_at
+from cli.queries import JobConditions, job_conditions, say_if_more, set_v1_page
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import job_state_name
+from cli.times import seconds_text
 from cli.wire import v1
 from peloton.model.job import JobState
 
@@ -34,25 +34,9 @@ TABLE = Table(
 
 
 @click.command(cls=Command)
-@click.option("--labels", "-l", type=LABELS, default="", help="All of these labels.")
-@click.option("--respool", "-r", type=POOL_PATH, help="Services of this pool.")
-@click.option("--keywords", "-k", type=WORDS, default="", help="All of these words somewhere in the spec.")
-@click.option("--states", "-s", type=STATES, default="", help="Any of these states.")
-@click.option("--owner", default="", metavar="TEAM", help="Services of this owning team.")
-@click.option("--name", default="", metavar="TEXT", help="Services with this in their name.")
-@click.option("--timerange", "-d", type=click.IntRange(0), default=0, metavar="DAYS", help="Created in the last days.")
-@click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Services to print.")
-@click.option("--total", "-q", type=click.IntRange(1), help="Services to consider; if absent as many as it takes.")
-@click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help="Services to skip.")
-@click.option("--sort", "-p", type=WORDS, default="creation_time", show_default=True, help="Fields to sort by.")
-@click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default="DESC",
-              show_default=True, help="Ascending or descending.")  # fmt: skip
+@job_conditions("Services", "spec", STATES)
 @pass_settings
-def query(
-    settings: Settings, labels: tuple[Label, ...], respool: str | None, keywords: tuple[str, ...],
-    states: tuple[str, ...], owner: str, name: str, timerange: int, limit: int, total: int | None, offset: int,
-    sort: tuple[str, ...], sortorder: str,
-) -> None:  # fmt: skip
+def query(settings: Settings, wanted: JobConditions) -> None:
     """Find services; all conditions must hold. The last columns are about the latest update.
 
     \b
@@ -62,21 +46,17 @@ def query(
     """
     request = v1.job_svc.QueryJobsRequest()
     spec = request.spec
-    if respool:
-        pool_id_at(settings.client, respool)  # a path that leads nowhere would not be a condition
-        spec.respool.value = respool
-    spec.labels.extend(v1.peloton.Label(key=key, value=value) for key, value in labels)
-    spec.keywords.extend(keywords)
-    spec.job_states.extend(v1.job.JobState.Value(f"{STATE_PREFIX}{state}") for state in states)
-    spec.owner, spec.name = owner, name
-    if timerange:
-        now_s = int(time.time())
-        spec.creation_time_range.min.seconds = now_s - timerange * SECONDS_PER_DAY
-        spec.creation_time_range.max.seconds = now_s
-    set_page(spec.pagination, offset, limit, total or offset + limit + 1, sort, sortorder)
+    if wanted.respool:
+        pool_id_at(settings.client, wanted.respool)  # the API ignores a path that leads nowhere
+        spec.respool.value = wanted.respool
+    wanted.fill(spec)
+    spec.job_states.extend(v1.job.JobState.Value(f"{STATE_PREFIX}{state}") for state in wanted.states)
+    if wanted.timerange:
+        wanted.fill_created(spec.creation_time_range)
+    set_v1_page(spec.pagination, wanted.offset, wanted.limit, wanted.considered, wanted.sort, wanted.sortorder)
     response = settings.client.services.QueryJobs(request)
     print_services(settings, response, response.records)
-    say_if_more(offset + len(response.records), response.pagination.total, "see --offset and --limit")
+    say_if_more(wanted.offset + len(response.records), response.pagination.total, "see --offset and --limit")
 
 
 @click.command("list", cls=Command)
@@ -99,15 +79,6 @@ def list_jobs(settings: Settings, limit: int | None) -> None:
         say_more(len(shown), len(jobs))
 
 
-def set_page(
-    page: v1.query.PaginationSpec, offset: int, limit: int, considered: int, sort: Iterable[str], order: str
-) -> None:
-    page.offset, page.limit, page.max_limit = offset, limit, considered
-    for field in sort:
-        ordering = v1.query.OrderBy.Order.Value(f"ORDER_BY_{order.upper()}")
-        page.order_by.add(order=ordering, property=v1.query.PropertyPath(value=field))
-
-
 def print_services(settings: Settings, response: Message, jobs: Iterable[v1.job.JobSummary]) -> None:
     found = list(jobs)
     print_list(settings, response, TABLE, map(service_row, found), (job.job_id.value for job in found))
@@ -122,7 +93,7 @@ def service_row(job: v1.job.JobSummary) -> tuple[object, ...]:
         job.name,
         job.owning_team,
         job_state_name(status.state),
-        seconds_of(status.creation_time),
+        seconds_text(status.creation_time),
         job.instance_count,
         *counts,
         state,

@@ -7,7 +7,7 @@ import click
 from cli.command import Command
 from cli.names import job_argument
 from cli.output import print_message, print_outcome, rows_wanted, say_more
-from cli.params import INSTANCE_MAX, RANGE, InstanceRange, limit_option
+from cli.params import INSTANCE_MAX, InstanceRange, limit_option, range_option
 from cli.pod.table import print_pods, range_message
 from cli.settings import Settings, pass_settings
 from cli.stateless.service import Service
@@ -54,7 +54,7 @@ def refresh(settings: Settings, job_id: str) -> None:
 
 @click.command("list-pods", cls=Command)
 @job_argument
-@click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@range_option
 @limit_option
 @pass_settings
 def list_pods(settings: Settings, job_id: str, instances: InstanceRange, limit: int | None) -> None:

@@ -14,6 +14,7 @@ from cli.config_file import load_config
 from cli.errors import Failed
 from cli.names import job_argument
 from cli.output import print_for_programs, print_outcome
+from cli.params import together
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
 from cli.stateless.options import (
@@ -28,7 +29,6 @@ from cli.stateless.options import (
     placement_options,
     rollback_words,
     spec_argument,
-    together,
     watch_option,
     words_argument,
     yes_option,
@@ -74,7 +74,7 @@ class Replacement:
         return v1.peloton.EntityVersion(value=self.version or self.service.version)
 
     def send(self) -> v1.job_svc.ReplaceJobResponse:
-        """With the version that was looked at: what somebody else changed since then is not overwritten unseen."""
+        """With the version that was read: a change made since then is refused, not overwritten."""
         request = v1.job_svc.ReplaceJobRequest(
             job_id=self.service.id,
             version=self.seen,
@@ -104,7 +104,7 @@ def replace(
 ) -> None:  # fmt: skip
     """Give a service another spec, the YAML file SPEC, BATCH-SIZE instances at a time (0: all at once).
 
-    Without an ENTITY-VERSION the current one is read first; a change that somebody makes meanwhile refuses this one.
+    Without an ENTITY-VERSION the current one is read first; another change in between refuses this one.
     Without a RESPOOL the file's `respoolid` counts, or else the job stays where it is.
 
     \b
@@ -132,7 +132,7 @@ def replace(
 def replace_diff(settings: Settings, job_id: str, spec: Path, words: PlaceWords) -> None:
     """Show what replacing a service's spec with the YAML file SPEC would change, without doing it.
 
-    Instances that would be added, removed, updated and left alone (both ends of a range are meant), and the lines of
+    Instances that would be added, removed, updated and left alone (both ends of a range are included), and the lines of
     the spec that differ. With --json the instances only.
 
     \b

@@ -171,7 +171,7 @@ def bar_parts(rollout: Rollout, width: int) -> tuple[int, int, int, int]:
 
 
 class UpdateFollower:
-    """Tells of one update, and that it was given up when a newer one takes its place.
+    """Follows one update; it counts as aborted when a newer one takes its place.
 
     ``version``: the entity version that its creation answered; empty: whichever update there is.
     """

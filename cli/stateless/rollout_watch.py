@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.command import INTERRUPTED
 from cli.errors import is_rpc_error
-from cli.job.watch import Display, Watcher, WatchPace
 from cli.output import STATE_STYLES
 from cli.settings import Settings
 from cli.stateless.rollout import Rollout, UpdateFollower, bar_parts, of_goal
 from cli.times import clock_text
+from cli.watching import Patience, WatchPace, display_on, print_line, progress_console, redrawn
 from cli.wire import v0, v1
 from peloton.model.job import JobState
 
@@ -28,12 +27,8 @@ if TYPE_CHECKING:
 
 View = Callable[["v1.job_svc.GetJobResponse"], Rollout]
 REASON_INTERVAL_S = 2.0
-REASON_TIMEOUT_S = 1.0  # nice to know, but nobody waits for it
+REASON_TIMEOUT_S = 1.0  # a reason is not worth a longer wait
 BAR_WIDTH = 40
-
-
-class RolloutDisplay(Display, Protocol):
-    def show(self, rollout: Rollout) -> None: ...
 
 
 def exit_after_update(settings: Settings, job_id: str, version: str = "") -> None:
@@ -47,10 +42,9 @@ def exit_after_goal(settings: Settings, job_id: str, goal: JobState) -> None:
 
 
 def exit_after_rollout(settings: Settings, job_id: str, view: View, what: str) -> None:
-    from rich.console import Console
-
     try:
-        rollout = watch_rollout(settings.client, job_id, view, Console(highlight=False), is_json=settings.json)
+        console = progress_console(settings.is_for_programs)
+        rollout = watch_rollout(settings.client, job_id, view, console, is_json=settings.json)
     except KeyboardInterrupt:
         click.echo(f"Stopped watching; the {what} goes on.", err=True)
         sys.exit(INTERRUPTED)
@@ -62,19 +56,29 @@ def watch_rollout(
 ) -> Rollout:
     """Until it is over. Raises Failed when the job is unknown, or the API away for longer than the pace allows."""
     pace = pace or WatchPace()
-    watcher = Watcher(client, job_id, pace, command="peloton job stateless watch")
+    patience = Patience(client, pace, f"job {job_id}", f"peloton job stateless watch {job_id}")
     reasons = Reasons(client, job_id, pace)
     began = pace.clock()
-    with display_on(console, is_json, pace) as display:
+
+    def draw(rollout: Rollout) -> Group:
+        return picture(rollout, pace.clock() - began, console.width)
+
+    with display_on(
+        console,
+        is_json,
+        json_of=lambda rollout: json.dumps(rollout.as_dict),
+        lines_of=lambda rollout: {job_id: [rollout.line]},
+        live=lambda: redrawn(console, draw),
+    ) as display:
         while True:
-            rollout = reasons.added_to(view(watcher.ask(display, lambda: read_job(client, job_id))))
+            rollout = reasons.added_to(view(patience.ask(display.say, lambda: read_job(client, job_id))))
             display.show(rollout)
             if rollout.exit_code is not None:
                 break
             pace.sleep(pace.interval_s)
     if not is_json:
         for line in summary_lines(job_id, rollout, pace.clock() - began):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_line(console, line)
     return rollout
 
 
@@ -91,7 +95,7 @@ def summary_lines(job_id: str, rollout: Rollout, seconds: float) -> list[str]:
 
 @dataclass
 class Reasons:
-    """Why instances in flight do not run yet, asked now and then; who has no answer to that is not asked again."""
+    """Why instances in flight do not run yet, asked now and then; never again of an API that has no such call."""
 
     client: Client
     job_id: str
@@ -116,86 +120,26 @@ class Reasons:
         except Exception as error:
             if not is_rpc_error(error):
                 raise
-            self.has_answers = error.code().name != "UNIMPLEMENTED"  # type: ignore[attr-defined]
+            self.has_answers = error.code().name != "UNIMPLEMENTED"
             return ""
         reasons = [*(gangs.reason for gangs in answer.waiting), *answer.reasons]
         return " ".join(next((reason.text for reason in reasons if reason.text), "").split())
 
 
-@contextmanager
-def display_on(console: Console, is_json: bool, pace: WatchPace) -> Iterator[RolloutDisplay]:
-    if is_json:
-        yield JsonLines()
-    elif not console.is_terminal:
-        yield Lines(console)
-    else:
-        from rich.live import Live
-
-        with Live(console=console, auto_refresh=False) as live:
-            bar = Bar(console, pace.clock)
-            bar.draw = lambda group: live.update(group, refresh=True)
-            yield bar
-
-
-class JsonLines:
-    """One object whenever something changed; everything else goes to standard error."""
-
-    def __init__(self) -> None:
-        self.shown: Rollout | None = None
-
-    def show(self, rollout: Rollout) -> None:
-        if rollout != self.shown:
-            self.shown = rollout
-            click.echo(json.dumps(rollout.as_dict))
-
-    def say(self, text: str) -> None:
-        click.echo(text, err=True)
-
-
-class Lines:
-    """A line whenever something changed."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.shown = ""
-
-    def show(self, rollout: Rollout) -> None:
-        if rollout.line != self.shown:
-            self.shown = rollout.line
-            self.say(rollout.line)
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-class Bar:
+def picture(rollout: Rollout, seconds: float, console_width: int) -> Group:
     """Instances that are done, failed and in flight as a bar, with what it waits for and all pods below."""
+    from rich.console import Group
+    from rich.text import Text
 
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
-        self.console = console
-        self.clock = clock
-        self.began = clock()
-        self.draw: Callable[[Group], None] = console.print
-
-    def show(self, rollout: Rollout) -> None:
-        self.draw(self.drawn(rollout))
-
-    def drawn(self, rollout: Rollout) -> Group:
-        from rich.console import Group
-        from rich.text import Text
-
-        width = max(10, min(BAR_WIDTH, self.console.width // 3))
-        done, failed, current, rest = bar_parts(rollout, width)
-        head = Text(f"{rollout.act} ")
-        head.append(rollout.state, STATE_STYLES.get(rollout.state, "yellow"))
-        head.append("  ")
-        for count, style in ((done, "green"), (failed, "red"), (current, "yellow"), (rest, "dim")):
-            head.append(("─" if style == "dim" else "━") * count, style)
-        head.append(f"  {clock_text(self.clock() - self.began)}")
-        lines = [Text(f"  {line}") for line in (rollout.counts_text, *rollout.pod_lines)]
-        if rollout.waiting_for:
-            lines.append(Text(f"  waits for {rollout.waiting_for}", "yellow"))
-        return Group(head, *lines)
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    width = max(10, min(BAR_WIDTH, console_width // 3))
+    done, failed, current, rest = bar_parts(rollout, width)
+    head = Text(f"{rollout.act} ")
+    head.append(rollout.state, STATE_STYLES.get(rollout.state, "yellow"))
+    head.append("  ")
+    for count, style in ((done, "green"), (failed, "red"), (current, "yellow"), (rest, "dim")):
+        head.append(("─" if style == "dim" else "━") * count, style)
+    head.append(f"  {clock_text(seconds)}")
+    lines = [Text(f"  {line}") for line in (rollout.counts_text, *rollout.pod_lines)]
+    if rollout.waiting_for:
+        lines.append(Text(f"  waits for {rollout.waiting_for}", "yellow"))
+    return Group(head, *lines)

@@ -1,11 +1,11 @@
-"""Entity versions: what a write must name, read first when nobody gives it."""
+"""Entity versions: what a write must name, read first when the command does not give one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cli.errors import Failed
 from cli.settings import Settings
@@ -46,14 +46,14 @@ class Service:
             raise Failed(f"job {self.job_id} has no entity version")
         return version
 
-    def write(self, version: str, call: Callable[[v1.peloton.EntityVersion], Answer]) -> Answer:
-        """Calls with ``version``, or else with the current one: read again when somebody else was faster."""
+    def write(self, version: str, call: Callable[[Any], Answer], request: Any) -> Answer:
+        """Calls with ``version``, or else with the current one: read again when another change came between."""
         import grpc
 
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            wanted = version or self.version
+            request.version.value = version or self.version
             try:
-                return call(v1.peloton.EntityVersion(value=wanted))
+                return call(request)
             except grpc.RpcError as error:
                 is_stale = error.code() is grpc.StatusCode.ABORTED and STALE in (error.details() or "")
                 if is_stale and version:

@@ -8,7 +8,7 @@ from cli.command import Command, Group
 from cli.names import instance_argument, job_argument
 from cli.output import Table, as_yaml, print_for_programs, print_list, print_outcome
 from cli.settings import Settings, pass_settings
-from cli.stateless.options import opaque_option, version_argument
+from cli.stateless.options import done_word, opaque_option, version_argument
 from cli.stateless.rollout_watch import exit_after_update
 from cli.stateless.service import Service, opaque_data
 from cli.wire import v1
@@ -16,7 +16,6 @@ from peloton.model.ids import PodName
 from peloton.model.update import UPDATE_TERMINAL
 
 EVENT_TABLE = Table(("Workflow State", "Workflow Type", "Timestamp"), nothing="No events found")
-DONE_WORDS = {"pause": "paused", "resume": "resumed", "abort": "aborted"}
 HELP = {
     "pause": "Pause the update of a service: instances in flight finish, no others begin.",
     "resume": "Resume the paused update of a service.",
@@ -40,19 +39,10 @@ def steering_command(verb: str, path: str) -> click.Command:
 
 def steer(settings: Settings, verb: str, job_id: str, version: str, opaque: str | None) -> None:
     service = Service(settings, job_id)
-
-    def send(version: v1.peloton.EntityVersion) -> v1.job_svc.PauseJobWorkflowResponse:
-        request_class: type[v1.job_svc.PauseJobWorkflowRequest] = getattr(
-            v1.job_svc, f"{verb.capitalize()}JobWorkflowRequest"
-        )
-        request = request_class(job_id=service.id, version=version, opaque_data=opaque_data(opaque))
-        response: v1.job_svc.PauseJobWorkflowResponse = getattr(
-            settings.client.services, f"{verb.capitalize()}JobWorkflow"
-        )(request)
-        return response
-
-    response = service.write(version, send)
-    text = f"Workflow {DONE_WORDS[verb]}. New EntityVersion: {response.version.value}"
+    name = f"{verb.capitalize()}JobWorkflow"
+    request = getattr(v1.job_svc, f"{name}Request")(job_id=service.id, opaque_data=opaque_data(opaque))
+    response = service.write(version, getattr(settings.client.services, name), request)
+    text = f"Workflow {done_word(verb)}. New EntityVersion: {response.version.value}"
     if not version and (end := end_of_update(service)):
         text = f"The update had ended before: {end}. New EntityVersion: {response.version.value}"
     print_outcome(settings, response, text)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
@@ -11,7 +10,7 @@ from cli.command import Command
 from cli.errors import Failed
 from cli.names import job_argument
 from cli.output import id_list, print_for_programs, print_outcome
-from cli.params import RANGE, InstanceRange
+from cli.params import InstanceRange, ranges_option
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.wire import v0
@@ -25,28 +24,18 @@ def range_message(instances: InstanceRange) -> v0.task.InstanceRange:
     return message
 
 
-def ranges_option() -> Callable[[Any], Any]:
-    return click.option(
-        "--range", "-r", "ranges", type=RANGE, multiple=True, help="Instances; all if absent. Repeatable."
-    )
-
-
-def range_messages(ranges: Iterable[InstanceRange]) -> list[v0.task.InstanceRange]:
-    return [range_message(each) for each in ranges]
-
-
 @click.command(cls=Command)
 @job_argument
-@ranges_option()
+@ranges_option
 @pass_settings
 def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
-    """Start tasks that were stopped. Who starts a member of a gang starts all of it.
+    """Start tasks that were stopped. A gang starts whole, whichever of its members are named.
 
     \b
     Example:
       peloton task start JOB -r 0:5 -r 8:9
     """
-    request = v0.task.StartRequest(jobId=v0.peloton.JobID(value=job_id), ranges=range_messages(ranges))
+    request = v0.task.StartRequest(jobId=v0.peloton.JobID(value=job_id), ranges=map(range_message, ranges))
     response = settings.client.tasks.Start(request)
     texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "failure": "Tasks could not be started: {message}"}
     raise_if_refused(settings, response, texts, id=job_id)
@@ -59,17 +48,17 @@ def start(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> N
 
 @click.command(cls=Command)
 @job_argument
-@ranges_option()
+@ranges_option
 @pass_settings
 def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
-    """Stop tasks; without a range all of them, and with them the job. Who stops a member of a gang stops all of it.
+    """Stop tasks; without a range all of them, and with them the job. A gang stops whole.
 
     \b
     Examples:
       peloton task stop JOB -r 3:4
       peloton task stop JOB
     """
-    request = v0.task.StopRequest(jobId=v0.peloton.JobID(value=job_id), ranges=range_messages(ranges))
+    request = v0.task.StopRequest(jobId=v0.peloton.JobID(value=job_id), ranges=map(range_message, ranges))
     response = settings.client.tasks.Stop(request)
     texts = {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE, "updateError": "Tasks could not be stopped: {message}"}
     raise_if_refused(settings, response, texts, id=job_id)
@@ -85,16 +74,16 @@ def stop(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> No
 
 @click.command(cls=Command)
 @job_argument
-@ranges_option()
+@ranges_option
 @pass_settings
 def restart(settings: Settings, job_id: str, ranges: Sequence[InstanceRange]) -> None:
-    """Restart tasks: each gets a new run. Who restarts a member of a gang restarts all of it.
+    """Restart tasks: each gets a new run. A gang restarts whole.
 
     \b
     Example:
       peloton task restart JOB -r 0:1
     """
-    request = v0.task.RestartRequest(jobId=v0.peloton.JobID(value=job_id), ranges=range_messages(ranges))
+    request = v0.task.RestartRequest(jobId=v0.peloton.JobID(value=job_id), ranges=map(range_message, ranges))
     response = settings.client.tasks.Restart(request)
     raise_if_refused(settings, response, {"notFound": NOT_FOUND, "outOfRange": NO_INSTANCE}, id=job_id)
     print_outcome(settings, response, "Job restarted")

@@ -21,7 +21,7 @@ import click
 from cli import agents
 from cli.command import Command
 from cli.errors import Failed
-from cli.names import instance_and_words_argument
+from cli.names import instance_argument
 from cli.settings import Settings, pass_settings
 from cli.task.logs import Sandbox
 from peloton.model.ids import PodName
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 def session_options(function: Callable[..., None]) -> Callable[..., None]:
     """Of every ``exec``; they stand before the task, because what follows it is the command."""
     for option in (
-        instance_and_words_argument("[COMMAND]..."),
+        instance_argument("COMMAND", many=True),
         click.option("--tty", "-t", is_flag=True, help="Give the command a terminal; needs one here."),
         click.option("--stdin", "-i", is_flag=True, help="Pass the input of this command on."),
     ):
@@ -134,7 +134,7 @@ class Session:
     # input
 
     def attach_input(self) -> None:
-        """Pass ours on, or tell the command that there is none."""
+        """Passes our input on, or ends the command's input at once."""
         connection = self._input = self.connect()
         connection.putrequest("POST", "/api/v1")
         for name, value in (

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Group
-from cli.job.query import set_page
 from cli.names import instance_argument, job_argument
 from cli.output import Table, print_list, print_message, print_outcome, rows_wanted, say_more
-from cli.params import RANGE, WORDS, InstanceRange, StatesType, limit_option
+from cli.params import WORDS, InstanceRange, StatesType, limit_option, range_option
+from cli.queries import page_options, set_v0_page
 from cli.refusals import NO_INSTANCE, raise_if_refused
 from cli.settings import Settings, pass_settings
 from cli.task import control, exec, logs
@@ -71,7 +71,7 @@ def get(settings: Settings, pod: PodName) -> None:
 
 @task.command("list")
 @job_argument
-@click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@range_option
 @limit_option
 @pass_settings
 def list_tasks(settings: Settings, job_id: str, instances: InstanceRange, limit: int | None) -> None:
@@ -105,23 +105,13 @@ def list_tasks(settings: Settings, job_id: str, instances: InstanceRange, limit:
 @click.option("--states", "-s", type=TASK_STATES, default="", help="Any of these states.")
 @click.option("--names", type=WORDS, default="", help="Any of these task names.")
 @click.option("--hosts", type=WORDS, default="", help="On any of these hosts.")
-@click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help="Tasks to print.")
-@click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help="Tasks to skip.")
-@click.option("--sort", "-p", default="", metavar="FIELD", help=f"One of {', '.join(SORT_FIELDS)}.")
-@click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default="ASC",
-              show_default=True, help="Ascending or descending.")  # fmt: skip
+@page_options("Tasks", "ASC", click.option("--sort", "-p", default="", metavar="FIELD",
+                                           help=f"One of {', '.join(SORT_FIELDS)}."))  # fmt: skip
 @pass_settings
 def query(
-    settings: Settings,
-    job_id: str,
-    states: tuple[str, ...],
-    names: tuple[str, ...],
-    hosts: tuple[str, ...],
-    limit: int,
-    offset: int,
-    sort: str,
-    sortorder: str,
-) -> None:
+    settings: Settings, job_id: str, states: tuple[str, ...], names: tuple[str, ...], hosts: tuple[str, ...],
+    limit: int, offset: int, sort: str, sortorder: str,
+) -> None:  # fmt: skip
     """Find tasks of a job; all conditions must hold.
 
     \b
@@ -134,7 +124,7 @@ def query(
     request.spec.names.extend(names)
     request.spec.hosts.extend(hosts)
     field = sort.replace("instance_id", "instanceId")
-    set_page(request.spec.pagination, offset, limit, 0, [field] if field else [], sortorder)
+    set_v0_page(request.spec.pagination, offset, limit, 0, [field] if field else [], sortorder)
     response = settings.client.tasks.Query(request)
     raise_if_refused(settings, response, TEXTS, id=job_id)
     print_tasks(settings, response, response.records)
@@ -179,7 +169,7 @@ def cache(settings: Settings, pod: PodName) -> None:
 
 @task.command()
 @job_argument
-@click.option("--range", "-r", "instances", type=RANGE, default=":", help="Instances; all if absent.")
+@range_option
 @pass_settings
 def refresh(settings: Settings, job_id: str, instances: InstanceRange) -> None:
     """Have the API look at tasks again, from what is stored."""

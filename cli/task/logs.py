@@ -32,7 +32,7 @@ POSITIONAL = re.compile(rf"{UUID}(-\d+)*|\d+|-.*")
 
 
 class LogsCommand(Command):
-    """Tells the two meanings of ``-f`` apart: ``-f`` follows, ``-f FILE`` is the original's spelling of --filename."""
+    """Takes ``-f`` in both meanings: ``-f`` follows, ``-f FILE`` is the original's spelling of --filename."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, with_long_options(args))
@@ -138,7 +138,7 @@ class Sandbox:
 
     def wait_for_file(self, filename: str) -> tuple[v0.task.BrowseSandboxResponse, str]:
         """The listing and the file's path in it, once the task has started and made the file."""
-        told = False
+        has_said = False
         while True:
             has_ended = self.has_ended()
             listing = self.ask_for_listing()
@@ -147,9 +147,9 @@ class Sandbox:
             if path is not None or has_ended or (listing.HasField("error") and not is_waiting):
                 listing = self.browse() if path is None else listing
                 return listing, path or self.path_in(listing, filename)
-            if not told:
+            if not has_said:
                 click.echo(f"Waiting for task {self.name} to write {filename} ...", err=True)
-                told = True
+                has_said = True
             self.sleep(FOLLOW_INTERVAL_S)
 
     def ask_for_listing(self) -> v0.task.BrowseSandboxResponse:

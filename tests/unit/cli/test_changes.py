@@ -6,9 +6,9 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from cli.job.watch import WatchPace
 from cli.settings import Settings
 from cli.watch import Changes
+from cli.watching import WatchPace
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2

@@ -14,9 +14,9 @@ from rich.console import Console
 from cli.errors import Failed
 from cli.host.drains import watch_drains
 from cli.host.maintenance import start
-from cli.job.watch import WatchPace
 from cli.params import HOSTNAME
 from cli.settings import Settings
+from cli.watching import WatchPace
 from peloton.api.client import Client
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -135,7 +135,7 @@ def test_status(run: Run, api: FakeApi) -> None:
     api.answers["maintenance.Query"] = [pb.QueryResponse(silent_clusters=["west"])]
     told = run("host maintenance status h9")
     assert "Not in maintenance in the clusters that answer: h9\n" == told.stdout
-    assert "Not told: hosts of west, whose host managers do not answer\n" == told.stderr
+    assert "Without the hosts of west, whose host managers do not answer\n" == told.stderr
 
 
 def test_forced_drains_say_so(run: Run, api: FakeApi) -> None:
@@ -237,7 +237,7 @@ def test_watching_sits_outages_out(api: FakeApi) -> None:
 SILENT_LINES = """\
 h1 DRAINED
 h2 DOWN  waits for completion
-Not told: hosts of west, whose host managers do not answer
+Without the hosts of west, whose host managers do not answer
 All clusters answer again
 h1 is UP
 """

@@ -50,8 +50,9 @@ def config(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("why", ["the file is large", "the message is large"])
 def test_create(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     """Job first, then instances by rising number wherever they stand in the file, then the commit."""
-    limit = "yaml_pieces.HEAVY_FILE_BYTES" if why == "the file is large" else "limits.MESSAGE_BYTES_MAX"
-    monkeypatch.setattr(f"peloton.api.{limit}", 10)
+    is_file = why == "the file is large"
+    limit = "peloton.api.yaml_pieces.HEAVY_FILE_BYTES" if is_file else "cli.job.pieces.MESSAGE_BYTES_MAX"
+    monkeypatch.setattr(limit, 10)
     sent = Sent(api, job_pb2.CreateResponse(jobId=ID))
 
     result = run("job", "create", "/dev", config, "-i", JOB)
@@ -88,8 +89,9 @@ def test_refused(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("why", ["the file is large", "the message is large"])
 def test_busy(run: Run, api: FakeApi, config: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     """A Peloton that is busy is asked again, with all pieces from the first on: reading the file took minutes."""
-    limit = "yaml_pieces.HEAVY_FILE_BYTES" if why == "the file is large" else "limits.MESSAGE_BYTES_MAX"
-    monkeypatch.setattr(f"peloton.api.{limit}", 10)
+    is_file = why == "the file is large"
+    limit = "peloton.api.yaml_pieces.HEAVY_FILE_BYTES" if is_file else "cli.job.pieces.MESSAGE_BYTES_MAX"
+    monkeypatch.setattr(limit, 10)
     sent = Sent(api, job_pb2.CreateResponse(jobId=ID))
     busy = (grpc.StatusCode.RESOURCE_EXHAUSTED, "4 jobs are being created: try again", ((RETRY_AFTER, "10"),))
     api.answers["bulk.CreateJob"] = [busy, busy, sent.take]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cli import update
+from cli import queries, update
 from cli.job import query as job_query
 from cli.output import Table, print_terminal_table
 from cli.pod import group as pod
@@ -142,9 +142,9 @@ def test_lists_say_that_there_is_more(run: Run, api: FakeApi) -> None:
 
 
 def test_more_jobs_than_the_api_looks_at(run: Run, api: FakeApi) -> None:
-    """It tells of the newest 10,000; nobody takes them for all."""
+    """The API lists the newest 10,000, and the command says that there are more."""
     page = job_pb2.QueryResponse(results=[summary(1)])
-    page.pagination.total = job_query.LOOKED_AT_MAX
+    page.pagination.total = queries.LOOKED_AT_MAX
     api.answers["jobs.Query"] = [page]
 
     assert "These are the first 1: --limit 0 shows all\n" == run("job list -n 1").stderr

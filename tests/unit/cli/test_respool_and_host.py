@@ -236,6 +236,6 @@ def test_host_query(run: Run, api: FakeApi) -> None:
     response.silent_clusters.append("east")
     api.answers["hosts.QueryHosts"] = [response, host_svc_pb2.QueryHostsResponse()]
     result = run("host query -s UP,HOST_STATE_DRAINING")
-    assert (HOSTS, "Not told: hosts of east, whose host managers do not answer\n") == (result.stdout, result.stderr)
+    assert (HOSTS, "Without the hosts of east, whose host managers do not answer\n") == (result.stdout, result.stderr)
     assert "No hosts found\n" == run("host query").stdout
     assert [[2, 3], []] == [list(request.host_states) for request in api.requests("hosts.QueryHosts")]

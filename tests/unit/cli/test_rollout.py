@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from cli.errors import Failed
-from cli.job.watch import WatchPace
 from cli.stateless.rollout import Rollout, UpdateFollower, bar_parts, of_goal, of_update
 from cli.stateless.rollout_watch import watch_rollout
+from cli.watching import WatchPace
 from peloton.api.client import Client
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2

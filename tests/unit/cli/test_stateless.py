@@ -229,7 +229,7 @@ def test_replace_asks_on_a_terminal(
     run: Run, api: FakeApi, file: Path, monkeypatch: pytest.MonkeyPatch, flags: str, typed: str, exit_code: int,
     asked: bool,
 ) -> None:  # fmt: skip
-    """A person who was shown the difference, or who would take an update's place, is asked unless told not to."""
+    """On a terminal the command asks after a difference, or before it replaces an update, unless --yes is given."""
     monkeypatch.setattr("cli.stateless.replace.is_terminal", lambda: True)
     api.answers["services.GetJob"] = [job_answer(update=workflow_status("ROLLING_FORWARD", done=1))]
     api.answers["services.GetReplaceJobDiff"] = [difference()]

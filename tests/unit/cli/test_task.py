@@ -186,7 +186,7 @@ def test_stop_counts_instances(run: Run, api: FakeApi) -> None:
 
 
 def test_stop_names_the_rest_of_a_gang(run: Run, api: FakeApi) -> None:
-    """Who stops a member is told which others end with it."""
+    """Stopping a member of a gang names the others that end with it."""
     api.answers["tasks.Stop"] = [task_pb2.StopResponse(stoppedInstanceIds=[0, 1, 2, 5])]
     result = run(f"task stop {JOB} -r 1:2 -r 5:6")
     text = "Successfully signalled 4 tasks for stopping\nAmong them the rest of a gang, which ends whole: [0 2]\n"

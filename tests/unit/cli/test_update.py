@@ -170,8 +170,8 @@ LOCKS = {
 
 LOCKED = """\
 Locked           Effect
-GoalStateEngine  noted, and without effect
-Launch           no pod is started; it is tried again until it is unlocked: launch op is locked
+GoalStateEngine  recorded, without effect
+Launch           no pod is launched until it is unlocked: launch op is locked
 """
 
 

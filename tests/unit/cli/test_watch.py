@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from cli.errors import Failed
-from cli.job.watch import WatchPace, watch_job
+from cli.job.watch import watch_job
 from cli.times import clock_text, seconds_between
+from cli.watching import WatchPace
 from peloton.api.client import Client
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
@@ -197,7 +198,7 @@ def test_interrupting_leaves_the_job_alone(run: Run, api: FakeApi) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cli.job.watch.watch_job", interrupted)
+        patch.setattr("cli.job.group.watch_job", interrupted)
         result = run(f"job watch {JOB}")
     assert (130, f"Stopped watching; job {JOB} goes on.\n", []) == (result.exit_code, result.stderr, api.calls)
 

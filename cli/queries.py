@@ -1,0 +1,122 @@
+"""Options that the queries of jobs, services, tasks and pods share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+from cli.output import say_more
+from cli.params import LABELS, POOL_PATH, WORDS, Label, StatesType, together
+from cli.wire import v0, v1
+
+SECONDS_PER_DAY = 86_400
+LOOKED_AT_MAX = 10_000
+"""The API looks at no more jobs, whatever it is asked."""
+
+
+Option = Callable[[Any], Any]
+
+
+def page_options(noun: str, order: str, sort: Option, *behind_limit: Option) -> Option:
+    return together(
+        click.option("--limit", "-n", type=click.IntRange(1), default=100, show_default=True, help=f"{noun} to print."),
+        *behind_limit,
+        click.option("--offset", "-o", type=click.IntRange(0), default=0, show_default=True, help=f"{noun} to skip."),
+        sort,
+        click.option("--sortorder", "-a", type=click.Choice(["ASC", "DESC"], case_sensitive=False), default=order,
+                     show_default=True, help="Ascending or descending."),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JobConditions:
+    """What ``query`` of jobs and of services is asked for; the fields are the names of its options."""
+
+    labels: tuple[Label, ...]
+    respool: str | None
+    keywords: tuple[str, ...]
+    states: tuple[str, ...]
+    owner: str
+    name: str
+    timerange: int
+    limit: int
+    total: int | None
+    offset: int
+    sort: tuple[str, ...]
+    sortorder: str
+
+    @property
+    def considered(self) -> int:
+        return self.total or self.offset + self.limit + 1
+
+    def fill(self, spec: v0.job.QuerySpec | v1.job.QuerySpec) -> None:
+        """With the conditions that both versions spell alike."""
+        for key, value in self.labels:
+            spec.labels.add(key=key, value=value)
+        spec.keywords.extend(self.keywords)
+        spec.owner, spec.name = self.owner, self.name
+
+    def fill_created(self, created: v0.peloton.TimeRange | v1.peloton.TimeRange) -> None:
+        now_s = int(time.time())
+        created.min.seconds, created.max.seconds = now_s - self.timerange * SECONDS_PER_DAY, now_s
+
+
+def job_conditions(noun: str, configuration: str, states: StatesType) -> Option:
+    """The options of JobConditions, which is the last parameter of the function."""
+    sort = click.option(
+        "--sort", "-p", type=WORDS, default="creation_time", show_default=True, help="Fields to sort by."
+    )
+    total = click.option(
+        "--total", "-q", type=click.IntRange(1), help=f"{noun} to consider; if absent as many as it takes."
+    )
+    options = together(
+        click.option("--labels", "-l", type=LABELS, default="", help="All of these labels."),
+        click.option("--respool", "-r", type=POOL_PATH, help=f"{noun} of this pool."),
+        click.option("--keywords", "-k", type=WORDS, default="",
+                     help=f"All of these words somewhere in the {configuration}."),
+        click.option("--states", "-s", type=states, default="", help="Any of these states."),
+        click.option("--owner", default="", metavar="TEAM", help=f"{noun} of this owning team."),
+        click.option("--name", default="", metavar="TEXT", help=f"{noun} with this in their name."),
+        click.option("--timerange", "-d", type=click.IntRange(0), default=0, metavar="DAYS",
+                     help="Created in the last days."),
+        page_options(noun, "DESC", sort, total),
+    )  # fmt: skip
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(*args: Any, **given: Any) -> None:
+            function(*args, JobConditions(**given))
+
+        return options(command)
+
+    return decorate
+
+
+def set_v0_page(
+    page: v0.query.PaginationSpec, offset: int, limit: int, considered: int, sort: Iterable[str], order: str
+) -> None:
+    page.Clear()
+    page.offset, page.limit, page.maxLimit = offset, limit, considered
+    for field in sort:
+        page.orderBy.add(order=v0.query.OrderBy.Order.Value(order.upper())).property.value = field
+
+
+def set_v1_page(
+    page: v1.query.PaginationSpec, offset: int, limit: int, considered: int, sort: Iterable[str], order: str
+) -> None:
+    page.offset, page.limit, page.max_limit = offset, limit, considered
+    for field in sort:
+        page.order_by.add(order=v1.query.OrderBy.Order.Value(f"ORDER_BY_{order.upper()}")).property.value = field
+
+
+def say_if_more(end: int, total: int, how: str) -> None:
+    """``end``: of the part that is shown. The API counts no further than it looks."""
+    if end < total:
+        say_more(end, total if total < LOOKED_AT_MAX else None, how)
+    elif total >= LOOKED_AT_MAX:
+        say_more(end, None, "older ones are found with conditions, see `peloton job query --help`")

@@ -1,0 +1,136 @@
+"""What commands that watch share: how often they ask, how long an API may be away, and how they show what they see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import click
+
+from cli.errors import Failed
+
+if TYPE_CHECKING:
+    import grpc
+    from rich.console import Console, RenderableType
+
+    from peloton.api.client import Client
+
+AWAY_CODES = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPace:
+    """How often to ask, and for how long to go on asking an API that is away."""
+
+    interval_s: float = 0.5
+    retry_s_max: float = 5.0  # the wait doubles from interval_s up to this
+    away_s_max: float = 120.0
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass
+class Patience:
+    """Asks, and asks again while the API is away. ``subject`` and ``later`` appear in its messages."""
+
+    client: Client
+    pace: WatchPace
+    subject: str  # a kind and a name, such as "job hello"
+    later: str  # the command that watches again
+
+    def ask(self, say: Callable[[str], None], call: Callable[[], T]) -> T:
+        """Raises Failed for an error that waiting cannot help, and when the API is away for too long."""
+        import grpc
+
+        wait_s = self.pace.interval_s
+        away_since: float | None = None
+        while True:
+            try:
+                answer = call()
+            except grpc.RpcError as error:
+                now = self.pace.clock()
+                away_since = now if away_since is None else away_since
+                self.refuse_to_wait(error, now - away_since)
+                if now == away_since:
+                    kind = self.subject.partition(" ")[0]
+                    say(f"{self.client.last_address} does not answer; the {kind} goes on, asking again ...")
+            else:
+                if away_since is not None:
+                    say(f"{self.client.last_address} answers again")
+                return answer
+            self.pace.sleep(wait_s)
+            wait_s = min(2 * wait_s, self.pace.retry_s_max)
+
+    def refuse_to_wait(self, error: grpc.RpcError, away_s: float) -> None:
+        code = error.code().name
+        if code not in AWAY_CODES:
+            raise Failed(f"cannot watch {self.subject}: {error.details()} ({code})")
+        if away_s > self.pace.away_s_max:
+            raise Failed(
+                f"{self.client.last_address} has not answered for {away_s:.0f} s ({code}): gave up watching; "
+                f"the {self.subject.partition(' ')[0]} is not affected, see `{self.later}` later"
+            )
+
+
+def progress_console(is_for_programs: bool) -> Console:
+    """Standard output, or standard error when standard output belongs to programs."""
+    from rich.console import Console
+
+    return Console(stderr=is_for_programs, highlight=False)
+
+
+@dataclass
+class Display(Generic[T]):
+    """``show`` prints the state of what is watched, ``say`` a line beside it."""
+
+    console: Console
+    show: Callable[[T], object]
+
+    def say(self, text: str) -> None:
+        print_line(self.console, text)
+
+
+def print_line(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def display_on(
+    console: Console,
+    is_json: bool,
+    json_of: Callable[[T], str],
+    lines_of: Callable[[T], Mapping[str, Sequence[str]]],
+    live: Callable[[], AbstractContextManager[Callable[[T], object]]],
+) -> Iterator[Display[T]]:
+    """With ``is_json`` a line of JSON whenever something changed; on a terminal what ``live`` draws; elsewhere those
+    of the groups of lines that changed."""
+    shown: dict[str, Sequence[str]] = {}
+
+    def print_changed(groups: Mapping[str, Sequence[str]], print_one: Callable[[str], None]) -> None:
+        for name, lines in groups.items():
+            if shown.get(name) != lines:
+                shown[name] = lines
+                for line in lines:
+                    print_one(line)
+
+    if is_json:
+        yield Display(console, lambda state: print_changed({"": [json_of(state)]}, click.echo))
+    elif not console.is_terminal:
+        yield Display(console, lambda state: print_changed(lines_of(state), lambda line: print_line(console, line)))
+    else:
+        with live() as show:
+            yield Display(console, show)
+
+
+@contextmanager
+def redrawn(console: Console, picture: Callable[[T], RenderableType]) -> Iterator[Callable[[T], None]]:
+    """A picture that is drawn again in place for each state."""
+    from rich.live import Live
+
+    with Live(console=console, auto_refresh=False) as live:
+        yield lambda state: live.update(picture(state), refresh=True)
