@@ -1,4 +1,4 @@
-"""Handlers of gRPC methods, as interceptors change them."""
+"""How interceptors wrap the handlers of gRPC methods."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 
 Around = Callable[[Any, Any], AbstractAsyncContextManager[Any]]
-"""Of a request, or the iterator of a stream of them, and its context: lasts as long as the call, and gives what the
-method is to see as its request."""
+"""Called with the request (or the iterator of a stream of them) and the context; lasts as long as the call, and yields
+the request that the method gets."""
 
 _MAKERS: dict[tuple[bool, bool], Any] = {
     (False, False): grpc.unary_unary_rpc_method_handler,
@@ -21,21 +21,9 @@ _MAKERS: dict[tuple[bool, bool], Any] = {
 }
 
 
-def single_response(handler: Any) -> Any:
-    """What gives the one response of a method; None for a method that streams them."""
-    return handler.unary_unary or handler.stream_unary
-
-
-def rewrap_handler(handler: Any, answer: Any = None, stream: Any = None) -> Any:
-    """A handler of the same kind that does this instead: ``answer`` for one response, ``stream`` for many."""
-    make = _MAKERS[handler.request_streaming, handler.response_streaming]
-    behaviour = stream if handler.response_streaming else answer
-    return make(behaviour, handler.request_deserializer, handler.response_serializer)
-
-
 def within(handler: Any, around: Around, read: Any) -> Any:
-    """A handler of the same kind that does what it does within ``around``, on requests that ``read`` makes."""
-    behaviour = single_response(handler) or handler.unary_stream or handler.stream_stream
+    """A handler of the same kind that runs within ``around``, on requests that ``read`` deserializes."""
+    behaviour = handler.unary_unary or handler.stream_unary or handler.unary_stream or handler.stream_stream
 
     async def answer(request: Any, context: Any) -> Any:
         async with around(request, context) as seen:

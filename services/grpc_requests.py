@@ -107,7 +107,7 @@ def _as_wanted(read: Any, raw: bytes) -> Any:
 
 
 class Requests(grpc.aio.ServerInterceptor):
-    """Inside ErrorsToStatus, which tells the refusal."""
+    """Inside ErrorsToStatus, which turns the refusal into a status."""
 
     def __init__(self, room: Room | None = None) -> None:
         self._room = room or Room()

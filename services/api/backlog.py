@@ -1,16 +1,17 @@
-"""Back-pressure: calls that bring more work are answered later while much of it waits, and refused, and told when to
-come back, while too much does.
+"""Back-pressure: calls that bring more work are delayed while much work waits, and refused with a time to retry while
+too much waits.
 
 What waits is counted in storage, which all apis share, at most once a second and only while such calls come. In between
-an api adds what it has admitted itself: one api alone never lets a bound be passed, several by what they admit in that
-second. Reads, and calls that end things, are never refused here.
+an api adds what it has admitted itself: one api alone never exceeds a bound, several exceed it at most by what they
+admit in that second. Reads, and calls that end things, are never refused here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from peloton.errors import InvalidArgument
 from services.api.calls import METER, Calls, overloaded
 from services.api.v1.lockdown import LOCKABLE
-from services.grpc_handlers import rewrap_handler, single_response
+from services.grpc_handlers import within
 from services.storage.jobs.queries import Backlog
 
 LOOK_S = 1.0
@@ -70,7 +71,7 @@ class Backlogs(Protocol):
 
 
 class BacklogGate(grpc.aio.ServerInterceptor):
-    """Inside ErrorsToStatus, which tells the refusal."""
+    """Inside ErrorsToStatus, which turns the refusal into a status."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class BacklogGate(grpc.aio.ServerInterceptor):
         stored, unseen = self._stored, self._unseen
         found = replace(stored, jobs_waiting=stored.jobs_waiting + unseen, jobs_active=stored.jobs_active + unseen)
         if (reached := excess(found, self._bounds)) is not None:
-            # Whoever is turned away now comes back in turn, as fast as others were let in.
+            # The retries are spread over time at the rate at which calls were admitted.
             wait_s = min(RETRY_S + self._refused / max(self._rate, 1.0), RETRY_MAX_S)
             self._refused += 1
             raise overloaded(*reached, wait_s)
@@ -116,7 +117,7 @@ class BacklogGate(grpc.aio.ServerInterceptor):
         self._in_flight -= 1
 
     async def _look(self) -> None:
-        async with self._looking:  # nobody enters meanwhile
+        async with self._looking:  # no call enters meanwhile
             began_s = self._clock_s()
             if began_s < self._due_s:
                 return
@@ -143,11 +144,12 @@ class BacklogGate(grpc.aio.ServerInterceptor):
         if handler is None or service not in LOCKABLE or not name.startswith(ADDS):
             return handler  # type: ignore[no-any-return]
 
-        async def answer(request: Any, context: Any) -> Any:
+        @asynccontextmanager
+        async def admitted(request: Any, _: Any) -> AsyncIterator[Any]:
             await self.enter()
             try:
-                return await single_response(handler)(request, context)
+                yield request
             finally:
                 self.leave()
 
-        return rewrap_handler(handler, answer)  # type: ignore[no-any-return]
+        return within(handler, admitted, handler.request_deserializer)  # type: ignore[no-any-return]

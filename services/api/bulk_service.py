@@ -21,13 +21,12 @@ from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument
 from peloton.model.ids import JobId, new_job_id, parse_job_id
-from services.api.calls import Calls, check_wanted, overloaded
+from services.api.calls import check_wanted, overloaded
 from services.api.faults import Faults
-from services.api.hosts import Hosts
-from services.api.pool_rules import pool_bounds, pool_fault
+from services.api.servicer import Backend, Servicer
+from services.api.v1.specs import Specs
 from services.api.validation import JobJudge, clamp_max_failures, clamp_pod, secret_fault, secret_pod_fault
-from services.api.wake import Wake
-from services.storage.storage import JobStream, Storage, stream_rows
+from services.storage.storage import JobStream, stream_rows
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +40,10 @@ LEFT_S = 3 * IDLE_S_MAX
 SWEEP_S = 15.0
 
 
-class BulkService:
-    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake) -> None:
-        self._records = records
-        self._calls = calls
-        self._hosts = hosts
-        self._wake = wake
+class BulkService(Servicer):
+    def __init__(self, backend: Backend, specs: Specs) -> None:
+        super().__init__(backend)
+        self._specs = specs
         self._open = 0
         self._discards: set[asyncio.Task[None]] = set()
         self._sweeper = asyncio.create_task(self._sweep(), name="streams that were left")
@@ -106,10 +103,10 @@ class BulkService:
             raise InvalidArgument(
                 f"the start of a stream carries {len(config.instanceConfig)} instance configs; they follow it"
             )
-        pools = [spec for spec, _ in await self._calls.run(self._records.pools)]
-        if fault := pool_fault(config.respoolID.value, pools):
-            return fault
-        judge = JobJudge(config, pool_bounds(config.respoolID.value, pools, await self._hosts.capacity()))
+        bounds = await self._specs.pool_bounds(config.respoolID.value)
+        if isinstance(bounds, str):
+            return bounds
+        judge = JobJudge(config, bounds)
         if judge.is_blocked:
             return judge.finish().message()
         if fault := secret_fault(config, has_secrets=False):
@@ -150,10 +147,7 @@ class BulkService:
         return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=job_id))
 
     async def _exists(self, job_id: JobId, exists: AlreadyExists) -> job_pb2.CreateResponse:
-        """A commit that lost its answer, or its workflow, is repeated: nothing stored may be left without one."""
-        record = await self._calls.run(self._records.job, job_id)
-        if record is not None and record.is_active:
-            await self._wake.start(job_id)
+        await self._ensure_workflow(job_id)
         response = job_pb2.CreateResponse()
         response.error.alreadyExists.id.value = job_id
         response.error.alreadyExists.message = exists.message

@@ -61,16 +61,12 @@ class ClusterServices(grpc.GenericRpcHandler):
 
         async def answer(request: bytes, context: Any) -> bytes:
             clusters = await self._channels.clusters()
-            try:
-                if len(clusters) > 1 and name in _ASKED_OF_ALL:
-                    return await self._ask_all(method, name, request, clusters, context)
-                if len(clusters) > 1 and name in _NAMES_HOSTS:
-                    return await self._ask_those_of_hosts(method, name, request, clusters, context)
-                cluster = _first(clusters)
-                channel = await self._channels.to_cluster(cluster)
-            except Unavailable as unavailable:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, unavailable.message)
-                raise
+            if len(clusters) > 1 and name in _ASKED_OF_ALL:
+                return await self._ask_all(method, name, request, clusters, context)
+            if len(clusters) > 1 and name in _NAMES_HOSTS:
+                return await self._ask_clusters_of_hosts(method, name, request, clusters, context)
+            cluster = _first(clusters)
+            channel = await self._channels.to_cluster(cluster)
             return await relay(channel, method, request, context, _host_manager(cluster))
 
         handler: Any = grpc.unary_unary_rpc_method_handler(answer)
@@ -79,7 +75,7 @@ class ClusterServices(grpc.GenericRpcHandler):
     async def _ask_all(
         self, method: str, name: str, request: bytes, clusters: Mapping[str, str], context: Any
     ) -> bytes:
-        """What the clusters say that answer, and the names of the others. Raises Unavailable when none answers."""
+        """The answers of the clusters put together, with the names of silent ones. Raises Unavailable when all are."""
 
         async def ask(cluster: str) -> bytes | None:
             try:
@@ -108,11 +104,11 @@ class ClusterServices(grpc.GenericRpcHandler):
         merged.silent_clusters.extend(silent)
         return bytes(merged.SerializeToString())
 
-    async def _ask_those_of_hosts(
+    async def _ask_clusters_of_hosts(
         self, method: str, name: str, request: bytes, clusters: Mapping[str, str], context: Any
     ) -> bytes:
-        """All hosts of a cluster or none; nothing is done while a cluster of one of them has no host manager. Hosts
-        that nobody knows are asked of the first cluster, before anything else: it refuses them as it always does."""
+        """All hosts of a cluster or none; nothing is done while a cluster of one of them has no host manager. Unknown
+        hosts are asked of the first cluster before anything else, because it refuses them."""
         whole: Any = message_of(_NAMES_HOSTS[name][0], request)
         named = [whole.hostname] if getattr(whole, "hostname", "") else list(whole.hostnames)
         known = await asyncio.to_thread(self._clusters_of_hosts, named)

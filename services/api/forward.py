@@ -14,7 +14,6 @@ import grpc
 import grpc.aio
 
 from peloton.api.limits import is_connection_failure
-from peloton.errors import Unavailable
 from services.api.channels import LeaderChannels
 
 log = logging.getLogger(__name__)
@@ -56,18 +55,10 @@ class ForwardedServices(grpc.GenericRpcHandler):
         async def forward(request: bytes, context: Any) -> bytes:
             if check is not None:
                 await check(request)
-            return await self._forward(role, method, request, context)
+            return await relay(await self._channels.to(role), method, request, context, f"the leader of role {role}")
 
         handler: Any = grpc.unary_unary_rpc_method_handler(forward)  # no (de)serialisers: bytes in, bytes out
         return handler  # type: ignore[no-any-return]
-
-    async def _forward(self, role: str, method: str, request: bytes, context: Any) -> bytes:
-        try:
-            channel = await self._channels.to(role)
-        except Unavailable as unavailable:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, unavailable.message)
-            raise
-        return await relay(channel, method, request, context, f"the leader of role {role}")
 
 
 async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context: Any, whose: str) -> bytes:
@@ -85,7 +76,7 @@ async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context:
 
 
 def refusal(error: grpc.aio.AioRpcError, whose: str) -> str:
-    """The details. What gRPC says of a missing other end would have our caller think that it is us who are missing."""
+    """The details. gRPC's own words about a missing server are replaced: the caller would think that we are missing."""
     details = error.details() or ""
     if error.code() == grpc.StatusCode.UNAVAILABLE and is_connection_failure(details):
         return f"{whose} does not answer: it may be being replaced, try again"

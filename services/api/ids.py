@@ -5,6 +5,7 @@ from __future__ import annotations
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2 as v1_peloton_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodId, parse_job_id
 from peloton.model.job import JobRecord
@@ -16,7 +17,7 @@ def wire_id(job_id: str) -> peloton_pb2.JobID:
     return peloton_pb2.JobID(value=job_id)
 
 
-def known_id(wire: peloton_pb2.JobID) -> JobId | None:
+def known_id(wire: peloton_pb2.JobID | v1_peloton_pb2.JobID) -> JobId | None:
     """The id in its canonical form; None for what is no UUID and so the id of no job."""
     try:
         return parse_job_id(wire.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
 from peloton.api import convert
@@ -14,34 +13,29 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.wire_faults import message_of
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument
-from peloton.model.ids import JobId, new_job_id, parse_job_id
+from peloton.model.ids import new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
-from services.api.calls import Calls, check_wanted
-from services.api.faults import Faults
+from services.api.calls import check_wanted
 from services.api.growth import growth_faults, touched
-from services.api.hosts import Hosts
-from services.api.ids import wire_id
+from services.api.ids import known_id, wire_id
 from services.api.job_query import job_query
-from services.api.pool_rules import PoolBounds, pool_bounds, pool_fault
 from services.api.rolling import RollingJobs
+from services.api.servicer import Backend, write
 from services.api.stored_configs import StoredConfigs, answer, check_size
-from services.api.validation import clamp_max_failures, job_faults, secret_fault
-from services.api.wake import Wake
-from services.storage.storage import Storage
+from services.api.v1.specs import Specs
+from services.api.validation import clamp_max_failures, secret_fault
 
 
 class JobManager(RollingJobs):
-    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake) -> None:
-        super().__init__(records, calls, wake)
-        self._hosts = hosts
-        self._configs = StoredConfigs(records, calls)
+    def __init__(self, backend: Backend, specs: Specs) -> None:
+        super().__init__(backend)
+        self._specs = specs
+        self._configs = StoredConfigs(backend.records, backend.calls)
 
     # -- writes
 
+    @write
     async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._create, request, context))
-
-    async def _create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
         response = job_pb2.CreateResponse()
         try:
             job_id = parse_job_id(request.id.value) if request.id.value else new_job_id()
@@ -50,7 +44,7 @@ class JobManager(RollingJobs):
             response.error.invalidJobId.message = "JobID must be valid UUID"
             return response
         config = request.config
-        text = await self._refusal(config)
+        text = await self._specs.refusal(config)
         if text:
             response.error.invalidConfig.id.value = job_id
             response.error.invalidConfig.message = text
@@ -68,7 +62,7 @@ class JobManager(RollingJobs):
         except AlreadyExists as exists:
             response.error.alreadyExists.id.value = job_id
             response.error.alreadyExists.message = exists.message
-            await self._heal(job_id)
+            await self._ensure_workflow(job_id)
             return response
         await self._wake.start(job_id)
         return response
@@ -78,32 +72,14 @@ class JobManager(RollingJobs):
         planned = message_of(explain_pb2.JobPlanRequest, request)
         if planned.HasField("config"):
             config = planned.config
-            refusal = await self._refusal(config) or await self._calls.run(secret_fault, config, False)
+            refusal = await self._specs.refusal(config) or await self._calls.run(secret_fault, config, False)
             if refusal:
                 raise InvalidArgument(refusal)
 
-    async def _refusal(self, config: job_pb2.JobConfig, first_instance: int = 0) -> str:
-        """Why the config cannot be stored, or ""."""
-        pools = [spec for spec, _ in await self._calls.run(self._records.pools)]
-        respool_id = config.respoolID.value
-        if fault := pool_fault(respool_id, pools):
-            return fault
-        bounds: PoolBounds = pool_bounds(respool_id, pools, await self._hosts.capacity())
-        faults: Faults = await self._calls.run(job_faults, config, bounds, first_instance)
-        return faults.message()
-
-    async def _heal(self, job_id: JobId) -> None:
-        """A creation that lost its answer, or its workflow, is repeated: nothing stored may be left without one."""
-        record = await self._calls.run(self._records.job, job_id)
-        if record is not None and record.is_active:
-            await self._wake.start(job_id)
-
+    @write
     async def Update(self, request: job_pb2.UpdateRequest, context: Any) -> job_pb2.UpdateResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._update, request, context))
-
-    async def _update(self, request: job_pb2.UpdateRequest, context: Any) -> job_pb2.UpdateResponse:
         response = job_pb2.UpdateResponse()
-        record, new = await self._record(request.id), request.config
+        record, new = await self._job(known_id(request.id)), request.config
         old = None
         if record is not None:
             old = await self._calls.run(self._records.job_config, record.job_id, record.config_version)
@@ -125,7 +101,7 @@ class JobManager(RollingJobs):
         added = new.instanceCount - record.instance_count
         if not text and added == 0:
             return response
-        text = text or await self._refusal(new, record.instance_count)
+        text = text or await self._specs.refusal(new, record.instance_count)
         if text:
             response.error.invalidConfig.id.value = record.job_id
             response.error.invalidConfig.message = text
@@ -146,19 +122,17 @@ class JobManager(RollingJobs):
         existing = self._records.task_configs(record.job_id, record.config_version, ids) if ids else {}
         return growth_faults(old, existing, new).message()
 
+    @write
     async def Delete(self, request: job_pb2.DeleteRequest, context: Any) -> job_pb2.DeleteResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._delete, request))
-
-    async def _delete(self, request: job_pb2.DeleteRequest) -> job_pb2.DeleteResponse:
-        record = await self._record_or_not_found(request.id, "job not found")
+        record = await self._job_or_not_found(known_id(request.id), "job not found")
         if record.is_active:
             raise Aborted(f"Job is not in a terminal state: {record.state}")
         await self._calls.run(self._records.delete_job, record.job_id)
         return job_pb2.DeleteResponse()
 
     async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:
-        """Nothing is cached here: the job's workflow is told to look again."""
-        record = await self._record_or_not_found(request.id, "job not found")
+        """Nothing is cached here: the job's workflow is woken up."""
+        record = await self._job_or_not_found(known_id(request.id), "job not found")
         if record.is_active:
             self._wake.changed(record.job_id)
         return job_pb2.RefreshResponse()
@@ -167,7 +141,7 @@ class JobManager(RollingJobs):
 
     async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse | bytes:
         """An answer with a configuration is already in the form of the wire."""
-        record = await self._record(request.id)
+        record = await self._job(known_id(request.id))
         if record is None:
             fail = errors_pb2.JobGetRuntimeFail(id=request.id, message=f"job:{request.id.value} not found")
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(getRuntimeFail=fail))
@@ -208,7 +182,7 @@ class JobManager(RollingJobs):
         return [convert.job_info(record, config) for record, config in found if config is not None]
 
     async def GetCache(self, request: job_pb2.GetCacheRequest, context: Any) -> job_pb2.GetCacheResponse:
-        record = await self._record_or_not_found(request.id, "Job not found in cache")
+        record = await self._job_or_not_found(known_id(request.id), "Job not found in cache")
         response = job_pb2.GetCacheResponse(runtime=convert.job_runtime(record))
         config = response.config
         config.changeLog.version = record.config_version

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.pod import pod_pb2
@@ -40,3 +40,9 @@ def is_whole_job(ranges: Iterable[Range], instance_count: int) -> bool:
     """Whether a request without ranges, or with exactly one that covers all instances, was made."""
     asked = list(ranges)
     return not asked or (len(asked) == 1 and getattr(asked[0], "from") == 0 and asked[0].to >= instance_count)
+
+
+def named_instances(ranges: Sequence[Range], instance_count: int) -> list[int]:
+    """Those in the ranges; none for a request without ranges. Raises OutOfRange."""
+    spans = clipped(ranges, instance_count) if ranges else []
+    return [i for start, count in spans for i in range(start, start + count)]

@@ -47,6 +47,7 @@ from services.api.hosts import Hosts, RemoteHosts
 from services.api.job_manager import JobManager
 from services.api.lookup_service import LookupService
 from services.api.pending_reasons import PendingReasons
+from services.api.servicer import Backend
 from services.api.task_manager import TaskManager
 from services.api.update_service import UpdateService
 from services.api.v1.admin_service import AdminService
@@ -165,11 +166,9 @@ async def start(
     calls = Calls()
     channels = LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
-    wake = Wake(starter, lifecycles)
     specs = Specs(storage, calls, hosts)
     locks = Locks(storage, calls)
     watches = WatchHub(ChangeReader(storage), calls)
-    reasons = PendingReasons(channels)
     server = grpc.aio.server(
         interceptors=[
             ErrorsToStatus("api"),
@@ -180,17 +179,17 @@ async def start(
         options=list(OPTIONS),
         maximum_concurrent_rpcs=RPCS_MAX,
     )
-    jobs = JobManager(storage, calls, hosts, wake)
-    bulk = BulkService(storage, calls, hosts, wake)
+    backend = Backend(storage, calls, hosts, Wake(starter, lifecycles), PendingReasons(channels))
+    jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (jobs, JOB_MANAGER),
-        (TaskManager(storage, calls, hosts, wake, reasons), TASK_MANAGER),
+        (TaskManager(backend), TASK_MANAGER),
         (bulk, BULK_SERVICE),
         (LookupService(storage, calls), LOOKUP_SERVICE),
-        (UpdateService(storage, calls, specs, wake), (UPDATE_SERVICE,)),
+        (UpdateService(backend, specs), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),
-        (JobService(storage, calls, specs, wake, reasons), (JOB_SERVICE,)),
-        (PodService(storage, calls, hosts, wake, reasons), (POD_SERVICE,)),
+        (JobService(backend, specs), (JOB_SERVICE,)),
+        (PodService(backend), (POD_SERVICE,)),
         (WatchService(watches), (WATCH_SERVICE,)),
         (AdminService(locks, calls), (ADMIN_SERVICE,)),
         (ResourcePoolService(channels), (RESPOOL_SERVICE,)),

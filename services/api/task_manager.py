@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from peloton.api import convert
-from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
@@ -18,18 +17,14 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodEvent, PodRecord, PodState
 from services.api.answers import within_limit
-from services.api.calls import Calls
 from services.api.channels import ANSWER_BYTES_MAX
-from services.api.hosts import Hosts
 from services.api.ids import RUN_ID_MAX, job_not_found, known_id, out_of_range, run_id_of
 from services.api.job_query import pod_query
-from services.api.pending_reasons import PendingReasons
 from services.api.ranges import INT32_MAX, OutOfRange, clipped, is_whole_job
-from services.api.wake import Wake
-from services.storage.storage import Storage
+from services.api.servicer import Servicer, write
 
 EVENT_RUNS = 10
-"""Runs of which GetPodEvents tells unless asked for more."""
+"""Runs that GetPodEvents returns unless asked for more."""
 EVENT_RUNS_MAX = 100
 PAGE = 1_000
 """Pods read from storage at a time."""
@@ -38,18 +33,11 @@ START_MESSAGE = "Task start API request"
 STOP_MESSAGE = "Task stop API request"
 
 
-class TaskManager:
-    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake, reasons: PendingReasons) -> None:
-        self._records = records
-        self._calls = calls
-        self._hosts = hosts
-        self._wake = wake
-        self._reasons = reasons
-
+class TaskManager(Servicer):
     # -- reads
 
     async def Get(self, request: task_pb2.GetRequest, context: Any) -> task_pb2.GetResponse:
-        record = await self._job(request.jobId)
+        record = await self._job(known_id(request.jobId))
         if record is None:
             return task_pb2.GetResponse(notFound=job_not_found(request.jobId))
         missing = f"task:{record.job_id}-{request.instanceId} not found"
@@ -65,7 +53,7 @@ class TaskManager:
         return response
 
     async def List(self, request: task_pb2.ListRequest, context: Any) -> task_pb2.ListResponse:
-        record = await self._job(request.jobId)
+        record = await self._job(known_id(request.jobId))
         if record is None:
             return task_pb2.ListResponse(notFound=job_not_found(request.jobId))
         begin, end = 0, record.instance_count
@@ -80,7 +68,7 @@ class TaskManager:
         return response
 
     def _list(self, record: JobRecord, begin: int, end: int) -> tuple[task_pb2.ListResponse, list[PodRecord]]:
-        """And those of which it is to be told for what they wait."""
+        """And the pods whose reason to wait is to be added."""
         response, waiting = task_pb2.ListResponse(), list[PodRecord]()
         size_bytes = 0
         for page in self._pages(record.job_id, begin, end):
@@ -97,7 +85,7 @@ class TaskManager:
 
     async def Query(self, request: task_pb2.QueryRequest, context: Any) -> task_pb2.QueryResponse:
         response = task_pb2.QueryResponse()
-        record = await self._job(request.jobId)
+        record = await self._job(known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
@@ -115,9 +103,7 @@ class TaskManager:
         return response
 
     async def GetCache(self, request: task_pb2.GetCacheRequest, context: Any) -> task_pb2.GetCacheResponse:
-        record = await self._job(request.jobId)
-        if record is None:
-            raise NotFound("Job not found in cache")
+        record = await self._job_or_not_found(known_id(request.jobId), "Job not found in cache")
         return await self._calls.run(self._get_cache, record, request.instanceId)
 
     def _get_cache(self, record: JobRecord, instance_id: int) -> task_pb2.GetCacheResponse:
@@ -139,7 +125,7 @@ class TaskManager:
         self, request: task_pb2.BrowseSandboxRequest, context: Any
     ) -> task_pb2.BrowseSandboxResponse:
         response = task_pb2.BrowseSandboxResponse()
-        record = await self._job(request.jobId)
+        record = await self._job(known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
@@ -181,12 +167,10 @@ class TaskManager:
 
     # -- writes
 
+    @write
     async def Start(self, request: task_pb2.StartRequest, context: Any) -> task_pb2.StartResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._start, request))
-
-    async def _start(self, request: task_pb2.StartRequest) -> task_pb2.StartResponse:
         response = task_pb2.StartResponse()
-        record = await self._job(request.jobId)
+        record = await self._job(known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
@@ -205,12 +189,10 @@ class TaskManager:
         self._wake.changed(record.job_id)
         return response
 
+    @write
     async def Stop(self, request: task_pb2.StopRequest, context: Any) -> task_pb2.StopResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._stop, request))
-
-    async def _stop(self, request: task_pb2.StopRequest) -> task_pb2.StopResponse:
         response = task_pb2.StopResponse()
-        record = await self._job(request.jobId)
+        record = await self._job(known_id(request.jobId))
         if record is None:
             response.error.notFound.CopyFrom(job_not_found(request.jobId))
             return response
@@ -235,13 +217,9 @@ class TaskManager:
             self._wake.changed(job_id)
         return response
 
+    @write
     async def Restart(self, request: task_pb2.RestartRequest, context: Any) -> task_pb2.RestartResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._restart, request))
-
-    async def _restart(self, request: task_pb2.RestartRequest) -> task_pb2.RestartResponse:
-        record = await self._job(request.jobId)
-        if record is None:
-            raise NotFound(f"job:{request.jobId.value} not found")
+        record = await self._job_or_not_found(known_id(request.jobId), f"job:{request.jobId.value} not found")
         await self._calls.run(
             self._records.want_new_runs, record.job_id, clipped(request.ranges, record.instance_count)
         )
@@ -250,10 +228,8 @@ class TaskManager:
         return task_pb2.RestartResponse()
 
     async def Refresh(self, request: task_pb2.RefreshRequest, context: Any) -> task_pb2.RefreshResponse:
-        """Nothing is cached here: the job's workflow is told to look again."""
-        record = await self._job(request.jobId)
-        if record is None:
-            raise NotFound("job not found")
+        """Nothing is cached here: the job's workflow is woken up."""
+        record = await self._job_or_not_found(known_id(request.jobId), "job not found")
         begin, end = 0, record.instance_count
         if request.HasField("range"):
             begin, end = getattr(request.range, "from"), min(request.range.to, end)
@@ -263,22 +239,16 @@ class TaskManager:
             self._wake.changed(record.job_id)
         return task_pb2.RefreshResponse()
 
+    @write
     async def DeletePodEvents(
         self, request: task_pb2.DeletePodEventsRequest, context: Any
     ) -> task_pb2.DeletePodEventsResponse:
-        job_id = known_id(request.jobId)
-        if job_id is not None:
-            delete = partial(
-                self._records.delete_pod_events, job_id, request.instanceId, min(request.runId, RUN_ID_MAX)
-            )
-            await self._calls.write(request.ByteSize(), partial(self._calls.run, delete))
+        if job_id := known_id(request.jobId):
+            run_id = min(request.runId, RUN_ID_MAX)
+            await self._calls.run(self._records.delete_pod_events, job_id, request.instanceId, run_id)
         return task_pb2.DeletePodEventsResponse()
 
     # -- storage
-
-    async def _job(self, wire: peloton_pb2.JobID) -> JobRecord | None:
-        job_id = known_id(wire)
-        return await self._calls.run(self._records.job, job_id) if job_id else None
 
     def _pod_or_not_found(self, job_id: JobId, instance_id: int, text: str) -> PodRecord:
         pod = self._records.pod(job_id, instance_id)
@@ -331,7 +301,7 @@ class TaskManager:
 
 
 def _past_run(event: PodEvent) -> task_pb2.TaskInfo:
-    """A run that ended, as far as its last event tells."""
+    """A run that ended, as its last event describes it."""
     wire = convert.pod_event(event)
     info = task_pb2.TaskInfo(instanceId=event.instance_id)
     info.jobId.value = event.job_id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2
@@ -12,34 +11,29 @@ from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import JobId, parse_job_id
-from peloton.model.job import JobRecord, JobState, JobType
+from peloton.model.job import JobState, JobType
 from peloton.model.update import UpdateAct, UpdateRecord, UpdateSpec, UpdateType
-from services.api.calls import Calls, check_wanted
+from services.api.calls import check_wanted
+from services.api.servicer import Backend, Servicer, write
 from services.api.v1.ids import opaque_of
 from services.api.v1.specs import Specs, check_immutable
 from services.api.validation import secret_fault
-from services.api.wake import Wake
-from services.storage.storage import Storage
 
 
-class UpdateService:
-    def __init__(self, records: Storage, calls: Calls, specs: Specs, wake: Wake) -> None:
-        self._records = records
-        self._calls = calls
+class UpdateService(Servicer):
+    def __init__(self, backend: Backend, specs: Specs) -> None:
+        super().__init__(backend)
         self._specs = specs
-        self._wake = wake
 
     # -- writes
 
+    @write
     async def CreateUpdate(self, request: svc.CreateUpdateRequest, context: Any) -> svc.CreateUpdateResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._create, request, context))
-
-    async def _create(self, request: svc.CreateUpdateRequest, context: Any) -> svc.CreateUpdateResponse:
         try:
             job_id = parse_job_id(request.jobId.value)
         except ValueError:
             raise InvalidArgument("JobID must be of UUID format") from None
-        job = await self._job(job_id)
+        job = await self._job_or_not_found(job_id, "job not found")
         config, asked = request.jobConfig, request.updateConfig
         if job.state in (JobState.INITIALIZED, JobState.UNINITIALIZED):
             raise Unavailable("cannot update partially created job")
@@ -81,19 +75,22 @@ class UpdateService:
         create = self._records.create_update
         kind, now_ns = UpdateType.UPDATE, time.time_ns()
         job = await self._calls.run(create, job_id, seen, kind, update, config, sent, (), opaque, now_ns)
-        self._changed(job_id)
+        self._wake.changed(job_id)
         return job.update_id
 
+    @write
     async def PauseUpdate(self, request: svc.PauseUpdateRequest, context: Any) -> svc.PauseUpdateResponse:
-        await self._calls.write(request.ByteSize(), partial(self._steer, request, UpdateAct.PAUSE))
+        await self._steer(request, UpdateAct.PAUSE)
         return svc.PauseUpdateResponse()
 
+    @write
     async def ResumeUpdate(self, request: svc.ResumeUpdateRequest, context: Any) -> svc.ResumeUpdateResponse:
-        await self._calls.write(request.ByteSize(), partial(self._steer, request, UpdateAct.RESUME))
+        await self._steer(request, UpdateAct.RESUME)
         return svc.ResumeUpdateResponse()
 
+    @write
     async def AbortUpdate(self, request: svc.AbortUpdateRequest, context: Any) -> svc.AbortUpdateResponse:
-        await self._calls.write(request.ByteSize(), partial(self._steer, request, UpdateAct.ABORT))
+        await self._steer(request, UpdateAct.ABORT)
         return svc.AbortUpdateResponse()
 
     async def _steer(
@@ -103,16 +100,13 @@ class UpdateService:
         update = await self._update(request.updateId)
         opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
         await self._calls.run(self._records.steer_update, update.job_id, None, act, opaque, time.time_ns())
-        self._changed(update.job_id)
+        self._wake.changed(update.job_id)
 
+    @write
     async def RollbackUpdate(self, request: svc.RollbackUpdateRequest, context: Any) -> svc.RollbackUpdateResponse:
-        await self._calls.write(request.ByteSize(), partial(self._roll_back, request, context))
-        return svc.RollbackUpdateResponse()
-
-    async def _roll_back(self, request: svc.RollbackUpdateRequest, context: Any) -> None:
         """The configuration before the named update, as a new update that goes as that one went."""
         update = await self._update(request.updateId)
-        job = await self._job(update.job_id)
+        job = await self._job_or_not_found(update.job_id, "job not found")
         if update.update_id != job.update_id:
             raise InvalidArgument(
                 f"update {update.update_id} is not the latest of job {job.job_id}, which is {job.update_id}: only the "
@@ -126,9 +120,7 @@ class UpdateService:
         check_wanted(context)
         spec = UpdateSpec(batch_size=update.spec.batch_size, in_place=update.spec.in_place)
         await self._roll_out(job.job_id, job.config_version, spec, config, sent, update.opaque_data)
-
-    def _changed(self, job_id: JobId) -> None:
-        self._wake.changed(job_id)
+        return svc.RollbackUpdateResponse()
 
     # -- reads
 
@@ -164,12 +156,6 @@ class UpdateService:
         )
 
     # -- storage
-
-    async def _job(self, job_id: JobId) -> JobRecord:
-        job = await self._calls.run(self._records.job, job_id)
-        if job is None:
-            raise NotFound("job not found")
-        return job
 
     async def _update(self, wire: peloton_pb2.UpdateID) -> UpdateRecord:
         if not wire.value:

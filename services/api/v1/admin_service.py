@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
 from peloton.errors import InvalidArgument
 from services.api.calls import Calls
+from services.api.servicer import write
 from services.api.v1.lockdown import Locks
 
 
@@ -19,13 +19,15 @@ class AdminService:
         self._locks = locks
         self._calls = calls
 
+    @write
     async def Lockdown(self, request: svc.LockdownRequest, context: Any) -> svc.LockdownResponse:
-        work = partial(self._set, request.components, True, "fail to lockdown some components")
-        return svc.LockdownResponse(successes=await self._calls.write(request.ByteSize(), work))
+        done = await self._set(request.components, True, "fail to lockdown some components")
+        return svc.LockdownResponse(successes=done)
 
+    @write
     async def RemoveLockdown(self, request: svc.RemoveLockdownRequest, context: Any) -> svc.RemoveLockdownResponse:
-        work = partial(self._set, request.components, False, "fail to remove lockdown for some components")
-        return svc.RemoveLockdownResponse(successes=await self._calls.write(request.ByteSize(), work))
+        done = await self._set(request.components, False, "fail to remove lockdown for some components")
+        return svc.RemoveLockdownResponse(successes=done)
 
     async def GetLockdown(self, request: svc.GetLockdownRequest, context: Any) -> svc.GetLockdownResponse:
         locked = await self._locks.all()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from peloton.api.v1alpha import peloton_pb2
 from peloton.errors import Aborted, InvalidArgument, PelotonError
 from peloton.model.ids import EntityVersion, JobId, PodId, PodName, parse_job_id
-from services.api.ids import RUN_ID_MAX
+from services.api.ids import RUN_ID_MAX, known_id
 
 UNEXPECTED_VERSION = "unexpected entity version"
 OPAQUE_BYTES_MAX = 64 * 1024
@@ -24,14 +24,6 @@ def prefix_error(outer: str) -> Iterator[None]:
     except PelotonError as inner:
         code = inner.code.lower().replace("_", "-")
         raise type(inner)(f"{outer}: code:{code} message:{inner.message}") from inner
-
-
-def known_id(wire: peloton_pb2.JobID) -> JobId | None:
-    """None for what is no UUID and so the id of no job."""
-    try:
-        return parse_job_id(wire.value)
-    except ValueError:
-        return None
 
 
 def job_id_of(wire: peloton_pb2.JobID, text: str = "JobID must be of UUID format") -> JobId:

@@ -19,10 +19,10 @@ from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
 from peloton.model.update import UpdateRecord
 from services.api.answers import within_limit
-from services.api.calls import Calls
 from services.api.channels import ANSWER_BYTES_MAX
-from services.api.pending_reasons import PendingReasons
-from services.api.v1.ids import asked_version, job_id_of, known_id, prefix_error, seen_version
+from services.api.ids import known_id
+from services.api.servicer import Servicer
+from services.api.v1.ids import asked_version, job_id_of, prefix_error, seen_version
 from services.api.v1.pods import pod_infos
 from services.api.v1.queries import jobs_wanted, pods_wanted
 from services.api.v1.specs import Specs, check_immutable
@@ -32,12 +32,8 @@ PAGE = 1_000
 """Jobs, or pods, read from storage at a time."""
 
 
-class JobReads:
-    def __init__(self, records: Storage, calls: Calls, specs: Specs, reasons: PendingReasons) -> None:
-        self._records = records
-        self._calls = calls
-        self._specs = specs
-        self._reasons = reasons
+class JobReads(Servicer):
+    _specs: Specs
 
     # -- one job
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from peloton.api import convert
@@ -19,29 +18,23 @@ from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobRecord, JobState
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
-from services.api.calls import Calls, check_wanted
-from services.api.ranges import clipped
+from services.api.calls import check_wanted
+from services.api.ranges import named_instances
+from services.api.servicer import Servicer, write
 from services.api.v1.ids import job_id_of, opaque_of, prefix_error, seen_version
 from services.api.v1.keys import key_of, key_text
 from services.api.v1.patch import patched
 from services.api.v1.specs import Specs, check_immutable
-from services.api.wake import Wake
 from services.storage.storage import Storage
 
 
-class JobWrites:
-    def __init__(self, records: Storage, calls: Calls, specs: Specs, wake: Wake) -> None:
-        self._records = records
-        self._calls = calls
-        self._specs = specs
-        self._wake = wake
+class JobWrites(Servicer):
+    _specs: Specs
 
     # -- create
 
+    @write
     async def CreateJob(self, request: svc.CreateJobRequest, context: Any) -> svc.CreateJobResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._create, request, context))
-
-    async def _create(self, request: svc.CreateJobRequest, context: Any) -> svc.CreateJobResponse:
         job_id = job_id_of(request.job_id, "jobID is not valid UUID") if request.job_id.value else new_job_id()
         opaque, key = opaque_of(request.opaque_data.data), key_of(request)
         with prefix_error("failed to validate resource pool"):
@@ -74,31 +67,21 @@ class JobWrites:
                     key,
                 )
         except AlreadyExists:
-            await self._heal(job_id)
+            await self._ensure_workflow(job_id)
             raise
         await self._wake.start(job_id)
         return svc.CreateJobResponse(job_id=peloton_pb2.JobID(value=job_id), version=entity_version(job.entity_version))
 
-    async def _heal(self, job_id: JobId) -> None:
-        """A creation that lost its answer, or its workflows, is repeated: nothing stored may be left without them."""
-        record = await self._calls.run(self._records.job, job_id)
-        if record is not None and record.is_active:
-            await self._wake.start(job_id)
-
     # -- updates
 
+    @write
     async def ReplaceJob(self, request: svc.ReplaceJobRequest, context: Any) -> svc.ReplaceJobResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._replace, request, context))
-
-    async def _replace(self, request: svc.ReplaceJobRequest, context: Any) -> svc.ReplaceJobResponse:
         job = await self._job_to_update(request.job_id)
         version = await self._rolled_out(job, request, request.spec, context)
         return svc.ReplaceJobResponse(version=version)
 
+    @write
     async def PatchJob(self, request: svc.PatchJobRequest, context: Any) -> svc.PatchJobResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._patch, request, context))
-
-    async def _patch(self, request: svc.PatchJobRequest, context: Any) -> svc.PatchJobResponse:
         job = await self._job_to_update(request.job_id)
         current = await self._calls.run(current_spec, self._records, job)
         version = await self._rolled_out(job, request, patched(current, request.spec), context)
@@ -129,14 +112,11 @@ class JobWrites:
         )
         return await self._update(job, request, UpdateType.UPDATE, update, config, spec.SerializeToString(), ())
 
+    @write
     async def RestartJob(self, request: svc.RestartJobRequest, context: Any) -> svc.RestartJobResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._restart, request, context))
-
-    async def _restart(self, request: svc.RestartJobRequest, context: Any) -> svc.RestartJobResponse:
         job = await self._job_to_update(request.job_id)
         asked = request.restart_spec
-        spans = clipped(asked.ranges, job.instance_count) if asked.ranges else []
-        instances = [i for start, count in spans for i in range(start, start + count)]
+        instances = named_instances(asked.ranges, job.instance_count)
         update = UpdateSpec(batch_size=asked.batch_size, in_place=asked.in_place)
         check_wanted(context)
         version = await self._update(job, request, UpdateType.RESTART, update, None, b"", instances)
@@ -145,13 +125,10 @@ class JobWrites:
     async def _job_to_update(self, wire: peloton_pb2.JobID) -> JobRecord:
         job_id = job_id_of(wire)
         with prefix_error("failed to get job runtime from cache"):
-            return await self._job(job_id)
+            return await self._found_job(job_id)
 
-    async def _job(self, job_id: JobId) -> JobRecord:
-        job = await self._calls.run(self._records.job, job_id)
-        if job is None:
-            raise NotFound(f"job:{job_id} not found")
-        return job
+    async def _found_job(self, job_id: JobId) -> JobRecord:
+        return await self._job_or_not_found(job_id, f"job:{job_id} not found")
 
     async def _update(
         self,
@@ -178,28 +155,31 @@ class JobWrites:
                 time.time_ns(),
                 key,
             )
-        self._changed(job.job_id)
+        self._wake.changed(job.job_id)
         return entity_version(job.entity_version)
 
     # -- steering what is under way
 
+    @write
     async def PauseJobWorkflow(
         self, request: svc.PauseJobWorkflowRequest, context: Any
     ) -> svc.PauseJobWorkflowResponse:
-        steer = partial(self._steer, request, UpdateAct.PAUSE, "failed to pause workload")
-        return svc.PauseJobWorkflowResponse(version=await self._calls.write(request.ByteSize(), steer))
+        version = await self._steer(request, UpdateAct.PAUSE, "failed to pause workload")
+        return svc.PauseJobWorkflowResponse(version=version)
 
+    @write
     async def ResumeJobWorkflow(
         self, request: svc.ResumeJobWorkflowRequest, context: Any
     ) -> svc.ResumeJobWorkflowResponse:
-        steer = partial(self._steer, request, UpdateAct.RESUME, "failed to resume workload")
-        return svc.ResumeJobWorkflowResponse(version=await self._calls.write(request.ByteSize(), steer))
+        version = await self._steer(request, UpdateAct.RESUME, "failed to resume workload")
+        return svc.ResumeJobWorkflowResponse(version=version)
 
+    @write
     async def AbortJobWorkflow(
         self, request: svc.AbortJobWorkflowRequest, context: Any
     ) -> svc.AbortJobWorkflowResponse:
-        steer = partial(self._steer, request, UpdateAct.ABORT, "failed to abort workflow")
-        return svc.AbortJobWorkflowResponse(version=await self._calls.write(request.ByteSize(), steer))
+        version = await self._steer(request, UpdateAct.ABORT, "failed to abort workflow")
+        return svc.AbortJobWorkflowResponse(version=version)
 
     async def _steer(
         self,
@@ -210,68 +190,61 @@ class JobWrites:
         job_id = job_id_of(request.job_id)
         opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
         with prefix_error(outer):
-            await self._job(job_id)
+            await self._found_job(job_id)
             version = seen_version(request.version)
             job = await self._calls.run(self._records.steer_update, job_id, version, act, opaque, time.time_ns())
-        self._changed(job_id)
+        self._wake.changed(job_id)
         return entity_version(job.entity_version)
 
+    @write
     async def PulseJobWorkflow(
         self, request: svc.PulseJobWorkflowRequest, context: Any
     ) -> svc.PulseJobWorkflowResponse:
-        return await self._calls.write(request.ByteSize(), partial(self._pulse, request))
-
-    async def _pulse(self, request: svc.PulseJobWorkflowRequest) -> svc.PulseJobWorkflowResponse:
         job_id = job_id_of(request.job_id)
-        await self._job(job_id)
+        await self._found_job(job_id)
         key = key_text(request.update_key)
         job, update = await self._calls.run(self._records.pulse_update, job_id, key, time.time_ns())
         if update.awaits_pulse:
-            self._changed(job_id)
+            self._wake.changed(job_id)
         return svc.PulseJobWorkflowResponse(status=workflow_status(job, update))
 
     # -- goals
 
+    @write
     async def StartJob(self, request: svc.StartJobRequest, context: Any) -> svc.StartJobResponse:
-        aim = partial(self._aim, request.job_id, request.version, JobState.RUNNING)
-        return svc.StartJobResponse(version=await self._calls.write(request.ByteSize(), aim))
+        return svc.StartJobResponse(version=await self._set_goal(request, JobState.RUNNING))
 
+    @write
     async def StopJob(self, request: svc.StopJobRequest, context: Any) -> svc.StopJobResponse:
-        aim = partial(self._aim, request.job_id, request.version, JobState.KILLED)
-        return svc.StopJobResponse(version=await self._calls.write(request.ByteSize(), aim))
+        return svc.StopJobResponse(version=await self._set_goal(request, JobState.KILLED))
 
+    @write
     async def DeleteJob(self, request: svc.DeleteJobRequest, context: Any) -> svc.DeleteJobResponse:
-        aim = partial(self._aim, request.job_id, request.version, JobState.DELETED, request.force)
-        await self._calls.write(request.ByteSize(), aim)
+        await self._set_goal(request, JobState.DELETED, request.force)
         return svc.DeleteJobResponse()
 
-    async def _aim(
+    async def _set_goal(
         self,
-        wire: peloton_pb2.JobID,
-        version: peloton_pb2.EntityVersion,
+        request: svc.StartJobRequest | svc.StopJobRequest | svc.DeleteJobRequest,
         goal: JobState,
         force: bool = False,
     ) -> peloton_pb2.EntityVersion:
-        job_id = job_id_of(wire)
-        await self._job(job_id)
-        job = await self._calls.run(
-            self._records.set_service_goal, job_id, seen_version(version), goal, force, time.time_ns()
-        )
-        self._changed(job_id)
+        job_id = job_id_of(request.job_id)
+        await self._found_job(job_id)
+        version = seen_version(request.version)
+        job = await self._calls.run(self._records.set_service_goal, job_id, version, goal, force, time.time_ns())
+        self._wake.changed(job_id)
         return entity_version(job.entity_version)
 
     async def RefreshJob(self, request: svc.RefreshJobRequest, context: Any) -> svc.RefreshJobResponse:
-        """Nothing is cached here: the job's workflows are told to look again."""
-        job = await self._job(job_id_of(request.job_id))
-        self._changed(job.job_id)
+        """Nothing is cached here: the job's workflows are woken up."""
+        job = await self._found_job(job_id_of(request.job_id))
+        self._wake.changed(job.job_id)
         return svc.RefreshJobResponse()
-
-    def _changed(self, job_id: JobId) -> None:
-        self._wake.changed(job_id)
 
 
 def current_spec(records: Storage, job: JobRecord) -> stateless_pb2.JobSpec:
-    """As its client sent it; for a job of v0, its configuration told in v1alpha."""
+    """As its client sent it; for a job of v0, its configuration converted."""
     sent = records.job_spec(job.job_id, job.config_version)
     if sent:
         return stateless_pb2.JobSpec.FromString(sent)

@@ -7,8 +7,8 @@ GoalStateEngine are for the processes that do these things.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import grpc
@@ -17,7 +17,7 @@ import grpc.aio
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, TASK_MANAGER
 from peloton.errors import Unavailable
 from services.api.calls import Calls
-from services.grpc_handlers import rewrap_handler, single_response
+from services.grpc_handlers import within
 
 LOCKED_AGE_MAX_S = 1.0
 """Another process's lock-down is known here after this time at the latest."""
@@ -106,7 +106,7 @@ def _kind(method: str) -> str:
 
 
 class LockdownGate(grpc.aio.ServerInterceptor):
-    """Inside ErrorsToStatus, which tells the refusal."""
+    """Inside ErrorsToStatus, which turns the refusal into a status."""
 
     def __init__(self, locks: Locks) -> None:
         self._locks = locks
@@ -121,14 +121,9 @@ class LockdownGate(grpc.aio.ServerInterceptor):
         if handler is None or not kind:
             return handler  # type: ignore[no-any-return]
 
-        async def answer(request: Any, context: Any) -> Any:
+        @asynccontextmanager
+        async def checked(request: Any, _: Any) -> AsyncIterator[Any]:
             await self._locks.check(kind)
-            return await single_response(handler)(request, context)
+            yield request
 
-        async def stream(request: Any, context: Any) -> AsyncGenerator[Any, None]:
-            await self._locks.check(kind)
-            async with aclosing(handler.unary_stream(request, context)) as responses:
-                async for response in responses:
-                    yield response
-
-        return rewrap_handler(handler, answer, stream)  # type: ignore[no-any-return]
+        return within(handler, checked, handler.request_deserializer)  # type: ignore[no-any-return]

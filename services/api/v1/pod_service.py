@@ -15,72 +15,54 @@ from peloton.lifecycle.reason_text import sla_text
 from peloton.model.ids import PodId, PodName
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
-from services.api.calls import Calls
-from services.api.hosts import Hosts
-from services.api.pending_reasons import PendingReasons
+from services.api.servicer import Servicer, write
 from services.api.v1.ids import pod_name_of, prefix_error, run_of
 from services.api.v1.pods import pod_infos, pod_specs
-from services.api.wake import Wake
-from services.storage.storage import Storage
 
 START_MESSAGE = "PodSVC.StartPod request"
 STOP_MESSAGE = "PodSVC.StopPod request"
 RESTART_MESSAGE = "PodSVC.RestartPod request"
 NOT_PRESENT = "pod not present in cache, please retry action"
 RUNS_MAX = 100
-"""Earlier runs that one answer tells of."""
+"""Earlier runs in one answer."""
 
 
-class PodService:
-    def __init__(self, records: Storage, calls: Calls, hosts: Hosts, wake: Wake, reasons: PendingReasons) -> None:
-        self._records = records
-        self._calls = calls
-        self._hosts = hosts
-        self._wake = wake
-        self._reasons = reasons
-
+class PodService(Servicer):
     # -- writes
 
+    @write
     async def StartPod(self, request: svc.StartPodRequest, context: Any) -> svc.StartPodResponse:
-        await self._calls.write(request.ByteSize(), partial(self._start, pod_name_of(request.pod_name)))
-        return svc.StartPodResponse()
-
-    async def _start(self, name: PodName) -> None:
-        job = await self._job(name)
+        name = pod_name_of(request.pod_name)
+        job = await self._job_of(name)
         pod = await self._calls.run(self._records.pod, name.job_id, name.instance_id)
         if job.type is JobType.BATCH and not job.is_active:
             raise InvalidArgument("cannot start pod in terminated job")
         if job.goal is JobState.DELETED or (pod is not None and pod.goal is PodState.DELETED):
             raise InvalidArgument("cannot start a pod going to be deleted")
         check_created(pod)
-        goal = default_pod_goal(job.type)
-        await self._set_goal(name, goal, START_MESSAGE)
-        self._wake.changed(name.job_id)
+        await self._set_goal(name, default_pod_goal(job.type), START_MESSAGE)
+        return svc.StartPodResponse()
 
+    @write
     async def StopPod(self, request: svc.StopPodRequest, context: Any) -> svc.StopPodResponse:
-        await self._calls.write(request.ByteSize(), partial(self._stop, pod_name_of(request.pod_name)))
-        return svc.StopPodResponse()
-
-    async def _stop(self, name: PodName) -> None:
-        await self._job(name)
+        name = pod_name_of(request.pod_name)
+        await self._job_of(name)
         check_created(await self._calls.run(self._records.pod, name.job_id, name.instance_id))
         await self._set_goal(name, PodState.KILLED, STOP_MESSAGE)
-        self._wake.changed(name.job_id)
+        return svc.StopPodResponse()
 
     async def _set_goal(self, name: PodName, goal: PodState, message: str) -> None:
         one = [(name.instance_id, 1)]
         await self._calls.run(self._records.set_pod_goals, name.job_id, one, goal, time.time_ns(), message)
+        self._wake.changed(name.job_id)
 
+    @write
     async def RestartPod(self, request: svc.RestartPodRequest, context: Any) -> svc.RestartPodResponse:
         try:
             name = pod_name_of(request.pod_name)
         except InvalidArgument:
             raise InvalidArgument("invalid pod name") from None
-        await self._calls.write(request.ByteSize(), partial(self._restart, name, request.check_sla))
-        return svc.RestartPodResponse()
-
-    async def _restart(self, name: PodName, check_sla: bool) -> None:
-        job = await self._job(name)
+        job, check_sla = await self._job_of(name), request.check_sla
         check_created(await self._calls.run(self._records.pod, name.job_id, name.instance_id))
         reason = TerminationReason.KILLED_FOR_SLA_AWARE_RESTART if check_sla else TerminationReason.KILLED_FOR_RESTART
         disrupt = partial(
@@ -105,19 +87,20 @@ class PodService:
         await self._calls.run(again)  # also for a pod that no host has, which nothing had to take down
         if job.is_active:
             self._wake.changed(name.job_id)
+        return svc.RestartPodResponse()
 
     async def RefreshPod(self, request: svc.RefreshPodRequest, context: Any) -> svc.RefreshPodResponse:
-        """Nothing is cached here: the job's workflow is told to look again."""
+        """Nothing is cached here: the job's workflow is woken up."""
         name = pod_name_of(request.pod_name)
         await self._calls.run(self._pod_or_not_found, name, f"pod {name} not found")
         self._wake.changed(name.job_id)
         return svc.RefreshPodResponse()
 
+    @write
     async def DeletePodEvents(self, request: svc.DeletePodEventsRequest, context: Any) -> svc.DeletePodEventsResponse:
         name = pod_name_of(request.pod_name)
         run_id = run_of(request.pod_id, name)
-        delete = partial(self._records.delete_pod_events, name.job_id, name.instance_id, run_id, run_id)
-        await self._calls.write(request.ByteSize(), partial(self._calls.run, delete))
+        await self._calls.run(self._records.delete_pod_events, name.job_id, name.instance_id, run_id, run_id)
         return svc.DeletePodEventsResponse()
 
     # -- reads
@@ -186,11 +169,9 @@ class PodService:
 
     # -- storage
 
-    async def _job(self, name: PodName) -> JobRecord:
-        job = await self._calls.run(self._records.job, name.job_id)
-        if job is None:
-            with prefix_error("fail to get job config"):
-                raise NotFound(f"job:{name.job_id} not found")
+    async def _job_of(self, name: PodName) -> JobRecord:
+        with prefix_error("fail to get job config"):
+            job = await self._job_or_not_found(name.job_id, f"job:{name.job_id} not found")
         if name.instance_id >= job.instance_count:
             raise NotFound(f"pod {name} not found: the job has instances [0, {job.instance_count})")
         return job
@@ -203,6 +184,6 @@ class PodService:
 
 
 def check_created(pod: PodRecord | None) -> None:
-    """The job has the instance, but its pod may not have been created yet."""
+    """Raises Unavailable for an instance of the job whose pod has not been created yet."""
     if pod is None:
         raise Unavailable(NOT_PRESENT)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from peloton.api import convert, convert_v1_spec
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.job import JobRecord
+from peloton.model.respool import PoolSpec
 from services.api.calls import Calls
 from services.api.faults import Faults
 from services.api.hosts import Hosts
-from services.api.pool_rules import pool_bounds, pool_fault
+from services.api.pool_rules import PoolBounds, pool_bounds, pool_fault
 from services.api.v1.ids import prefix_error
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
 from services.storage.storage import Storage
@@ -29,9 +28,24 @@ class Specs:
 
     async def check_pool(self, respool_id: str) -> None:
         """Raises InvalidArgument or NotFound for a pool that takes no jobs."""
-        pools = [spec for spec, _ in await self._calls.run(self._records.pools)]
-        if fault := pool_fault(respool_id, pools):
+        if fault := pool_fault(respool_id, await self._pools()):
             raise (NotFound if fault == _UNKNOWN_POOL else InvalidArgument)(fault)
+
+    async def pool_bounds(self, respool_id: str) -> PoolBounds | str:
+        """Or why no job can be submitted to the pool."""
+        pools = await self._pools()
+        return pool_fault(respool_id, pools) or pool_bounds(respool_id, pools, await self._hosts.capacity())
+
+    async def refusal(self, config: job_pb2.JobConfig, first_instance: int = 0) -> str:
+        """Why the config cannot be stored, or ""; of a job that grows only its new instances are judged."""
+        bounds = await self.pool_bounds(config.respoolID.value)
+        if isinstance(bounds, str):
+            return bounds
+        faults: Faults = await self._calls.run(job_faults, config, bounds, first_instance)
+        return faults.message()
+
+    async def _pools(self) -> list[PoolSpec]:
+        return [spec for spec, _ in await self._calls.run(self._records.pools)]
 
     async def config_of(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
         """Raises Unimplemented and InvalidArgument."""
@@ -48,11 +62,8 @@ class Specs:
     async def check(self, config: job_pb2.JobConfig) -> None:
         """Raises InvalidArgument with all that is wrong; too many retries are cut down."""
         await self._calls.run(clamp_max_failures, config)
-        respool_id = config.respoolID.value
-        pools = [spec for spec, _ in await self._calls.run(self._records.pools)]
-        bounds = pool_bounds(respool_id, pools, await self._hosts.capacity())
-        judge: Callable[..., Faults] = job_faults
-        faults = await self._calls.run(judge, config, bounds)
+        bounds = pool_bounds(config.respoolID.value, await self._pools(), await self._hosts.capacity())
+        faults: Faults = await self._calls.run(job_faults, config, bounds)
         if faults:
             raise InvalidArgument(faults.message())
 

@@ -1,0 +1,72 @@
+"""What the servicers of jobs and pods share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from peloton.errors import NotFound
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord
+from services.api.calls import Calls
+from services.api.hosts import Hosts
+from services.api.pending_reasons import PendingReasons
+from services.api.wake import Wake
+from services.storage.storage import Storage
+
+Request = TypeVar("Request", bound=Message)
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What servicers work with."""
+
+    records: Storage
+    calls: Calls
+    hosts: Hosts
+    wake: Wake
+    reasons: PendingReasons
+
+
+class Servicer:
+    def __init__(self, backend: Backend) -> None:
+        self._records = backend.records
+        self._calls = backend.calls
+        self._hosts = backend.hosts
+        self._wake = backend.wake
+        self._reasons = backend.reasons
+
+    async def _job(self, job_id: JobId | None) -> JobRecord | None:
+        """``job_id`` None: of a text that is the id of no job."""
+        return await self._calls.run(self._records.job, job_id) if job_id else None
+
+    async def _job_or_not_found(self, job_id: JobId | None, text: str) -> JobRecord:
+        job = await self._job(job_id)
+        if job is None:
+            raise NotFound(text)
+        return job
+
+    async def _ensure_workflow(self, job_id: JobId) -> None:
+        """A creation that lost its answer, or its workflow, is repeated: no stored job may be left without one."""
+        job = await self._job(job_id)
+        if job is not None and job.is_active:
+            await self._wake.start(job_id)
+
+
+def write(
+    method: Callable[[Any, Request, Any], Coroutine[object, object, Answer]],
+) -> Callable[[Any, Request, Any], Awaitable[Answer]]:
+    """For the methods of a Servicer that change something: refused while too many writes are in flight, and carried out
+    to their end even when the caller goes away."""
+
+    @wraps(method)
+    async def bounded(self: Any, request: Request, context: Any) -> Answer:
+        calls: Calls = self._calls
+        return await calls.write(request.ByteSize(), partial(method, self, request, context))
+
+    return bounded
