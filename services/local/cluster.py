@@ -43,13 +43,13 @@ QUICKER = {
     "PELOTON_QOS_PERIOD_S": "2",
     "PELOTON_QOS_CLOSED_S": "10",
 }
-"""Defaults of a cluster that somebody watches."""
+"""Defaults for a cluster that a person watches."""
 
 
 HOST_PREFIX = "peloton-mesos-"
-"""Of hosts that are neither simulated nor in a file."""
+"""Of the names of hosts that are neither simulated nor in a file."""
 SIMULATE_VARIABLES = "PELOTON_SIMULATE"
-"""PELOTON_SIMULATE_SECONDS and PELOTON_SIMULATE_SHARE of a pod's environment are for the emulated cluster."""
+"""The emulated cluster reads PELOTON_SIMULATE_SECONDS and PELOTON_SIMULATE_SHARE of a pod's environment."""
 
 ROLES = ("hostmgr", "resmgr", "api", "worker")
 
@@ -64,7 +64,7 @@ def prefetch_url(master: str) -> str:
 
 
 def own_defaults(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those that the environment does not set: what the user says there holds."""
+    """Defaults for what the environment does not set."""
     return {name: value for name, value in QUICKER.items() if name not in environment}
 
 
@@ -104,13 +104,13 @@ class LocalCluster:
         port, temporal_port, ui_port, mesos_port, *more_ports = self._taken.some(own_ports + settings.apis - 1)
         self.port = settings.port or port
         self.api_ports = [self.port, *more_ports[len(settings.more_clusters) :]]
-        # A cluster on the usual ports shows its Web UI at the usual place too; others keep out of its way.
+        # The Web UI has its usual port when the API has a fixed one; clusters on free ports leave it alone.
         self.ui_port = TEMPORAL_UI_PORT if settings.port and self._taken.take(TEMPORAL_UI_PORT) else ui_port
         self.temporal = settings.temporal or f"127.0.0.1:{temporal_port}"
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
-        more = zip(settings.more_clusters, more_ports, strict=False)  # the other ports are those of the apis
+        more = zip(settings.more_clusters, more_ports, strict=False)  # the rest are ports of apis
         self.more_masters = {name: f"127.0.0.1:{port}" for name, port in more}
-        self.token = secrets.token_hex(16)  # whoever breaks something has it
+        self.token = secrets.token_hex(16)  # of `peloton local`
         self.parts: dict[str, Part] = {}
         self._hosts_expected = 0
         self._pod_ports = POD_PORTS[0]
@@ -128,7 +128,7 @@ class LocalCluster:
 
     @property
     def ui_url(self) -> str:
-        """Of Temporal; empty when the server is somebody else's."""
+        """Of Temporal's Web UI; empty when the server is not ours."""
         return "" if self.settings.temporal else f"http://127.0.0.1:{self.ui_port}"
 
     @property
@@ -158,7 +158,7 @@ class LocalCluster:
             raise Unavailable(f"no Mesos master answers at {self.mesos}: start it, or leave out --mesos")
         if not self.settings.simulate and (self.more_masters or not self.settings.mesos):
             self._pod_ports = self._taken.pod_ports()
-        self._hosts_expected = self._host_count()  # a bad file is told before anything starts
+        self._hosts_expected = self._host_count()  # a bad file is refused before anything starts
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.data_dir / "logs").mkdir(mode=0o700, exist_ok=True)
         self._take_data_dir()
@@ -175,7 +175,7 @@ class LocalCluster:
             self._tidying = asyncio.create_task(keep_tidy(self.database, masters, self.token), name="sandboxes")
 
     async def stop(self) -> None:
-        """Roles first, so that nobody complains of a missing neighbour."""
+        """Roles first: they would report that the others are missing."""
         if self._tidying is not None:
             self._tidying.cancel()
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if is_role(name)))
@@ -189,17 +189,16 @@ class LocalCluster:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     async def _tear_down(self) -> None:
-        """With our store the framework would lose its host manager for ever, and Mesos keep it for days."""
+        """The store is removed and with it the id of the framework, which Mesos would keep for days."""
+        argv = (sys.executable, "-m", "services.teardown")
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "services.teardown",
+            *argv,
             env=self.parts["hostmgr"].whole_environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        output, _ = await process.communicate()  # it has a patience of its own
+        output, _ = await process.communicate()  # it ends after a timeout of its own
         for line in output.decode(errors="replace").splitlines():
             self.report("mesos", line)
 
@@ -209,7 +208,7 @@ class LocalCluster:
         return self.parts[name]
 
     def _take_data_dir(self) -> None:
-        """Two clusters in one folder would end each other's pods. The lock goes with the process that holds it."""
+        """Two clusters in one folder would end each other's pods. The kernel frees the lock with its process."""
         self._lock = (self.data_dir / "lock").open("a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -266,13 +265,13 @@ class LocalCluster:
                 self.parts[name] = Part(name, argv, {**environment, **own}, log_path, self.report)
 
     def _prefetch_default(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Images are fetched ahead on emulated hosts, unless the environment says where else."""
+        """Emulated hosts fetch images ahead, unless the environment names another endpoint."""
         if self.settings.mesos or PREFETCH_URL in environment:
             return {}
         return {PREFETCH_URL: prefetch_url(self.mesos)}
 
     def minicluster_arguments(self, index: int = 1, cluster: str = "") -> list[str]:
-        """``index``: of the clusters, from 1; ``cluster``: its name, none for the first."""
+        """``index``: that of the cluster, from 1; ``cluster``: its name, empty for the first."""
         master = self.more_masters.get(cluster, self.mesos)
         folder = f"minicluster-{cluster}" if cluster else "minicluster"
         arguments = ["--port", master.rpartition(":")[2], "--data", str(self.data_dir / folder)]
@@ -304,12 +303,12 @@ class LocalCluster:
         )
 
     def _missing(self) -> str:
-        """What a job would still wait for; empty when nothing."""
+        """The first thing that a job would still wait for; empty when there is none."""
         from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
         from peloton.api.v0.respool import respool_pb2
         from peloton.api.v0.short_names import respool_pb2_grpc
 
-        if not (self.settings.temporal or is_temporal(self.temporal)):  # one of yours has answered before the start
+        if not (self.settings.temporal or is_temporal(self.temporal)):
             return f"Temporal at {self.temporal}"
         with grpc.insecure_channel(self.address) as channel:
             try:
@@ -330,7 +329,7 @@ class LocalCluster:
         return ""
 
     def _host_count(self) -> int:
-        """As many are there, over all clusters, when the cluster is ready. Raises InvalidArgument."""
+        """Of all clusters when they are ready. Raises InvalidArgument."""
         if self.more_masters and self.settings.hosts_file:
             raise InvalidArgument("a hosts file describes one cluster: leave out the other ones, or the file")
         try:
@@ -339,7 +338,7 @@ class LocalCluster:
             raise InvalidArgument(str(error)) from error
 
     def _hosts_of_a_cluster(self, emulated: bool = False) -> int:
-        """Those that never fail; at least one. Raises ValueError."""
+        """How many never fail, at least one. Raises ValueError."""
         from services.minicluster.hosts import default_hosts, load_hosts
         from services.minicluster.simulation.description import load_simulation
 

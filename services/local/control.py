@@ -1,4 +1,4 @@
-"""How `peloton local` reaches a running `peloton up`: one JSON line there, one back, on a loopback port that a
+"""How `peloton local` reaches a running `peloton up`: it sends one JSON line and reads one, on a loopback port that a
 file under the user's runtime directory names."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ControlServer:
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self._server: asyncio.Server | None = None
-        self._away: dict[str, int] = {}  # masters that were stopped, and the process that plays each
+        self._away: dict[str, int] = {}  # masters that were stopped -> the pid of their minicluster
 
     async def __aenter__(self) -> ControlServer:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
@@ -65,7 +65,7 @@ class ControlServer:
             writer.write(json.dumps(await self._answer_to(reader)).encode() + b"\n")
             await writer.drain()
         finally:
-            writer.close()  # also when the caller has gone, or the server goes
+            writer.close()  # also when the caller is gone or the server stops
 
     async def _answer_to(self, reader: asyncio.StreamReader) -> dict[str, list[str]]:
         try:
@@ -107,7 +107,7 @@ class ControlServer:
         return [f"host {name}: {action} done"]
 
     async def _act_on_master(self, name: str, action: str) -> str:
-        """The emulated Mesos's master alone: its process plays the agents too, and does so by signals."""
+        """The master alone: signals tell its process, which emulates the agents too."""
         part_name, address = self._masters()[name]
         part = self._cluster.part(part_name)
         if part.process is None or not part.is_running:
@@ -168,13 +168,13 @@ class ControlServer:
         return lines
 
     def _masters(self) -> dict[str, tuple[str, str]]:
-        """By name: the part that plays it, and its address. A Mesos of the user's is not among them."""
+        """Of emulated clusters, by name: the part that emulates the master, and its address."""
         more = self._cluster.more_masters.items()
         first = {} if self._cluster.settings.mesos else {MASTER: ("minicluster", self._cluster.mesos)}
         return first | {f"{MASTER}-{cluster}": (f"minicluster-{cluster}", address) for cluster, address in more}
 
     def _masters_of(self, host: str) -> list[str]:
-        """One of these has it. Hosts of a cluster beside the first one have its name as a prefix, but so may others."""
+        """Masters that may know the host. Hosts of another cluster have its name as prefix; so may others."""
         more = self._cluster.more_masters.items()
         own = [] if self._cluster.settings.mesos else [self._cluster.mesos]
         return [master for name, master in more if host.startswith(f"{name}-")] + own
@@ -188,7 +188,7 @@ class ControlServer:
 
 
 def call(port: int, action: str, name: str = "", now: bool = False) -> list[str]:
-    """Ask the `peloton up` whose API is on ``port``; returns lines for people. Raises PelotonError."""
+    """Ask the `peloton up` whose API is on ``port``; returns lines to print. Raises PelotonError."""
     path = control_file(port)
     try:
         known = json.loads(path.read_text())

@@ -14,8 +14,8 @@ FOLDERS = ("logs", "minicluster")
 
 
 def check(folder: Path) -> None:
-    """Raises Unavailable: what cannot be used is told before parts fail at it again and again. Takes from others the
-    right to read what an earlier version let them read."""
+    """Raises Unavailable for files that cannot be used, before parts fail at them again and again. Makes files that an
+    earlier version left readable for all readable for their user only."""
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < FREE_MIN_BYTES:
         numbers = f"{free_bytes >> 20} MiB are free, {FREE_MIN_BYTES >> 20} are needed to start"

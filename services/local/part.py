@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """In the child before exec: a supervisor that is killed leaves no process behind."""
+    """In the child before exec, so that a supervisor that is killed leaves no process behind."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -32,7 +32,7 @@ def die_with_parent() -> None:
 class Part:
     name: str
     argv: Sequence[str]
-    environment: Mapping[str, str | None]  # beside what it inherits; None: is not passed on
+    environment: Mapping[str, str | None]  # beside what it inherits; None removes a variable
     log_path: Path
     report: Callable[[str, str], None]  # (part, line) for people
     process: asyncio.subprocess.Process | None = None
@@ -134,7 +134,7 @@ class Part:
             self.report(self.name, shown)
 
     def _write(self, line: str) -> None:
-        """A disk that is full costs the file its lines, not the part its life."""
+        """A full disk loses lines of the log; the part runs on."""
         try:
             with self.log_path.open("a", encoding="utf-8") as log:
                 log.write(f"{line}\n")

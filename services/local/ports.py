@@ -11,32 +11,32 @@ from peloton.errors import Unavailable
 OWN_PORTS = range(20_000, 23_000)
 """Below the ports of outgoing connections, and beside those that hosts offer to pods."""
 POD_PORTS = (range(31_000, 32_001), *(range(begin, begin + 500) for begin in range(30_500, 22_999, -500)))
-"""What emulated hosts offer: each cluster of this machine takes one, the first one what Mesos offers by default."""
+"""For emulated hosts: each cluster of this machine takes one range, the first one that of Mesos's defaults."""
 
 
 class Taken:
-    """What one cluster has taken. Whoever else asks here is refused, until it is closed or its process has died.
+    """What one cluster has taken. Other clusters cannot take it until this is closed or its process has died.
 
-    A name is an abstract socket: like the ports themselves it belongs to a network namespace and to all of its users,
-    and the kernel frees it with the process that holds it.
+    A name is an abstract socket: like the ports themselves it belongs to a network namespace and is visible to all of
+    its users, and the kernel frees it with the process that holds it.
     """
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []
 
     def __del__(self) -> None:
-        self.close()  # of a cluster that was never started
+        self.close()  # when the cluster was never started
 
     def close(self) -> None:
         while self._held:
             self._held.pop().close()
 
     def take(self, port: int) -> bool:
-        """Whether it is ours now: nobody has taken it and nobody listens there."""
+        """True when it is ours now; False when another cluster has taken it or a process listens there."""
         return is_free(port) and self._take(f"port/{port}")
 
     def some(self, count: int) -> list[int]:
-        """So many of our own; raises Unavailable."""
+        """Takes ``count`` ports of OWN_PORTS; raises Unavailable."""
         found: list[int] = []
         for port in random.sample(OWN_PORTS, len(OWN_PORTS)):
             if len(found) == count:
@@ -48,7 +48,7 @@ class Taken:
         return found
 
     def pod_ports(self, ranges: Iterable[range] = POD_PORTS) -> range:
-        """Those that pods of this cluster alone may have; raises Unavailable."""
+        """Takes one of the ranges for the pods of this cluster; raises Unavailable."""
         tried = 0
         for ports in ranges:
             if self._take(f"pods/{ports.start}"):

@@ -1,4 +1,4 @@
-"""A sandbox is removed with its job: agents know executors only, so this asks whose jobs are not stored any more."""
+"""Removes the sandboxes of deleted jobs. Agents know executors only, so this looks up which jobs are still stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH = "/minicluster/sandboxes?cut=2"
 
 
 async def keep_tidy(database: str, masters: Sequence[str], token: str) -> None:
-    """Until cancelled. A cluster that does not answer has its turn again later."""
+    """Until cancelled. A cluster that does not answer is asked again after the period."""
     while True:
         for master in masters:
             try:
@@ -39,9 +39,8 @@ def is_job(name: str) -> bool:
 
 def tidy(database: str, master: str, token: str) -> list[str]:
     """Remove the sandboxes of jobs that were deleted; returns these jobs. Raises PelotonError."""
-    jobs = [
-        job for job in ask(master, token, "GET", PATH)["executors"] if is_job(job)
-    ]  # executors of others have other names
+    # Executors of other frameworks have other names.
+    jobs = [job for job in ask(master, token, "GET", PATH)["executors"] if is_job(job)]
     if not jobs:
         return []
     storage = Storage(database, pool_size=1)

@@ -1,4 +1,4 @@
-"""The Temporal server of the local cluster, or one of yours that it uses."""
+"""The Temporal server of the local cluster: its own, or one of the user's."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def answers(address: str) -> bool:
 
 
 def is_temporal(address: str) -> bool:
-    """Whether a Temporal server answers there, and not somebody else who has the port."""
+    """Whether a Temporal server answers there, and not another program that has the port."""
     if not answers(address):
         return False
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
@@ -77,7 +77,7 @@ def is_temporal(address: str) -> bool:
 
 
 async def is_reachable(address: str, environment: Mapping[str, str]) -> bool:
-    """A server of yours answers: with TLS and a key, if the environment says so."""
+    """Whether a server of the user's answers, with TLS and a key if the environment says so."""
     from services.temporal_connection import connect, connect_config  # loads Temporal's SDK
 
     config = connect_config(address, environment=environment)
@@ -89,6 +89,6 @@ async def is_reachable(address: str, environment: Mapping[str, str]) -> bool:
 
 
 def without_client_configuration(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """For processes that use a Temporal server of ours: what the environment says of another one is not for them."""
+    """For processes that use our own Temporal server: removes what the environment says of another one."""
     taken = {name: None for name in environment if name.startswith("TEMPORAL_")}
     return {**taken, "TEMPORAL_CONFIG_FILE": os.devnull}
