@@ -12,12 +12,13 @@ from typing import Any
 
 import click
 
-from services.minicluster.hosts import DEFAULT_PORTS, PORT_MAX, HostSpec, default_hosts, load_hosts
+from services.minicluster.hosts import DEFAULT_PORTS, HostSpec, default_hosts, load_hosts
 from services.minicluster.http.authentication import load_credentials, tls_context
 from services.minicluster.server import Minicluster
 from services.minicluster.settings import TASK_VARIABLES, MiniclusterSettings
 from services.minicluster.simulation.description import load_simulation
 from services.minicluster.simulation.outcomes import Simulation
+from services.minicluster.yaml_rows import PORT_MAX, port_range
 
 HELP = """Run an emulated Mesos: a master with its agents, in one process.
 
@@ -41,10 +42,10 @@ Hosts from a file:
 
 
 def _ports(context: click.Context, parameter: click.Parameter, text: str) -> range:
-    begin, _, end = text.partition("-")
-    if not (begin.isdigit() and end.isdigit() and 0 < int(begin) <= int(end) <= PORT_MAX):
+    found = port_range(text)
+    if found is None:
         raise click.BadParameter(f"want A-B with 1 <= A <= B <= {PORT_MAX}, got {text!r}")
-    return range(int(begin), int(end) + 1)
+    return range(found[0], found[1] + 1)
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, int]:

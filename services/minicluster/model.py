@@ -1,9 +1,10 @@
-"""What the master knows: frameworks, agents, tasks, offers. Slots everywhere: 50,000 agents must fit in memory."""
+"""What the master knows: frameworks, agents, tasks, offers. All have slots: 50,000 agents must fit in memory."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -28,32 +29,31 @@ TERMINAL = frozenset(
     )
 )
 
+COMPLETED_TASKS_MAX = 1000
+"""Of one framework; the oldest are forgotten."""
 
+
+@dataclass(slots=True, eq=False)
 class Update:
-    """One status update on its way to the framework: the finished event bytes are sent again on each retry."""
+    """A status update on its way to the framework: each retry sends the same event bytes."""
 
-    __slots__ = ("chunk", "state", "status", "uuid")
-
-    def __init__(self, state: str, uuid: str, status: Json, chunk: bytes) -> None:
-        self.state = state
-        self.uuid = uuid
-        self.status = status
-        self.chunk = chunk
+    state: str
+    uuid: str
+    status: Json
+    chunk: bytes
 
 
+@dataclass(slots=True, eq=False)
 class Filter:
-    """Resources a framework refused on one agent until `until` (protocol seconds)."""
+    """Resources that a framework refused on one agent until `until` (protocol seconds)."""
 
-    __slots__ = ("resources", "until")
-
-    def __init__(self, resources: Resources, until: float) -> None:
-        self.resources = resources
-        self.until = until
+    resources: Resources
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Cpu seconds since the start of a task, its resident bytes, and the moment (unix seconds) of the look."""
+    """Cpu seconds since the start of a task, its resident bytes, and when (unix seconds) they were measured."""
 
     user_s: float
     system_s: float
@@ -71,7 +71,7 @@ class Runner(Protocol):
     def kill(self, grace_s: float | None) -> None: ...
 
     def usage(self) -> Usage | None:
-        """None while nothing has been measured."""
+        """None before the first measurement."""
         ...
 
 
@@ -80,12 +80,10 @@ class Runtime(Protocol):
 
     def launch(self, task: Task) -> None: ...
 
-    def launch_group(self, tasks: list[Task]) -> None: ...
-
     def kill_all(self) -> None: ...
 
     def crash(self, tasks: list[Task]) -> None:
-        """The agent died with its tasks; the updates wait until it registers again."""
+        """The agent dies with its tasks; it sends their updates when it registers again."""
         ...
 
     async def close(self) -> None:
@@ -93,194 +91,198 @@ class Runtime(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Task:
-    __slots__ = (
-        "_info",
-        "agent",
-        "check_status",
-        "container",
-        "dropped",
-        "executor_id",
-        "framework",
-        "group",
-        "id",
-        "peers",
-        "pending",
-        "released",
-        "reported",
-        "resources",
-        "retry",
-        "role",
-        "runner",
-        "state",
-        "status_state",
-        "status_uuid",
-        "statuses",
-    )  # fmt: skip
-
-    def __init__(
-        self, id_: str, framework: Framework, agent: Agent, info: Json, resources: Resources, role: str
-    ) -> None:
-        self.id = id_
-        self.framework = framework
-        self.agent = agent
-        self.info = info
-        self.resources = resources
-        self.role = role
-        # `state` is the latest the agent reported, `status_state` what was last sent to the framework.
-        # `reported` is the state on the agent: it does not change when the master calls the task unreachable.
-        self.state = self.reported = "TASK_STAGING"
-        self.status_state = "TASK_STAGING"
-        self.status_uuid = ""
-        self.statuses: list[Json] = []
-        # Updates not yet acknowledged, oldest first; only the first is ever in flight.
-        self.pending: deque[Update] = deque()
-        self.retry: Timer | None = None
-        self.runner: Runner | None = None
-        self.check_status: Json | None = None
-        # container_status of the updates, once the container exists.
-        self.container: Json | None = None
-        # Set for tasks of a default executor.
-        self.executor_id: str | None = None
-        self.group: Executor | None = None
-        # The tasks of the same LAUNCH_GROUP, which share its fate.
-        self.peers: list[Task] = []
-        self.released = False
-        # The task is in no table any more, and reports of its runner are ignored.
-        self.dropped = False
+    id: str
+    framework: Framework
+    agent: Agent
+    # Kept as bytes and parsed on demand: that takes a fifth of the memory, and few calls read it.
+    info_json: bytes
+    resources: Resources
+    role: str
+    # The executor and the tasks of the same LAUNCH_GROUP, which end together.
+    group: Executor | None = None
+    peers: Sequence[Task] = ()
+    # `state` is what the master knows, `status_state` what it last sent to the framework, `reported` what the agent
+    # knows: that does not change when the master calls the task unreachable.
+    state: str = "TASK_STAGING"
+    reported: str = "TASK_STAGING"
+    status_state: str = "TASK_STAGING"
+    status_uuid: str = ""
+    statuses: list[Json] = field(default_factory=list)
+    # Updates that are not acknowledged, oldest first; only the first is ever in flight.
+    pending: deque[Update] = field(default_factory=deque)
+    retry: Timer | None = None
+    runner: Runner | None = None
+    check_status: Json | None = None
+    # container_status of the updates, once the container exists.
+    container: Json | None = None
+    # Its resources are free again.
+    released: bool = False
+    # It is in no table any more, and reports of its runner are ignored.
+    dropped: bool = False
 
     @property
     def info(self) -> Json:
-        """Read anew each time: the text takes a fifth of the memory, and few ask."""
-        info: Json = orjson.loads(self._info)
+        """The TaskInfo."""
+        info: Json = orjson.loads(self.info_json)
         return info
 
-    @info.setter
-    def info(self, info: Json) -> None:
-        self._info = orjson.dumps(info)
+    @property
+    def executor_id(self) -> str:
+        """A command task has an executor of its own, with its id."""
+        return self.id if self.group is None else self.group.id
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Executor:
-    """A default executor with its own resources; command tasks have none in the master's eyes."""
+    """A default executor with its own resources; command tasks have none as far as the master knows."""
 
-    __slots__ = ("agent", "container_id", "framework", "id", "info", "resources", "role", "tasks")
-
-    def __init__(self, framework: Framework, agent: Agent, info: Json, resources: Resources, role: str) -> None:
-        self.id: str = info["executor_id"]["value"]
-        self.framework = framework
-        self.agent = agent
-        self.info = info
-        self.resources = resources
-        self.role = role
-        self.tasks: dict[str, Task] = {}
-        self.container_id = ""
+    id: str
+    framework: Framework
+    agent: Agent
+    info: Json
+    resources: Resources
+    role: str
+    container_id: str
+    tasks: dict[str, Task] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Offer:
-    __slots__ = ("agent", "framework", "id", "resources", "role", "timer")
-
-    def __init__(self, id_: str, framework: Framework, agent: Agent, role: str, resources: Resources) -> None:
-        self.id = id_
-        self.framework = framework
-        self.agent = agent
-        self.role = role
-        self.resources = resources
-        self.timer: Timer | None = None
+    id: str
+    framework: Framework
+    agent: Agent
+    role: str
+    resources: Resources
+    timer: Timer | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class Acceptance:
+    """An ACCEPT in progress. Each of its operations takes from `left`, or changes what kind it is."""
+
+    framework: Framework
+    agent: Agent
+    role: str
+    left: Resources
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Operation:
-    """A RESERVE, CREATE, ... with an id: its status is sent again until acknowledged."""
+    """A RESERVE, CREATE, ... with an id: the master sends its status until it is acknowledged."""
 
-    __slots__ = ("agent", "framework", "id", "info", "retry", "state", "uuid")
-
-    def __init__(self, id_: str, framework: Framework, agent: Agent, info: Json, uuid: str) -> None:
-        self.id = id_
-        self.framework = framework
-        self.agent = agent
-        self.info = info
-        self.uuid = uuid
-        self.state = "OPERATION_FINISHED"
-        self.retry: Timer | None = None
+    id: str
+    framework: Framework
+    agent: Agent
+    info: Json
+    uuid: str
+    retry: Timer | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Agent:
-    """One agent; `free` is what is neither used nor on offer, and shares `total`'s dict while everything is free."""
+    """`free` is what is neither used nor on offer; it shares the dict of `total` while everything is free."""
 
-    __slots__ = (
-        "deactivated", "drain", "executors", "fragment", "free", "gone", "id", "offers", "online", "owed",
-        "pid", "port", "recovered", "registered", "registered_at", "reregistered_at", "returns", "runtime",
-        "sick", "sleep_epoch", "sleep_until", "spec", "tasks", "timer", "total", "unavailability", "unreachable_at",
-    )  # fmt: skip
+    id: str
+    spec: HostSpec
+    total: Resources
+    runtime: Runtime
+    port: int
+    pid: str
+    free: Resources = field(init=False)
+    # Revocable cpu (thousandths) that is allocated beyond the total, because slack has shrunk since.
+    owed: int = 0
+    # `online`: the agent process runs and has a connection; `registered`: the master counts it as an agent.
+    online: bool = False
+    registered: bool = False
+    # `recovered`: a new master knows of it and waits for it; `returns`: it runs, and looks for a master.
+    recovered: bool = False
+    returns: bool = False
+    deactivated: bool = False
+    gone: bool = False
+    sick: bool = False  # every task fails here as soon as it starts
+    unreachable_at: float | None = None
+    registered_at: float = 0.0
+    reregistered_at: float | None = None
+    drain: Json | None = None
+    unavailability: Json | None = None
+    offers: dict[str, Offer] | None = None
+    tasks: dict[tuple[str, str], Task] | None = None
+    executors: dict[tuple[str, str], Executor] | None = None
+    timer: Timer | None = None
+    # While nothing changed since `sleep_epoch`, no framework can want this agent before `sleep_until`.
+    sleep_until: float = 0.0
+    sleep_epoch: int = -1
+    attributes_json: bytes | None = None
 
-    def __init__(self, id_: str, spec: HostSpec, total: Resources, runtime: Runtime) -> None:
-        self.id = id_
-        self.spec = spec
-        self.runtime = runtime
-        self.total = total
-        self.free = total
-        # Revocable cpu (thousandths) that is allocated beyond the total: slack has shrunk since.
-        self.owed = 0
-        self.port = 0
-        self.pid = ""
-        # `online`: the agent process runs and holds its connection; `registered`: the master counts it as an agent.
-        self.online = False
-        self.registered = False
-        # `recovered`: a new master knows of it and waits for it; `returns`: it runs, and looks for a master.
-        self.recovered = self.returns = False
-        self.deactivated = False
-        self.gone = False
-        self.sick = False  # every task fails here as soon as it starts
-        self.unreachable_at: float | None = None
-        self.registered_at = 0.0
-        self.reregistered_at: float | None = None
-        self.drain: Json | None = None
-        self.unavailability: Json | None = None
-        self.offers: dict[str, Offer] | None = None
-        self.tasks: dict[tuple[str, str], Task] | None = None
-        self.executors: dict[tuple[str, str], Executor] | None = None
-        self.timer: Timer | None = None
-        # While nothing changed since `sleep_epoch`, no framework can want this agent before `sleep_until`.
-        self.sleep_until = 0.0
-        self.sleep_epoch = -1
-        self.fragment: bytes | None = None
+    def __post_init__(self) -> None:
+        self.free = self.total
 
     @property
     def active(self) -> bool:
         return self.registered and self.online and not self.deactivated
 
+    def wake(self) -> None:
+        """The next allocation looks at it, whatever the last one found."""
+        self.sleep_epoch = -1
 
+    @property
+    def all_tasks(self) -> list[Task]:
+        """A copy, which stays as it is while tasks end."""
+        return list(self.tasks.values()) if self.tasks else []
+
+    @property
+    def all_executors(self) -> list[Executor]:
+        return list(self.executors.values()) if self.executors else []
+
+    @property
+    def all_offers(self) -> list[Offer]:
+        return list(self.offers.values()) if self.offers else []
+
+    def cancel_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Framework:
-    __slots__ = (
-        "active", "capabilities", "completed", "connected", "constraints", "executors", "failover", "filters",
-        "heartbeat", "id", "info", "inverse", "multi_role", "offers", "operations", "partition_aware", "recovered",
-        "refined", "registered_at", "reregistered_at", "roles", "stream", "stream_id", "suppressed", "tasks",
-        "unreachable", "unregistered_at",
-    )  # fmt: skip
+    id: str
+    info: Json
+    stream: EventStream | None = None
+    stream_id: str = ""
+    connected: bool = False
+    active: bool = False
+    recovered: bool = False
+    suppressed: set[str] = field(default_factory=set)
+    # By role and agent id.
+    filters: dict[tuple[str, str], list[Filter]] = field(default_factory=dict)
+    tasks: dict[str, Task] = field(default_factory=dict)
+    # By agent id and executor id.
+    executors: dict[tuple[str, str], Executor] = field(default_factory=dict)
+    unreachable: dict[str, Task] = field(default_factory=dict)
+    completed: deque[Task] = field(default_factory=lambda: deque(maxlen=COMPLETED_TASKS_MAX))
+    offers: dict[str, Offer] = field(default_factory=dict)
+    # By uuid: an operation id may be used again while an older status is not acknowledged.
+    operations: dict[str, Operation] = field(default_factory=dict)
+    # By the id of the inverse offer.
+    inverse: dict[str, Agent] = field(default_factory=dict)
+    constraints: Json | None = None
+    failover: Timer | None = None
+    heartbeat: Timer | None = None
+    registered_at: float = 0.0
+    reregistered_at: float = 0.0
+    unregistered_at: float | None = None
+    # What `info` says.
+    capabilities: frozenset[str] = field(init=False)
+    multi_role: bool = field(init=False)
+    partition_aware: bool = field(init=False)
+    refined: bool = field(init=False)
+    roles: tuple[str, ...] = field(init=False)
 
-    def __init__(self, id_: str, info: Json, max_completed: int) -> None:
-        self.id = id_
-        self.stream: EventStream | None = None
-        self.stream_id = ""
-        self.connected = False
-        self.active = False
-        self.recovered = False
-        self.suppressed: set[str] = set()
-        self.filters: dict[tuple[str, str], list[Filter]] = {}
-        self.tasks: dict[str, Task] = {}
-        self.executors: dict[tuple[str, str], Executor] = {}
-        self.unreachable: dict[str, Task] = {}
-        self.completed: deque[Task] = deque(maxlen=max_completed)
-        self.offers: dict[str, Offer] = {}
-        self.operations: dict[str, Operation] = {}
-        # By the id of the inverse offer.
-        self.inverse: dict[str, Agent] = {}
-        self.constraints: Json | None = None
-        self.failover: Timer | None = None
-        self.heartbeat: Timer | None = None
-        self.registered_at = 0.0
-        self.reregistered_at = 0.0
-        self.unregistered_at: float | None = None
-        self.set_info(info)
+    def __post_init__(self) -> None:
+        self.set_info(self.info)
 
     def set_info(self, info: Json) -> None:
         self.info = info
@@ -288,9 +290,20 @@ class Framework:
         self.multi_role = "MULTI_ROLE" in self.capabilities
         self.partition_aware = "PARTITION_AWARE" in self.capabilities
         self.refined = "RESERVATION_REFINEMENT" in self.capabilities
-        self.roles: tuple[str, ...] = tuple(info.get("roles", ())) if self.multi_role else (info.get("role", "*"),)
+        self.roles = tuple(info.get("roles", ())) if self.multi_role else (info.get("role", "*"),)
+
+    @property
+    def all_tasks(self) -> list[Task]:
+        """Also those that are unreachable or have ended."""
+        return [*self.tasks.values(), *self.unreachable.values(), *self.completed]
+
+    def cancel_timers(self) -> None:
+        for timer in (self.failover, self.heartbeat):
+            if timer is not None:
+                timer.cancel()
+        self.failover = self.heartbeat = None
 
     def send(self, chunk: bytes) -> None:
-        """Nothing is kept for a framework without a stream: only the agents' updates are sent again."""
+        """Without a stream it is lost: only the updates of agents are sent again."""
         if self.stream is not None:
             self.stream.send(chunk)

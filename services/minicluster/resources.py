@@ -18,18 +18,17 @@ THOUSAND = 1000
 class Kind:
     """What a resource is apart from its amount; `kind_of` keeps one object per distinct kind."""
 
-    __slots__ = ("disk", "name", "plain", "reservations", "revocable", "role", "shared", "type", "whole")
+    __slots__ = ("disk", "name", "plain", "reservations", "revocable", "role", "type", "whole")
 
-    def __init__(self, name: str, type_: str, reservations: bytes, disk: bytes, revocable: bool, shared: bool) -> None:
+    def __init__(self, name: str, type_: str, reservations: bytes, disk: bytes, revocable: bool) -> None:
         self.name = name
         self.type = type_
         # Each reservation: {"type": STATIC|DYNAMIC, "role": ..., "principal"?, "labels"?}; the last one counts.
         self.reservations: tuple[Json, ...] = tuple(orjson.loads(reservations)) if reservations else ()
         self.disk: Json | None = orjson.loads(disk) if disk else None
         self.revocable = revocable
-        self.shared = shared
-        self.plain = not (reservations or disk or revocable or shared)
-        # A disk that has no parts: tasks and volumes take it as it is.
+        self.plain = not (reservations or disk or revocable)
+        # A disk that tasks and volumes take whole or not at all.
         source = (self.disk or {}).get("source", {}).get("type")
         self.whole = source in ("MOUNT", "BLOCK") or (source == "RAW" and "id" in (self.disk or {})["source"])
         self.role: str | None = self.reservations[-1]["role"] if self.reservations else None
@@ -41,9 +40,9 @@ class Kind:
 Resources: TypeAlias = dict[Kind, Value]
 Amounts: TypeAlias = tuple[tuple[Kind, Value], ...]
 AMOUNTS_KEPT_MAX = 10_000
-"""Different amounts whose JSON is remembered: of many agents most have, hold and offer the same."""
+"""Different amounts whose JSON is cached: most of many agents have, hold and offer the same."""
 
-_KINDS: dict[tuple[str, str, bytes, bytes, bool, bool], Kind] = {}
+_KINDS: dict[tuple[str, str, bytes, bytes, bool], Kind] = {}
 
 
 def kind_of(
@@ -52,7 +51,6 @@ def kind_of(
     reservations: Iterable[Json] = (),
     disk: Json | None = None,
     revocable: bool = False,
-    shared: bool = False,
 ) -> Kind:
     stack = list(reservations)
     key = (
@@ -61,7 +59,6 @@ def kind_of(
         orjson.dumps(stack, option=orjson.OPT_SORT_KEYS) if stack else b"",
         orjson.dumps(disk, option=orjson.OPT_SORT_KEYS) if disk else b"",
         revocable,
-        shared,
     )
     kind = _KINDS.get(key)
     if kind is None:
@@ -80,10 +77,7 @@ _PLAIN = {("cpus", "SCALAR"): CPUS, ("mem", "SCALAR"): MEM, ("disk", "SCALAR"): 
 
 def parse_one(resource: Json) -> tuple[Kind, Value, str | None]:
     """One protobuf-JSON Resource as (kind, amount, allocation role)."""
-    type_ = resource["type"]
-    name = resource["name"]
-    role = resource.get("role", "*")
-    allocation = resource.get("allocation_info")
+    type_, name, role = resource["type"], resource["name"], resource.get("role", "*")
     if type_ == "SCALAR":
         value: Value = round(resource.get("scalar", {}).get("value", 0) * THOUSAND)
     elif type_ == "RANGES":
@@ -101,13 +95,10 @@ def parse_one(resource: Json) -> tuple[Kind, Value, str | None]:
                 stack = ({**legacy, "type": "DYNAMIC", "role": role},)
     disk = resource.get("disk")
     revocable = "revocable" in resource
-    shared = "shared" in resource
-    kind = None
-    if not stack and not disk and not revocable and not shared:
-        kind = _PLAIN.get((name, type_))
+    kind = None if stack or disk or revocable else _PLAIN.get((name, type_))
     if kind is None:
-        kind = kind_of(name, type_, stack, disk, revocable, shared)
-    return kind, value, None if allocation is None else allocation.get("role")
+        kind = kind_of(name, type_, stack, disk, revocable)
+    return kind, value, resource.get("allocation_info", {}).get("role")
 
 
 def parse(resources: Iterable[Json]) -> Resources:
@@ -154,7 +145,22 @@ def added(left: Resources, right: Resources) -> Resources:
     return result
 
 
+def sum_of(parts: Iterable[Resources]) -> Resources:
+    result: Resources = {}
+    for part in parts:
+        add_to(result, part)
+    return result
+
+
+def scalar_of(resources: Resources, kind: Kind) -> int:
+    """Thousandths of a kind that is a scalar."""
+    value = resources.get(kind, 0)
+    assert isinstance(value, int)
+    return value
+
+
 def taken(left: Resources, right: Resources) -> Resources:
+    """`left` without `right`."""
     result = dict(left)
     take_from(result, right)
     return result
@@ -226,8 +232,6 @@ def label(kind: Kind, role: str | None = None) -> str:
         text += "[" + _disk(kind.disk) + "]"
     if kind.revocable:
         text += "{REV}"
-    if kind.shared:
-        text += "<SHARED>"
     return text
 
 
@@ -283,8 +287,6 @@ def to_json(resources: Resources, role: str | None = None, refined: bool = False
             item["revocable"] = {}
         if role is not None:
             item["allocation_info"] = {"role": role}
-        if kind.shared:
-            item["shared"] = {}
         result.append(item)
     return result
 

@@ -31,7 +31,7 @@ class Minicluster:
         self.settings = settings = replace(settings, data_dir=settings.data_dir.resolve())
         self.clock = clock or Clock(settings.time_scale)
         self.master = Master(settings, self.clock)
-        self._images = Images(self.clock, self._download_s, settings.images_max)
+        self._images = Images(self.clock, self._download_s)
         self._collector = Collector(self.clock, settings.sandbox_retention_s, settings.sandbox_disk_mb * 1024 * 1024)
         self._server = MasterServer(settings, self.clock, self.master, self._images, self._collector)
         self._agent_servers: list[AgentServer] = []

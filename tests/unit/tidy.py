@@ -98,7 +98,7 @@ MAY: dict[str, May] = {
     "services.worker": May(("peloton.ports", "workflows", "activities", "services.temporal"), ("temporalio",)),
     "services.minicluster": May((), ("click", "orjson", "yaml")),
     "services.minicluster.http": May((), ("httptools", "orjson")),
-    "services.minicluster.simulation": May(("services.minicluster.hosts",), ("yaml",)),
+    "services.minicluster.simulation": May(("services.minicluster.hosts", "services.minicluster.yaml_rows")),
     "services.minicluster.master": May(_MINICLUSTER, ("orjson",)),
     "services.minicluster.agents": May((*_MINICLUSTER, "services.minicluster.master")),
     "services.minicluster.api": May(

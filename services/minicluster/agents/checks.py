@@ -1,4 +1,4 @@
-"""Health checks and general checks of a real task: COMMAND, HTTP and TCP."""
+"""Checks of a real task: health checks by COMMAND or HTTP, and general checks by COMMAND."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
+from services.minicluster.agents import sandboxes
 from services.minicluster.agents.processes import Processes, kill_group
 from services.minicluster.clock import Clock
 from services.minicluster.model import Task
@@ -44,7 +45,7 @@ class Checked(Protocol):
 
 
 class Checks:
-    """The asyncio tasks of one container; only tasks that ask for checks pay for them."""
+    """The asyncio tasks of one container that asks for checks."""
 
     def __init__(self, container: Checked, environment: dict[str, str], clock: Clock, processes: Processes) -> None:
         self._container = container
@@ -78,16 +79,13 @@ class Checks:
         failures = 0
         await self._sleep(check.get("delay_seconds", _DELAY_S))
         while not container.ended:
-            code = await self._once(check, check["type"])
-            good = code is not None and (200 <= code < 400 if check["type"] == "HTTP" else code == 0)
-            if good:
+            code = await self._once(check)
+            if code is not None and (200 <= code < 400 if check["type"] == "HTTP" else code == 0):
                 failures = 0
                 if healthy is not True:
                     healthy = True
                     self._report(True)
-            elif healthy is None and clock.now() < grace_end:
-                pass
-            else:
+            elif healthy is not None or clock.now() >= grace_end:
                 failures += 1
                 healthy = False
                 if container.killing:
@@ -102,52 +100,40 @@ class Checks:
         self._container.report_running("REASON_TASK_HEALTH_CHECK_STATUS_UPDATED", healthy)
 
     async def _general(self, check: Json) -> None:
-        """Each change of the result is an update; nothing is ever killed."""
+        """Each change of the exit code is an update; the task is never killed for it."""
         container = self._container
-        type_ = check["type"]
-        field = {"COMMAND": "exit_code", "HTTP": "status_code", "TCP": "succeeded"}[type_]
         await self._sleep(check.get("delay_seconds", _DELAY_S))
         last: Json | None = None
         while not container.ended:
-            code = await self._once(check, type_)
-            result: Json = {}
-            if type_ == "TCP":
-                result[field] = code == 0
-            elif code is not None:
-                result[field] = code
-            status = {"type": type_, type_.lower(): result}
+            code = await self._once(check)
+            status = {"type": "COMMAND", "command": {} if code is None else {"exit_code": code}}
             if status != last and not container.ended:
                 last = status
                 container.task.check_status = status
                 container.report_running("REASON_TASK_CHECK_STATUS_UPDATED")
             await self._sleep(check.get("interval_seconds", _INTERVAL_S))
 
-    async def _once(self, check: Json, type_: str) -> int | None:
-        """Exit code, HTTP status, or 0 for an open TCP port; None for a timeout or no answer."""
-        timeout = check.get("timeout_seconds", _TIMEOUT_S) or None
+    async def _once(self, check: Json) -> int | None:
+        """The exit code or HTTP status; None for a timeout or no answer."""
         try:
-            async with asyncio.timeout(timeout):
-                if type_ == "COMMAND":
-                    command = check["command"]
-                    return await self._command(command.get("command", command))
-                target = check[type_.lower()]
-                return await (self._http(target) if type_ == "HTTP" else self._tcp(target))
+            async with asyncio.timeout(check.get("timeout_seconds", _TIMEOUT_S) or None):
+                if check["type"] == "HTTP":
+                    return await self._http(check["http"])
+                command = check["command"]
+                return await self._command(command.get("command", command))
         except (TimeoutError, OSError):
             return None
 
     async def _command(self, command: Json) -> int | None:
         container = self._container
         assert container.directory is not None
-        value = command.get("value", "")
-        argv = ["/bin/sh", "-c", value] if command.get("shell", True) else [*command.get("arguments", ())] or [value]
+        argv, executable = sandboxes.argv(command)
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        environment = dict(self._environment)
-        for entry in command.get("environment", {}).get("variables", ()):
-            environment[entry["name"]] = entry.get("value", "")
         pid = self._processes.spawn(
             argv,
+            executable=executable,
             cwd=container.directory,
-            environment=environment,
+            environment=self._environment | sandboxes.variables(command),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             user=None,
@@ -172,10 +158,3 @@ class Checks:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-
-    async def _tcp(self, target: Json) -> int:
-        _, writer = await asyncio.open_connection("127.0.0.1", target["port"])
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-        return 0

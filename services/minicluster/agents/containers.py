@@ -7,24 +7,31 @@ import os
 import pwd
 import signal
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from services.minicluster.agents import sandboxes
 from services.minicluster.agents.checks import Checks
 from services.minicluster.agents.images import Images, image_of
-from services.minicluster.agents.processes import Processes, exit_message, kill_group
+from services.minicluster.agents.processes import Processes, kill_group
 from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.agents.sessions import Sessions
+from services.minicluster.agents.task_status import (
+    EXECUTOR_TERMINATED,
+    KILLED_BEFORE_START,
+    NO_CHECK_RESULT,
+    Ending,
+    by_agent,
+    by_itself,
+    container_status,
+    exit_message,
+)
 from services.minicluster.agents.usage_monitor import UsageMonitor
 from services.minicluster.clock import NANOS_PER_SECOND, Clock, Timer
 from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.model import Task, Usage
-from services.minicluster.resources import Json, Resources
+from services.minicluster.resources import Json
 from services.minicluster.settings import MiniclusterSettings
-
-
-def network(host: str) -> list[Json]:
-    return [{"ip_addresses": [{"protocol": "IPv4", "ip_address": host}]}]
 
 
 class Container:
@@ -41,8 +48,8 @@ class Container:
         self.ended = False
         self.last_usage: Usage | None = None
         self._unhealthy = False
-        # Set when something other than the framework ends the task: (state, source, reason, message or None).
-        self._verdict: tuple[str, str, str, str | None] | None = None
+        # Set when something other than the framework or the command ends the task.
+        self._verdict: Ending | None = None
         self._timers: list[Timer] = []
         self._checks: Checks | None = None
         clock = runtime.clock
@@ -60,25 +67,19 @@ class Container:
         task = self.task
         command: Json = task.info.get("command", {})
         if "docker" in task.info.get("container", {}) and not self.runtime.settings.containers_as_processes:
-            self._fail("REASON_EXECUTOR_TERMINATED", "Abnormal executor termination: unknown container")
+            self._end(by_agent("REASON_EXECUTOR_TERMINATED", "Abnormal executor termination: unknown container"))
             return
-        self.directory = sandboxes.create(
-            self.runtime.settings.data_dir, task.agent, task.framework.id, task.executor_id or task.id, self.id
-        )
+        self.directory = sandboxes.create(self.runtime.settings.data_dir, task, self.id)
         for name in ("stdout", "stderr"):
             (self.directory / name).touch()
-        resources = task.info.get("resources", [])
-        sandboxes.link_volumes(self.runtime.settings.data_dir, task.agent.id, resources, self.directory)
+        sandboxes.link_volumes(self.runtime.settings.data_dir, task, self.directory)
         user = self.user(command)
         if user is not None:
             try:
                 account = pwd.getpwnam(user)
             except KeyError:
                 path = self.directory / "stdout"
-                self._fail(
-                    "REASON_CONTAINER_LAUNCH_FAILED",
-                    f"Failed to launch container: Failed to chown '{path}' to user '{user}' : No such user '{user}'",
-                )
+                self._fail_launch(f"Failed to chown '{path}' to user '{user}' : No such user '{user}'")
                 return
             for path in (self.directory, self.directory / "stdout", self.directory / "stderr"):
                 os.chown(path, account.pw_uid, account.pw_gid)
@@ -99,10 +100,10 @@ class Container:
             return
         assert self.directory is not None
         (self.directory / "stderr").write_text(f"{error}\n", encoding="utf-8")
-        self._fail(
-            "REASON_CONTAINER_LAUNCH_FAILED",
-            f"Failed to launch container: Failed to fetch all URIs for container '{self.id}': exited with status 1",
-        )
+        self._fail_launch(f"Failed to fetch all URIs for container '{self.id}': exited with status 1")
+
+    def _fail_launch(self, why: str) -> None:
+        self._end(by_agent("REASON_CONTAINER_LAUNCH_FAILED", f"Failed to launch container: {why}"))
 
     def user(self, command: Json) -> str | None:
         """The account to run as, None for our own."""
@@ -137,16 +138,16 @@ class Container:
                 # As Mesos's launcher: the executor runs, its command exits with 1.
                 stderr.write(f"Failed to execute command: {error}\n".encode())
                 failed = True
-        task.container = {"container_id": {"value": self.id}, "network_infos": network(runtime.settings.host)}
+        task.container = container_status(self.id, runtime.settings.host)
         if task.group is not None:
             task.container["container_id"]["parent"] = {"value": task.group.container_id}
         task.container["executor_pid"] = self.executor_pid or self.pid or os.getpid()
         if "check" in task.info:
-            task.check_status = {"type": task.info["check"]["type"], task.info["check"]["type"].lower(): {}}
+            task.check_status = NO_CHECK_RESULT
         runtime.updates.report(task, "TASK_STARTING")
         runtime.updates.report(task, "TASK_RUNNING")
         if failed:
-            self._end("TASK_FAILED", "Command exited with status 1")
+            self._end(by_itself(1 << 8))
             return
         runtime.monitor.watch(self)
         limit = task.info.get("max_completion_time", {}).get("nanoseconds")
@@ -156,23 +157,16 @@ class Container:
             self._checks = Checks(self, environment, runtime.clock, runtime.processes)
 
     def surroundings(self) -> tuple[Path, dict[str, str]]:
-        """Folder and environment of what runs in it."""
+        """Folder and environment of the processes in it."""
         assert self.directory is not None
-        task, host = self.task, self.runtime.settings.host
-        command: Json = task.info.get("command", {})
-        return self.directory, sandboxes.environment(
-            task, self.directory, task.agent.port, host, command, self.runtime.settings.pass_env
-        )
+        settings = self.runtime.settings
+        return self.directory, sandboxes.environment(self.task, self.directory, settings.host, settings.pass_env)
 
-    def _later(self, seconds: float, function: object, *args: object) -> None:
-        self._timers.append(self.runtime.clock.call_later(seconds, function, *args))  # type: ignore[arg-type]
+    def _later(self, seconds: float, function: Callable[..., None], *args: object) -> None:
+        self._timers.append(self.runtime.clock.call_later(seconds, function, *args))
 
     def report_running(self, reason: str, healthy: bool | None = None) -> None:
         self.runtime.updates.report(self.task, "TASK_RUNNING", reason=reason, healthy=healthy)
-
-    @property
-    def resources(self) -> Resources:
-        return self.task.resources
 
     def usage(self) -> Usage | None:
         return self.last_usage
@@ -184,12 +178,7 @@ class Container:
         if self.ended:
             return
         if self.pid is None:
-            self._end(
-                "TASK_KILLED",
-                "Killed before delivery to the executor",
-                source="SOURCE_AGENT",
-                reason="REASON_TASK_KILLED_DURING_LAUNCH",
-            )
+            self._end(KILLED_BEFORE_START)
             return
         if self.killing:
             return
@@ -213,20 +202,21 @@ class Container:
 
     def _too_long(self) -> None:
         if not self.killing and not self.ended:
-            self._verdict = ("TASK_FAILED", "SOURCE_EXECUTOR", "REASON_MAX_COMPLETION_TIME_REACHED", None)
+            # Its message is that of the signal which then ends it.
+            self._verdict = Ending("TASK_FAILED", "", reason="REASON_MAX_COMPLETION_TIME_REACHED")
             self._terminate(None)
 
     def limit_reached(self, reason: str, message: str) -> None:
         """Too much memory or disk: the container is destroyed."""
         if not self.ended and self.pid is not None:
-            self._verdict = ("TASK_FAILED", "SOURCE_AGENT", reason, message)
+            self._verdict = by_agent(reason, message)
             kill_group(self.pid, signal.SIGKILL)
 
     def crash(self) -> None:
-        """The executor died: its processes go at once. When the agent died too, the update waits for its return."""
+        """The executor died: its processes end at once. When the agent died too, it sends the update on its return."""
         if self.ended:
             return
-        self._verdict = ("TASK_FAILED", "SOURCE_AGENT", "REASON_EXECUTOR_TERMINATED", "Executor terminated")
+        self._verdict = EXECUTOR_TERMINATED
         if self.pid is None:
             self._exited(0)
         else:
@@ -237,7 +227,7 @@ class Container:
         self.crash()
 
     def abandon(self) -> None:
-        """The minicluster stops: no update any more, the processes are killed elsewhere."""
+        """The minicluster stops, and `Processes` kills the process: no update is sent any more."""
         self.ended = True
         if self._checks is not None:
             self._checks.stop()
@@ -245,27 +235,14 @@ class Container:
     def _exited(self, status: int) -> None:
         if self.ended:
             return
-        message = exit_message(status)
         if self._verdict is not None:
-            state, source, reason, text = self._verdict
-            self._end(state, message if text is None else text, source=source, reason=reason)
+            self._end(self._verdict._replace(message=self._verdict.message or exit_message(status)))
         elif self.killing:
-            self._end("TASK_KILLED", message, healthy=False if self._unhealthy else None)
+            self._end(Ending("TASK_KILLED", exit_message(status)), healthy=False if self._unhealthy else None)
         else:
-            self._end("TASK_FINISHED" if status == 0 else "TASK_FAILED", message)
+            self._end(by_itself(status))
 
-    def _fail(self, reason: str, message: str) -> None:
-        self._end("TASK_FAILED", message, source="SOURCE_AGENT", reason=reason)
-
-    def _end(
-        self,
-        state: str,
-        message: str,
-        *,
-        source: str = "SOURCE_EXECUTOR",
-        reason: str | None = None,
-        healthy: bool | None = None,
-    ) -> None:
+    def _end(self, ending: Ending, healthy: bool | None = None) -> None:
         self.ended = True
         self._start_timer.cancel()
         for timer in self._timers:
@@ -278,9 +255,8 @@ class Container:
             kill_group(self.executor_pid, signal.SIGKILL)
         task = self.task
         if task.check_status is not None:
-            # The last update carries no result any more.
-            task.check_status = {"type": task.check_status["type"], task.check_status["type"].lower(): {}}
-        self.runtime.updates.report(task, state, message=message, source=source, reason=reason, healthy=healthy)
+            task.check_status = NO_CHECK_RESULT
+        self.runtime.updates.report(task, *ending, healthy=healthy)
 
 
 class ProcessRuntime:
@@ -311,10 +287,6 @@ class ProcessRuntime:
         container = Container(self, task)
         task.runner = container
         self.containers[container.id] = container
-
-    def launch_group(self, tasks: list[Task]) -> None:
-        for task in tasks:
-            self.launch(task)
 
     def ended(self, container: Container) -> None:
         self.containers.pop(container.id, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from services.minicluster.clock import Clock
 from services.minicluster.master.agents import Agents
@@ -14,42 +15,40 @@ from services.minicluster.simulation.outcomes import HostFailures, Simulation
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
 class FailingHosts:
-    def __init__(
-        self, simulation: Simulation, clock: Clock, registry: Registry, agents: Agents, maintenance: Maintenance
-    ) -> None:
-        self._simulation = simulation
-        self._clock = clock
-        self._registry = registry
-        self._agents = agents
-        self._maintenance = maintenance
+    simulation: Simulation
+    clock: Clock
+    registry: Registry
+    agents: Agents
+    maintenance: Maintenance
 
     def start(self) -> None:
-        for agent in self._registry.by_host.values():
-            failures = self._simulation.host_failures(agent.spec)
+        for agent in self.registry.by_host.values():
+            failures = self.simulation.host_failures(agent.spec)
             if failures is not None:
                 self._wait(agent, failures, 0)
 
     def _wait(self, agent: Agent, failures: HostFailures, number: int) -> None:
-        up_s = self._simulation.up_s(agent.spec, failures, number)
-        self._clock.call_later(up_s, self._fail, agent, failures, number)
+        up_s = self.simulation.up_s(agent.spec, failures, number)
+        self.clock.call_later(up_s, self._fail, agent, failures, number)
 
     def _fail(self, agent: Agent, failures: HostFailures, number: int) -> None:
         if agent.gone:
             return
         if not agent.online:
-            # A drill has stopped it, and will start it again.
+            # A drill has stopped it, and is the one to start it again.
             self._wait(agent, failures, number + 1)
             return
-        repair_s = self._simulation.repair_s(agent.spec, failures, number)
+        repair_s = self.simulation.repair_s(agent.spec, failures, number)
         log.info("host %s fails for %.1f s", agent.spec.name, repair_s)
         if failures.keeps_tasks:
-            self._agents.lost(agent)
+            self.agents.lost(agent)
         else:
-            self._agents.crash(agent)
-        self._clock.call_later(repair_s, self._repair, agent, failures, number)
+            self.agents.crash(agent)
+        self.clock.call_later(repair_s, self._repair, agent, failures, number)
 
     def _repair(self, agent: Agent, failures: HostFailures, number: int) -> None:
-        if not self._maintenance.is_down(agent):
-            self._agents.register(agent)
+        if not self.maintenance.is_down(agent):
+            self.agents.register(agent)
         self._wait(agent, failures, number + 1)

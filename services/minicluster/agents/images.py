@@ -14,6 +14,8 @@ from typing import Any
 from services.minicluster.clock import Clock, Timer
 from services.minicluster.resources import Json
 
+IMAGES_MAX = 100
+"""On one host."""
 _PLACES = (("docker", "image"), ("mesos", "image", "docker", "name"), ("mesos", "image", "appc", "name"))
 
 
@@ -40,10 +42,9 @@ class ImageCounts:
 
 
 class ImageCache:
-    """The images of one host, at most `images_max`; the least recently used one goes first."""
+    """The images of one host, at most `images_max`; the least recently used one is removed first."""
 
     def __init__(self, clock: Clock, download_s: Callable[[str], float], images_max: int, counts: ImageCounts) -> None:
-        """``download_s``: how long an image takes to come."""
         self._clock = clock
         self._download_s = download_s
         self._images_max = images_max
@@ -67,8 +68,8 @@ class ImageCache:
         return self._clock.call_at(due, begin)
 
     def prefetch(self, image: str) -> str:
-        """What becomes of it: it is `present` already, `downloading` already, `begun` now, or `refused` because as
-        many downloads are under way as there is room for images."""
+        """The outcome: the image is `present` or `downloading` already, its download has `begun`, or is `refused`
+        because as many are under way as the host has room for."""
         if image in self._present:
             self._present.move_to_end(image)
             return "present"
@@ -98,18 +99,17 @@ class ImageCache:
 
 
 class Images:
-    """The caches of all hosts. An agent that stops or leaves does not empty the cache of its host."""
+    """The caches of all hosts. They keep their images when agents stop or leave."""
 
-    def __init__(self, clock: Clock, download_s: Callable[[str, str], float], images_max: int) -> None:
-        """``download_s`` of a host and an image."""
+    def __init__(self, clock: Clock, download_s: Callable[[str, str], float]) -> None:
+        """``download_s``: how long an image (the second argument) takes to a host (the first one)."""
         self._clock = clock
         self._download_s = download_s
-        self._images_max = images_max
         self._hosts: dict[str, ImageCache] = {}
         self.counts = ImageCounts()
 
     def use(self, host: str, image: str, begin: Callable[[], None]) -> Timer | None:
-        """As of a cache; a task without an image begins now."""
+        """As `ImageCache.use`; a task without an image begins now."""
         if image:
             return self._of(host).use(image, begin)
         begin()
@@ -119,7 +119,7 @@ class Images:
         cache = self._hosts.get(host)
         if cache is None:
             download_s = partial(self._download_s, host)
-            cache = self._hosts[host] = ImageCache(self._clock, download_s, self._images_max, self.counts)
+            cache = self._hosts[host] = ImageCache(self._clock, download_s, IMAGES_MAX, self.counts)
         return cache
 
     def prefetch(self, host: str, image: str) -> str:

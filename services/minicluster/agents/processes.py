@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 _CLOSE_S = 5.0
 TASK_UMASK = 0o022
-"""That of an agent, whatever the umask of minicluster is."""
+"""As on an agent, whatever the umask of minicluster is."""
 # Present in every child's environment, so that a sweep never hits a foreign process with a recycled pid.
 MARK = "MINICLUSTER_DATA"
 
-# Reads "+ <pgid>" and "- <pgid>"; at end of input (the minicluster died, however) kills every group left.
+# Reads "+ <pgid>" and "- <pgid>"; at end of input, when the minicluster has died, it kills the groups that are left.
 _WATCHDOG = """
 trap '' INT TERM HUP
 groups=' '
@@ -60,7 +60,7 @@ class Processes:
         self._watchdog: subprocess.Popen[str] | None = None
         self._running: dict[int, tuple[subprocess.Popen[bytes], int, Callable[[int], None]]] = {}
         self._closing: asyncio.Event | None = None
-        # Executors read from this pipe. Nothing is written; it closes when minicluster dies, and they end.
+        # Executors read from this pipe. Nothing is written to it; when minicluster dies it closes, and they end.
         self._lifeline: tuple[int, int] | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -78,7 +78,7 @@ class Processes:
         )
 
     def _sweep(self) -> None:
-        """Kill what a predecessor that was killed itself left behind."""
+        """Kill the processes of a predecessor that was killed."""
         if not self._journal_path.exists():
             return
         groups: set[int] = set()
@@ -117,8 +117,8 @@ class Processes:
         stdin: int = subprocess.DEVNULL,
         has_terminal: bool = False,
     ) -> int:
-        """Start in a session of its own; `on_exit` gets the wait status. With `has_terminal` stdin is one, and becomes
-        that of the session. Raises OSError when it cannot start."""
+        """Start in a session of its own; `on_exit` gets the wait status. With `has_terminal` stdin is a terminal, which
+        becomes that of the session. Raises OSError when it cannot start."""
         process = subprocess.Popen(
             list(argv),
             executable=executable,
@@ -128,7 +128,7 @@ class Processes:
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
-            # Safe: the child makes system calls only before exec, and threads hold no lock it needs.
+            # Safe: before exec the child makes system calls only, and needs no lock that a thread may hold.
             preexec_fn=_take_terminal if has_terminal else _die_with_parent,
             user=user,
             umask=TASK_UMASK,
@@ -136,7 +136,7 @@ class Processes:
         return self._watch(process, on_exit)
 
     def spawn_executor(self, task_id: str, on_exit: Callable[[int], None]) -> int:
-        """The process that stands for the executor of a task: it does nothing, and its death is the executor's."""
+        """The process that represents the executor of a task: it does nothing but exist."""
         assert self._lifeline is not None
         process = subprocess.Popen(
             ["minicluster-executor", "-c", "read _", task_id],
@@ -230,10 +230,3 @@ def process_table() -> list[Process]:
         user, system = int(fields[11]) + int(fields[13]), int(fields[12]) + int(fields[14])
         rows.append(Process(int(name), int(fields[3]), int(fields[21]) * page, user / tick, system / tick))
     return rows
-
-
-def exit_message(status: int) -> str:
-    """Mesos's words for a wait status."""
-    if os.WIFEXITED(status):
-        return f"Command exited with status {os.WEXITSTATUS(status)}"
-    return f"Command terminated with signal {signal.strsignal(os.WTERMSIG(status))}"

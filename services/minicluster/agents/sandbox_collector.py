@@ -1,6 +1,6 @@
-"""Sandboxes of runs that have ended: kept for a while, so that logs can be read, and within a bound on disk.
+"""Keeps sandboxes of ended runs for a while, so that their logs can be read, and within a bound on disk.
 
-Like the garbage collection of a real agent, whose --gc_delay is a week, and less the fuller its disk is.
+A real agent does the same with --gc_delay, a week by default, which it shortens as its disk fills.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Sandbox(NamedTuple):
 
 
 class Collector:
-    """One per minicluster. Disks are touched beside the loop, one at a time."""
+    """One per minicluster. It reads and removes in a thread, one sandbox at a time."""
 
     def __init__(self, clock: Clock, retention_s: float, bytes_max: int) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class Collector:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, data_dir: Path) -> None:
-        """Before there are agents, with what those of a predecessor, which had other ids, have left in the folder."""
+        """Before agents are created: it takes over the sandboxes of a predecessor, whose agents had other ids."""
         predecessors = list(data_dir.glob("slaves/*"))
         self._task = asyncio.create_task(self._run(predecessors), name="collector of sandboxes")
 
@@ -70,7 +70,7 @@ class Collector:
         return Counter(_executor_of(directory, cut) for _, directory, _ in self._kept)
 
     def remove(self, executors: Set[str], cut: int) -> int:
-        """Those of executors whose ids, cut in this way, are among these; returns how many."""
+        """Those of ``executors``, given as `counts` gives them; returns how many."""
         unwanted = [kept for kept in self._kept if _executor_of(kept[1], cut) in executors]
         self._kept = deque(kept for kept in self._kept if _executor_of(kept[1], cut) not in executors)
         self._bytes -= sum(size for _, _, size in unwanted)
@@ -99,7 +99,7 @@ class Collector:
             self._bytes += size
 
     def _surplus(self) -> list[Path]:
-        """Those whose removal was asked for, and the oldest ones that exceed a bound."""
+        """Sandboxes to remove: those that `remove` was called for, and the oldest ones beyond a bound."""
         gone, self._unwanted = self._unwanted, []
         now_s = self._clock.now()
         while self._kept and (

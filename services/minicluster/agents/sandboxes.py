@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from services.minicluster.model import Agent, Task
+from services.minicluster.model import Task
 from services.minicluster.resources import Json
 
 # A sandbox with more entries takes too long to measure at every poll.
@@ -23,13 +23,15 @@ class FetchError(Exception):
     """A URI that could not be fetched; the text goes to the sandbox's stderr."""
 
 
-def executor_dir(data_dir: Path, agent_id: str, framework_id: str, executor_id: str) -> Path:
-    return data_dir / "slaves" / agent_id / "frameworks" / framework_id / "executors" / executor_id
+def runs_dir(data_dir: Path, task: Task) -> Path:
+    """Of the executor of the task."""
+    framework = data_dir / "slaves" / task.agent.id / "frameworks" / task.framework.id
+    return framework / "executors" / task.executor_id / "runs"
 
 
-def create(data_dir: Path, agent: Agent, framework_id: str, executor_id: str, container_id: str) -> Path:
+def create(data_dir: Path, task: Task, container_id: str) -> Path:
     """Make the run directory and point `runs/latest` at it."""
-    runs = executor_dir(data_dir, agent.id, framework_id, executor_id) / "runs"
+    runs = runs_dir(data_dir, task)
     directory = runs / container_id
     directory.mkdir(parents=True)
     latest = runs / "latest"
@@ -38,9 +40,9 @@ def create(data_dir: Path, agent: Agent, framework_id: str, executor_id: str, co
     return directory
 
 
-def link_volumes(data_dir: Path, agent_id: str, resources: list[Json], directory: Path) -> None:
+def link_volumes(data_dir: Path, task: Task, directory: Path) -> None:
     """A persistent volume is a directory of the agent that outlives tasks, linked at its container path."""
-    for resource in resources:
+    for resource in task.info.get("resources", ()):
         disk = resource.get("disk", {})
         path = disk.get("volume", {}).get("container_path")
         if "persistence" not in disk or not path:
@@ -48,7 +50,7 @@ def link_volumes(data_dir: Path, agent_id: str, resources: list[Json], directory
         role = resource.get("role", "*")
         if resource.get("reservations"):
             role = resource["reservations"][-1].get("role", role)
-        source = data_dir / "volumes" / agent_id / "roles" / role / disk["persistence"]["id"]
+        source = data_dir / "volumes" / task.agent.id / "roles" / role / disk["persistence"]["id"]
         source.mkdir(parents=True, exist_ok=True)
         target = directory / path
         if not target.is_absolute() or target.parent.resolve().is_relative_to(directory.resolve()):
@@ -61,10 +63,8 @@ PASSED = ("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ"
 """Variables of minicluster's own environment that tasks get, beside LC_*. Others may hold passwords of its user."""
 
 
-def environment(
-    task: Task, directory: Path, port_of_agent: int, host: str, command: Json, more: Collection[str] = ()
-) -> dict[str, str]:
-    """What passes of our own environment, ``more`` names among it; then Mesos's, then the command's."""
+def environment(task: Task, directory: Path, address: str, more: Collection[str] = ()) -> dict[str, str]:
+    """The variables of minicluster that tasks get, ``more`` names among them; then Mesos's, then the command's."""
     names = {*PASSED, *more}
     result = {key: value for key, value in os.environ.items() if key in names or key.startswith("LC_")}
     result.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -72,18 +72,17 @@ def environment(
         MESOS_SANDBOX=str(directory),
         MESOS_DIRECTORY=str(directory),
         MESOS_TASK_ID=task.id,
-        MESOS_EXECUTOR_ID=task.executor_id or task.id,
+        MESOS_EXECUTOR_ID=task.executor_id,
         MESOS_FRAMEWORK_ID=task.framework.id,
         MESOS_SLAVE_ID=task.agent.id,
         MESOS_AGENT_ID=task.agent.id,
         MESOS_SLAVE_PID=task.agent.pid,
-        MESOS_AGENT_ENDPOINT=f"{host}:{port_of_agent}",
+        MESOS_AGENT_ENDPOINT=f"{address}:{task.agent.port}",
         MESOS_CHECKPOINT="1" if task.framework.info.get("checkpoint") else "0",
         MESOS_ALLOCATION_ROLE=task.role,
-        MESOS_CONTAINER_IP=host,
+        MESOS_CONTAINER_IP=address,
     )
-    result.update(variables(command))
-    return result
+    return result | variables(task.info.get("command", {}))
 
 
 def variables(command: Json) -> dict[str, str]:
@@ -140,7 +139,7 @@ def extract(archive: Path, directory: Path) -> None:
 
 
 def disk_bytes(directory: Path | None) -> int:
-    """0 for one with too many entries."""
+    """What its files take; 0 when there are too many."""
     total = entries = 0
     stack = [directory] if directory is not None else []
     while stack:

@@ -28,7 +28,7 @@ from services.minicluster.resources import Json
 SESSIONS_MAX = 16
 """Of one agent at a time."""
 STATUSES_MAX = 100
-"""Exit statuses of ended sessions that an agent keeps for later calls."""
+"""Of ended sessions, whose exit statuses an agent keeps."""
 PIECE_BYTES = 16 * 1024
 UNSENT_BYTES_MAX = 1024 * 1024
 """Output that a client has not read yet; beyond it the command waits."""
@@ -36,7 +36,7 @@ UNSENT_PAUSE_S = 0.05
 UNREAD_BYTES_MAX = 256 * 1024
 """Input that the command has not read yet; beyond it the client waits."""
 DRAIN_S = 1.0
-"""What the command left behind may hold its output open; so long after its end nothing more is read."""
+"""Processes that the command left behind may hold its output open: it is read for this long after its end."""
 
 
 class Refused(Exception):
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 @dataclass
 class Session:
-    """One command. ``outputs`` are our ends of its output, by file descriptor; ``input`` is that of its input."""
+    """One command. ``input`` is our end of its input; ``outputs`` are those of its outputs: file descriptor -> name."""
 
     id: str
     parent_id: str
@@ -83,7 +83,7 @@ class Sessions:
         terminal: Json | None,
         open_stream: Callable[[], EventStream],
     ) -> None:
-        """Run ``argv``; ``terminal`` is a TTYInfo, None for pipes. The stream is opened once the command runs."""
+        """Run ``argv``; ``terminal`` is a TTYInfo, None for pipes. Raises Refused before it opens the stream."""
         if session_id in self.live or session_id in self._statuses:
             raise Refused(f"Container {session_id} exists already")
         if len(self.live) >= SESSIONS_MAX:
@@ -150,7 +150,7 @@ class Sessions:
         return self.live.get(session_id)
 
     def take_input(self, session: Session, message: Json, client: asyncio.Transport) -> None:
-        """One ProcessIO: data for the command, whose empty form is its end, a new size of the terminal, a heartbeat."""
+        """One ProcessIO: data for the command (empty: the end of its input), a new terminal size, or a heartbeat."""
         if message.get("type") == "DATA":
             data = a2b_base64(message.get("data", {}).get("data", ""))
             session.unwritten += data
@@ -196,21 +196,14 @@ class Sessions:
 
     # end
 
-    def wait(self, session_id: str, told: Callable[[int], None]) -> bool:
-        """Have ``told`` called with the exit status, at once if it is known; False: there is no such session."""
+    def wait(self, session_id: str, ended: Callable[[int], None]) -> bool:
+        """Calls ``ended`` with the exit status, at once if it is known. False: there is no such session."""
         if session_id in self._statuses:
-            told(self._statuses[session_id])
+            ended(self._statuses[session_id])
         elif session_id in self.live:
-            self._waiting.setdefault(session_id, []).append(told)
+            self._waiting.setdefault(session_id, []).append(ended)
         else:
             return False
-        return True
-
-    def kill(self, session_id: str, number: int) -> bool:
-        session = self.live.get(session_id)
-        if session is None:
-            return False
-        kill_group(session.pid, number)
         return True
 
     def parent_ended(self, parent_id: str) -> None:
@@ -248,8 +241,8 @@ class Sessions:
         self.live.pop(session.id, None)
         self.keep_status(session.id, session.status)
         session.stream.finish()
-        for told in self._waiting.pop(session.id, ()):
-            told(session.status)
+        for ended in self._waiting.pop(session.id, ()):
+            ended(session.status)
 
     def keep_status(self, session_id: str, status: int) -> None:
         self._statuses[session_id] = status
@@ -257,7 +250,7 @@ class Sessions:
             self._statuses.popitem(last=False)
 
     def close(self) -> None:
-        """The agent stops; its processes are killed elsewhere."""
+        """The agent stops; `Processes` kills the commands."""
         for session in list(self.live.values()):
             session.status = 0 if session.status is None else session.status
             self._give_up_output(session)

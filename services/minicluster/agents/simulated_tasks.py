@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
-import signal
 import uuid
+from dataclasses import dataclass
+from signal import SIGTERM
 
 from services.minicluster.agents.images import Images, image_of
+from services.minicluster.agents.task_status import (
+    EXECUTOR_TERMINATED,
+    KILLED_BEFORE_START,
+    Ending,
+    by_itself,
+    container_status,
+    exit_message,
+)
 from services.minicluster.clock import Clock, Timer
 from services.minicluster.hosts import HostSpec
 from services.minicluster.master.status_updates import StatusUpdates
@@ -19,22 +28,20 @@ _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
 _EXIT = re.compile(r"\bexit\s+(\d+)\s*;?\s*$")
 
 
+@dataclass(slots=True)
 class Behaviour:
     """What a simulated command does: run for `seconds` on this `share` of its cpu and memory, then exit with `code`, or
     by `signal` if that is not 0."""
 
-    __slots__ = ("code", "seconds", "share", "signal")
-
-    def __init__(self, seconds: float, code: int, share: float = 1.0, signal: int = 0) -> None:
-        self.seconds = seconds
-        self.code = code
-        self.share = share
-        self.signal = signal
+    seconds: float
+    code: int
+    share: float = 1.0
+    signal: int = 0
 
 
 def behaviour(command: Json, variables: str = TASK_VARIABLES) -> Behaviour:
-    """``variables``: NAME. A command runs for NAME_SECONDS of its environment, else for the sum of all `sleep N`; it
-    ends with the code of a final `exit N`, and uses all that it asks for or the share NAME_SHARE of it."""
+    """A command runs for NAME_SECONDS of its environment, NAME being ``variables``, else for the sum of all `sleep N`.
+    It ends with the code of a final `exit N`, and uses the share NAME_SHARE of what it asks for, else all of it."""
     text = _text(command)
     seconds = _number(command, f"{variables}_SECONDS")
     if seconds is None:
@@ -103,16 +110,12 @@ class SimulatedTask:
     def _begin(self) -> None:
         task, clock = self._task, self._runtime.clock
         self._started_s = clock.wall()
-        address = {"ip_addresses": [{"protocol": "IPv4", "ip_address": "127.0.0.1"}]}
-        task.container = {"container_id": {"value": str(uuid.uuid4())}, "network_infos": [address]}
+        task.container = container_status(str(uuid.uuid4()), "127.0.0.1")
         self._timer = clock.call_later(self._plan.seconds, self._end)
         self._runtime.report(task, "TASK_RUNNING")
 
     def _end(self) -> None:
-        code, number = self._plan.code, self._plan.signal
-        state = "TASK_FINISHED" if code == number == 0 else "TASK_FAILED"
-        ending = f"terminated with signal {signal.strsignal(number)}" if number else f"exited with status {code}"
-        self._runtime.report(self._task, state, message=f"Command {ending}")
+        self._runtime.report(self._task, *by_itself(self._plan.signal or self._plan.code << 8))
 
     def cancel(self) -> None:
         if self._timer is not None:
@@ -131,17 +134,11 @@ class SimulatedTask:
         self.cancel()
         task = self._task
         if self._started_s is None:
-            self._runtime.report(
-                task,
-                "TASK_KILLED",
-                message="Killed before delivery to the executor",
-                source="SOURCE_AGENT",
-                reason="REASON_TASK_KILLED_DURING_LAUNCH",
-            )
+            self._runtime.report(task, *KILLED_BEFORE_START)
             return
         if "TASK_KILLING_STATE" in task.framework.capabilities:
             self._runtime.report(task, "TASK_KILLING")
-        self._runtime.report(task, "TASK_KILLED", message="Command terminated with signal Terminated")
+        self._runtime.report(task, *Ending("TASK_KILLED", exit_message(SIGTERM)))
 
 
 class SimulatedRuntime:
@@ -160,25 +157,14 @@ class SimulatedRuntime:
         task.runner = runner = SimulatedTask(self, task)
         runner.start()
 
-    def launch_group(self, tasks: list[Task]) -> None:
-        for task in tasks:
-            self.launch(task)
-
     def kill_all(self) -> None:
-        """Nothing runs: tasks of a dead simulated agent are handled by `crash`."""
+        """No process runs, and the master has lost the tasks already."""
 
     def crash(self, tasks: list[Task]) -> None:
-        """The agent died with its tasks; their updates wait until it registers again."""
         for task in tasks:
             if isinstance(task.runner, SimulatedTask):
                 task.runner.cancel()
-            self.report(
-                task,
-                "TASK_FAILED",
-                message="Executor terminated",
-                source="SOURCE_AGENT",
-                reason="REASON_EXECUTOR_TERMINATED",
-            )
+            self.report(task, *EXECUTOR_TERMINATED)
 
     async def close(self) -> None:
         """Nothing to wait for."""

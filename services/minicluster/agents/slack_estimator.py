@@ -1,8 +1,8 @@
 """The agents' resource estimators: each regularly reports to the master how much revocable cpu it has.
 
-Slack is what ordinary tasks were promised and do not use. A share of the promise is held back, for work that wakes up
-faster than revocable tasks can leave. Use that rises counts at once, use that falls counts little by little; and while
-the last report lies between the estimate and all that is unused, it stands: an offer is not withdrawn for noise.
+Slack is what is allocated to ordinary tasks and not used. A share of the allocation is held back, because ordinary
+tasks can become busy faster than revocable ones can be evicted. A rise in use counts at once, a fall little by little.
+While the last report lies between the estimate and all that is unused it stays, so that noise rescinds no offer.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from services.minicluster.clock import Clock
 from services.minicluster.master.offers import Offers
 from services.minicluster.master.registry import Registry
-from services.minicluster.model import TERMINAL, Agent, Task, Usage
-from services.minicluster.resources import CPUS, REVOCABLE_CPUS, THOUSAND
+from services.minicluster.model import TERMINAL, Agent, Usage
+from services.minicluster.resources import CPUS, REVOCABLE_CPUS, THOUSAND, scalar_of
 
 MARGIN_PERCENT = 10
 """Of the allocation, held back."""
@@ -22,17 +22,17 @@ STEP = 10
 
 
 class Estimator:
-    """Serves all agents of the minicluster whose hosts file names no fixed amount."""
+    """For all agents whose hosts file names no fixed amount."""
 
     def __init__(self, interval_s: float, clock: Clock, registry: Registry, offers: Offers) -> None:
         self._interval_s = interval_s
         self._clock = clock
         self._registry = registry
         self._offers = offers
-        self._used: dict[str, int] = {}  # agent id -> smoothed use of its ordinary tasks, in thousandths of a cpu
-        self._samples: dict[
-            str, dict[tuple[str, str], tuple[Usage, int | None]]
-        ] = {}  # agent id -> task -> (sample, use)
+        # agent id -> smoothed use of its ordinary tasks, in thousandths of a cpu
+        self._used: dict[str, int] = {}
+        # agent id -> task -> (sample, use)
+        self._samples: dict[str, dict[tuple[str, str], tuple[Usage, int | None]]] = {}
 
     def start(self) -> None:
         self._clock.call_later(self._interval_s, self._round)
@@ -44,8 +44,7 @@ class Estimator:
         self._clock.call_later(self._interval_s, self._round)
 
     def _report(self, agent: Agent) -> None:
-        reported = agent.total.get(REVOCABLE_CPUS, 0)
-        assert isinstance(reported, int)
+        reported = scalar_of(agent.total, REVOCABLE_CPUS)
         if not agent.tasks and not reported:
             return  # most of many simulated agents
         allocated, measured = self._sample(agent)
@@ -54,27 +53,22 @@ class Estimator:
 
     def _sample(self, agent: Agent) -> tuple[int, int]:
         """What ordinary tasks hold, and what they have used since the last sample. A task that has not been measured
-        twice may do anything yet: it counts as using all it has."""
+        twice counts as using all that it has."""
         before = self._samples.get(agent.id, {})
         samples: dict[tuple[str, str], tuple[Usage, int | None]] = {}
         allocated = used = 0
         for key, task in (agent.tasks or {}).items():
-            held = task.resources.get(CPUS, 0)
-            assert isinstance(held, int)
+            held = scalar_of(task.resources, CPUS)
             if task.released or task.state in TERMINAL or REVOCABLE_CPUS in task.resources:
                 continue
             allocated += held
             rate = None
-            if (usage := _usage(task)) is not None:
+            if task.runner is not None and (usage := task.runner.usage()) is not None:
                 rate = _rate(before.get(key), usage)
                 samples[key] = (usage, rate)
             used += held if rate is None else rate
         self._samples[agent.id] = samples
         return allocated, used
-
-
-def _usage(task: Task) -> Usage | None:
-    return None if task.runner is None else task.runner.usage()
 
 
 def _rate(before: tuple[Usage, int | None] | None, now: Usage) -> int | None:
@@ -91,7 +85,7 @@ def _rate(before: tuple[Usage, int | None] | None, now: Usage) -> int | None:
 
 
 def smoothed(before: int, measured: int) -> int:
-    """Use as the estimate sees it: never less than what was measured."""
+    """Use for the estimate: never less than what was measured."""
     return measured if measured >= before else measured + (before - measured) * (100 - FALL_PERCENT) // 100
 
 

@@ -1,4 +1,4 @@
-"""One look at /proc per interval for all tasks of the minicluster, which also keeps their limits."""
+"""Measures what all tasks of the minicluster use, by one reading of /proc per interval, and enforces their limits."""
 
 from __future__ import annotations
 
@@ -8,32 +8,53 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.minicluster.agents.container_limits import fault
 from services.minicluster.agents.processes import process_table
 from services.minicluster.agents.sandboxes import disk_bytes
 from services.minicluster.clock import Clock
-from services.minicluster.model import Usage
-from services.minicluster.resources import Resources
+from services.minicluster.model import Task, Usage
+from services.minicluster.resources import THOUSAND, Resources, scalars
 from services.minicluster.settings import MiniclusterSettings
+
+_MB = 1024 * 1024
+MEMORY_MIN = 32 * _MB
+"""Mesos limits no container to less."""
+EXECUTOR_MEMORY = 32 * _MB
+"""What an agent adds for the command executor. Here it uses none of it, so a task has a little more than in Mesos."""
+
+
+def limit_fault(allowed: Resources, memory: int, disk: int) -> tuple[str, str] | None:
+    """(reason, message) in Mesos's words when this many bytes are beyond a limit."""
+    amounts = scalars(allowed)
+    mem = amounts.get("mem", 0) * _MB // THOUSAND
+    if mem:
+        mem = max(mem, MEMORY_MIN) + EXECUTOR_MEMORY
+    if mem and memory > mem:
+        return (
+            "REASON_CONTAINER_LIMITATION_MEMORY",
+            f"Memory limit exceeded: Requested: {mem // _MB}MB Maximum Used: {-(-memory // _MB)}MB",
+        )
+    quota = amounts.get("disk", 0) * _MB // THOUSAND
+    if quota and disk > quota:
+        return (
+            "REASON_CONTAINER_LIMITATION_DISK",
+            f"Disk usage ({-(-disk // _MB)}MB) exceeds quota ({quota // _MB}MB)",
+        )
+    return None
 
 
 class Measured(Protocol):
     """A container as the monitor sees it."""
 
+    task: Task
     pid: int | None
     directory: Path | None
     last_usage: Usage | None
-
-    @property
-    def resources(self) -> Resources:
-        """Its limits."""
-        ...
 
     def limit_reached(self, reason: str, message: str) -> None: ...
 
 
 class CpuCount:
-    """Cpu seconds of a session that never fall: what a process used that ended unseen stays counted."""
+    """Cpu seconds of a session. They never fall: what a process used stays counted after its end."""
 
     __slots__ = ("_last", "_total")
 
@@ -52,7 +73,7 @@ class CpuCount:
 class UsageMonitor:
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
         self._enforces_disk = settings.enforce_disk_quota
-        # Polled in real time whatever the scale: the processes run in real time too.
+        # In real time, whatever the scale: the processes run in real time too.
         self._interval_s = settings.usage_interval_s * settings.time_scale
         self._clock = clock
         self._watched: dict[int, tuple[Measured, CpuCount]] = {}
@@ -76,7 +97,7 @@ class UsageMonitor:
         folders = {
             pid: container.directory if self._enforces_disk else None for pid, (container, _) in self._watched.items()
         }
-        # /proc and the sandboxes are read beside the loop: answers must not wait for a disk.
+        # In a thread: the event loop must not wait for a disk.
         future = asyncio.get_running_loop().run_in_executor(None, _measure, folders)
         future.add_done_callback(self._judge)
 
@@ -88,9 +109,9 @@ class UsageMonitor:
                     continue
                 user, system = count.add((session.user_s, session.system_s))
                 container.last_usage = Usage(user, system, session.memory, session.at_s)
-                found = fault(container.resources, session.memory, session.disk)
-                if found is not None:
-                    container.limit_reached(*found)
+                fault = limit_fault(container.task.resources, session.memory, session.disk)
+                if fault is not None:
+                    container.limit_reached(*fault)
         self._clock.call_later(self._interval_s, self._poll)
 
 

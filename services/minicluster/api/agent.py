@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from binascii import Error as Base64Error
 
 import orjson
@@ -42,11 +41,8 @@ class AgentApi:
             match name:
                 case "LAUNCH_NESTED_CONTAINER_SESSION":
                     return self._launch(request, body)
-                case "WAIT_CONTAINER" | "WAIT_NESTED_CONTAINER":
-                    return self._wait(request, name, body)
-                case "KILL_CONTAINER" | "KILL_NESTED_CONTAINER":
-                    is_there = self._sessions.kill(body["container_id"]["value"], body.get("signal", signal.SIGKILL))
-                    return Response(200) if is_there else not_found()
+                case "WAIT_CONTAINER":
+                    return self._wait(request, body)
         except (KeyError, TypeError, AttributeError) as error:
             return plain(400, f"Failed to validate agent::Call: {name} lacks {error}")
         return plain(501, f"{name} is not emulated")
@@ -70,15 +66,15 @@ class AgentApi:
         return None
 
     def _parent(self, container_id: Json) -> Container | None:
-        """The running task in whose container the session is to be."""
+        """The container of the running task in which the session is to run."""
         container = self._runtime.containers.get(container_id["parent"]["value"])
         return container if container is not None and container.pid is not None else None
 
-    def _wait(self, request: Request, name: str, body: Json) -> Response | None:
+    def _wait(self, request: Request, body: Json) -> Response | None:
         def answer(status: int) -> None:
             transport = request.connection.transport
             if transport is not None:
-                content = {"type": name, name.lower(): {"exit_status": status}}
+                content = {"type": "WAIT_CONTAINER", "wait_container": {"exit_status": status}}
                 transport.write(json_response(orjson.dumps(content)).encode())
 
         return None if self._sessions.wait(body["container_id"]["value"], answer) else not_found()
@@ -86,7 +82,7 @@ class AgentApi:
 
 def _stream(request: Request) -> EventStream:
     headers = (("Content-Type", RECORDIO_TYPE), ("Message-Content-Type", JSON_TYPE))
-    return EventStream(request.connection, STREAM_BYTES_MAX, headers)
+    return EventStream(request.connection, headers, STREAM_BYTES_MAX)
 
 
 class SessionInput:

@@ -33,7 +33,7 @@ class AgentServer:
         self._sessions: Sessions | None = None
         self._authentication = Authentication(settings.credentials)
         guard = Guard(settings.host, settings.allowed_hosts)
-        self.http = HttpServer(self._handle, settings.request_body_bytes, guard, self._body_reader)
+        self.http = HttpServer(self._handle, guard, self._body_reader)
 
     def attach(self, agent: Agent, runtime: ProcessRuntime) -> None:
         self.agent = agent
@@ -61,10 +61,10 @@ class AgentServer:
             return plain(200, "")
         if path == "/version":
             return json_page(orjson.dumps(VERSION))
-        if path in ("/state", "/state.json"):
+        if path == "/state":
             return json_page(orjson.dumps(v0_state.agent_state(self._registry, self.agent, self._data_dir)))
-        if path in agent_statistics.PATHS:
-            return json_page(orjson.dumps(agent_statistics.page(self.agent, path)))
+        if path == agent_statistics.PATH:
+            return json_page(orjson.dumps(agent_statistics.page(self.agent)))
         if path.startswith("/files/"):
             return self._files.handle(request)
         return not_found()

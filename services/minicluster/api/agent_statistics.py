@@ -1,34 +1,33 @@
-"""/containers and /monitor/statistics of an agent: what each of its executors uses."""
+"""/monitor/statistics of an agent: what each of its executors uses."""
 
 from __future__ import annotations
 
 from services.minicluster.model import Agent, Task, Usage
 from services.minicluster.resources import THOUSAND, Json, scalars
 
-PATHS = ("/containers", "/monitor/statistics", "/monitor/statistics.json")
+PATH = "/monitor/statistics"
 
 
-def page(agent: Agent, path: str) -> list[Json]:
-    """One entry per executor; tasks that have not been measured yet are not in it."""
+def page(agent: Agent) -> list[Json]:
+    """One entry per executor; tasks that have not been measured yet are left out."""
     measured: dict[tuple[str, str], list[tuple[Task, Usage]]] = {}
-    for task in (agent.tasks or {}).values():
+    for task in agent.all_tasks:
         usage = task.runner.usage() if task.runner is not None and not task.released else None
         if usage is not None:
-            measured.setdefault((task.framework.id, task.executor_id or task.id), []).append((task, usage))
-    return [_entry(key, tasks, path == "/containers") for key, tasks in measured.items()]
+            measured.setdefault((task.framework.id, task.executor_id), []).append((task, usage))
+    return [_entry(framework_id, executor_id, tasks) for (framework_id, executor_id), tasks in measured.items()]
 
 
-def _entry(key: tuple[str, str], tasks: list[tuple[Task, Usage]], with_status: bool) -> Json:
-    framework_id, executor_id = key
+def _entry(framework_id: str, executor_id: str, tasks: list[tuple[Task, Usage]]) -> Json:
     first = tasks[0][0]
     amounts = [scalars(task.resources) for task, _ in tasks]
     cpus = sum(each.get("cpus", 0) for each in amounts) / THOUSAND
     memory = sum(each.get("mem", 0) for each in amounts) * 2**20 // THOUSAND
-    entry: Json = {
+    return {
         "executor_id": executor_id,
-        "executor_name": f"Command Executor (Task: {first.id})" if first.executor_id is None else "",
+        "executor_name": f"Command Executor (Task: {first.id})" if first.group is None else "",
         "framework_id": framework_id,
-        "source": first.id if first.executor_id is None else "",
+        "source": first.id if first.group is None else "",
         "statistics": {
             "cpus_soft_limit": cpus,
             "cpus_system_time_secs": sum(usage.system_s for _, usage in tasks),
@@ -39,8 +38,3 @@ def _entry(key: tuple[str, str], tasks: list[tuple[Task, Usage]], with_status: b
             "timestamp": max(usage.at_s for _, usage in tasks),
         },
     }
-    if with_status and first.container is not None:
-        entry["container_id"] = first.container["container_id"]["value"]
-        shown = ("container_id", "executor_pid")
-        entry["status"] = {name: value for name, value in first.container.items() if name in shown}
-    return entry

@@ -1,4 +1,4 @@
-"""What calls of the scheduler, operator and agent APIs have in common: method, types, and JSON that is a message."""
+"""What calls of the scheduler, operator and agent APIs have in common: method, content types, JSON of a message."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ JSON_TYPE = "application/json"
 PROTOBUF_TYPE = "application/x-protobuf"
 
 
-def parse_json(body: bytes, message: str, noun: str) -> Json | str:
+def parse_json(body: bytes, message: str) -> Json | str:
     """The call as a dict, or the text of the 400."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        # picojson reads on to the end of the line; what it names is the rest after the offending place.
+        # The real master's text has what follows the place of the fault.
         tail = body.decode("utf-8", "replace")[error.pos :] if error.pos < len(body) else ""
         return f"Failed to parse body into JSON: syntax error at line {error.lineno} near: {tail}"
     try:
         return convert(value, message)
     except ConversionError as error:
-        return f"Failed to convert JSON into {noun} protobuf: {error}"
+        return f"Failed to convert JSON into Call protobuf: {error}"
 
 
 def method_fault(request: Request) -> Response:
@@ -39,7 +39,7 @@ def content_fault(request: Request) -> Response | None:
     if content_type is None:
         return plain(400, "Expecting 'Content-Type' to be present")
     if content_type == PROTOBUF_TYPE:
-        # Protobuf bodies are not spoken here: any of them counts as unreadable.
+        # minicluster reads no protobuf.
         return plain(400, "Failed to parse body into Call protobuf")
     if content_type != JSON_TYPE:
         return plain(415, f"Expecting 'Content-Type' of {JSON_TYPE} or {PROTOBUF_TYPE}")

@@ -1,15 +1,11 @@
-"""/minicluster/agents: look at the agents, kill them and bring them back. /minicluster/master: replace the master."""
+"""Drills: agents that stop and come back, sick hosts, another master."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
-from urllib.parse import unquote
+from dataclasses import dataclass
 
-import orjson
-
-from services.minicluster.http.cross_site import body_fault
-from services.minicluster.http.server import Connection, Request, Response, json_response, plain
+from services.minicluster.http.server import Connection
 from services.minicluster.master.agents import Agents
 from services.minicluster.master.failover import AGENTS_BACK_S, Failover
 from services.minicluster.master.maintenance import Maintenance
@@ -17,130 +13,95 @@ from services.minicluster.master.registry import Registry
 from services.minicluster.model import Agent
 from services.minicluster.resources import Json
 
-PATHS = (
-    "/minicluster/agents",
-    "/minicluster/agents/<name>/stop",
-    "/minicluster/agents/<name>/start",
-    "/minicluster/agents/<name>/sicken",
-    "/minicluster/agents/<name>/heal",
-    "/minicluster/master/failover",
-)
+VERBS = ("stop", "start", "sicken", "heal")
 _NAMES_SHOWN = 10
 AGENTS_BACK_MAX_S = 600.0
 
 
+class Refused(Exception):
+    """An answer that is no JSON: an HTTP status and a text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+@dataclass(frozen=True)
 class Drills:
-    def __init__(
-        self,
-        token: str,
-        registry: Registry,
-        agents: Agents,
-        maintenance: Maintenance,
-        failover: Failover,
-        drop_connections: Callable[[Connection], None],
-    ) -> None:
-        """``token``: what callers show, empty for none; ``drop_connections``: all but this one."""
-        self._token = token
-        self._registry = registry
-        self._agents = agents
-        self._maintenance = maintenance
-        self._failover = failover
-        self._drop_connections = drop_connections
+    """Methods answer with JSON, and raise Refused."""
 
-    def handle(self, request: Request) -> Response:
-        if (refused := self.refuse(request)) is not None:
-            return refused
-        parts = unquote(request.path).split("/")[2:]
-        if parts == ["master", "failover"]:
-            return self._replace_master(request)
-        if parts == ["agents"]:
-            if request.method != "GET":
-                return plain(405, f"GET /minicluster/agents lists the agents; {request.method} is not possible")
-            rows = [self._row(agent) for agent in self._registry.by_host.values()]
-            return json_response(orjson.dumps({"agents": rows}))
-        if len(parts) != 3 or parts[0] != "agents" or parts[2] not in ("stop", "start", "sicken", "heal"):
-            return plain(404, f"Expected {', '.join(PATHS)}")
-        if request.method != "POST":
-            return plain(405, f"Agents are stopped, started, sickened and healed with POST, not {request.method}")
-        agent = self._registry.by_host.get(parts[1])
+    registry: Registry
+    own_agents: Agents
+    maintenance: Maintenance
+    failover: Failover
+    drop_connections: Callable[[Connection], None]
+    """Of the master, all but this one."""
+
+    def agents(self) -> Json:
+        return {"agents": [_row(agent) for agent in self.registry.by_host.values()]}
+
+    def act(self, verb: str, name: str, body: Json) -> Json:
+        agent = self._agent(name)
+        match verb:
+            case "stop":
+                self._stop(agent, body.get("now", False))
+            case "start":
+                self._start(agent)
+            case _:
+                agent.sick = verb == "sicken"
+        return _row(agent)
+
+    def _agent(self, name: str) -> Agent:
+        agent = self.registry.by_host.get(name)
         if agent is None:
-            names = list(self._registry.by_host)
+            names = list(self.registry.by_host)
             known = ", ".join(names[:_NAMES_SHOWN]) + (f", ... ({len(names)} in all)" if names[_NAMES_SHOWN:] else "")
-            return plain(404, f"Unknown agent '{parts[1]}'; the agents are {known}")
+            raise Refused(404, f"Unknown agent '{name}'; the agents are {known}")
         if agent.gone:
-            return plain(409, f"Agent '{parts[1]}' has been marked gone")
-        if parts[2] in ("sicken", "heal"):
-            agent.sick = parts[2] == "sicken"
-            return json_response(orjson.dumps(self._row(agent)))
-        if parts[2] == "start" and self._maintenance.is_down(agent):
-            return plain(409, f"The machine of agent '{parts[1]}' is DOWN for maintenance")
-        if parts[2] == "start":
-            return self._start(agent)
-        try:
-            body = orjson.loads(request.body) if request.body else {}
-        except orjson.JSONDecodeError as error:
-            return plain(400, f"The body is not JSON: {error}")
-        if not isinstance(body, dict) or not isinstance(body.get("now", False), bool):
-            return plain(400, 'Expected {} or {"now": true} or {"now": false}')
-        return self._stop(agent, body.get("now", False))
+            raise Refused(409, f"Agent '{name}' has been marked gone")
+        return agent
 
-    def refuse(self, request: Request) -> Response | None:
-        """Of a call that would change something without the token, or with a form."""
-        if request.method == "GET":
-            return None
-        given = request.headers.get("authorization", "")
-        if self._token and not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-            return plain(
-                401, "Drills need the token that this minicluster was started with: Authorization: Bearer TOKEN"
-            )
-        text = body_fault(request.headers) if request.body else None
-        return plain(415, text) if text is not None else None
-
-    def _replace_master(self, request: Request) -> Response:
-        if request.method != "POST":
-            return plain(405, f"The master is replaced with POST, not {request.method}")
-        try:
-            body = orjson.loads(request.body) if request.body else {}
-        except orjson.JSONDecodeError as error:
-            return plain(400, f"The body is not JSON: {error}")
-        seconds = body.get("agents_back_s", AGENTS_BACK_S) if isinstance(body, dict) else None
-        empty_registry = body.get("empty_registry", False) if isinstance(body, dict) else None
-        if not isinstance(empty_registry, bool):
-            return plain(400, 'Expected {} or {"empty_registry": true} or {"empty_registry": false}')
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= AGENTS_BACK_MAX_S:
-            return plain(400, f'Expected {{}} or {{"agents_back_s": N}} with 0 <= N <= {AGENTS_BACK_MAX_S:.0f}')
-        count = self._failover.run(seconds, empty_registry)
-        self._drop_connections(request.connection)
-        return json_response(orjson.dumps({"master": self._registry.id, "agents": count}))
-
-    def _row(self, agent: Agent) -> Json:
-        tasks = [item.id for item in (agent.tasks or {}).values() if not item.released or not agent.registered]
-        return {
-            "name": agent.spec.name,
-            "id": agent.id,
-            "state": state(agent),
-            "tasks": sorted(tasks),
-            "sick": agent.sick,
-        }
-
-    def _stop(self, agent: Agent, now: bool) -> Response:
+    def _stop(self, agent: Agent, now: object) -> None:
         """`now` is kill -9 with all executors; otherwise the agent ends alone and its tasks run on."""
+        if not isinstance(now, bool):
+            raise Refused(400, 'Expected {} or {"now": true} or {"now": false}')
         if not agent.online:
-            return plain(409, f"Agent '{agent.spec.name}' is already {state(agent)}")
+            raise Refused(409, f"Agent '{agent.spec.name}' is already {_state(agent)}")
         if now:
-            self._agents.crash(agent)
+            self.own_agents.crash(agent)
         else:
-            self._agents.lost(agent)
-        return json_response(orjson.dumps(self._row(agent)))
+            self.own_agents.lost(agent)
 
-    def _start(self, agent: Agent) -> Response:
+    def _start(self, agent: Agent) -> None:
+        if self.maintenance.is_down(agent):
+            raise Refused(409, f"The machine of agent '{agent.spec.name}' is DOWN for maintenance")
         if agent.online:
-            return plain(409, f"Agent '{agent.spec.name}' is already {state(agent)}")
-        self._agents.restart(agent)
-        return json_response(orjson.dumps(self._row(agent)))
+            raise Refused(409, f"Agent '{agent.spec.name}' is already {_state(agent)}")
+        self.own_agents.restart(agent)
+
+    def replace_master(self, body: Json, caller: Connection) -> Json:
+        seconds, empty_registry = body.get("agents_back_s", AGENTS_BACK_S), body.get("empty_registry", False)
+        if not isinstance(empty_registry, bool):
+            raise Refused(400, 'Expected {} or {"empty_registry": true} or {"empty_registry": false}')
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= AGENTS_BACK_MAX_S:
+            raise Refused(400, f'Expected {{}} or {{"agents_back_s": N}} with 0 <= N <= {AGENTS_BACK_MAX_S:.0f}')
+        count = self.failover.run(seconds, empty_registry)
+        self.drop_connections(caller)
+        return {"master": self.registry.id, "agents": count}
 
 
-def state(agent: Agent) -> str:
+def _row(agent: Agent) -> Json:
+    return {
+        "name": agent.spec.name,
+        "id": agent.id,
+        "state": _state(agent),
+        "tasks": sorted(task.id for task in agent.all_tasks if not task.released or not agent.registered),
+        "sick": agent.sick,
+    }
+
+
+def _state(agent: Agent) -> str:
     if agent.gone:
         return "GONE"
     if agent.unreachable_at is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -11,12 +13,9 @@ from services.minicluster.agents.sandbox_collector import Collector
 from services.minicluster.api import agent_statistics, v0_state, v0_summary
 from services.minicluster.api.calls import method_fault
 from services.minicluster.api.drills import Drills
-from services.minicluster.api.images import PATH as IMAGES_PATH
-from services.minicluster.api.images import ImagesApi
 from services.minicluster.api.operator import OperatorApi
 from services.minicluster.api.operator_events import OperatorEvents
-from services.minicluster.api.sandboxes import PATH as SANDBOXES_PATH
-from services.minicluster.api.sandboxes import SandboxesApi
+from services.minicluster.api.own_pages import PREFIX, OwnPages
 from services.minicluster.api.scheduler import SchedulerApi
 from services.minicluster.clock import Clock
 from services.minicluster.http.authentication import Authentication, agent_realm, master_realm
@@ -31,21 +30,29 @@ class MasterServer:
     def __init__(
         self, settings: MiniclusterSettings, clock: Clock, master: Master, images: Images, collector: Collector
     ) -> None:
-        self._settings = settings
-        self._clock = clock
+        self._simulates = settings.simulate
         self._registry = registry = master.registry
-        self._frameworks = master.frameworks
-        self._maintenance = master.maintenance
+        self._frameworks, maintenance = master.frameworks, master.maintenance
         guard = Guard(settings.host, settings.allowed_hosts)
-        self.http = HttpServer(self._handle, settings.request_body_bytes, guard)
+        self.http = HttpServer(self._handle, guard)
         self._authentication = Authentication(settings.credentials)
-        self._scheduler = SchedulerApi(master, settings.stream_buffer_bytes)
-        self._operator = OperatorApi(master, settings, OperatorEvents(settings, clock, master))
-        self._drills = Drills(
-            settings.token, registry, master.agents, master.maintenance, master.failover, self.http.drop_connections
-        )
-        self._images = ImagesApi(images, registry.by_host)
-        self._sandboxes = SandboxesApi(collector)
+        self._scheduler = SchedulerApi(master)
+        self._operator = OperatorApi(master, settings, OperatorEvents(clock, master))
+        drills = Drills(registry, master.agents, maintenance, master.failover, self.http.drop_connections)
+        self._own = OwnPages(settings.token, registry, drills, images, collector)
+        self._pages: dict[str, Callable[[], Any]] = {
+            "/version": lambda: VERSION,
+            "/state": lambda: v0_state.state(registry, settings),
+            "/state-summary": lambda: v0_summary.state_summary(registry),
+            "/frameworks": lambda: v0_state.frameworks(registry),
+            "/roles": lambda: v0_summary.roles(registry),
+            "/quota": lambda: {},
+            "/weights": lambda: [],
+            "/slaves": lambda: v0_state.slaves(registry, full=True),
+            "/flags": lambda: {"flags": v0_state.flags(registry, settings)},
+            "/maintenance/schedule": maintenance.schedule,
+            "/maintenance/status": maintenance.status,
+        }
 
     def _handle(self, request: Request) -> Response | bytes | None:
         path = request.path
@@ -53,12 +60,8 @@ class MasterServer:
             return refusal
         if path == "/api/v1/scheduler":
             return self._scheduler.handle(request)
-        if path == IMAGES_PATH:
-            return self._images.handle(request)
-        if path == SANDBOXES_PATH:
-            return self._drills.refuse(request) or self._sandboxes.handle(request)
-        if path.startswith("/minicluster/"):
-            return self._drills.handle(request)
+        if path.startswith(PREFIX):
+            return self._own.handle(request)
         if path.startswith("/slave("):
             return self._simulated_agent(request, unquote(path))
         path = path.removeprefix("/master")
@@ -66,62 +69,35 @@ class MasterServer:
             return self._scheduler.handle(request)
         if path == "/api/v1":
             return self._operator.handle(request)
-        return self._get(path, request)
+        if path == "/tasks":
+            return self._tasks(request)
+        if path == "/health":
+            return plain(200, "")
+        if path == "/redirect":
+            location = f"//{self._registry.hostname}:{self._registry.port}"
+            return Response(307, b"", (("Location", location),))
+        if path == "/teardown":
+            return self._teardown(request)
+        page = self._pages.get(path)
+        return not_found() if page is None else json_page(orjson.dumps(page()))
 
     def _simulated_agent(self, request: Request, path: str) -> Response:
-        """Simulated agents have no port of their own: `/slave(2)/containers` is of the second."""
+        """Simulated agents have no port of their own: `/slave(2)/monitor/statistics` is of the second."""
         name, _, rest = path.removeprefix("/slave(").partition(")")
         if (refusal := self._authentication.refuse(request, agent_realm(rest))) is not None:
             return refusal
-        agents = list(self._registry.by_host.values()) if self._settings.simulate else []
-        if not name.isdigit() or not 0 < int(name) <= len(agents) or rest not in agent_statistics.PATHS:
+        agents = list(self._registry.by_host.values()) if self._simulates else []
+        if not name.isdigit() or not 0 < int(name) <= len(agents) or rest != agent_statistics.PATH:
             return not_found()
         agent = agents[int(name) - 1]
         if not agent.online:
             return plain(503, "Agent has not finished recovery")
-        return json_page(orjson.dumps(agent_statistics.page(agent, rest)))
+        return json_page(orjson.dumps(agent_statistics.page(agent)))
 
-    def _get(self, path: str, request: Request) -> Response:
-        registry, maintenance = self._registry, self._maintenance
-        match path:
-            case "/health":
-                return plain(200, "")
-            case "/version":
-                return json_page(orjson.dumps(VERSION))
-            case "/redirect":
-                location = f"//{registry.hostname}:{registry.port}"
-                return Response(307, b"", (("Location", location),))
-            case "/state":
-                return json_page(orjson.dumps(v0_state.state(registry, self._settings)))
-            case "/state-summary":
-                return json_page(orjson.dumps(v0_summary.state_summary(registry)))
-            case "/frameworks":
-                return json_page(orjson.dumps(v0_summary.frameworks(registry)))
-            case "/roles":
-                return json_page(orjson.dumps(v0_summary.roles(registry)))
-            case "/quota":
-                return json_page(b"{}")
-            case "/weights":
-                return json_page(b"[]")
-            case "/slaves":
-                return json_page(orjson.dumps(v0_state.slaves(registry, full=True)))
-            case "/tasks":
-                query = parse_qs(request.query)
-                limit = _number(query.get("limit"), v0_state.TASKS_LIMIT)
-                offset = _number(query.get("offset"), 0)
-                return json_page(orjson.dumps(v0_state.tasks(registry, limit, offset)))
-            case "/flags":
-                return json_page(orjson.dumps({"flags": v0_state.flags(registry, self._settings)}))
-            case "/metrics/snapshot":
-                return json_page(orjson.dumps(v0_state.metrics(registry, self._clock.now())))
-            case "/maintenance/schedule":
-                return json_page(orjson.dumps(maintenance.schedule()))
-            case "/maintenance/status":
-                return json_page(orjson.dumps(maintenance.status()))
-            case "/teardown":
-                return self._teardown(request)
-            case _:
-                return not_found()
+    def _tasks(self, request: Request) -> Response:
+        query = parse_qs(request.query)
+        limit, offset = _number(query.get("limit"), v0_state.TASKS_LIMIT), _number(query.get("offset"), 0)
+        return json_page(orjson.dumps(v0_state.tasks(self._registry, limit, offset)))
 
     def _teardown(self, request: Request) -> Response:
         if request.method != "POST":

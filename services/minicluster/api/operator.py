@@ -1,8 +1,9 @@
-"""/api/v1 of the master: GET_* calls, agent draining and the operator event stream."""
+"""/api/v1 of the master: GET_* calls, maintenance, reservations, agent draining and the operator event stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orjson
@@ -13,28 +14,12 @@ from services.minicluster.api.operator_events import OperatorEvents
 from services.minicluster.http.server import TEXT, Request, Response, json_response, plain
 from services.minicluster.master.master import Master
 from services.minicluster.master.registry import VERSION
+from services.minicluster.model import Agent
 from services.minicluster.resources import Json
 from services.minicluster.settings import MiniclusterSettings
 
 _PREFIX = "Failed to validate master::Call: "
-# Calls that carry a body named like themselves.
-_BODIES = (
-    "GET_METRICS",
-    "LIST_FILES",
-    "READ_FILE",
-    "UPDATE_MAINTENANCE_SCHEDULE",
-    "START_MAINTENANCE",
-    "STOP_MAINTENANCE",
-    "TEARDOWN",
-    "MARK_AGENT_GONE",
-    "DRAIN_AGENT",
-    "DEACTIVATE_AGENT",
-    "REACTIVATE_AGENT",
-    "RESERVE_RESOURCES",
-    "UNRESERVE_RESOURCES",
-    "CREATE_VOLUMES",
-    "DESTROY_VOLUMES",
-)
+_DONE = (200, "")
 
 
 class OperatorApi:
@@ -61,89 +46,111 @@ class OperatorApi:
             "GET_MAINTENANCE_SCHEDULE": lambda: {"schedule": maintenance.schedule()},
             "GET_MAINTENANCE_STATUS": lambda: {"status": maintenance.status()},
         }
+        # Status and text of the answer.
+        self._acts: dict[str, Callable[[Json], tuple[int, str]]] = {
+            "DEACTIVATE_AGENT": self._deactivate,
+            "REACTIVATE_AGENT": self._reactivate,
+            "DRAIN_AGENT": self._drain,
+            "MARK_AGENT_GONE": self._mark_gone,
+            "UPDATE_MAINTENANCE_SCHEDULE": lambda body: _result(maintenance.update(body.get("schedule", {}))),
+            "START_MAINTENANCE": lambda body: _result(maintenance.begin(body.get("machines", []))),
+            "STOP_MAINTENANCE": lambda body: _result(maintenance.end(body.get("machines", []))),
+            "RESERVE_RESOURCES": partial(self._change, "RESERVE"),
+            "UNRESERVE_RESOURCES": partial(self._change, "UNRESERVE"),
+            "CREATE_VOLUMES": partial(self._change, "CREATE"),
+            "DESTROY_VOLUMES": partial(self._change, "DESTROY"),
+            "TEARDOWN": self._tear_down,
+            "LIST_FILES": lambda body: (404, ""),
+            "READ_FILE": lambda body: (404, ""),
+        }
 
     def handle(self, request: Request) -> Response | None:
         fault = content_fault(request)
         if fault is not None:
             return fault
-        call = parse_json(request.body, "MasterCall", "Call")
+        call = parse_json(request.body, "MasterCall")
         if isinstance(call, str):
             return plain(400, call)
         type_ = call.get("type")
         if type_ is None:
             return plain(400, _PREFIX + "Expecting 'type' to be present")
-        if type_ in _BODIES and type_.lower() not in call:
+        if (type_ in self._acts or type_ == "GET_METRICS") and type_.lower() not in call:
             return plain(400, f"{_PREFIX}Expecting '{type_.lower()}' to be present")
         if not accepts_json(request):
             return plain(406, "Expecting 'Accept' to allow 'application/x-protobuf' or 'application/json'")
         if type_ == "SUBSCRIBE":
             self._events.subscribe(request)
             return None
-        get = self._gets.get(type_)
-        if get is not None:
-            return json_response(orjson.dumps({"type": type_, type_.lower(): get()}))
-        return self._act(type_, call)
-
-    def _act(self, type_: str, call: Json) -> Response:
-        master = self._master
-        body = call.get(type_.lower(), {})
-        match type_:
-            case "GET_WEIGHTS":
-                return json_response(orjson.dumps({"type": type_}))
-            case "DEACTIVATE_AGENT" | "REACTIVATE_AGENT" | "DRAIN_AGENT" | "MARK_AGENT_GONE":
-                return self._agent_call(type_, body)
-            case "UPDATE_MAINTENANCE_SCHEDULE":
-                return _result(master.maintenance.update(body.get("schedule", {})))
-            case "START_MAINTENANCE":
-                return _result(master.maintenance.begin(body.get("machines", [])))
-            case "STOP_MAINTENANCE":
-                return _result(master.maintenance.end(body.get("machines", [])))
-            case "RESERVE_RESOURCES" | "UNRESERVE_RESOURCES" | "CREATE_VOLUMES" | "DESTROY_VOLUMES":
-                agent = master.registry.agents.get(body["agent_id"]["value"])
-                if agent is None or not agent.registered:
-                    return plain(400, "No agent found with specified ID")
-                status, text = master.operations.change(agent, type_.partition("_")[0], body)
-                return plain(status, text)
-            case "TEARDOWN":
-                framework = master.registry.frameworks.get(body.get("framework_id", {}).get("value", ""))
-                if framework is None:
-                    return plain(400, "No framework found with specified ID")
-                master.frameworks.remove(framework)
-                return plain(200, "")
-            case "LIST_FILES" | "READ_FILE":
-                return Response(404, b"", (("Content-Type", TEXT),))
-            case "SET_LOGGING_LEVEL":
-                return plain(200, "")
-            case _:
-                return plain(501, "501 Not Implemented.")
-
-    def _agent_call(self, type_: str, body: Json) -> Response:
-        master = self._master
-        id_ = body.get("agent_id", {}).get("value", "")
-        agent = master.registry.agents.get(id_)
-        if type_ == "MARK_AGENT_GONE":
-            if agent is None:
-                return plain(404, f"Agent '{id_}' not found")
-            master.agents.mark_gone(agent)
+        if type_ in self._gets:
+            return json_response(orjson.dumps({"type": type_, type_.lower(): self._gets[type_]()}))
+        if type_ == "GET_WEIGHTS":
+            return json_response(orjson.dumps({"type": type_}))
+        if type_ == "SET_LOGGING_LEVEL":
             return plain(200, "")
-        if agent is None or not agent.registered:
-            return plain(400, "Unknown agent")
-        if type_ == "DRAIN_AGENT":
-            period = body.get("max_grace_period")
-            if period is not None and not isinstance(period, dict):
-                return plain(
-                    400,
-                    "Failed to convert JSON into Call protobuf: "
-                    "Not expecting a JSON string for field 'max_grace_period'",
-                )
-            master.agents.drain(agent, {key: body[key] for key in ("max_grace_period", "mark_gone") if key in body})
-        elif type_ == "DEACTIVATE_AGENT":
-            master.agents.deactivate(agent)
-        elif not agent.deactivated:
-            return plain(400, "Agent is not deactivated")
-        else:
-            master.agents.reactivate(agent)
-        return plain(200, "")
+        if type_ not in self._acts:
+            return plain(501, "501 Not Implemented.")
+        status, text = self._acts[type_](call[type_.lower()])
+        return Response(status, text.encode(), (("Content-Type", TEXT),) if text or status == 404 else ())
+
+    # agents
+
+    def _agent(self, body: Json) -> Agent | None:
+        return self._master.registry.agents.get(body.get("agent_id", {}).get("value", ""))
+
+    def _registered(self, body: Json) -> Agent | None:
+        agent = self._agent(body)
+        return agent if agent is not None and agent.registered else None
+
+    def _mark_gone(self, body: Json) -> tuple[int, str]:
+        agent = self._agent(body)
+        if agent is None:
+            return 404, f"Agent '{body.get('agent_id', {}).get('value', '')}' not found"
+        self._master.agents.mark_gone(agent)
+        return _DONE
+
+    def _drain(self, body: Json) -> tuple[int, str]:
+        agent = self._registered(body)
+        if agent is None:
+            return 400, "Unknown agent"
+        period = body.get("max_grace_period")
+        if period is not None and not isinstance(period, dict):
+            text = "Not expecting a JSON string for field 'max_grace_period'"
+            return 400, f"Failed to convert JSON into Call protobuf: {text}"
+        self._master.agents.drain(agent, {key: body[key] for key in ("max_grace_period", "mark_gone") if key in body})
+        return _DONE
+
+    def _deactivate(self, body: Json) -> tuple[int, str]:
+        agent = self._registered(body)
+        if agent is None:
+            return 400, "Unknown agent"
+        self._master.agents.deactivate(agent)
+        return _DONE
+
+    def _reactivate(self, body: Json) -> tuple[int, str]:
+        agent = self._registered(body)
+        if agent is None:
+            return 400, "Unknown agent"
+        if not agent.deactivated:
+            return 400, "Agent is not deactivated"
+        self._master.agents.reactivate(agent)
+        return _DONE
+
+    # resources and frameworks
+
+    def _change(self, type_: str, body: Json) -> tuple[int, str]:
+        agent = self._registered(body)
+        if agent is None:
+            return 400, "No agent found with specified ID"
+        return self._master.operations.change(agent, type_, body)
+
+    def _tear_down(self, body: Json) -> tuple[int, str]:
+        framework = self._master.registry.frameworks.get(body.get("framework_id", {}).get("value", ""))
+        if framework is None:
+            return 400, "No framework found with specified ID"
+        self._master.frameworks.remove(framework)
+        return _DONE
+
+    # about the master
 
     def _flags(self) -> Json:
         flags = v0_state.flags(self._master.registry, self._settings)
@@ -155,5 +162,5 @@ class OperatorApi:
         return {"master_info": registry.master_info(), "start_time": started, "elected_time": started}
 
 
-def _result(fault: str | None) -> Response:
-    return plain(200, "") if fault is None else plain(400, fault)
+def _result(fault: str | None) -> tuple[int, str]:
+    return _DONE if fault is None else (400, fault)

@@ -8,16 +8,13 @@ from services.minicluster.clock import Clock
 from services.minicluster.http.recordio import encode
 from services.minicluster.http.server import EventStream, Request
 from services.minicluster.master.master import Master
-from services.minicluster.master.scheduler_events import HEARTBEAT
+from services.minicluster.master.scheduler_events import HEARTBEAT, HEARTBEAT_INTERVAL_S
 from services.minicluster.model import Agent, Framework, Task
 from services.minicluster.resources import Json
-from services.minicluster.settings import MiniclusterSettings
 
 
 class OperatorEvents:
-    def __init__(self, settings: MiniclusterSettings, clock: Clock, master: Master) -> None:
-        self._heartbeat_interval_s = settings.heartbeat_interval_s
-        self._stream_buffer_bytes = settings.stream_buffer_bytes
+    def __init__(self, clock: Clock, master: Master) -> None:
         self._clock = clock
         self._master = master
         self._registry = master.registry
@@ -25,7 +22,7 @@ class OperatorEvents:
         self._is_connected = False
 
     def _connect(self) -> None:
-        """With the first subscriber: most clusters have none, and these hooks are called for every update."""
+        """For the first subscriber: most clusters have none, and the hooks are called for every update."""
         self._is_connected = True
         master = self._master
         master.tasks.added.connect(self._task_added)
@@ -36,8 +33,8 @@ class OperatorEvents:
     def subscribe(self, request: Request) -> None:
         if not self._is_connected:
             self._connect()
-        stream = EventStream(request.connection, self._stream_buffer_bytes, (("Content-Type", JSON_TYPE),))
-        body = {"get_state": v1_views.state(self._registry), "heartbeat_interval_seconds": self._heartbeat_interval_s}
+        stream = EventStream(request.connection, (("Content-Type", JSON_TYPE),))
+        body = {"get_state": v1_views.state(self._registry), "heartbeat_interval_seconds": HEARTBEAT_INTERVAL_S}
         stream.send(encode({"type": "SUBSCRIBED", "subscribed": body}))
         self._streams.append(stream)
         stream.on_close = lambda: self._streams.remove(stream)
@@ -46,7 +43,7 @@ class OperatorEvents:
     def _heartbeat(self, stream: EventStream) -> None:
         if not stream.closed:
             stream.send(HEARTBEAT)
-            self._clock.call_later(self._heartbeat_interval_s, self._heartbeat, stream)
+            self._clock.call_later(HEARTBEAT_INTERVAL_S, self._heartbeat, stream)
 
     def _broadcast(self, event: Json) -> None:
         chunk = encode(event)

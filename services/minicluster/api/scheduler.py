@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from binascii import Error as Base64Error
 from binascii import a2b_base64
+from collections.abc import Callable
 
 import orjson
 
@@ -15,30 +16,36 @@ from services.minicluster.model import Framework
 from services.minicluster.resources import Json
 
 _PREFIX = "Failed to validate scheduler::Call: "
-_BODIES = {
-    "SUBSCRIBE": "subscribe",
-    "ACCEPT": "accept",
-    "DECLINE": "decline",
-    "ACCEPT_INVERSE_OFFERS": "accept_inverse_offers",
-    "DECLINE_INVERSE_OFFERS": "decline_inverse_offers",
-    "KILL": "kill",
-    "SHUTDOWN": "shutdown",
-    "ACKNOWLEDGE": "acknowledge",
-    "ACKNOWLEDGE_OPERATION_STATUS": "acknowledge_operation_status",
-    "RECONCILE": "reconcile",
-    "RECONCILE_OPERATIONS": "reconcile_operations",
-    "MESSAGE": "message",
-    "REQUEST": "request",
-    "UPDATE_FRAMEWORK": "update_framework",
-}
+_WITHOUT_BODY = ("UNKNOWN", "TEARDOWN", "REVIVE", "SUPPRESS")
+"""Calls that need none; that of the others has their name."""
 
 
 class SchedulerApi:
-    def __init__(self, master: Master, stream_buffer_bytes: int) -> None:
+    def __init__(self, master: Master) -> None:
         self._master = master
         self._frameworks = master.registry.frameworks
         self._updates = master.updates
-        self._stream_buffer_bytes = stream_buffer_bytes
+        maintenance, operations = master.maintenance, master.operations
+        # All but SUBSCRIBE; those that return a text are refused with it.
+        self._calls: dict[str, Callable[[Framework, Json], str | None]] = {
+            "ACCEPT": master.answers.accept,
+            "DECLINE": master.answers.decline,
+            "ACKNOWLEDGE": self._acknowledge,
+            "REVIVE": master.frameworks.revive,
+            "SUPPRESS": master.frameworks.suppress,
+            "KILL": master.kills.kill,
+            "SHUTDOWN": master.kills.shutdown,
+            "RECONCILE": master.reconciliation.reconcile,
+            "TEARDOWN": lambda framework, body: master.frameworks.remove(framework),
+            "UPDATE_FRAMEWORK": master.frameworks.update,
+            "ACCEPT_INVERSE_OFFERS": lambda framework, body: maintenance.answer(framework, body, accept=True),
+            "DECLINE_INVERSE_OFFERS": lambda framework, body: maintenance.answer(framework, body, accept=False),
+            "ACKNOWLEDGE_OPERATION_STATUS": operations.acknowledge,
+            "RECONCILE_OPERATIONS": operations.reconcile,
+            # REQUEST is ignored by the default allocator; no executor here listens to messages.
+            "MESSAGE": lambda framework, body: None,
+            "REQUEST": lambda framework, body: None,
+        }
 
     def handle(self, request: Request) -> Response | bytes | None:
         headers = request.headers
@@ -59,9 +66,14 @@ class SchedulerApi:
             return False
         if _principal_fault(principal, framework.info):
             return False
-        body = call["acknowledge"]
-        task = framework.tasks[body["task_id"]["value"]]
-        if task.agent.id != body["agent_id"]["value"] or not task.agent.online:
+        return self._acknowledge_update(framework, call["acknowledge"])
+
+    def _acknowledge(self, framework: Framework, body: Json) -> None:
+        self._acknowledge_update(framework, body)
+
+    def _acknowledge_update(self, framework: Framework, body: Json) -> bool:
+        task = framework.tasks.get(body["task_id"]["value"])
+        if task is None or task.agent.id != body["agent_id"]["value"] or not task.agent.online:
             return False
         return self._updates.acknowledge(task, body["uuid"])
 
@@ -69,7 +81,7 @@ class SchedulerApi:
         fault = content_fault(request)
         if fault is not None:
             return fault
-        call = parse_json(request.body, "Call", "Call")
+        call = parse_json(request.body, "Call")
         if isinstance(call, str):
             return plain(400, call)
         text = _call_fault(call)
@@ -80,7 +92,7 @@ class SchedulerApi:
             return plain(406, f"Expecting 'Accept' to allow '{PROTOBUF_TYPE}' or '{JSON_TYPE}'")
         stream_id = request.headers.get("mesos-stream-id")
         if type_ == "SUBSCRIBE":
-            return self._subscribe(request, call, stream_id)
+            return self._subscribe(request, call["subscribe"], stream_id)
         framework = self._frameworks.get(call["framework_id"]["value"])
         if framework is None:
             return plain(400, "Framework cannot be found")
@@ -96,65 +108,27 @@ class SchedulerApi:
                 f"The stream ID '{stream_id}' included in this request didn't match the stream ID currently "
                 f"associated with framework ID {framework.id}",
             )
-        return self._dispatch(framework, type_, call)
+        if type_ not in self._calls:
+            # The real master aborts on UNKNOWN; that is the one thing not to copy.
+            return plain(501, "501 Not Implemented.")
+        text = self._calls[type_](framework, call.get(type_.lower(), {}))
+        if text is not None:
+            return plain(400, text)
+        return plain(200, "") if type_ == "UPDATE_FRAMEWORK" else accepted()
 
-    def _subscribe(self, request: Request, call: Json, stream_id: str | None) -> Response | None:
+    def _subscribe(self, request: Request, body: Json, stream_id: str | None) -> Response | None:
         if stream_id is not None:
             return plain(400, "Subscribe calls should not include the 'Mesos-Stream-Id' header")
-        info = call["subscribe"]["framework_info"]
+        info = body["framework_info"]
         if request.principal and not info.get("principal"):
             info["principal"] = request.principal
         if text := _principal_fault(request.principal, info):
             return plain(400, _PREFIX + text)
         stream_id = str(uuid.uuid4())
         headers = (("Mesos-Stream-Id", stream_id), ("Content-Type", JSON_TYPE))
-        stream = EventStream(request.connection, self._stream_buffer_bytes, headers)
-        self._master.frameworks.subscribe(call["subscribe"], stream, stream_id)
+        stream = EventStream(request.connection, headers)
+        self._master.frameworks.subscribe(body, stream, stream_id)
         return None
-
-    def _dispatch(self, framework: Framework, type_: str, call: Json) -> Response | bytes:
-        master = self._master
-        body: Json = call.get(_BODIES.get(type_, type_.lower()), {})
-        match type_:
-            case "ACCEPT":
-                master.answers.accept(framework, body)
-            case "DECLINE":
-                master.answers.decline(framework, body)
-            case "ACKNOWLEDGE":
-                self._acknowledge(framework, body)
-            case "REVIVE":
-                master.frameworks.revive(framework, body)
-            case "SUPPRESS":
-                master.frameworks.suppress(framework, body)
-            case "KILL":
-                master.kills.kill(framework, body)
-            case "SHUTDOWN":
-                master.kills.shutdown(body)
-            case "RECONCILE":
-                master.reconciliation.reconcile(framework, body)
-            case "TEARDOWN":
-                master.frameworks.remove(framework)
-            case "MESSAGE" | "REQUEST":
-                # REQUEST is ignored by the default allocator; no executor here listens to messages.
-                pass
-            case "UPDATE_FRAMEWORK":
-                text = master.frameworks.update(framework, body)
-                return plain(200 if text is None else 400, text or "")
-            case "ACCEPT_INVERSE_OFFERS" | "DECLINE_INVERSE_OFFERS":
-                master.maintenance.answer(framework, body, accept=type_.startswith("ACCEPT"))
-            case "ACKNOWLEDGE_OPERATION_STATUS":
-                master.operations.acknowledge(framework, body)
-            case "RECONCILE_OPERATIONS":
-                master.operations.reconcile(framework, body)
-            case _:
-                # The real master aborts on UNKNOWN; that is the one thing not to copy.
-                return plain(501, "501 Not Implemented.")
-        return accepted()
-
-    def _acknowledge(self, framework: Framework, body: Json) -> None:
-        task = framework.tasks.get(body["task_id"]["value"])
-        if task is not None and task.agent.online and task.agent.id == body["agent_id"]["value"]:
-            self._updates.acknowledge(task, body["uuid"])
 
 
 def _principal_fault(principal: str, info: Json) -> str:
@@ -169,32 +143,24 @@ def _call_fault(call: Json) -> str | None:
     type_ = call.get("type")
     if type_ is None:
         return "Expecting 'type' to be present"
-    body = _BODIES.get(type_)
-    if type_ == "SUBSCRIBE":
-        if body not in call:
-            return "Expecting 'subscribe' to be present"
-        inner = call["subscribe"]["framework_info"].get("id", {}).get("value", "")
-        if call.get("framework_id", {}).get("value", "") != inner:
-            return "'framework_id' differs from 'subscribe.framework_info.id'"
-        return None
-    if "framework_id" not in call:
+    name = type_.lower()
+    if type_ != "SUBSCRIBE" and "framework_id" not in call:
         return "Expecting 'framework_id' to be present"
-    if body is not None and body not in call:
-        return f"Expecting '{body}' to be present"
-    if type_ == "UPDATE_FRAMEWORK":
-        inner = call["update_framework"]["framework_info"].get("id", {}).get("value", "")
-        if call["framework_id"]["value"] != inner:
-            return "'framework_id' differs from 'update_framework.framework_info.id'"
+    if type_ not in _WITHOUT_BODY and name not in call:
+        return f"Expecting '{name}' to be present"
+    if type_ in ("SUBSCRIBE", "UPDATE_FRAMEWORK"):
+        inner = call[name]["framework_info"].get("id", {}).get("value", "")
+        if call.get("framework_id", {}).get("value", "") != inner:
+            return f"'framework_id' differs from '{name}.framework_info.id'"
     if type_ in ("ACKNOWLEDGE", "ACKNOWLEDGE_OPERATION_STATUS"):
-        assert body is not None
-        if not valid_uuid(call[body]["uuid"]):
+        if not _is_uuid(call[name]["uuid"]):
             return "Not a valid UUID"
-        if type_ == "ACKNOWLEDGE_OPERATION_STATUS" and "agent_id" not in call[body]:
+        if type_ == "ACKNOWLEDGE_OPERATION_STATUS" and "agent_id" not in call[name]:
             return "Expecting 'agent_id' to be present"
     return None
 
 
-def valid_uuid(text: str) -> bool:
+def _is_uuid(text: str) -> bool:
     """16 bytes, not all zero."""
     try:
         raw = a2b_base64(text)

@@ -76,7 +76,7 @@ _MESSAGES = {
     "RequestItem": "agent_id:Id *resources:Resource",
     "Operation": (
         "type:@OperationType id:Id launch:Launch launch_group:LaunchGroup reserve:Reserve unreserve:Reserve "
-        "create:Create destroy:Create grow_volume:Grow shrink_volume:Shrink create_disk:any destroy_disk:any"
+        "create:Create destroy:Create grow_volume:Grow shrink_volume:any create_disk:any destroy_disk:any"
     ),
     "Launch": "*task_infos:TaskInfo",
     "LaunchGroup": "executor!:ExecutorInfo task_group!:TaskGroup",
@@ -84,7 +84,6 @@ _MESSAGES = {
     "Reserve": "*source:Resource *resources:Resource",
     "Create": "*volumes:Resource",
     "Grow": "volume!:Resource addition!:Resource",
-    "Shrink": "volume!:Resource subtract!:Scalar",
     "TaskInfo": (
         "name!:string task_id!:Id agent_id!:Id *resources:Resource executor:ExecutorInfo command:CommandInfo "
         "container:ContainerInfo health_check:HealthCheck check:CheckInfo kill_policy:KillPolicy data:bytes "

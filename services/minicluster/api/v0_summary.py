@@ -1,4 +1,4 @@
-"""The unversioned pages that dashboards and exporters read beside /state: /state-summary, /frameworks, /roles."""
+"""The unversioned pages that dashboards and exporters read beside /state: /state-summary and /roles."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections import Counter
 from services.minicluster.api import v0_state
 from services.minicluster.api.v1_views import offered, used
 from services.minicluster.master.registry import Registry
-from services.minicluster.model import Framework, Task
-from services.minicluster.resources import PORTS, THOUSAND, Json, Resources, add_to, scalars
+from services.minicluster.resources import PORTS, THOUSAND, Json, Resources, add_to, scalars, sum_of
 
 _STATES = (
     "TASK_STAGING",
@@ -24,10 +23,6 @@ _STATES = (
 )
 
 
-def _all_tasks(framework: Framework) -> list[Task]:
-    return [*framework.tasks.values(), *framework.unreachable.values(), *framework.completed]
-
-
 def _counts(counted: Counter[str]) -> Json:
     return {state: counted[state] for state in _STATES}
 
@@ -40,13 +35,12 @@ def state_summary(registry: Registry) -> Json:
     for framework in registry.frameworks.values():
         mine: Counter[str] = Counter()
         agents: set[str] = set()
-        for task in _all_tasks(framework):
+        for task in framework.all_tasks:
             mine[task.state] += 1
             agents.add(task.agent.id)
             by_agent.setdefault(task.agent.id, Counter())[task.state] += 1
             frameworks_of.setdefault(task.agent.id, set()).add(framework.id)
-        about = v0_state.framework_summary(framework, *v0_state.held(framework))
-        rows.append({**about, **_counts(mine), "slave_ids": sorted(agents)})
+        rows.append({**v0_state.framework_summary(framework), **_counts(mine), "slave_ids": sorted(agents)})
     slaves = [
         {
             **v0_state.slave(agent),
@@ -56,14 +50,6 @@ def state_summary(registry: Registry) -> Json:
         for agent in registry.registered()
     ]
     return {"hostname": registry.hostname, "slaves": slaves, "frameworks": rows}
-
-
-def frameworks(registry: Registry) -> Json:
-    return {
-        "frameworks": [v0_state.framework(item) for item in registry.frameworks.values()],
-        "completed_frameworks": [v0_state.framework(item) for item in registry.removed_frameworks.values()],
-        "unregistered_frameworks": [],
-    }
 
 
 def _quantities(resources: Resources) -> Json:
@@ -76,8 +62,8 @@ def _quantities(resources: Resources) -> Json:
 
 
 def roles(registry: Registry) -> Json:
-    """Those that frameworks have or that hold something, and all above them, which hold the same. There are no quotas
-    and no weights here."""
+    """The roles that frameworks have or that hold something, and all above them, which hold the same. minicluster has
+    no quotas and no weights."""
     members: dict[str, list[str]] = {}
     for framework in registry.frameworks.values():
         for name in framework.roles:
@@ -102,15 +88,13 @@ def roles(registry: Registry) -> Json:
 
 
 def _role(name: str, allocated: Resources, on_offer: Resources, reserved: Resources, members: list[str]) -> Json:
-    both = dict(allocated)
-    add_to(both, on_offer)
     held = _quantities(allocated)
     consumed = {kind: value for kind, value in held.items() if kind != "ports"}
     return {
         "name": name,
         "weight": 1.0,
         "quota": {"role": name, "guarantee": {}, "limit": {}, "consumed": consumed},
-        "resources": _quantities(both),
+        "resources": _quantities(sum_of((allocated, on_offer))),
         "allocated": held,
         "offered": _quantities(on_offer),
         "reserved": _quantities(reserved),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import orjson
@@ -9,8 +10,8 @@ import orjson
 from services.minicluster.clock import NANOS_PER_SECOND, in_nanoseconds
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.host_resources import total_of
-from services.minicluster.master.registry import Registry
-from services.minicluster.model import Agent, Executor, Framework, Task
+from services.minicluster.master.registry import VERSION, Registry
+from services.minicluster.model import Agent, Executor, Framework, Offer, Task
 from services.minicluster.resources import (
     AMOUNTS_KEPT_MAX,
     PORTS,
@@ -46,15 +47,20 @@ def _task_resource(resource: Json, role: str) -> Json:
     return result
 
 
-def container_with_defaults(container: Json) -> Json:
-    """With the defaults the master writes out."""
-    if "docker" not in container:
-        return container
-    docker = {"image": container["docker"]["image"], "network": "HOST", "privileged": False, **container["docker"]}
-    return {**container, "docker": docker}
+def details(info: Json) -> Json:
+    """Of a TaskInfo, what both APIs show in the same way."""
+    result: Json = {key: info[key] for key in ("discovery", "container") if key in info}
+    if "docker" in result.get("container", {}):
+        docker = {"network": "HOST", "privileged": False, **info["container"]["docker"]}
+        result["container"] = {**info["container"], "docker": docker}
+    if "health_check" in info:
+        result["health_check"] = _health_check(info["health_check"])
+    user = info.get("command", {}).get("user")
+    return result if user is None else {**result, "user": user}
 
 
-def health_check_with_defaults(check: Json) -> Json:
+def _health_check(check: Json) -> Json:
+    """With the defaults that the master writes out."""
     result: Json = {
         "delay_seconds": 15.0,
         "interval_seconds": 10.0,
@@ -75,7 +81,7 @@ def task(item: Task) -> Json:
         "task_id": {"value": item.id},
         "framework_id": {"value": item.framework.id},
     }
-    if item.executor_id is not None:
+    if item.group is not None:
         result["executor_id"] = {"value": item.executor_id}
     result["agent_id"] = {"value": item.agent.id}
     result["state"] = item.state
@@ -85,17 +91,9 @@ def task(item: Task) -> Json:
     if item.status_uuid:
         result["status_update_state"] = item.status_state
         result["status_update_uuid"] = item.status_uuid
-    for key in ("labels", "discovery"):
-        if key in info:
-            result[key] = info[key]
-    if "container" in info:
-        result["container"] = container_with_defaults(info["container"])
-    if "health_check" in info:
-        result["health_check"] = health_check_with_defaults(info["health_check"])
-    user = info.get("command", {}).get("user")
-    if user is not None:
-        result["user"] = user
-    return result
+    if "labels" in info:
+        result["labels"] = info["labels"]
+    return result | details(info)
 
 
 def tasks(registry: Registry) -> Json:
@@ -109,29 +107,28 @@ def tasks(registry: Registry) -> Json:
 
 def used(agent: Agent) -> dict[str, Resources]:
     """Resources of unfinished tasks and executors on the agent, by role."""
-    result: dict[str, Resources] = {}
-    for item in (agent.tasks or {}).values():
-        if not item.released:
-            add_to(result.setdefault(item.role, {}), item.resources)
-    for executor in (agent.executors or {}).values():
-        add_to(result.setdefault(executor.role, {}), executor.resources)
-    return result
+    return _sums((*(item for item in agent.all_tasks if not item.released), *agent.all_executors))
 
 
 def offered(agent: Agent) -> dict[str, Resources]:
+    return _sums(agent.all_offers)
+
+
+def _sums(items: Iterable[Task | Executor | Offer]) -> dict[str, Resources]:
+    """Their resources by role."""
     result: dict[str, Resources] = {}
-    for offer in (agent.offers or {}).values():
-        add_to(result.setdefault(offer.role, {}), offer.resources)
+    for item in items:
+        add_to(result.setdefault(item.role, {}), item.resources)
     return result
 
 
-def _by_role(resources: dict[str, Resources]) -> list[Json]:
+def by_role(resources: dict[str, Resources]) -> list[Json]:
     return [row for role, part in resources.items() for row in to_json(part, role, both=True)]
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
 def _known_by_role(parts: tuple[tuple[str, Amounts], ...]) -> orjson.Fragment:
-    return orjson.Fragment(orjson.dumps(_by_role({role: dict(part) for role, part in parts})))
+    return orjson.Fragment(orjson.dumps(by_role({role: dict(part) for role, part in parts})))
 
 
 def _fragment_by_role(resources: dict[str, Resources]) -> orjson.Fragment:
@@ -145,7 +142,7 @@ def _known_total(amounts: Amounts) -> orjson.Fragment:
 
 @lru_cache(AMOUNTS_KEPT_MAX)
 def _known_started(amounts: Amounts) -> orjson.Fragment:
-    """As the agent was started, whatever has been reserved since; revocable resources are told apart from them."""
+    """As the agent was started, whatever has been reserved since, without revocable resources."""
     plain = {kind: value for kind, value in amounts if kind is not PORTS and not kind.revocable}
     plain |= {kind: value for kind, value in amounts if kind is PORTS}
     rows = to_json(plain, both=True)
@@ -171,7 +168,7 @@ def agent(item: Agent, as_event: bool = False) -> Json:
         "agent_info": agent_info(item, as_event),
         "active": item.active,
         "deactivated": item.deactivated,
-        "version": "1.11.0",
+        "version": VERSION["version"],
         "pid": item.pid,
         "registered_time": in_nanoseconds(item.registered_at),
     }
@@ -214,41 +211,26 @@ def framework(item: Framework, ip: str, as_event: bool = False) -> Json:
     if as_event:
         return result
     if item.offers:
-        result["offers"] = [_offer(item, offer.id, ip) for offer in item.offers.values()]
-    allocated: dict[str, Resources] = {}
-    for running in item.tasks.values():
-        if not running.released:
-            add_to(allocated.setdefault(running.role, {}), running.resources)
-    for executor in item.executors.values():
-        add_to(allocated.setdefault(executor.role, {}), executor.resources)
+        result["offers"] = [_offer(offer, ip) for offer in item.offers.values()]
+    allocated = _sums((*(one for one in item.tasks.values() if not one.released), *item.executors.values()))
     if allocated:
-        result["allocated_resources"] = _by_role(allocated)
-    on_offer: dict[str, Resources] = {}
-    for offer in item.offers.values():
-        add_to(on_offer.setdefault(offer.role, {}), offer.resources)
+        result["allocated_resources"] = by_role(allocated)
+    on_offer = _sums(item.offers.values())
     if on_offer:
-        result["offered_resources"] = _by_role(on_offer)
+        result["offered_resources"] = by_role(on_offer)
     return result
 
 
-def _plain(resources: dict[str, Resources]) -> list[Json]:
-    """Unreserved resources without their role, as the master writes them inside a framework."""
-    rows = [row for role, part in resources.items() for row in to_json(part, role)]
-    for row in rows:
-        if row.get("role") == "*":
-            del row["role"]
-    return rows
-
-
-def _offer(item: Framework, offer_id: str, ip: str) -> Json:
-    offer = item.offers[offer_id]
+def _offer(offer: Offer, ip: str) -> Json:
+    rows = to_json(offer.resources, offer.role)
     result: Json = {
         "id": {"value": offer.id},
-        "framework_id": {"value": item.id},
+        "framework_id": {"value": offer.framework.id},
         "agent_id": {"value": offer.agent.id},
         "hostname": offer.agent.spec.name,
         "url": scheduler_events.url(offer.agent, ip),
-        "resources": _plain({offer.role: offer.resources}),
+        # Inside a framework the master writes unreserved resources without their role.
+        "resources": [{k: v for k, v in row.items() if (k, v) != ("role", "*")} for row in rows],
     }
     if offer.agent.spec.attributes:
         result["attributes"] = scheduler_events.attributes(offer.agent)
@@ -291,15 +273,9 @@ def roles(registry: Registry) -> Json:
 
 
 def _role(role: str, members: list[Framework]) -> Json:
-    held: Resources = {}
-    for item in members:
-        for offer in item.offers.values():
-            if offer.role == role:
-                add_to(held, offer.resources)
-        for running in item.tasks.values():
-            if running.role == role and not running.released:
-                add_to(held, running.resources)
-    amounts = scalars(held)
+    offers = [offer for item in members for offer in item.offers.values()]
+    running = [one for item in members for one in item.tasks.values() if not one.released]
+    amounts = scalars(_sums((*offers, *running)).get(role, {}))
     row: Json = {"name": role, "weight": 1.0, "frameworks": [{"value": item.id} for item in members]}
     if amounts:
         row["resources"] = [

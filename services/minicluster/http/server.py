@@ -33,6 +33,9 @@ REASONS = {
     503: "Service Unavailable",
 }
 TEXT = "text/plain; charset=utf-8"
+BODY_BYTES_MAX = 256 * 1024 * 1024
+STREAM_BYTES_MAX = 512 * 1024 * 1024
+"""What a subscriber may leave unread before its connection is dropped."""
 
 
 class Request:
@@ -49,7 +52,7 @@ class Request:
         self.headers = headers
         self.body = body
         self.connection = connection
-        self.principal = ""  # who has authenticated
+        self.principal = ""  # of an authenticated caller
 
 
 class Response:
@@ -105,7 +108,7 @@ def http_date() -> str:
 
 
 def accepted() -> bytes:
-    """The bytes of a 202, rebuilt once a second: most answers of a busy master are this one."""
+    """The bytes of a 202, made once a second: most answers of a busy master are this one."""
     http_date()
     return _accepted
 
@@ -124,7 +127,7 @@ class BodyReader(Protocol):
         ...
 
 
-# The reader of the body of a request with this path (without its query) and these headers, if it has one of its own.
+# Of path (without query), headers and connection; None: the body is collected for the handler.
 BodyReaders: TypeAlias = Callable[[str, dict[str, str], asyncio.Transport], BodyReader | None]
 
 
@@ -133,7 +136,9 @@ class EventStream:
 
     __slots__ = ("_connection", "_limit", "_parts", "_scheduled", "closed", "on_close")
 
-    def __init__(self, connection: Connection, limit_bytes: int, headers: tuple[tuple[str, str], ...]) -> None:
+    def __init__(
+        self, connection: Connection, headers: tuple[tuple[str, str], ...], limit_bytes: int = STREAM_BYTES_MAX
+    ) -> None:
         self._connection = connection
         self._limit = limit_bytes
         head = f"HTTP/1.1 200 OK\r\nDate: {http_date()}\r\nTransfer-Encoding: chunked\r\n"
@@ -168,7 +173,7 @@ class EventStream:
             return
         transport.write(data)
         if transport.get_write_buffer_size() > self._limit:
-            # A subscriber that stopped reading: give the memory back rather than grow without bound.
+            # The subscriber has stopped reading.
             transport.abort()
 
     def unsent_bytes(self) -> int:
@@ -278,7 +283,7 @@ class Connection(asyncio.Protocol):
             self._reader.feed(body)
             return
         self._size += len(body)
-        if self._size > self._server.body_limit:
+        if self._size > BODY_BYTES_MAX:
             self._overflow = True
             self._body.clear()
         elif not self._overflow:
@@ -295,7 +300,7 @@ class Connection(asyncio.Protocol):
         elif self._reader is not None:
             answer = self._reader.finish()
         elif self._overflow:
-            answer = plain(413, f"The body exceeds {self._server.body_limit} bytes")
+            answer = plain(413, f"The body exceeds {BODY_BYTES_MAX} bytes")
         else:
             answer = self._handler(Request(method, path, query, self._headers, body, self))
         if answer is None:
@@ -311,12 +316,9 @@ class Connection(asyncio.Protocol):
 class HttpServer:
     """Listens on one port; `stop` closes every connection."""
 
-    def __init__(
-        self, handler: Handler, body_limit: int, guard: Guard, body_readers: BodyReaders | None = None
-    ) -> None:
+    def __init__(self, handler: Handler, guard: Guard, body_readers: BodyReaders | None = None) -> None:
         self.handler = handler
         self.guard = guard
-        self.body_limit = body_limit
         self.body_readers = body_readers
         self.connections: set[Connection] = set()
         self.port = 0
@@ -328,7 +330,7 @@ class HttpServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def pause(self) -> None:
-        """Connections are refused, as after the death of the process, until the next start."""
+        """Until the next start connections are refused, as after the death of the process."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -1,4 +1,4 @@
-"""The life of agents: registration, lost sockets, the unreachable verdict, return, removal by an operator."""
+"""The life of agents: registration, lost connections, the unreachable verdict, return, removal by an operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.minicluster.master.frameworks import Frameworks
 from services.minicluster.master.hooks import Hook
 from services.minicluster.master.host_resources import total_of
 from services.minicluster.master.offers import Offers
-from services.minicluster.master.registry import Registry
+from services.minicluster.master.registry import UNREACHABLE_TASKS_MAX, Registry
 from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.master.tasks import Tasks
 from services.minicluster.model import TERMINAL, Agent, Runtime, Task
@@ -38,18 +38,18 @@ class Agents:
         self._tasks = tasks
         self._frameworks = frameworks
         self._count = 0
+        # Tasks that an agent without connection is to kill when it registers again, by its id.
         self._kill_later: dict[str, list[Task]] = {}
-        # As the operator event of this type names it; unreachable and gone agents are no such event.
+        # With the type of the operator event, AGENT_ADDED or AGENT_REMOVED: unreachable and gone agents are neither.
         self.changed: Hook[str, Agent] = Hook()
         # It is not registered any more, for whatever reason.
         self.left: Hook[Agent] = Hook()
 
     def create(self, spec: HostSpec, port: int, runtime: Runtime, number: int = 1) -> Agent:
-        """Agents that share a port are told apart by their number, as in `slave(2)@127.0.0.1:5050`."""
-        agent = Agent(f"{self._registry.id}-S{self._count}", spec, total_of(spec), runtime)
+        """`number` distinguishes agents that share a port, as in `slave(2)@127.0.0.1:5050`."""
+        id_, pid = f"{self._registry.id}-S{self._count}", f"slave({number})@{self._settings.host}:{port}"
         self._count += 1
-        agent.port = port
-        agent.pid = f"slave({number})@{self._settings.host}:{port}"
+        agent = Agent(id_, spec, total_of(spec), runtime, port, pid)
         self._registry.agents[agent.id] = agent
         self._registry.by_host[spec.name] = agent
         return agent
@@ -61,43 +61,40 @@ class Agents:
         if self._registry.is_away:
             agent.returns = True
             return
-        if agent.timer is not None:
-            agent.timer.cancel()
-            agent.timer = None
+        agent.cancel_timer()
         was_unreachable = agent.unreachable_at is not None
-        first = agent.registered_at == 0.0
         was_registered, was_recovered = agent.registered, agent.recovered
         is_unknown = agent.id not in self._registry.agents
         self._registry.agents[agent.id] = agent
         agent.online = agent.registered = True
         agent.recovered = agent.returns = False
         agent.unreachable_at = None
-        if first:
+        if agent.registered_at == 0.0:
             agent.registered_at = self._clock.wall()
         else:
             agent.reregistered_at = self._clock.wall()
         if was_unreachable:
-            self._reregister_unreachable(agent)
+            self._restore(agent)
         elif was_recovered:
             self._registry.recovered_count -= 1
-            self._reregister_unknown(agent)
+            self._learn(agent)
         elif is_unknown:
-            self._reregister_unknown(agent)
-            self._send_reregistered(agent, "Unknown agent reregistered")
+            self._learn(agent)
+            for task in agent.all_tasks:
+                self._send_reregistered(task, "Unknown agent reregistered")
         if not was_registered:
             self._offers.add_agent(agent)
             self.changed("AGENT_ADDED", agent)
         else:
-            agent.sleep_epoch = -1
-            self._offers.trigger(agent)
-        for task in list((agent.tasks or {}).values()):
+            self._offers.look_again(agent)
+        for task in agent.all_tasks:
             self._updates.resend(task)
         for task in self._kill_later.pop(agent.id, ()):
             self._tasks.kill(task)
 
-    def _reregister_unreachable(self, agent: Agent) -> None:
-        """Its tasks are what they were before the agent was unreachable."""
-        for task in list((agent.tasks or {}).values()):
+    def _restore(self, agent: Agent) -> None:
+        """The tasks of an agent that was unreachable are again what they were before."""
+        for task in agent.all_tasks:
             framework = task.framework
             if not self._frameworks.recover(framework):
                 self._tasks.abandon(task)
@@ -111,33 +108,23 @@ class Agents:
             task.state = task.status_state = task.reported
             task.released = False
             self._offers.charge(agent, framework.id, task.role, task.resources)
-            self._send_reregistered_one(task, "Unreachable agent re-reregistered")
+            self._send_reregistered(task, "Unreachable agent re-reregistered")
             self._tasks.added(task)
-        for executor in (agent.executors or {}).values():
+        for executor in agent.all_executors:
             self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
 
-    def _send_reregistered(self, agent: Agent, message: str) -> None:
-        for task in list((agent.tasks or {}).values()):
-            self._send_reregistered_one(task, message)
-
-    def _send_reregistered_one(self, task: Task, message: str) -> None:
+    def _send_reregistered(self, task: Task, message: str) -> None:
         extra: Json = {}
         if task.container is not None and task.reported not in TERMINAL:
             extra["container_status"] = task.container
-        self._updates.from_master(
-            task.framework,
-            task.id,
-            task.reported,
-            message=message,
-            reason="REASON_AGENT_REREGISTERED",
-            agent_id=task.agent.id,
-            extra=extra,
-        )
+        reason = "REASON_AGENT_REREGISTERED"
+        self._updates.from_master(task.framework, task.id, task.reported, reason, message, task.agent.id, extra)
 
     # another master
 
     def forget(self, agent: Agent) -> None:
-        """A new master knows of the agent, and not yet what runs there."""
+        """A new master knows of the agent, but not yet what runs there."""
+        agent.cancel_timer()
         self._registry.recovered_count += not agent.recovered
         agent.online = agent.registered = False
         agent.recovered = True
@@ -145,7 +132,7 @@ class Agents:
         self._kill_later.pop(agent.id, None)
 
     def unlist(self, agent: Agent) -> None:
-        """A new master without a registry does not know of the agent, nor of what operators did to it."""
+        """A new master without a registry knows neither the agent nor what operators did to it."""
         self._registry.recovered_count -= agent.recovered
         agent.recovered, agent.unreachable_at = False, None
         agent.deactivated, agent.drain, agent.unavailability = False, None, None
@@ -158,9 +145,9 @@ class Agents:
         self._registry.recovered_count -= 1
         agent.unreachable_at = self._clock.wall()
 
-    def _reregister_unknown(self, agent: Agent) -> None:
-        """A new master learns from the agent what runs there, and sends no update."""
-        for task in list((agent.tasks or {}).values()):
+    def _learn(self, agent: Agent) -> None:
+        """A new master learns from the agent what runs there."""
+        for task in agent.all_tasks:
             framework = task.framework
             if not self._frameworks.recover(framework):
                 self._tasks.abandon(task)
@@ -168,7 +155,7 @@ class Agents:
             framework.tasks[task.id] = task
             if not task.released:
                 self._offers.charge(agent, framework.id, task.role, task.resources)
-        for executor in (agent.executors or {}).values():
+        for executor in agent.all_executors:
             if self._frameworks.recover(executor.framework):
                 executor.framework.executors[agent.id, executor.id] = executor
                 self._offers.charge(agent, executor.framework.id, executor.role, executor.resources)
@@ -176,13 +163,14 @@ class Agents:
     # loss
 
     def lost(self, agent: Agent, frozen: bool = False) -> None:
-        """The connection broke: offers are rescinded at once, the tasks wait for the ping timeout."""
+        """The connection broke, and offers are rescinded at once unless the agent only hangs (`frozen`); its tasks wait
+        for the ping timeout."""
         if not agent.online:
             return
         agent.online = False
         if not frozen:
             self._offers.rescind_agent(agent)
-        for task in list((agent.tasks or {}).values()):
+        for task in agent.all_tasks:
             if not task.framework.info.get("checkpoint", False):
                 message = f"Agent {agent.spec.name} disconnected"
                 self._tasks.lose(task, "REASON_AGENT_DISCONNECTED", message, "TASK_LOST")
@@ -192,35 +180,26 @@ class Agents:
         agent.timer = None
         agent.unreachable_at = self._clock.wall()
         extra = {"unreachable_time": in_nanoseconds(agent.unreachable_at)}
-        for task in list((agent.tasks or {}).values()):
+        for task in agent.all_tasks:
             framework = task.framework
             if framework.tasks.pop(task.id, None) is None:
                 continue
-            if not task.released:
-                # Ends the allocation; a returning agent charges it again.
-                self._offers.recover(agent, framework.id, task.role, task.resources)
-                task.released = True
+            # A returning agent charges it again.
+            self._tasks.free(task)
             state = "TASK_UNREACHABLE" if framework.partition_aware else "TASK_LOST"
-            status = self._updates.from_master(
-                framework,
-                task.id,
-                state,
-                message="health check timed out",
-                reason=REMOVED,
-                agent_id=agent.id,
-                extra=extra,
-            )
+            message = "health check timed out"
+            status = self._updates.from_master(framework, task.id, state, REMOVED, message, agent.id, extra)
             task.state = state
             task.statuses.append(status)
             framework.unreachable[task.id] = task
-            while len(framework.unreachable) > self._settings.max_unreachable_tasks_per_framework:
+            while len(framework.unreachable) > UNREACHABLE_TASKS_MAX:
                 del framework.unreachable[next(iter(framework.unreachable))]
             self._updates.changed(task, status)
         self._leave(agent)
 
     def _leave(self, agent: Agent) -> None:
         """The agent is no longer registered: its offers end, and every framework gets a FAILURE."""
-        for executor in (agent.executors or {}).values():
+        for executor in agent.all_executors:
             self._offers.recover(agent, executor.framework.id, executor.role, executor.resources)
         self._offers.rescind_agent(agent)
         self.left(agent)
@@ -233,27 +212,20 @@ class Agents:
 
     def _remove(self, agent: Agent, state: str, reason: str, message: str) -> None:
         """Tasks end with `state`, the agent process stops."""
-        if agent.timer is not None:
-            agent.timer.cancel()
-            agent.timer = None
-        for task in list((agent.tasks or {}).values()):
-            fitting = state if task.framework.partition_aware else "TASK_LOST"
-            self._tasks.lose(task, reason, message, fitting)
+        agent.cancel_timer()
+        for task in agent.all_tasks:
+            self._tasks.lose(task, reason, message, state if task.framework.partition_aware else "TASK_LOST")
         if agent.registered:
             self._leave(agent)
         if agent.recovered:
             agent.recovered = agent.returns = False
             self._registry.recovered_count -= 1
         agent.online = False
-        for executor in (agent.executors or {}).values():
+        for executor in agent.all_executors:
             executor.framework.executors.pop((agent.id, executor.id), None)
         agent.executors = None
         agent.runtime.kill_all()
         self._kill_later.pop(agent.id, None)
-
-    def unregister(self, agent: Agent) -> None:
-        """The agent ends in order (SIGUSR1): unlike after a crash its tasks are lost at once."""
-        self.remove(agent, "the agent unregistered")
 
     def remove(self, agent: Agent, cause: str) -> None:
         """Its tasks are lost at once; it may register again."""
@@ -263,15 +235,16 @@ class Agents:
     def crash(self, agent: Agent) -> None:
         """The agent and all that runs there die together, as with a power cut."""
         self.lost(agent)
-        agent.runtime.crash(list((agent.tasks or {}).values()))
+        agent.runtime.crash(agent.all_tasks)
 
     def restart(self, agent: Agent) -> None:
-        """The agent process starts again, as by a supervisor."""
+        """A supervisor starts the agent process again."""
         self._clock.call_later(self._settings.agent_recovery_s, self.register, agent)
 
     # what operators and frameworks want
 
     def kill_later(self, task: Task) -> None:
+        """As soon as its agent registers again."""
         waiting = self._kill_later.setdefault(task.agent.id, [])
         if task not in waiting:
             waiting.append(task)
@@ -280,7 +253,7 @@ class Agents:
         """No more offers; every task is killed and the agent counts as drained when the last one is acknowledged."""
         self.deactivate(agent)
         agent.drain = {"state": "DRAINING", "config": config, "started": self._clock.wall()}
-        for task in list((agent.tasks or {}).values()):
+        for task in agent.all_tasks:
             self._tasks.kill(task)
         self._end_drain(agent)
 
@@ -302,8 +275,7 @@ class Agents:
     def reactivate(self, agent: Agent) -> None:
         agent.deactivated = False
         agent.drain = None
-        agent.sleep_epoch = -1
-        self._offers.trigger(agent)
+        self._offers.look_again(agent)
 
     def mark_gone(self, agent: Agent) -> None:
         """For good: it may not register again."""

@@ -4,13 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from services.minicluster.hosts import HostSpec
 from services.minicluster.model import Filter, Framework
-from services.minicluster.resources import Resources, contains, scalars
+from services.minicluster.resources import Json, Resources, contains, scalars
 
 MIN_CPUS = 10  # thousandths; either is enough (--min_allocatable_resources=cpus:0.01|mem:32)
 MIN_MEM = 32_000
 MAX_REFUSE_S = 365 * 24 * 3600.0
 DEFAULT_REFUSE_S = 5.0
+
+
+def sees(framework: Framework, role: str, host: HostSpec) -> bool:
+    """Hosts with gpus are hidden from frameworks without that capability, others from those whose constraints say so.
+    A role without constraints sees every host; else all constraints of any group must hold."""
+    if host.gpus and "GPU_RESOURCES" not in framework.capabilities:
+        return False
+    if framework.constraints is None:
+        return True
+    constraints = framework.constraints.get("role_constraints", {}).get(role)
+    if constraints is None:
+        return True
+    groups = (group.get("attribute_constraints", ()) for group in constraints.get("groups", ()))
+    return any(all(_holds(item, host) for item in group) for group in groups)
+
+
+def _holds(constraint: Json, host: HostSpec) -> bool:
+    """Of Mesos's predicates `exists` and `text_equals` are emulated; no host fits the others."""
+    value = host.attributes.get(constraint.get("selector", {}).get("attribute_name", ""))
+    predicate = constraint.get("predicate", {})
+    if "exists" in predicate:
+        return value is not None
+    if "text_equals" in predicate:
+        return value == predicate["text_equals"].get("value") if isinstance(value, str) else value is not None
+    return False
 
 
 def offerable(free: Resources, role: str, framework: Framework) -> Resources:
@@ -20,8 +46,6 @@ def offerable(free: Resources, role: str, framework: Framework) -> Resources:
     for kind, value in free.items():
         if not kind.plain:
             if kind.revocable and not revocable:
-                continue
-            if kind.shared and "SHARED_RESOURCES" not in framework.capabilities:
                 continue
             if kind.role is not None and kind.role != role and not role.startswith(kind.role + "/"):
                 continue

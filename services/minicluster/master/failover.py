@@ -1,11 +1,11 @@
 """Another master takes over, as after the death of the leading one: what a master knows only in memory is gone.
 
-The registry keeps agents, maintenance and what operators did. Frameworks and tasks are known again when their agents
-come back, which they do by themselves, each after a moment; frameworks subscribe again and ask. No update is sent for
-tasks that come back. An agent that is stopped meanwhile is waited for, and unreachable when it stays away.
+The registry keeps agents, maintenance and what operators did. The new master learns of frameworks and tasks from their
+agents, each of which registers after a moment; frameworks subscribe again and reconcile. It sends no update for tasks
+that come back. It waits for an agent that was stopped meanwhile, and calls it unreachable when it stays away.
 
-With an empty registry the new master knows of no agent either: it waits for none, calls tasks there unknown, and takes
-each agent that comes back as one that it does not know, and tells frameworks of its tasks.
+With an empty registry the new master waits for no agent and calls their tasks unknown. It treats each agent that
+registers as one that it does not know, and sends frameworks an update for each of its tasks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ AGENT_REREGISTER_TIMEOUT_S = 600.0
 class Failover:
     def __init__(
         self,
-        seed: int,
         clock: Clock,
         registry: Registry,
         offers: Offers,
@@ -43,11 +42,11 @@ class Failover:
         self._frameworks = frameworks
         self._agents = agents
         self._maintenance = maintenance
-        self._random = random.Random(seed)
+        self._random = random.Random(0)
 
     def run(self, agents_back_s: float, empty_registry: bool = False) -> int:
-        """One follows at once. Returns how many agents come back, within so many seconds. The caller has the
-        connections dropped."""
+        """The next master leads at once. Returns how many agents come back to it within ``agents_back_s``. The caller
+        drops the connections."""
         self.leave()
         return self.lead(agents_back_s, empty_registry)
 
@@ -60,14 +59,11 @@ class Failover:
         for agent in registry.agents.values():
             if not agent.gone and (agent.registered or agent.recovered):
                 returns = agent.online or agent.returns
-                if agent.timer is not None:
-                    agent.timer.cancel()
-                    agent.timer = None
                 self._agents.forget(agent)
                 agent.returns = returns
 
     def lead(self, agents_back_s: float, empty_registry: bool = False) -> int:
-        """A new master reads the registry. Returns how many agents come back, within so many seconds."""
+        """A new master reads the registry. Returns how many agents come back to it within ``agents_back_s``."""
         registry = self._registry
         registry.lead_anew(self._clock.wall())
         self._offers.begin_anew(registry.id)

@@ -8,25 +8,23 @@ from services.minicluster.master import scheduler_events
 from services.minicluster.master.framework_rules import change_fault, info_fault, suppressed_fault
 from services.minicluster.master.hooks import Hook
 from services.minicluster.master.offers import Offers
-from services.minicluster.master.registry import Registry
+from services.minicluster.master.registry import COMPLETED_FRAMEWORKS_MAX, Registry
 from services.minicluster.model import Framework
 from services.minicluster.resources import Json
-from services.minicluster.settings import MiniclusterSettings
 
 
 class Frameworks:
-    def __init__(self, settings: MiniclusterSettings, clock: Clock, registry: Registry, offers: Offers) -> None:
-        self._settings = settings
+    def __init__(self, clock: Clock, registry: Registry, offers: Offers) -> None:
         self._clock = clock
         self._registry = registry
         self._offers = offers
         self._live = registry.frameworks
-        # Their ids may not subscribe again.
+        # They may not subscribe again.
         self._removed = registry.removed_frameworks
-        # What agents know of frameworks that a new master has not heard of.
+        # Frameworks that only their agents know, since another master leads.
         self._forgotten: dict[str, Framework] = {}
         self._count = 0
-        # As the operator event of this type names it.
+        # With the type of the operator event: FRAMEWORK_ADDED, FRAMEWORK_UPDATED or FRAMEWORK_REMOVED.
         self.changed: Hook[str, Framework] = Hook()
         # It subscribed again to the same master.
         self.returned: Hook[Framework] = Hook()
@@ -64,8 +62,9 @@ class Frameworks:
         info["id"] = {"value": id_}
         framework = self._forgotten.pop(id_, None)
         if framework is None:
-            framework = Framework(id_, _canonical(info), self._settings.max_completed_tasks_per_framework)
-        framework.set_info(_canonical(info))
+            framework = Framework(id_, _canonical(info))
+        else:
+            framework.set_info(_canonical(info))
         framework.registered_at = framework.reregistered_at = self._clock.wall()
         self._live[id_] = framework
         self._connect(framework, call, stream, stream_id)
@@ -77,12 +76,9 @@ class Frameworks:
         if framework.stream is not None:
             framework.stream.send(scheduler_events.error("Framework failed over"))
             framework.stream.finish()
-        if framework.failover is not None:
-            framework.failover.cancel()
-            framework.failover = None
-        # The old incarnation's offers die silently: their ids are simply no longer valid.
-        for offer in list(framework.offers.values()):
-            self._offers.discard(offer)
+        framework.cancel_timers()
+        # The offers of the old incarnation end without an event.
+        self._offers.discard_all(framework)
         for key in ("user", "checkpoint"):
             info.pop(key, None)
             if key in framework.info:
@@ -104,10 +100,7 @@ class Frameworks:
         framework.suppressed = set(call.get("suppressed_roles", ()))
         framework.constraints = call.get("offer_constraints")
         stream.on_close = lambda: self.disconnected(framework, stream)
-        interval = self._settings.heartbeat_interval_s
-        framework.send(scheduler_events.subscribed(framework.id, interval, self._registry.master_info()))
-        if framework.heartbeat is not None:
-            framework.heartbeat.cancel()
+        framework.send(scheduler_events.subscribed(framework.id, self._registry.master_info()))
         self._heartbeat(framework, stream, self._clock.now())
 
     def _heartbeat(self, framework: Framework, stream: EventStream, due: float) -> None:
@@ -115,7 +108,7 @@ class Frameworks:
         if framework.stream is not stream:
             return
         stream.send(scheduler_events.HEARTBEAT)
-        due += self._settings.heartbeat_interval_s
+        due += scheduler_events.HEARTBEAT_INTERVAL_S
         framework.heartbeat = self._clock.call_at(due, self._heartbeat, framework, stream, due)
 
     # the end
@@ -126,8 +119,7 @@ class Frameworks:
             return
         framework.stream = None
         framework.connected = framework.active = False
-        for offer in list(framework.offers.values()):
-            self._offers.discard(offer)
+        self._offers.discard_all(framework)
         framework.filters.clear()
         self._offers.changed()
         self.left(framework)
@@ -137,9 +129,7 @@ class Frameworks:
         """TEARDOWN or failover timeout: executors are shut down, tasks end as TASK_KILLED, no event is sent."""
         if self._live.pop(framework.id, None) is None:
             return
-        for timer in (framework.failover, framework.heartbeat):
-            if timer is not None:
-                timer.cancel()
+        framework.cancel_timers()
         self._offers.forget_framework(framework)
         self.left(framework)
         self.removed(framework)
@@ -150,20 +140,18 @@ class Frameworks:
         if stream is not None:
             stream.finish()
         self._removed[framework.id] = framework
-        while len(self._removed) > self._settings.max_completed_frameworks:
+        while len(self._removed) > COMPLETED_FRAMEWORKS_MAX:
             del self._removed[next(iter(self._removed))]
         self._offers.changed()
         self.changed("FRAMEWORK_REMOVED", framework)
 
-    # Another master
+    # another master
 
     def begin_anew(self) -> None:
-        """For another master, which knows of no framework. Their agents do."""
+        """For another master, which knows of no framework until their agents register."""
         for framework in self._live.values():
-            for timer in (framework.failover, framework.heartbeat):
-                if timer is not None:
-                    timer.cancel()
-            framework.stream = framework.failover = framework.heartbeat = None
+            framework.cancel_timers()
+            framework.stream = None
             framework.connected = framework.active = False
             framework.unreachable.clear()
             framework.completed.clear()
@@ -177,8 +165,7 @@ class Frameworks:
         self._count = 0
 
     def recover(self, framework: Framework) -> bool:
-        """An agent knows the framework, which has as long to subscribe as after a disconnection. False: it has been
-        removed."""
+        """An agent knows the framework, which now has its failover timeout to subscribe. False: it has been removed."""
         if framework.id in self._live:
             return True
         if self._forgotten.pop(framework.id, None) is None:
@@ -192,7 +179,7 @@ class Frameworks:
     def _await(self, framework: Framework) -> None:
         timeout = framework.info.get("failover_timeout", 0.0)
         if timeout >= 0:
-            # With a negative timeout the master waits for ever.
+            # With a negative timeout the master never removes it.
             framework.failover = self._clock.call_later(timeout, self.remove, framework)
 
     # UPDATE_FRAMEWORK, REVIVE, SUPPRESS

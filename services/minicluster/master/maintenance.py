@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass, field
 
 import orjson
 
 from services.minicluster.clock import Clock, in_nanoseconds
-from services.minicluster.http.recordio import encode
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.agents import Agents
 from services.minicluster.master.allocation import refuse_seconds
@@ -16,18 +16,16 @@ from services.minicluster.master.registry import Registry
 from services.minicluster.model import Agent, Framework
 from services.minicluster.resources import Json
 
-UP, DRAINING, DOWN = "UP", "DRAINING", "DOWN"
+DRAINING, DOWN = "DRAINING", "DOWN"
 
 
+@dataclass(eq=False)
 class Machine:
-    __slots__ = ("id", "mode", "statuses", "unavailability")
-
-    def __init__(self, id_: Json, unavailability: Json) -> None:
-        self.id = id_
-        self.mode = DRAINING
-        self.unavailability = unavailability
-        # framework id -> its last answer to an inverse offer
-        self.statuses: dict[str, Json] = {}
+    id: Json
+    unavailability: Json
+    mode: str = DRAINING
+    # framework id -> its last answer to an inverse offer
+    statuses: dict[str, Json] = field(default_factory=dict)
 
 
 class Maintenance:
@@ -41,7 +39,7 @@ class Maintenance:
         self._agents = agents
         self._windows: list[Json] = []
         self._machines: dict[tuple[str, str], Machine] = {}
-        # (framework id, agent id) -> protocol time before which no inverse offer is made
+        # (framework id, agent id) -> protocol time before which it gets no inverse offer
         self._quiet: dict[tuple[str, str], float] = {}
 
     def begin_anew(self) -> None:
@@ -95,8 +93,7 @@ class Maintenance:
             agent.unavailability = None if found is None else found.unavailability
             self._offers.rescind_agent(agent)
             self.rescind_inverse(agent)
-            agent.sleep_epoch = -1
-            self._offers.trigger(agent)
+            self._offers.look_again(agent)
         return None
 
     def _mode_fault(self, ids: list[Json], mode: str, way: str) -> str | None:
@@ -150,35 +147,23 @@ class Maintenance:
     # inverse offers
 
     def offer_inverse(self) -> None:
-        """After each allocation: ask every framework that holds something on a scheduled agent to leave it."""
+        """After each allocation: every framework that holds something on a scheduled agent is asked to leave it."""
         if not self._machines:
             return
         now = self._clock.now()
         for agent in self._offers.agents.values():
             if agent.unavailability is None:
                 continue
-            holders = {offer.framework.id: offer.framework for offer in (agent.offers or {}).values()}
-            for task in (agent.tasks or {}).values():
-                if not task.released:
-                    holders[task.framework.id] = task.framework
+            holders = {offer.framework.id: offer.framework for offer in agent.all_offers}
+            holders |= {task.framework.id: task.framework for task in agent.all_tasks if not task.released}
             for framework in holders.values():
                 if not framework.connected or any(item is agent for item in framework.inverse.values()):
                     continue
                 if self._quiet.get((framework.id, agent.id), 0.0) > now:
                     continue
-                self._send(framework, agent)
-
-    def _send(self, framework: Framework, agent: Agent) -> None:
-        id_ = self._offers.next_id()
-        framework.inverse[id_] = agent
-        row = {
-            "id": {"value": id_},
-            "url": scheduler_events.url(agent, self._registry.host),
-            "framework_id": {"value": framework.id},
-            "agent_id": {"value": agent.id},
-            "unavailability": agent.unavailability,
-        }
-        framework.send(encode({"type": "INVERSE_OFFERS", "inverse_offers": {"inverse_offers": [row]}}))
+                id_ = self._offers.next_id()
+                framework.inverse[id_] = agent
+                framework.send(scheduler_events.inverse_offer(id_, framework, agent, self._registry.host))
 
     def answer(self, framework: Framework, body: Json, accept: bool) -> None:
         seconds = refuse_seconds(body.get("filters"), self._allocation_interval_s)
@@ -199,8 +184,7 @@ class Maintenance:
         for framework in self._registry.frameworks.values():
             for id_ in [id_ for id_, item in framework.inverse.items() if item is agent]:
                 del framework.inverse[id_]
-                body = {"inverse_offer_id": {"value": id_}}
-                framework.send(encode({"type": "RESCIND_INVERSE_OFFER", "rescind_inverse_offer": body}))
+                framework.send(scheduler_events.rescind_inverse_offer(id_))
 
     def drop_inverse(self, framework: Framework) -> None:
         framework.inverse.clear()

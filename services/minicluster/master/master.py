@@ -1,4 +1,4 @@
-"""The master: its parts, and which of them learns what from which."""
+"""The master: its parts, and which events connect them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from services.minicluster.settings import MiniclusterSettings
 
 
 class Master:
-    """A part is given those parts that it calls; what happens in it reaches the others through its hooks. No part knows
-    the master: only the APIs do, which are its doors."""
+    """A part is given the parts that it calls, and reports to the others through its hooks. No part knows the master;
+    only the APIs do."""
 
     def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
-        interval_s = settings.allocation_interval_s
+        interval_s, retry_s = settings.allocation_interval_s, settings.update_retry_s
         self.registry = registry = Registry(settings.host, clock.wall())
         self.offers = offers = Offers(settings, clock, registry.frameworks)
-        self.updates = updates = StatusUpdates(settings, clock)
-        self.frameworks = Frameworks(settings, clock, registry, offers)
+        self.updates = updates = StatusUpdates(retry_s, clock)
+        self.frameworks = Frameworks(clock, registry, offers)
         self.tasks = tasks = Tasks(clock, offers, updates)
         self.groups = TaskGroups(clock, offers, updates, tasks)
-        self.operations = Operations(settings, clock, registry, offers)
+        self.operations = Operations(retry_s, clock, registry, offers)
         self.answers = OfferAnswers(interval_s, offers, updates, tasks, self.groups, self.operations)
         self.agents = Agents(settings, clock, registry, offers, updates, tasks, self.frameworks)
         self.reconciliation = Reconciliation(registry, updates)
         self.kills = Kills(registry, self.agents, tasks, self.groups, self.reconciliation)
         self.maintenance = Maintenance(interval_s, clock, registry, offers, self.agents)
-        self.failover = Failover(settings.seed, clock, registry, offers, self.frameworks, self.agents, self.maintenance)
+        self.failover = Failover(clock, registry, offers, self.frameworks, self.agents, self.maintenance)
         self._connect()
 
     def _connect(self) -> None:

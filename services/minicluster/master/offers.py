@@ -7,14 +7,15 @@ import random
 from collections.abc import Iterable
 
 from services.minicluster.clock import Clock
-from services.minicluster.master import offer_constraints, scheduler_events
-from services.minicluster.master.allocation import Sorter, allocatable, blocked_until, offerable
+from services.minicluster.master import scheduler_events
+from services.minicluster.master.allocation import Sorter, allocatable, blocked_until, offerable, sees
 from services.minicluster.master.hooks import Hook
 from services.minicluster.model import Agent, Filter, Framework, Offer
-from services.minicluster.resources import CPUS, REVOCABLE_CPUS, Resources, added, scalars, taken
+from services.minicluster.resources import CPUS, REVOCABLE_CPUS, Resources, added, scalar_of, scalars, taken
 from services.minicluster.settings import MiniclusterSettings
 
 FOREVER = float("inf")
+OFFERS_PER_EVENT = 5000
 
 
 class Offers:
@@ -24,7 +25,7 @@ class Offers:
         self._settings = settings
         self._clock = clock
         self._frameworks = frameworks
-        self._random = random.Random(settings.seed)
+        self._random = random.Random(0)
         self.agents: dict[str, Agent] = {}
         self.outstanding: dict[str, Offer] = {}
         self.roles = Sorter()
@@ -37,7 +38,7 @@ class Offers:
         self._dirty: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.Handle | None = None
-        # Every agent that has room was looked at, or those that changed.
+        # An allocation run is over.
         self.allocated: Hook[()] = Hook()
 
     def start(self, loop: asyncio.AbstractEventLoop, master_id: str) -> None:
@@ -74,7 +75,11 @@ class Offers:
         self.agents[agent.id] = agent
         for name, value in scalars(agent.total).items():
             self._totals[name] = self._totals.get(name, 0) + value
-        agent.sleep_epoch = -1
+        self.look_again(agent)
+
+    def look_again(self, agent: Agent) -> None:
+        """Whether a framework may have its resources can have changed."""
+        agent.wake()
         self.trigger(agent)
 
     def remove_agent(self, agent: Agent) -> None:
@@ -90,25 +95,22 @@ class Offers:
         """Reservations and volumes change what an agent has without changing the amounts."""
         agent.total = total
         agent.free = _ordered(free, total)
-        agent.sleep_epoch = -1
+        agent.wake()
 
     def set_revocable(self, agent: Agent, amount: int) -> None:
         """The agent has this much revocable cpu now. As in Mesos offers that contain some are rescinded, and what is
         allocated beyond the new amount stays until it ends."""
-        before = agent.total.get(REVOCABLE_CPUS, 0)
+        before = scalar_of(agent.total, REVOCABLE_CPUS)
         if amount == before:
             return
-        for offer in list((agent.offers or {}).values()):
+        for offer in agent.all_offers:
             if REVOCABLE_CPUS in offer.resources:
                 self.rescind(offer)
-        have = agent.free.get(REVOCABLE_CPUS, 0)
-        assert isinstance(before, int)
-        assert isinstance(have, int)
-        balance = have - agent.owed + amount - before
+        balance = scalar_of(agent.free, REVOCABLE_CPUS) - agent.owed + amount - before
         agent.owed = max(0, -balance)
         agent.total = _with_revocable(agent.total, amount)
         agent.free = _ordered(_with_revocable(agent.free, max(0, balance)), agent.total)
-        agent.sleep_epoch = -1
+        agent.wake()
         if agent.id in self.agents:
             self._totals[CPUS.name] = self._totals.get(CPUS.name, 0) + amount - before
             self.trigger(agent)
@@ -116,7 +118,7 @@ class Offers:
     # allocation runs
 
     def changed(self) -> None:
-        """Something about the frameworks changed: no agent may sleep on its old verdict."""
+        """Something about the frameworks changed, so that no agent's verdict holds any more."""
         self._epoch += 1
 
     def trigger(self, agent: Agent | None = None) -> None:
@@ -174,16 +176,12 @@ class Offers:
         self, agent: Agent, wanted: dict[str, dict[str, Framework]], now: float, batches: dict[str, list[Offer]]
     ) -> None:
         wake = FOREVER
-        gpus = agent.spec.gpus > 0
         for role in self.roles.order(wanted, self._totals) if len(wanted) > 1 else tuple(wanted):
             members = wanted[role]
             order = self._sorter(role).order(members, self._totals) if len(members) > 1 else list(members)
             for framework_id in order:
                 framework = members[framework_id]
-                if gpus and "GPU_RESOURCES" not in framework.capabilities:
-                    continue
-                constraints = framework.constraints
-                if constraints is not None and not offer_constraints.match(constraints, role, agent.spec):
+                if not sees(framework, role, agent.spec):
                     continue
                 resources = offerable(agent.free, role, framework)
                 if not allocatable(resources):
@@ -217,11 +215,12 @@ class Offers:
             offer.timer = self._clock.call_later(self._settings.offer_timeout_s, self.rescind, offer)
 
     def _send(self, batches: dict[str, list[Offer]]) -> None:
-        limit = self._settings.offers_per_event
         for framework_id, batch in batches.items():
             framework = self._frameworks[framework_id]
-            for start in range(0, len(batch), limit):
-                framework.send(scheduler_events.offers(framework, batch[start : start + limit], self._settings.host))
+            for start in range(0, len(batch), OFFERS_PER_EVENT):
+                framework.send(
+                    scheduler_events.offers(framework, batch[start : start + OFFERS_PER_EVENT], self._settings.host)
+                )
 
     def _sorter(self, role: str) -> Sorter:
         sorter = self._sorters.get(role)
@@ -252,8 +251,12 @@ class Offers:
         offer.framework.send(scheduler_events.rescind(offer.id))
 
     def rescind_agent(self, agent: Agent) -> None:
-        for offer in list((agent.offers or {}).values()):
+        for offer in agent.all_offers:
             self.rescind(offer)
+
+    def discard_all(self, framework: Framework) -> None:
+        for offer in list(framework.offers.values()):
+            self.discard(offer)
 
     def recover(self, agent: Agent, framework_id: str, role: str, resources: Resources) -> None:
         """Resources of an offer or a finished task are free again."""
@@ -261,22 +264,19 @@ class Offers:
             return
         self.roles.released(role, resources)
         self._sorter(role).released(framework_id, resources)
-        freed = resources.get(REVOCABLE_CPUS, 0) if agent.owed else 0
+        freed = scalar_of(resources, REVOCABLE_CPUS) if agent.owed else 0
         if freed:
-            assert isinstance(freed, int)
             paid = min(freed, agent.owed)
             agent.owed -= paid
             resources = _with_revocable(resources, freed - paid)
         agent.free = _ordered(added(agent.free, resources), agent.total)
-        agent.sleep_epoch = -1
+        agent.wake()
 
     def charge(self, agent: Agent, framework_id: str, role: str, resources: Resources) -> None:
         """Count resources as used outside an offer, as when an agent returns with its tasks."""
         self.roles.allocated(role, resources)
         self._sorter(role).allocated(framework_id, resources)
-        wanted, have = resources.get(REVOCABLE_CPUS, 0), agent.free.get(REVOCABLE_CPUS, 0)
-        assert isinstance(wanted, int)
-        assert isinstance(have, int)
+        wanted, have = scalar_of(resources, REVOCABLE_CPUS), scalar_of(agent.free, REVOCABLE_CPUS)
         if wanted > have:  # slack shrank while the agent was away
             agent.owed += wanted - have
             resources = _with_revocable(resources, have)
@@ -291,8 +291,7 @@ class Offers:
             filters.append(item)
 
     def forget_framework(self, framework: Framework) -> None:
-        for offer in list(framework.offers.values()):
-            self.discard(offer)
+        self.discard_all(framework)
         for role in framework.roles:
             self._sorter(role).remove(framework.id)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from services.minicluster.clock import Clock
 from services.minicluster.master import scheduler_events
-from services.minicluster.master.acceptance import Acceptance
 from services.minicluster.master.allocation import DEFAULT_REFUSE_S
 from services.minicluster.master.offers import Offers
 from services.minicluster.master.registry import Registry
 from services.minicluster.master.resource_conversions import Conversion, Refused, convert
-from services.minicluster.master.status_updates import fresh_uuid
-from services.minicluster.model import Agent, Framework, Operation
+from services.minicluster.master.status_updates import RETRY_MAX_S, fresh_uuid
+from services.minicluster.model import Acceptance, Agent, Framework, Operation
 from services.minicluster.resources import (
     PORTS,
     Json,
@@ -22,21 +21,13 @@ from services.minicluster.resources import (
     taken,
     text,
 )
-from services.minicluster.settings import MiniclusterSettings
 
-_FIELDS = {
-    "RESERVE": "reserve",
-    "UNRESERVE": "unreserve",
-    "CREATE": "create",
-    "DESTROY": "destroy",
-    "GROW_VOLUME": "grow_volume",
-    "SHRINK_VOLUME": "shrink_volume",
-}
+_EMULATED = ("RESERVE", "UNRESERVE", "CREATE", "DESTROY", "GROW_VOLUME")
 
 
 class Operations:
-    def __init__(self, settings: MiniclusterSettings, clock: Clock, registry: Registry, offers: Offers) -> None:
-        self._settings = settings
+    def __init__(self, retry_s: float, clock: Clock, registry: Registry, offers: Offers) -> None:
+        self._retry_s = retry_s
         self._clock = clock
         self._registry = registry
         self._offers = offers
@@ -45,12 +36,14 @@ class Operations:
 
     def apply(self, acceptance: Acceptance, operation: Json) -> None:
         """Silent without an id; with one, an error comes once from the master, success until acknowledged."""
-        field = _FIELDS.get(operation["type"])
-        if field is None or field not in operation:
-            return
+        type_ = operation["type"]
         framework, agent = acceptance.framework, acceptance.agent
         try:
-            conversion = convert(operation["type"], operation[field], acceptance.role, framework.roles, agent)
+            if type_ not in _EMULATED:
+                raise Refused(f"{type_} is not emulated", located=False)
+            if type_.lower() not in operation:
+                raise Refused(f"Expecting '{type_.lower()}' to be present", located=False)
+            conversion = convert(type_, operation[type_.lower()], acceptance.role, framework.roles, agent)
             if not conversion.wanted.fits(acceptance.left) or not contains(acceptance.left, conversion.taken):
                 have = text(acceptance.left, acceptance.role)
                 raise Refused(f"{have} does not contain {conversion.wanted.text()}", located=False)
@@ -59,8 +52,7 @@ class Operations:
                 message = str(error)
                 if error.located:
                     message += f"; on agent {agent.id} at {agent.pid} ({agent.spec.name})"
-                status = {"operation_id": operation["id"], "state": "OPERATION_ERROR", "message": message}
-                framework.send(scheduler_events.operation_status(status))
+                framework.send(scheduler_events.operation_error(operation["id"], message))
             return
         take_from(acceptance.left, conversion.taken)
         add_to(acceptance.left, conversion.given)
@@ -69,7 +61,8 @@ class Operations:
         acceptance.left = {kind: acceptance.left[kind] for kind in agent.total if kind in acceptance.left}
         if "id" in operation:
             item = Operation(operation["id"]["value"], framework, agent, operation, fresh_uuid())
-            self._track(framework, item)
+            framework.operations[item.uuid] = item
+            self._deliver(item, self._retry_s)
 
     def _change_total(self, agent: Agent, conversion: Conversion, free: Resources) -> None:
         total = taken(agent.total, conversion.taken)
@@ -84,10 +77,10 @@ class Operations:
         except Refused as error:
             where = f"{agent.id} at {agent.pid} ({agent.spec.name})"
             return 400, f"Invalid {type_} operation on agent {where}: {error}"
-        for offer in list((agent.offers or {}).values()):
+        for offer in agent.all_offers:
             if contains(agent.free, conversion.taken):
                 break
-            # A short refusal, so that the operator wins the race against the next allocation.
+            # The framework refuses it for a while, so that the operator wins the race against the next allocation.
             self._offers.rescind(offer)
             self._offers.refuse(offer.framework, agent, offer.role, offer.resources, DEFAULT_REFUSE_S)
         if not contains(agent.free, conversion.taken):
@@ -99,11 +92,6 @@ class Operations:
 
     # statuses
 
-    def _track(self, framework: Framework, item: Operation) -> None:
-        # Keyed by uuid: an operation id may be used again while an older status is still unacknowledged.
-        framework.operations[item.uuid] = item
-        self._deliver(item, self._settings.update_retry_s)
-
     def _deliver(self, item: Operation, wait_s: float) -> None:
         item.framework.send(scheduler_events.operation_status(scheduler_events.status_of_operation(item)))
         if item.retry is not None:
@@ -112,12 +100,12 @@ class Operations:
 
     def _again(self, item: Operation, waited_s: float) -> None:
         if item.uuid in item.framework.operations:
-            self._deliver(item, min(waited_s * 2, self._settings.update_retry_max_s))
+            self._deliver(item, min(waited_s * 2, RETRY_MAX_S))
 
     def resend_all(self, framework: Framework) -> None:
         """The framework is back."""
         for item in list(framework.operations.values()):
-            self._deliver(item, self._settings.update_retry_s)
+            self._deliver(item, self._retry_s)
 
     def acknowledge(self, framework: Framework, body: Json) -> None:
         item = framework.operations.get(body["uuid"])
@@ -133,37 +121,28 @@ class Operations:
         framework.operations.clear()
 
     def reconcile(self, framework: Framework, body: Json) -> None:
-        asked = body.get("operations")
-        known: dict[str, Operation] = {}
+        """Answers for the operations that the call names; when it names none, for all."""
+        known: dict[str, Json] = {}
         for item in framework.operations.values():
-            known.setdefault(item.id, item)
-        if not asked:
-            for item in known.values():
-                framework.send(scheduler_events.operation_status(_without_uuid(item)))
-            return
-        for entry in asked:
-            found = known.get(entry["operation_id"]["value"])
-            status = _without_uuid(found) if found is not None else self._unknown(entry)
+            # Without the uuid: the framework does not acknowledge answers.
+            status = scheduler_events.status_of_operation(item)
+            known.setdefault(item.id, {key: value for key, value in status.items() if key != "uuid"})
+        asked = body.get("operations")
+        answers = [known.get(row["operation_id"]["value"]) or self._unknown(row) for row in asked or ()]
+        for status in answers if asked else known.values():
             framework.send(scheduler_events.operation_status(status))
 
     def _unknown(self, entry: Json) -> Json:
         agent_id = entry.get("agent_id")
         if agent_id is None:
-            message = "Reconciliation: Operation is unknown and no 'agent_id' was provided"
+            text = "Operation is unknown and no 'agent_id' was provided"
         elif agent_id["value"] in self._registry.agents:
-            message = "Reconciliation: Operation is unknown"
+            text = "Operation is unknown"
         else:
-            message = "Reconciliation: Both operation and agent are unknown"
+            text = "Both operation and agent are unknown"
         status: Json = {
             "operation_id": entry["operation_id"],
             "state": "OPERATION_UNKNOWN",
-            "message": message,
+            "message": f"Reconciliation: {text}",
         }
-        if agent_id is not None:
-            status["agent_id"] = agent_id
-        return status
-
-
-def _without_uuid(item: Operation) -> Json:
-    """Not to be acknowledged."""
-    return {key: value for key, value in scheduler_events.status_of_operation(item).items() if key != "uuid"}
+        return status if agent_id is None else {**status, "agent_id": agent_id}

@@ -19,24 +19,28 @@ VERSION = {
     "version": "1.11.0",
 }
 
+COMPLETED_FRAMEWORKS_MAX = 50
+UNREACHABLE_TASKS_MAX = 1000
+"""Of one framework."""
+
 
 class Registry:
-    """`Frameworks` writes the frameworks, `Agents` the agents, and `Failover` the identity; every part reads."""
+    """`Frameworks` writes the frameworks, `Agents` the agents and `Failover` the identity; all parts read."""
 
     def __init__(self, host: str, started_at: float) -> None:
         self.host = host
         self.port = 0
         self.id = str(uuid.uuid4())
         self.started_at = started_at
-        # No master leads: one has gone and the next has not come yet.
+        # No master leads: the last one has gone and the next one has not come yet.
         self.is_away = False
-        # By id: the frameworks that subscribed, and those that were removed since, the oldest first.
+        # By id: the frameworks that have subscribed, and those that have been removed, the oldest first.
         self.frameworks: dict[str, Framework] = {}
         self.removed_frameworks: dict[str, Framework] = {}
-        # Every agent that ever registered by its id, and those of the hosts file by their host.
+        # Every agent that has ever registered by its id, and those of the hosts file by their host.
         self.agents: dict[str, Agent] = {}
         self.by_host: dict[str, Agent] = {}
-        # So many agents are `recovered`: known from the registry and not back yet.
+        # How many agents are `recovered`: known from the registry, and not back yet.
         self.recovered_count = 0
 
     def lead_anew(self, started_at: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import orjson
 
@@ -11,63 +10,84 @@ from services.minicluster.http.recordio import encode, frame
 from services.minicluster.model import Agent, Framework, Offer, Operation
 from services.minicluster.resources import AMOUNTS_KEPT_MAX, Amounts, Json, to_json
 
+HEARTBEAT_INTERVAL_S = 15.0
 HEARTBEAT = frame(b'{"type":"HEARTBEAT"}')
 
 
+def _event(type_: str, body: Json) -> bytes:
+    return encode({"type": type_, type_.lower(): body})
+
+
 def error(message: str) -> bytes:
-    return encode({"type": "ERROR", "error": {"message": message}})
+    return _event("ERROR", {"message": message})
 
 
 def update(status: Json) -> bytes:
-    return encode({"type": "UPDATE", "update": {"status": status}})
+    return _event("UPDATE", {"status": status})
 
 
-def subscribed(framework_id: str, heartbeat_s: float, master_info: Json) -> bytes:
+def subscribed(framework_id: str, master_info: Json) -> bytes:
     body = {
         "framework_id": {"value": framework_id},
-        "heartbeat_interval_seconds": heartbeat_s,
+        "heartbeat_interval_seconds": HEARTBEAT_INTERVAL_S,
         "master_info": master_info,
     }
-    return encode({"type": "SUBSCRIBED", "subscribed": body})
+    return _event("SUBSCRIBED", body)
 
 
 def rescind(offer_id: str) -> bytes:
-    return encode({"type": "RESCIND", "rescind": {"offer_id": {"value": offer_id}}})
+    return _event("RESCIND", {"offer_id": {"value": offer_id}})
 
 
-def failure(agent_id: str, executor_id: str | None = None, status: int | None = None) -> bytes:
+def failure(agent_id: str, executor_id: str | None = None) -> bytes:
+    """Of an agent, or of an executor, which has ended with status 0."""
     body: Json = {"agent_id": {"value": agent_id}}
     if executor_id is not None:
-        body["executor_id"] = {"value": executor_id}
-    if status is not None:
-        body["status"] = status
-    return encode({"type": "FAILURE", "failure": body})
+        body |= {"executor_id": {"value": executor_id}, "status": 0}
+    return _event("FAILURE", body)
 
 
 def status_of_operation(item: Operation) -> Json:
     return {
         "operation_id": {"value": item.id},
-        "state": item.state,
+        "state": "OPERATION_FINISHED",
         "uuid": {"value": item.uuid},
         "agent_id": {"value": item.agent.id},
     }
 
 
 def operation_status(status: Json) -> bytes:
-    return encode({"type": "UPDATE_OPERATION_STATUS", "update_operation_status": {"status": status}})
+    return _event("UPDATE_OPERATION_STATUS", {"status": status})
+
+
+def operation_error(operation_id: Json, message: str) -> bytes:
+    return operation_status({"operation_id": operation_id, "state": "OPERATION_ERROR", "message": message})
+
+
+def inverse_offer(offer_id: str, framework: Framework, agent: Agent, ip: str) -> bytes:
+    row = {
+        "id": {"value": offer_id},
+        "url": url(agent, ip),
+        "framework_id": {"value": framework.id},
+        "agent_id": {"value": agent.id},
+        "unavailability": agent.unavailability,
+    }
+    return _event("INVERSE_OFFERS", {"inverse_offers": [row]})
+
+
+def rescind_inverse_offer(offer_id: str) -> bytes:
+    return _event("RESCIND_INVERSE_OFFER", {"inverse_offer_id": {"value": offer_id}})
 
 
 def attributes(agent: Agent) -> list[Json]:
     result: list[Json] = []
     for name, value in agent.spec.attributes.items():
-        if isinstance(value, str):
-            ranges = _ranges(value)
-            if ranges is None:
-                result.append({"name": name, "type": "TEXT", "text": {"value": value}})
-            else:
-                result.append({"name": name, "type": "RANGES", "ranges": {"range": ranges}})
-        else:
+        if not isinstance(value, str):
             result.append({"name": name, "type": "SCALAR", "scalar": {"value": value}})
+        elif (ranges := _ranges(value)) is not None:
+            result.append({"name": name, "type": "RANGES", "ranges": {"range": ranges}})
+        else:
+            result.append({"name": name, "type": "TEXT", "text": {"value": value}})
     return result
 
 
@@ -87,8 +107,7 @@ def url(agent: Agent, ip: str) -> Json:
 
 
 def offers(framework: Framework, batch: list[Offer], ip: str) -> bytes:
-    rows = [_offer(framework, offer, ip) for offer in batch]
-    return encode({"type": "OFFERS", "offers": {"offers": rows}})
+    return _event("OFFERS", {"offers": [_offer(framework, offer, ip) for offer in batch]})
 
 
 @lru_cache(AMOUNTS_KEPT_MAX)
@@ -99,7 +118,7 @@ def _amounts(amounts: Amounts, role: str | None, refined: bool) -> orjson.Fragme
 def _offer(framework: Framework, offer: Offer, ip: str) -> Json:
     agent = offer.agent
     role = offer.role if framework.multi_role else None
-    row: dict[str, Any] = {
+    row: Json = {
         "id": {"value": offer.id},
         "framework_id": {"value": framework.id},
         "agent_id": {"value": agent.id},
@@ -108,9 +127,9 @@ def _offer(framework: Framework, offer: Offer, ip: str) -> Json:
         "resources": _amounts(tuple(offer.resources.items()), role, framework.refined),
     }
     if agent.spec.attributes:
-        if agent.fragment is None:
-            agent.fragment = orjson.dumps(attributes(agent))
-        row["attributes"] = orjson.Fragment(agent.fragment)
+        if agent.attributes_json is None:
+            agent.attributes_json = orjson.dumps(attributes(agent))
+        row["attributes"] = orjson.Fragment(agent.attributes_json)
     if agent.executors:
         mine = [{"value": key[1]} for key in agent.executors if key[0] == framework.id]
         if mine:

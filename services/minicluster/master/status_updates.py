@@ -1,16 +1,19 @@
-"""Reliable delivery of status updates: per task only the oldest unacknowledged one travels, again and again."""
+"""Reliable delivery of status updates: of each task only the oldest unacknowledged one is sent, again and again."""
 
 from __future__ import annotations
 
 import os
 from binascii import b2a_base64
+from collections.abc import Iterable
 
 from services.minicluster.clock import Clock
 from services.minicluster.master import scheduler_events
 from services.minicluster.master.hooks import Hook
 from services.minicluster.model import TERMINAL, Framework, Task, Update
 from services.minicluster.resources import Json
-from services.minicluster.settings import MiniclusterSettings
+
+RETRY_MAX_S = 600.0
+_KILLS = ("TASK_KILLING", "TASK_KILLED")
 
 
 def fresh_uuid() -> str:
@@ -18,21 +21,17 @@ def fresh_uuid() -> str:
     return b2a_base64(os.urandom(16), newline=False).decode("ascii")
 
 
-_KILLS = ("TASK_KILLING", "TASK_KILLED")
-
-
 class StatusUpdates:
-    """The agents' status update managers, and what the master notes of their updates."""
+    """The agents' status update managers, and what the master records of their updates."""
 
-    def __init__(self, settings: MiniclusterSettings, clock: Clock) -> None:
+    def __init__(self, retry_s: float, clock: Clock) -> None:
         self._clock = clock
-        self._first_s = settings.update_retry_s
-        self._max_s = settings.update_retry_max_s
+        self._retry_s = retry_s
         # The latest state is terminal, and the resources are not released yet.
         self.ended: Hook[Task] = Hook()
         # The terminal update is acknowledged.
         self.acknowledged: Hook[Task] = Hook()
-        # The master has learnt of another state.
+        # The state that the master knows has changed.
         self.changed: Hook[Task, Json] = Hook()
 
     # from an executor or agent
@@ -41,10 +40,10 @@ class StatusUpdates:
         self,
         task: Task,
         state: str,
-        *,
         message: str | None = None,
         source: str = "SOURCE_EXECUTOR",
         reason: str | None = None,
+        *,
         healthy: bool | None = None,
     ) -> None:
         """A new state of the task, which the framework must acknowledge."""
@@ -66,7 +65,7 @@ class StatusUpdates:
         if reason is not None:
             status["reason"] = reason
         status["agent_id"] = {"value": task.agent.id}
-        status["executor_id"] = {"value": task.executor_id or task.id}
+        status["executor_id"] = {"value": task.executor_id}
         status["timestamp"] = self._clock.wall()
         uuid = fresh_uuid()
         status["uuid"] = uuid
@@ -76,17 +75,19 @@ class StatusUpdates:
             if task.check_status is not None:
                 status["check_status"] = task.check_status
             if task.container is not None:
-                nested = task.group is not None and state in TERMINAL
-                status["container_status"] = _only_id(task.container) if nested else task.container
+                # A nested container is gone by the time its task's end is reported.
+                is_gone = task.group is not None and state in TERMINAL
+                container_id = {"container_id": task.container["container_id"]}
+                status["container_status"] = container_id if is_gone else task.container
         task.reported = state
         pending.append(Update(state, uuid, status, scheduler_events.update(status)))
         if task.agent.online:
             self._sync(task)
             if len(pending) == 1:
-                self._deliver(task, self._first_s)
+                self._deliver(task, self._retry_s)
 
     def _sync(self, task: Task) -> None:
-        """Tell the master the latest state; a terminal one frees the resources at once."""
+        """The master learns the latest state; a terminal one frees the resources at once."""
         update = task.pending[-1]
         changed = task.state != update.state
         task.state = update.state
@@ -97,7 +98,7 @@ class StatusUpdates:
 
     def _deliver(self, task: Task, wait_s: float) -> None:
         update = task.pending[0]
-        record_status(task, update)
+        _record(task, update)
         task.framework.send(update.chunk)
         if task.retry is not None:
             task.retry.cancel()
@@ -106,7 +107,7 @@ class StatusUpdates:
     def _again(self, task: Task, update: Update, waited_s: float) -> None:
         if task.pending and task.pending[0] is update and task.agent.online:
             task.retry = None
-            self._deliver(task, min(waited_s * 2, self._max_s))
+            self._deliver(task, min(waited_s * 2, RETRY_MAX_S))
 
     # from the framework
 
@@ -116,11 +117,9 @@ class StatusUpdates:
         if not pending or pending[0].uuid != uuid:
             return False
         update = pending.popleft()
-        if task.retry is not None:
-            task.retry.cancel()
-            task.retry = None
+        self._stop_retry(task)
         if pending:
-            self._deliver(task, self._first_s)
+            self._deliver(task, self._retry_s)
         elif update.state in TERMINAL:
             self.acknowledged(task)
         return True
@@ -131,7 +130,7 @@ class StatusUpdates:
         """The framework is back, or the agent registered again: send the oldest update now, restart the back-off."""
         if task.pending and task.agent.online:
             self._sync(task)
-            self._deliver(task, self._first_s)
+            self._deliver(task, self._retry_s)
 
     def resend_all(self, framework: Framework) -> None:
         for task in list(framework.tasks.values()):
@@ -140,6 +139,9 @@ class StatusUpdates:
     def forget(self, task: Task) -> None:
         """The task is gone for the agent too."""
         task.pending.clear()
+        self._stop_retry(task)
+
+    def _stop_retry(self, task: Task) -> None:
         if task.retry is not None:
             task.retry.cancel()
             task.retry = None
@@ -151,15 +153,18 @@ class StatusUpdates:
         framework: Framework,
         task_id: str,
         state: str,
-        *,
+        reason: str,
         message: str,
-        reason: str | None = None,
         agent_id: str | None = None,
         extra: Json | None = None,
     ) -> Json:
-        status: Json = {"task_id": {"value": task_id}, "state": state, "message": message, "source": "SOURCE_MASTER"}
-        if reason is not None:
-            status["reason"] = reason
+        status: Json = {
+            "task_id": {"value": task_id},
+            "state": state,
+            "message": message,
+            "source": "SOURCE_MASTER",
+            "reason": reason,
+        }
         if agent_id is not None:
             status["agent_id"] = {"value": agent_id}
         status["timestamp"] = self._clock.wall()
@@ -168,13 +173,14 @@ class StatusUpdates:
         framework.send(scheduler_events.update(status))
         return status
 
+    def refuse(self, framework: Framework, infos: Iterable[Json], state: str, reason: str, message: str) -> None:
+        """These tasks are not launched."""
+        for info in infos:
+            task_id, agent_id = info["task_id"]["value"], info["agent_id"]["value"]
+            self.from_master(framework, task_id, state, reason, message, agent_id)
 
-def _only_id(container: Json) -> Json:
-    """A nested container is gone by the time its task's end is reported."""
-    return {"container_id": container["container_id"]}
 
-
-def record_status(task: Task, update: Update) -> None:
+def _record(task: Task, update: Update) -> None:
     """Keep the delivered status; one of the same state replaces the last."""
     task.status_state = update.state
     task.status_uuid = update.uuid

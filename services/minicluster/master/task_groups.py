@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 
+import orjson
+
 from services.minicluster.clock import Clock
 from services.minicluster.identifiers import id_fault
 from services.minicluster.master import scheduler_events
-from services.minicluster.master.acceptance import Acceptance
 from services.minicluster.master.offers import Offers
 from services.minicluster.master.status_updates import StatusUpdates
 from services.minicluster.master.task_rules import (
@@ -19,12 +20,11 @@ from services.minicluster.master.task_rules import (
     task_fault,
 )
 from services.minicluster.master.tasks import Tasks
-from services.minicluster.model import Agent, Executor, Framework, Task
-from services.minicluster.resources import Json, Resources, parse, take_from, text
+from services.minicluster.model import Acceptance, Agent, Executor, Framework, Task
+from services.minicluster.resources import Json, Resources, parse, scalars, take_from, text
 
-# How long a default executor stays after its last task.
 _LINGER_S = 0.1
-_REASON = "REASON_TASK_GROUP_INVALID"
+"""How long a default executor stays after its last task."""
 
 
 class TaskGroups:
@@ -44,15 +44,7 @@ class TaskGroups:
         existing = framework.executors.get((agent.id, info["executor_id"]["value"]))
         fault = self._fault(acceptance, info, infos, existing)
         if fault is not None:
-            for task_info in infos:
-                self._updates.from_master(
-                    framework,
-                    task_info["task_id"]["value"],
-                    "TASK_ERROR",
-                    message=fault,
-                    reason=_REASON,
-                    agent_id=task_info["agent_id"]["value"],
-                )
+            self._updates.refuse(framework, infos, "TASK_ERROR", "REASON_TASK_GROUP_INVALID", fault)
             return
         executor = existing or self._add(framework, agent, info, role)
         if existing is None:
@@ -61,18 +53,17 @@ class TaskGroups:
         for task_info in infos:
             resources = Wanted(role).add(task_info["resources"], role).resources
             take_from(acceptance.left, resources)
-            task = Task(task_info["task_id"]["value"], framework, agent, task_info, resources, role)
-            task.executor_id = executor.id
-            task.group = executor
+            task_id, info_json = task_info["task_id"]["value"], orjson.dumps(task_info)
+            task = Task(task_id, framework, agent, info_json, resources, role, executor, tasks)
             executor.tasks[task.id] = task
-            task.peers = tasks
             self._tasks.add(task)
             tasks.append(task)
-        agent.runtime.launch_group(tasks)
+        for task in tasks:
+            agent.runtime.launch(task)
 
     def _add(self, framework: Framework, agent: Agent, info: Json, role: str) -> Executor:
-        executor = Executor(framework, agent, info, parse(info.get("resources", ())), role)
-        executor.container_id = str(uuid.uuid4())
+        id_, resources = info["executor_id"]["value"], parse(info.get("resources", ()))
+        executor = Executor(id_, framework, agent, info, resources, role, str(uuid.uuid4()))
         framework.executors[(agent.id, executor.id)] = executor
         if agent.executors is None:
             agent.executors = {}
@@ -122,13 +113,13 @@ class TaskGroups:
                 if other is not task:
                     self._tasks.kill(other)
         if not executor.tasks:
-            self._clock.call_later(_LINGER_S, self._idle, executor)
+            self._clock.call_later(_LINGER_S, self._end_idle, executor)
 
-    def _idle(self, executor: Executor) -> None:
+    def _end_idle(self, executor: Executor) -> None:
         if not executor.tasks:
-            self.terminated(executor, 0)
+            self._terminate(executor)
 
-    def terminated(self, executor: Executor, status: int) -> None:
+    def _terminate(self, executor: Executor) -> None:
         framework, agent = executor.framework, executor.agent
         if framework.executors.pop((agent.id, executor.id), None) is None:
             return
@@ -137,16 +128,16 @@ class TaskGroups:
             agent.executors = agent.executors or None
         if agent.registered:
             self._offers.recover(agent, framework.id, executor.role, executor.resources)
-        framework.send(scheduler_events.failure(agent.id, executor.id, status))
+        framework.send(scheduler_events.failure(agent.id, executor.id))
 
-    def shutdown(self, agent: Agent, executor_id: str) -> None:
-        for executor in list((agent.executors or {}).values()):
-            if executor.id == executor_id and not executor.tasks:
-                self.terminated(executor, 0)
+    def shutdown(self, framework: Framework, agent: Agent, executor_id: str) -> None:
+        executor = framework.executors.get((agent.id, executor_id))
+        if executor is not None:
+            self._end_idle(executor)
 
     def drop(self, framework: Framework) -> None:
         for executor in list(framework.executors.values()):
-            self.terminated(executor, 0)
+            self._terminate(executor)
 
 
 def _executor_fault(framework: Framework, info: Json, existing: Executor | None) -> str | None:
@@ -175,10 +166,7 @@ def _executor_fault(framework: Framework, info: Json, existing: Executor | None)
 
 
 def _size_fault(id_: str, resources: Resources) -> str | None:
-    amounts: dict[str, int] = {}
-    for kind, value in resources.items():
-        if isinstance(value, int):
-            amounts[kind.name] = amounts.get(kind.name, 0) + value
+    amounts = scalars(resources)
     cpus, mem = amounts.get("cpus"), amounts.get("mem")
     if cpus is None:
         return f"Executor '{id_}' uses no CPUs"

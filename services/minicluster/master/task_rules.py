@@ -20,6 +20,7 @@ from services.minicluster.resources import (
     text,
 )
 
+_EMULATED_CHECKS = {"check": ("COMMAND",), "health check": ("COMMAND", "HTTP")}
 EXECUTOR_MIN_CPUS = 10
 EXECUTOR_MIN_MEM = 32 * THOUSAND
 
@@ -38,7 +39,7 @@ def resource_fault(resources: Iterable[Json]) -> str | None:
 
 
 class Wanted:
-    """The resources of a task (and its executor) as asked for: `resources` when all are for `role`."""
+    """The resources that a task (and its executor) asks for."""
 
     __slots__ = ("foreign", "resources", "rows")
 
@@ -85,14 +86,9 @@ def task_fault(framework: Framework, agent: Agent, info: Json) -> str | None:
         return "Task's 'kill_policy.grace_period' must be non-negative"
     if info.get("max_completion_time", {}).get("nanoseconds", 0) < 0:
         return "Task's `max_completion_time` must be non-negative"
-    if "check" in info:
-        fault = check_fault(info["check"], "check", "CheckInfo")
-        if fault is not None:
-            return f"Task uses invalid check: {fault}"
-    if "health_check" in info:
-        fault = check_fault(info["health_check"], "health check", "HealthCheck")
-        if fault is not None:
-            return f"Task uses invalid health check: {fault}"
+    for field, noun, message in (("check", "check", "CheckInfo"), ("health_check", "health check", "HealthCheck")):
+        if field in info and (fault := _check_fault(info[field], noun, message)) is not None:
+            return f"Task uses invalid {noun}: {fault}"
     resources = info.get("resources")
     if not resources:
         return "Task uses no resources"
@@ -113,7 +109,8 @@ def command_fault(info: Json) -> str | None:
     return None
 
 
-def check_fault(check: Json, noun: str, message: str) -> str | None:
+def _check_fault(check: Json, noun: str, message: str) -> str | None:
+    """The last text is one of minicluster."""
     type_ = check.get("type")
     if type_ is None or type_ == "UNKNOWN":
         return f"{message} must specify 'type'" if type_ is None else f"'UNKNOWN' is not a valid {noun} type"
@@ -130,6 +127,8 @@ def check_fault(check: Json, noun: str, message: str) -> str | None:
     for name in ("delay_seconds", "grace_period_seconds", "interval_seconds", "timeout_seconds"):
         if check.get(name, 0) < 0:
             return f"Expecting '{name}' to be non-negative"
+    if type_ not in _EMULATED_CHECKS[noun]:
+        return f"{type_} {noun}s are not emulated"
     return None
 
 

@@ -31,17 +31,25 @@ class Tasks:
 
     def release(self, task: Task) -> None:
         """The latest state is terminal: the resources are free again, acknowledged or not."""
-        task.released = True
-        self._offers.recover(task.agent, task.framework.id, task.role, task.resources)
+        self.free(task)
         self.released(task)
 
+    def free(self, task: Task) -> None:
+        """Ends the allocation of its resources."""
+        if not task.released:
+            task.released = True
+            self._offers.recover(task.agent, task.framework.id, task.role, task.resources)
+
     def complete(self, task: Task) -> None:
-        """The terminal update is acknowledged: the task moves to the completed ones."""
-        task.framework.completed.append(task)
-        self.forget(task)
+        """The terminal update is acknowledged."""
+        self._end(task)
         self.completed(task)
 
-    def forget(self, task: Task) -> None:
+    def _end(self, task: Task) -> None:
+        task.framework.completed.append(task)
+        self._forget(task)
+
+    def _forget(self, task: Task) -> None:
         """Remove the task from every table of live tasks."""
         task.dropped = True
         framework = task.framework
@@ -62,7 +70,7 @@ class Tasks:
         """The task of a removed framework on an agent that was away: its process ends, and no update is sent."""
         runner = task.runner
         self._updates.forget(task)
-        self.forget(task)
+        self._forget(task)
         if runner is not None:
             runner.kill(0.0)
 
@@ -71,18 +79,13 @@ class Tasks:
         framework = task.framework
         if framework.tasks.get(task.id) is not task:
             return
-        status = self._updates.from_master(
-            framework, task.id, state, message=message, reason=reason, agent_id=task.agent.id
-        )
+        status = self._updates.from_master(framework, task.id, state, reason, message, task.agent.id)
         self._updates.forget(task)
-        if not task.released:
-            task.released = True
-            self._offers.recover(task.agent, framework.id, task.role, task.resources)
+        self.free(task)
         task.state = state
         task.statuses.append(status)
         runner = task.runner
-        framework.completed.append(task)
-        self.forget(task)
+        self._end(task)
         if runner is not None:
             runner.kill(0.0)
         self._updates.changed(task, status)
@@ -94,17 +97,16 @@ class Tasks:
             self._updates.forget(task)
             if not task.released:
                 self.release(task)
-                self._removed_with(framework, task)
-            framework.completed.append(task)
-            self.forget(task)
+                self._record_removal(framework, task)
+            self._end(task)
             if runner is not None:
                 runner.kill(None)
         for task in list(framework.unreachable.values()):
             self.abandon(task)
         framework.unreachable.clear()
 
-    def _removed_with(self, framework: Framework, task: Task) -> None:
-        """This update is sent to no framework; it only shows in the lists and on the operator stream."""
+    def _record_removal(self, framework: Framework, task: Task) -> None:
+        """The update is sent to no framework; it shows in the lists and on the operator stream only."""
         status: Json = {
             "task_id": {"value": task.id},
             "state": "TASK_KILLED",

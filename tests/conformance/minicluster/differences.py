@@ -30,7 +30,7 @@ ACCEPTED = (
     Accepted("01", "UNKNOWN type with stream id", "status|body|headers.*", "the real master aborts; we answer 501"),
     Accepted("01", "is the master still there\\?", "status", "the real master has aborted; ours lives"),
     Accepted("01", "unk", "stream_closed", "the real master has aborted; ours keeps the stream"),
-    Accepted("03", "metrics", r"body\..*", "only the gauges that mean something here are served"),
+    Accepted("03", "metrics", "status|body|headers.*", "endpoints nobody reads here answer 404"),
     Accepted("03", "v0 state", "body.flags.port", "the port is ours"),
     Accepted("07", "operator-events", "stream_closed", "the script's end: the stream is closed by the script itself"),
     Accepted(
@@ -64,10 +64,9 @@ ACCEPTED = (
     Accepted("13", "GET_FLAGS", r"body\..*", "the port is ours"),
     Accepted("13", "/state|/master/state|/flags", "body.flags.port", "the port is ours"),
     Accepted("13", "metrics with timeout", r"body\..*", "no metrics in the operator API"),
-    Accepted("13", "metrics|.*/metrics/snapshot", r".*", "only the gauges that mean something here are served"),
     Accepted(
         "13",
-        "/files/debug|/logging/toggle|/system/stats.*|/help|/machine/up",
+        "/files/debug|/logging/toggle|/system/stats.*|/help|/machine/up|metrics|.*/metrics/snapshot",
         "status|body|headers.*",
         "endpoints nobody reads here answer 404",
     ),

@@ -41,7 +41,7 @@ def _crash(task_id: str) -> Hook:
 def _unregister(host: str) -> Hook:
     async def act(replay: Replay) -> None:
         agents = replay.cluster.master.agents
-        agents.unregister(replay.agent(host))
+        agents.remove(replay.agent(host), "the agent unregistered")
 
     return act
 

@@ -13,7 +13,7 @@ _FREE = {CPUS: 4000, MEM: 1024_000, REVOCABLE_CPUS: 4000, PORTS: ((31000, 31009)
 
 def _framework(*capabilities: str) -> Framework:
     info = {"user": "u", "name": "n", "roles": ["web"], "capabilities": [{"type": name} for name in capabilities]}
-    return Framework("f", info, 10)
+    return Framework("f", info)
 
 
 def test_revocable_resources_need_the_capability() -> None:

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 from services.minicluster.agents.sandbox_collector import Collector
-from services.minicluster.api.sandboxes import PATH
 from services.minicluster.clock import Clock
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, request, sandbox
 
+PATH = "/minicluster/sandboxes"
 MB = 1024 * 1024
 DAY_S = 86_400.0
 

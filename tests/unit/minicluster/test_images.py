@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.minicluster.agents.images import ImageCache, ImageCounts, image_of
-from services.minicluster.api.images import PREFETCH_MAX
+from services.minicluster.api.own_pages import PREFETCH_MAX
 from services.minicluster.clock import Clock
 from services.minicluster.server import Minicluster
 from tests.unit.minicluster.conftest import Start
@@ -275,4 +275,4 @@ async def test_other_methods_are_refused(start: Start) -> None:
 
     status, answer = await request(cluster.port, "DELETE", "/minicluster/images")
 
-    assert (405, "Images are listed with GET and fetched with POST, not DELETE") == (status, answer)
+    assert (405, "/minicluster/images takes GET and POST, not DELETE") == (status, answer)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.minicluster.agents.container_limits import fault
+from services.minicluster.agents.usage_monitor import limit_fault
 from services.minicluster.resources import DISK, MEM, THOUSAND
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import WAIT_S, sandbox, scalar, written
@@ -28,17 +28,17 @@ def test_a_memory_limit_has_a_floor_and_room_for_the_executor(asked_mb: int, lim
     """As Mesos's isolator counts."""
     allowed = {MEM: asked_mb * THOUSAND}
 
-    assert None is fault(allowed, limit_mb * _MB, 0)
+    assert None is limit_fault(allowed, limit_mb * _MB, 0)
     assert (
         "REASON_CONTAINER_LIMITATION_MEMORY",
         f"Memory limit exceeded: Requested: {limit_mb}MB Maximum Used: {limit_mb + 1}MB",
-    ) == fault(allowed, limit_mb * _MB + 1, 0)
+    ) == limit_fault(allowed, limit_mb * _MB + 1, 0)
 
 
 def test_a_disk_quota_is_what_was_asked_for() -> None:
     """Disk has no floor."""
-    assert None is fault({DISK: 5 * THOUSAND}, 0, 5 * _MB)
-    assert ("REASON_CONTAINER_LIMITATION_DISK", "Disk usage (6MB) exceeds quota (5MB)") == fault(
+    assert None is limit_fault({DISK: 5 * THOUSAND}, 0, 5 * _MB)
+    assert ("REASON_CONTAINER_LIMITATION_DISK", "Disk usage (6MB) exceeds quota (5MB)") == limit_fault(
         {DISK: 5 * THOUSAND}, 0, 5 * _MB + 1
     )
 

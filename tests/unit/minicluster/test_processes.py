@@ -202,6 +202,27 @@ async def test_http_health_check(start: Start) -> None:
     assert "TASK_RUNNING" == status["update"]["status"]["state"]
 
 
+@pytest.mark.parametrize(
+    ("field", "check", "text"),
+    [
+        (
+            "health_check",
+            {"type": "TCP", "tcp": {"port": 1}},
+            "invalid health check: TCP health checks are not emulated",
+        ),
+        ("check", {"type": "HTTP", "http": {"port": 1}}, "invalid check: HTTP checks are not emulated"),
+    ],
+)
+async def test_checks_that_are_not_emulated_are_refused(start: Start, field: str, check: Any, text: str) -> None:
+    """Rather than never run."""
+    _, scheduler = await start()
+    await scheduler.launch("t", "true", **{field: check})
+
+    status = await scheduler.status("t", "TASK_ERROR")
+
+    assert ("REASON_TASK_INVALID", f"Task uses {text}") == (status["reason"], status["message"])
+
+
 async def test_uris_are_copied_and_unpacked(start: Start, tmp_path: Path) -> None:
     """file:// and plain paths; archives are extracted, and what is missing fails the launch."""
     (tmp_path / "inner").write_text("packed")

@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from services.minicluster.hosts import HostFileError, HostSpec, load_hosts
+from services.minicluster.hosts import HostSpec, load_hosts
 from services.minicluster.server import Minicluster
+from services.minicluster.yaml_rows import FileFault
 from tests.conformance.minicluster.recording import load
 from tests.unit.minicluster.conftest import Start
 from tests.unit.minicluster.scheduler import Scheduler, request, task_info
@@ -94,6 +95,19 @@ async def test_nobody_else_is_offered_what_is_reserved(start: Start) -> None:
     assert "a" == (await below.offer("a"))["hostname"]
 
 
+async def test_an_operation_that_is_not_emulated_is_an_error(start: Start) -> None:
+    """The framework learns of it by its id."""
+    _, scheduler = await start(simulate=True)
+    offer = await scheduler.offer()
+    operation = {"type": "SHRINK_VOLUME", "id": {"value": "o"}, "shrink_volume": {}}
+    await scheduler.call("ACCEPT", {"offer_ids": [offer["id"]], "operations": [operation]})
+
+    event = await scheduler.wait(lambda event: event["type"] == "UPDATE_OPERATION_STATUS")
+
+    status = event["update_operation_status"]["status"]
+    assert ("OPERATION_ERROR", "SHRINK_VOLUME is not emulated") == (status["state"], status["message"])
+
+
 async def test_a_mounted_disk_has_no_parts(start: Start) -> None:
     """A task that asks for some of it is an error, one that takes it whole runs."""
     _, scheduler = await start(hosts=(HostSpec("a", disk=0, mounts=(500,)),), simulate=True)
@@ -113,9 +127,9 @@ async def test_a_mounted_disk_has_no_parts(start: Start) -> None:
     ("row", "text"),
     [
         ("role: a//b", "host 'h': role: Role 'a//b' cannot contain two adjacent slashes"),
-        ("role: 5", "host 'h': role: expected a text, got 5"),
-        ("mounts: 5", r"host 'h': mounts must be a list of sizes in MB above 0, got 5"),
-        ("mounts: [0]", r"host 'h': mounts must be a list of sizes in MB above 0, got \[0\]"),
+        ("role: 5", "host 'h': role: must be a text that is not empty, got 5"),
+        ("mounts: 5", r"host 'h': mounts: must be a list of sizes in MB above 0, up to 1e\+12, got 5"),
+        ("mounts: [0]", r"host 'h': mounts: must be a list of sizes in MB above 0, up to 1e\+12, got \[0\]"),
     ],
 )
 def test_a_hosts_file_with_a_fault(row: str, text: str, tmp_path: Path) -> None:
@@ -123,7 +137,7 @@ def test_a_hosts_file_with_a_fault(row: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text(f"- {{name: h, {row}}}\n")
 
-    with pytest.raises(HostFileError, match=text):
+    with pytest.raises(FileFault, match=text):
         load_hosts(path)
 
 

@@ -1,0 +1,48 @@
+"""What agents report of tasks, in Mesos's words."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NamedTuple
+
+from services.minicluster.resources import Json
+
+NO_CHECK_RESULT: Json = {"type": "COMMAND", "command": {}}
+"""Before the first one, and in the last update of a task."""
+
+
+def container_status(container_id: str, address: str) -> Json:
+    network = {"ip_addresses": [{"protocol": "IPv4", "ip_address": address}]}
+    return {"container_id": {"value": container_id}, "network_infos": [network]}
+
+
+class Ending(NamedTuple):
+    """The arguments of `StatusUpdates.report` after the task."""
+
+    state: str
+    message: str
+    source: str = "SOURCE_EXECUTOR"
+    reason: str | None = None
+
+
+KILLED_BEFORE_START = Ending(
+    "TASK_KILLED", "Killed before delivery to the executor", "SOURCE_AGENT", "REASON_TASK_KILLED_DURING_LAUNCH"
+)
+EXECUTOR_TERMINATED = Ending("TASK_FAILED", "Executor terminated", "SOURCE_AGENT", "REASON_EXECUTOR_TERMINATED")
+
+
+def by_agent(reason: str, message: str) -> Ending:
+    """The agent fails the task."""
+    return Ending("TASK_FAILED", message, "SOURCE_AGENT", reason)
+
+
+def by_itself(status: int) -> Ending:
+    """The command has ended with this wait status."""
+    return Ending("TASK_FINISHED" if status == 0 else "TASK_FAILED", exit_message(status))
+
+
+def exit_message(status: int) -> str:
+    if os.WIFEXITED(status):
+        return f"Command exited with status {os.WEXITSTATUS(status)}"
+    return f"Command terminated with signal {signal.strsignal(os.WTERMSIG(status))}"
