@@ -7,17 +7,17 @@ from temporalio import activity
 from activities.errors import translated
 from peloton.model.host import Prefetched
 from peloton.model.ids import JobId
-from peloton.ports import ImagePrefetcher, JobRecords
+from peloton.ports import ImagePrefetcher, UpdateRecords
 
 
 class ImageActivities:
-    def __init__(self, records: JobRecords, images: ImagePrefetcher) -> None:
-        self._records = records
+    def __init__(self, updates: UpdateRecords, images: ImagePrefetcher) -> None:
+        self._updates = updates
         self._images = images
 
     @activity.defn(name="prefetch_images")
     @translated
     def prefetch(self, job_id: str) -> Prefetched:
         """For the instances that the job's update begins next."""
-        wanted = self._records.coming_images(JobId(job_id))
+        wanted = self._updates.images_to_prefetch(JobId(job_id))
         return self._images.prefetch(wanted) if wanted else Prefetched()

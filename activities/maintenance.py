@@ -9,11 +9,11 @@ from peloton.errors import Aborted, NotFound
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
-from peloton.ports import HostKeepers, HostRecords
+from peloton.ports import HostKeepers, MaintenanceRecords
 
 
 class MaintenanceActivities:
-    def __init__(self, keepers: HostKeepers, records: HostRecords) -> None:
+    def __init__(self, keepers: HostKeepers, records: MaintenanceRecords) -> None:
         self._keepers = keepers
         self._records = records
 
@@ -21,7 +21,7 @@ class MaintenanceActivities:
     @translated
     def look(self, cluster: str, hostname: str) -> HostMaintenance:
         """A host that is not in maintenance is UP, and is to stay so."""
-        found = self._records.maintained_host(cluster, hostname)
+        found = self._records.get(cluster, hostname)
         return found or HostMaintenance(cluster, Hostname(hostname), HostState.UP, HostState.UP)
 
     @activity.defn(name="cordon_host")

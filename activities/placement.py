@@ -16,15 +16,15 @@ from peloton.model.host import ClusterChoice, Desired, LaunchResult, PlacementBa
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, ClusterRule
-from peloton.ports import HostManager, JobRecords, Placer, ResourceManager
+from peloton.ports import HostManager, Placer, PodRecords, ResourceManager
 
 LEASE_LOST = (ClusterReason(rule=ClusterRule.LEASE_LOST),)
 NOT_READY = (ClusterReason(rule=ClusterRule.NOT_READY),)
 
 
 class PlacementActivities:
-    def __init__(self, records: JobRecords, hosts: HostManager, resmgr: ResourceManager, placer: Placer) -> None:
-        self._records = records
+    def __init__(self, pods: PodRecords, hosts: HostManager, resmgr: ResourceManager, placer: Placer) -> None:
+        self._pods = pods
         self._hosts = hosts
         self._resmgr = resmgr
         self._placer = placer
@@ -38,7 +38,7 @@ class PlacementActivities:
         less after tries in vain, are queued again.
         """
         job = JobId(job_id)
-        gangs = self._records.ready_gangs(job, limit)
+        gangs = self._pods.ready_gangs(job, limit)
         batch = self._place(job, gangs, for_gang=False)
         turns = self._note_unplaced(batch)
         launch = self._launch(job, batch)
@@ -64,7 +64,7 @@ class PlacementActivities:
     def place_gang(self, job_id: str) -> PlacementBatch:
         """Place all of the job's gang. Empty when it does not fit whole, with the reason."""
         job = JobId(job_id)
-        gang = self._records.ready_gang(job)
+        gang = self._pods.ready_gang(job)
         batch = self._place(job, [gang] if gang else [], for_gang=True)
         self._note_unplaced(batch)
         return batch

@@ -10,12 +10,12 @@ from activities.errors import translated
 from peloton.model.ids import JobId
 from peloton.model.job import GangProgress, JobProgress, JobState
 from peloton.model.update import UpdateProgress
-from peloton.ports import JobRecords
+from peloton.ports import JobRecords, PodRecords, UpdateRecords
 
 
 class RecordsActivities:
-    def __init__(self, records: JobRecords, now_ns: Callable[[], int]) -> None:
-        self._records = records
+    def __init__(self, jobs: JobRecords, pods: PodRecords, updates: UpdateRecords, now_ns: Callable[[], int]) -> None:
+        self._jobs, self._pods, self._updates = jobs, pods, updates
         self._now_ns = now_ns
 
     @activity.defn(name="create_pods")
@@ -27,41 +27,41 @@ class RecordsActivities:
     @activity.defn(name="look_at_gang")
     @translated
     def look_at_gang(self, job_id: str) -> GangProgress:
-        return self._records.gang(JobId(job_id))
+        return self._pods.gang(JobId(job_id))
 
     @activity.defn(name="settle")
     @translated
     def settle(self, job_id: str, created_max: int = 0) -> JobProgress:
         """Missing pods are created, too, when they are no more than ``created_max``."""
-        progress = self._records.settle(JobId(job_id), self._now_ns())
+        progress = self._jobs.settle(JobId(job_id), self._now_ns())
         is_small = 0 < progress.missing_count <= created_max
         return self._created(JobId(job_id), lambda _: None) if is_small else progress
 
     def _created(self, job_id: JobId, on_chunk: Callable[[int], None]) -> JobProgress:
-        self._records.create_pods(job_id, on_chunk)
-        return self._records.settle(job_id, self._now_ns())
+        self._pods.create(job_id, on_chunk)
+        return self._jobs.settle(job_id, self._now_ns())
 
     @activity.defn(name="delete_job")
     @translated
     def delete_job(self, job_id: str) -> None:
-        self._records.delete_job(JobId(job_id))
+        self._jobs.delete(JobId(job_id))
 
     @activity.defn(name="is_stored")
     @translated
     def is_stored(self, job_id: str) -> bool:
-        return self._records.job(JobId(job_id)) is not None
+        return self._jobs.get(JobId(job_id)) is not None
 
     @activity.defn(name="stop_job")
     @translated
     def stop_job(self, job_id: str) -> None:
-        self._records.set_job_goal(JobId(job_id), JobState.KILLED, self._now_ns())
+        self._jobs.set_goal(JobId(job_id), JobState.KILLED, self._now_ns())
 
     @activity.defn(name="abort_update")
     @translated
     def abort_update(self, job_id: str) -> None:
-        self._records.abort_update(JobId(job_id), self._now_ns())
+        self._updates.abort_active(JobId(job_id), self._now_ns())
 
     @activity.defn(name="advance_update")
     @translated
     def advance_update(self, job_id: str) -> UpdateProgress:
-        return self._records.advance_update(JobId(job_id), self._now_ns())
+        return self._updates.advance(JobId(job_id), self._now_ns())

@@ -34,7 +34,7 @@ def check_leader(settings: Settings, role: str) -> None:
 
     storage = Storage(settings.database)
     try:
-        address = storage.leader(role, time.time())
+        address = storage.leases.leader(role, time.time())
     finally:
         storage.close()
     if not address:

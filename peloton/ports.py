@@ -6,7 +6,7 @@ finds the work done and answers the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from peloton.model.host import (
@@ -24,23 +24,40 @@ from peloton.model.job import GangProgress, JobProgress, JobRecord, JobState, Qu
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.pod import PodShape
 from peloton.model.reason import PlacementReason, QosReason, RequeueReason
+from peloton.model.resources import Resources
 from peloton.model.update import UpdateProgress
 
 REQUEUED_PODS_MAX = 1_000
 """Pods that one call of ``ResourceManager.requeue_pods`` names."""
 
 
+# -- storage, by owner ---------------------------------------------------------------------------------------------
+
+
 class JobRecords(Protocol):
-    """The part of storage that a job's life needs."""
-
-    def job(self, job_id: JobId) -> JobRecord | None: ...
-
-    def create_pods(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
-        """Create the missing pods [0, instance_count) in chunks, INITIALIZED, run 1; returns how many exist."""
-        ...
+    def get(self, job_id: JobId) -> JobRecord | None: ...
 
     def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
         """Bring a bounded number of ended pods to their next run or rest, roll up the job's state, report counts."""
+        ...
+
+    def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
+        """Steer a job and its pods towards ``goal``; one that is to be deleted, and a batch job that has ended, stay as
+        they are."""
+        ...
+
+    def delete(self, job_id: JobId) -> None:
+        """Forget an ended job and all that belongs to it."""
+        ...
+
+
+class PodRecords(Protocol):
+    def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
+        """Create the missing pods [0, instance_count) in chunks, INITIALIZED, run 1; returns how many exist."""
+        ...
+
+    def gang(self, job_id: JobId) -> GangProgress:
+        """How far the members of the job's gang are; of size 0 when it has none, or has ended."""
         ...
 
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
@@ -51,30 +68,78 @@ class JobRecords(Protocol):
         """The job's gang when all its members are READY."""
         ...
 
-    def gang(self, job_id: JobId) -> GangProgress:
-        """How far the members of the job's gang are; of size 0 when it has none, or has ended."""
+
+class UpdateRecords(Protocol):
+    def abort_active(self, job_id: JobId, now_ns: int) -> None:
+        """Abort the update of a service, if one is under way."""
         ...
 
-    def delete_job(self, job_id: JobId) -> None:
-        """Forget an ended job and all that belongs to it."""
-        ...
-
-    def set_job_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
-        """Steer a job and its pods towards ``goal``; one that is to be deleted, and a batch job that has ended, stay as
-        they are."""
-        ...
-
-    def abort_update(self, job_id: JobId, now_ns: int) -> None:
-        """Of a service, if one is under way."""
-        ...
-
-    def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
+    def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
         """Take one step of the update of a service, if one is under way."""
         ...
 
-    def coming_images(self, job_id: JobId) -> Mapping[str, Sequence[Hostname]]:
+    def images_to_prefetch(self, job_id: JobId) -> Mapping[str, Sequence[Hostname]]:
         """Image -> hosts to which the instances that are updated next bring it; at most PREFETCH_MAX of both."""
         ...
+
+
+class MaintenanceRecords(Protocol):
+    def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
+        """None for a host that is not in maintenance."""
+        ...
+
+
+class LeaseRecords(Protocol):
+    """Rows of leadership. Times are unix seconds."""
+
+    def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
+
+    def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
+
+    def holds(self, role: str, owner: str) -> bool: ...
+
+    def release(self, role: str, owner: str) -> bool: ...
+
+    def leader(self, role: str, now_s: float) -> str | None:
+        """Its address."""
+        ...
+
+    def clusters(self, now_s: float) -> dict[str, str]:
+        """All clusters -> address of the leader, empty while there is none."""
+        ...
+
+
+class HostClaims(Protocol):
+    """Whose each host is: names of hosts are unique over all clusters."""
+
+    def claim(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]: ...
+
+    def disclaim(self, cluster: str, hostnames: Collection[str]) -> None: ...
+
+    def claimed(self, cluster: str) -> set[str]: ...
+
+
+class ClusterOfHosts(Protocol):
+    def clusters_of(self, hostnames: Collection[str]) -> dict[str, str]:
+        """Of these hosts those that are known -> their clusters."""
+        ...
+
+
+class HeldResources(Protocol):
+    def held(self, cluster: str) -> tuple[Resources, Resources]:
+        """What pods on hosts of the cluster were given: all of it but revocable cpu, and that."""
+        ...
+
+
+class FrameworkRecords(Protocol):
+    def framework_id(self, cluster: str) -> str | None:
+        """Under which id the cluster has us."""
+        ...
+
+    def set_framework_id(self, cluster: str, framework_id: str) -> None: ...
+
+
+# -- processes of ours ---------------------------------------------------------------------------------------------
 
 
 class ResourceManager(Protocol):
@@ -143,14 +208,6 @@ class ImagePrefetcher(Protocol):
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
         """Ask hosts to fetch images; it does not wait until they are there. Best effort, at most PREFETCH_MAX images on
         hosts. Raises Unavailable."""
-        ...
-
-
-class HostRecords(Protocol):
-    """The part of storage that a host's maintenance needs."""
-
-    def maintained_host(self, cluster: str, hostname: str) -> HostMaintenance | None:
-        """None for a host that is not in maintenance."""
         ...
 
 

@@ -16,12 +16,12 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 import grpc
 
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.errors import Unavailable
+from peloton.ports import LeaseRecords
 
 log = logging.getLogger(__name__)
 
@@ -34,21 +34,10 @@ CHANNELS_MAX = 64
 """Every new leader may have a new address; the oldest ones are long gone."""
 
 
-class Leases(Protocol):
-    """The part of storage that holds lease rows. Times are unix seconds."""
-
-    def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
-    def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
-    def holds_lease(self, role: str, owner: str) -> bool: ...
-    def release_lease(self, role: str, owner: str) -> bool: ...
-    def leader(self, role: str, now_s: float) -> str | None: ...
-    def clusters(self, now_s: float) -> dict[str, str]: ...
-
-
 class LeaderElection:
     def __init__(
         self,
-        leases: Leases,
+        leases: LeaseRecords,
         role: str,
         ttl_s: float,
         clock: Callable[[], float] = time.monotonic,
@@ -72,7 +61,7 @@ class LeaderElection:
     async def win(self) -> None:
         """Return when this process leads."""
         waited = False
-        while not await self._try(self._leases.acquire_lease):
+        while not await self._try(self._leases.acquire):
             if not waited:
                 log.info("%s: another process leads; standing by", self._role)
             waited = True
@@ -81,7 +70,7 @@ class LeaderElection:
     async def announce(self, address: str) -> None:
         """Let everybody find this leader; raises Unavailable when leadership is lost already."""
         self._address = address
-        if not await self._try(self._leases.renew_lease):
+        if not await self._try(self._leases.renew):
             raise Unavailable(f"{self._role}: leadership lost")
         log.info("%s leads at %s", self._role, address)
 
@@ -93,7 +82,7 @@ class LeaderElection:
             while True:
                 if renewal is None:
                     await asyncio.sleep(self._pause_s(asked_s))
-                    renewal, began_s = asyncio.create_task(self._try(self._leases.renew_lease)), self._clock()
+                    renewal, began_s = asyncio.create_task(self._try(self._leases.renew)), self._clock()
                 await asyncio.wait({renewal}, timeout=self._question_due_s(asked_s))
                 if renewal.done():
                     if self._outcome(renewal) is False:
@@ -122,7 +111,7 @@ class LeaderElection:
         """Whether nobody has taken the place. Storage may answer that while it has no room for a renewal; and when it
         does not answer at all, somebody else may hear from it."""
         loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self._asking, self._leases.holds_lease, self._role, self._owner)
+        asked = loop.run_in_executor(self._asking, self._leases.holds, self._role, self._owner)
         if await self._is_answered(asked) and not asked.exception():
             if asked.result():
                 log.warning("%s: lease not renewed yet; nobody else leads", self._role)
@@ -143,7 +132,7 @@ class LeaderElection:
 
     async def resign(self) -> None:
         """Let the next one lead at once. When storage is away, the lease runs out by itself."""
-        release = asyncio.to_thread(self._leases.release_lease, self._role, self._owner)
+        release = asyncio.to_thread(self._leases.release, self._role, self._owner)
         try:
             async with asyncio.timeout(self._ttl_s):
                 await release
@@ -180,7 +169,7 @@ class LeaderElection:
 class LeaderChannels:
     """gRPC channels to the leaders of roles. Thread-safe; leaders are looked up at most once per LOOKUP_CACHE_S."""
 
-    def __init__(self, leases: Leases) -> None:
+    def __init__(self, leases: LeaseRecords) -> None:
         self._leases = leases
         self._lock = threading.Lock()
         self._found: dict[str, tuple[float, str | None]] = {}

@@ -23,6 +23,7 @@ from services import telemetry, temporal, temporal_connection
 from services.leader import LeaderChannels, LeaderElection
 from services.settings import Settings, load
 from services.storage import migrate
+from services.storage.jobs.jobs import Jobs
 from services.storage.storage import Storage
 from services.workflow_labels import PoolPaths
 from workflows.policies import Policies
@@ -79,7 +80,7 @@ async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
     await asyncio.to_thread(migrate.check, database)
     retries = Backoff(settings.retry_wait_s, settings.retry_wait_max_s)
     storage = Storage(database, pool_size=settings.database_pool, batch_backoff=retries)
-    channels = LeaderChannels(storage)
+    channels = LeaderChannels(storage.leases)
     try:
         client = await temporal_connection.connect(config, identity)
         policies = Policies(
@@ -110,7 +111,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
         )
         log.info("API at %s", address)
         await _wake_active(shared, waker)  # jobs stored just before a crash have no workflow yet
-        deleting = asyncio.create_task(_end_deletions(shared.storage), name="deletions that were broken off")
+        deleting = asyncio.create_task(_end_deletions(shared.storage.jobs), name="deletions that were broken off")
         await stop.wait()
         deleting.cancel()
         await api.stop(SERVER_GRACE_S)
@@ -126,12 +127,14 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
         return
     hosts = _host_managers(shared)
     ports = WorkerPorts(
-        shared.storage,
+        shared.storage.jobs,
+        shared.storage.pods,
+        shared.storage.updates,
         ResourceManagerClient(shared.channels.channel("resmgr")),
         hosts,
         FirstFitPlacer(),
         hosts,
-        shared.storage,
+        shared.storage.maintenance,
         hosts,
     )
     async with AsyncExitStack() as stack:
@@ -205,15 +208,14 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         async def lead() -> Leading:
             watch = DrainWatch(jobs, hosts)
             failed: asyncio.Future[None] = loop.create_future()
-            driver = MesosDriver(mesos, storage)
+            driver = MesosDriver(mesos, storage.hosts)
             core = HostManagerCore(core_settings, storage, watch, driver, lambda why: _fail(loop, failed, why))
             share, deadline_s = settings.maintenance_share, settings.maintenance_deadline_s
-            maintainer = HostMaintainer(
-                core, storage, storage, jobs, hosts, watch, cluster=settings.cluster, share=share
-            )
+            records = (storage.maintenance, storage.host_pods, storage.disruptions)
+            maintainer = HostMaintainer(core, *records, jobs, hosts, watch, cluster=settings.cluster, share=share)
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintainer.start)
-            qos = QosController(qos_settings, core, storage, evictor, jobs)
+            qos = QosController(qos_settings, core, storage.host_pods, evictor, jobs)
             address = f"{settings.host}:{settings.hostmgr_port}"
             server, port = serve(core, maintainer, images, qos.uses, address, deadline_s)
             qos.start()
@@ -261,7 +263,10 @@ def _host_managers(shared: Shared) -> HostManagers:
 
     channels = shared.channels
     return HostManagers(
-        channels.clusters, lambda cluster: HostManagerClient(channels.cluster_channel(cluster)), shared.storage
+        channels.clusters,
+        lambda cluster: HostManagerClient(channels.cluster_channel(cluster)),
+        shared.storage.hosts,
+        shared.storage.host_pods,
     )
 
 
@@ -303,7 +308,7 @@ class Leading:
 
 async def _lead(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
     """Stand by, lead, and resign."""
-    election = LeaderElection(shared.storage, role, shared.settings.leader_ttl_s)
+    election = LeaderElection(shared.storage.leases, role, shared.settings.leader_ttl_s)
     if await _first(election.win(), stop):
         return
     holding = asyncio.create_task(election.hold(), name=f"{role} lease")
@@ -347,8 +352,8 @@ async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
 
 @asynccontextmanager
 async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
-    storage, paths = shared.storage, PoolPaths(lambda: (spec for spec, _ in shared.storage.pools()))
-    waker = temporal.JobWaker(shared.temporal, storage.job, shared.policies, storage.roll_up, pool_path=paths)
+    storage, paths = shared.storage, PoolPaths(lambda: (spec for spec, _ in shared.storage.pools.all()))
+    waker = temporal.JobWaker(shared.temporal, storage.jobs.get, shared.policies, storage.jobs.roll_up, pool_path=paths)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)
         yield waker
@@ -363,16 +368,16 @@ async def _maintenance_waker(shared: Shared) -> AsyncIterator[temporal.Maintenan
 
 
 async def _wake_active(shared: Shared, waker: temporal.JobWaker, but: Set[JobId] = frozenset()) -> None:
-    active = await asyncio.to_thread(shared.storage.active_job_ids)
+    active = await asyncio.to_thread(shared.storage.jobs.active_ids)
     waker.jobs_changed((job_id for job_id in active if job_id not in but), "a role came up")
 
 
-async def _end_deletions(storage: Storage) -> None:
+async def _end_deletions(jobs: Jobs) -> None:
     """Of jobs whose api died before it had forgotten all of them. Those under way elsewhere may be among them."""
     try:
-        for job_id in await asyncio.to_thread(storage.broken_deletions):
+        for job_id in await asyncio.to_thread(jobs.half_deleted):
             log.info("job %s is being deleted: going on with it", job_id)
-            await asyncio.to_thread(storage.delete_job, job_id)
+            await asyncio.to_thread(jobs.delete, job_id)
     except Exception as error:  # storage is away: the next api that starts finds them
         log.warning("deletions that were broken off have not ended: %s", error)
 

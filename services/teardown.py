@@ -52,7 +52,7 @@ def tear_down(settings: Settings) -> str:
     """Returns what was done. Raises PelotonError, and storage's errors."""
     storage = Storage(settings.require_database())
     try:
-        framework_id = storage.framework_id(settings.cluster)
+        framework_id = storage.hosts.framework_id(settings.cluster)
         if not framework_id:
             return f"cluster {settings.cluster} has no framework"
         _await_end_of_leader(storage, settings.cluster)
@@ -80,7 +80,7 @@ def tear_down(settings: Settings) -> str:
 def _await_end_of_leader(storage: Storage, cluster: str) -> None:
     """One that was killed has a lease for a few seconds more."""
     deadline_s = time.monotonic() + PATIENCE_S
-    while leader := storage.leader(hostmgr_role(cluster), time.time()):
+    while leader := storage.leases.leader(hostmgr_role(cluster), time.time()):
         if time.monotonic() > deadline_s:
             raise Unavailable(f"the host manager of cluster {cluster} leads at {leader}: stop it first")
         time.sleep(LOOK_EVERY_S)

@@ -24,7 +24,7 @@ from peloton.errors import InvalidArgument
 from services.api.calls import METER, Calls, overloaded
 from services.api.v1.lockdown import LOCKABLE
 from services.grpc_handlers import within
-from services.storage.jobs.queries import Backlog
+from services.storage.jobs.search import Backlog
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.05

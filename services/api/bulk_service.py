@@ -26,7 +26,7 @@ from services.api.faults import Faults
 from services.api.servicer import Backend, Servicer
 from services.api.v1.specs import Specs
 from services.api.validation import JobJudge, clamp_max_failures, clamp_pod, secret_fault, secret_pod_fault
-from services.storage.storage import JobStream, stream_rows
+from services.storage.jobs.job_streams import JobStream, stream_rows
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class BulkService(Servicer):
         if isinstance(judge, str):
             return _refused(job_id, judge)
         try:
-            stream = await self._calls.run(self._records.begin_stream, job_id)
+            stream = await self._calls.run(self._records.job_streams.begin, job_id)
         except AlreadyExists as exists:
             return await self._exists(job_id, exists)
         try:
@@ -93,7 +93,7 @@ class BulkService(Servicer):
 
     async def _discard(self, stream: JobStream) -> None:
         try:
-            await self._calls.run(self._records.discard_stream, stream)
+            await self._calls.run(self._records.job_streams.discard, stream)
         except Exception as error:  # the answer is another matter
             log.warning("the stream of job %s is left to the sweep: %s", stream.job_id, error)
 
@@ -125,7 +125,7 @@ class BulkService(Servicer):
                     rows = await self._calls.run(filling.take, piece.instances)
                     if filling.faults:
                         return _refused(stream.job_id, filling.faults.message())
-                    await self._calls.run(self._records.add_to_stream, stream, rows)
+                    await self._calls.run(self._records.job_streams.add, stream, rows)
                 case "commit":
                     filling.check_complete(piece.commit)
                     if faults := filling.judge.finish():
@@ -142,7 +142,7 @@ class BulkService(Servicer):
         record = convert.new_job_record(job_id, config, now_ns)
         if filling.first_is_controller is not None:
             record = replace(record, has_controller=filling.first_is_controller)
-        await self._calls.run(self._records.commit_stream, filling.stream, record, config, now_ns)
+        await self._calls.run(self._records.job_streams.commit, filling.stream, record, config, now_ns)
         await self._wake.start(job_id)
         return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=job_id))
 
@@ -157,7 +157,7 @@ class BulkService(Servicer):
         while True:
             try:
                 before_ns = time.time_ns() - int(LEFT_S * 1e9)
-                left = await self._calls.run(self._records.discard_streams, before_ns)
+                left = await self._calls.run(self._records.job_streams.discard_older, before_ns)
                 if left:
                     log.info("discarded %d streams that were left in the middle of a creation", left)
             except Exception as error:  # storage is away: the next look finds them

@@ -30,7 +30,7 @@ class JobManager(RollingJobs):
     def __init__(self, backend: Backend, specs: Specs) -> None:
         super().__init__(backend)
         self._specs = specs
-        self._configs = StoredConfigs(backend.records, backend.calls)
+        self._configs = StoredConfigs(backend.records.configs, backend.calls)
 
     # -- writes
 
@@ -58,7 +58,7 @@ class JobManager(RollingJobs):
         config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
         record = convert.new_job_record(job_id, config, now_ns)
         try:
-            await self._calls.run(self._records.create_job, record, config, now_ns)
+            await self._calls.run(self._records.jobs.create, record, config, now_ns)
         except AlreadyExists as exists:
             response.error.alreadyExists.id.value = job_id
             response.error.alreadyExists.message = exists.message
@@ -82,7 +82,7 @@ class JobManager(RollingJobs):
         record, new = await self._job(known_id(request.id)), request.config
         old = None
         if record is not None:
-            old = await self._calls.run(self._records.job_config, record.job_id, record.config_version)
+            old = await self._calls.run(self._records.configs.job_config, record.job_id, record.config_version)
         if record is None or old is None:
             response.error.jobNotFound.id.CopyFrom(request.id)
             text = f"Failed to find job with id {request.id.value} err=job:{request.id.value} not found"
@@ -111,7 +111,7 @@ class JobManager(RollingJobs):
         new.changeLog.CopyFrom(
             peloton_pb2.ChangeLog(version=version + 1, createdAt=old.changeLog.createdAt, updatedAt=now_ns)
         )
-        await self._calls.run(self._records.add_instances, record.job_id, new, new.instanceCount, version, now_ns)
+        await self._calls.run(self._records.jobs.add_instances, record.job_id, new, new.instanceCount, version, now_ns)
         response.id.value = record.job_id
         response.message = f"added {added} instances"
         self._wake.changed(record.job_id)
@@ -119,7 +119,7 @@ class JobManager(RollingJobs):
 
     def _growth_refusal(self, record: JobRecord, old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> str:
         ids = touched(record.instance_count, new)
-        existing = self._records.task_configs(record.job_id, record.config_version, ids) if ids else {}
+        existing = self._records.configs.task_configs(record.job_id, record.config_version, ids) if ids else {}
         return growth_faults(old, existing, new).message()
 
     @write
@@ -127,7 +127,7 @@ class JobManager(RollingJobs):
         record = await self._job_or_not_found(known_id(request.id), "job not found")
         if record.is_active:
             raise Aborted(f"Job is not in a terminal state: {record.state}")
-        await self._calls.run(self._records.delete_job, record.job_id)
+        await self._calls.run(self._records.jobs.delete, record.job_id)
         return job_pb2.DeleteResponse()
 
     async def Refresh(self, request: job_pb2.RefreshRequest, context: Any) -> job_pb2.RefreshResponse:
@@ -152,7 +152,7 @@ class JobManager(RollingJobs):
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
         check_size(record.job_id, len(config.wire), config.own_count)
         if record.type is JobType.SERVICE:
-            by_version = await self._calls.run(self._records.pod_counts_by_version, record.job_id)
+            by_version = await self._calls.run(self._records.pods.counts_by_version, record.job_id)
             runtime = convert.job_runtime(record, None, by_version)
         else:
             runtime = convert.job_runtime(record, config.limits)
@@ -164,7 +164,7 @@ class JobManager(RollingJobs):
             return response
         try:
             query = job_query(request, time.time_ns())
-            records, total = await self._calls.run(self._records.query_jobs, query)
+            records, total = await self._calls.run(self._records.search.query_jobs, query)
         except InvalidArgument as invalid:
             response.error.err.message = invalid.message
             return response
@@ -177,7 +177,7 @@ class JobManager(RollingJobs):
         return response
 
     def _job_infos(self, records: list[JobRecord]) -> list[job_pb2.JobInfo]:
-        configs = self._records.job_configs([(record.job_id, record.config_version) for record in records])
+        configs = self._records.configs.job_configs([(record.job_id, record.config_version) for record in records])
         found = ((record, configs.get((record.job_id, record.config_version))) for record in records)
         return [convert.job_info(record, config) for record, config in found if config is not None]
 
@@ -193,5 +193,5 @@ class JobManager(RollingJobs):
         return response
 
     async def GetActiveJobs(self, request: job_pb2.GetActiveJobsRequest, context: Any) -> job_pb2.GetActiveJobsResponse:
-        ids = await self._calls.run(self._records.active_job_ids)
+        ids = await self._calls.run(self._records.jobs.active_ids)
         return job_pb2.GetActiveJobsResponse(ids=[wire_id(job_id) for job_id in ids])

@@ -12,7 +12,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.times import NS_PER_S
-from services.storage.jobs.queries import LIMIT_DEFAULT, MAX_LIMIT_DEFAULT, JobQuery, Order, PodQuery
+from services.storage.jobs.search import LIMIT_DEFAULT, MAX_LIMIT_DEFAULT, JobQuery, Order, PodQuery
 
 ROWS_MAX = 10_000
 """Rows that one query considers at most, whatever ``maxLimit`` it gives."""

@@ -14,7 +14,8 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import RespoolId
 from peloton.model.respool import pool_paths
 from services.api.calls import Calls
-from services.storage.storage import FoundJob, JobName, Storage
+from services.storage.jobs.search import FoundJob, JobName, Search
+from services.storage.pools import Pools
 
 LIMIT_DEFAULT, LIMIT_MAX = 10, 100
 PREFIX_MIN = 4
@@ -25,8 +26,8 @@ _ID_SHAPE = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
 
 
 class LookupService:
-    def __init__(self, records: Storage, calls: Calls) -> None:
-        self._records = records
+    def __init__(self, search: Search, pools: Pools, calls: Calls) -> None:
+        self._search, self._pools = search, pools
         self._calls = calls
 
     async def FindJobs(self, request: lookup_pb2.FindJobsRequest, context: Any) -> lookup_pb2.FindJobsResponse:
@@ -36,16 +37,16 @@ class LookupService:
         return await self._calls.run(self._find, request.text, request.begins, limit)
 
     def _find(self, text: str, begins: bool, limit: int) -> lookup_pb2.FindJobsResponse:
-        paths = pool_paths(spec for spec, _ in self._records.pools())
+        paths = pool_paths(spec for spec, _ in self._pools.all())
         names = names_meant(text, paths)
         digits = id_digits(text)
         if begins:
-            found = self._records.recent_jobs_beginning(names, limit + 1)
+            found = self._search.recent_jobs_beginning(names, limit + 1)
         else:
-            found = self._records.jobs_named([each for each in names if each[1]], limit + 1)
+            found = self._search.jobs_named([each for each in names if each[1]], limit + 1)
         if digits and (begins or not found):
             known = {job.job_id for job in found}
-            found += [job for job in self._records.jobs_with_id_prefix(digits, limit + 1) if job.job_id not in known]
+            found += [job for job in self._search.jobs_with_id_prefix(digits, limit + 1) if job.job_id not in known]
         jobs = [_wire(job, paths) for job in found[:limit]]
         return lookup_pb2.FindJobsResponse(jobs=jobs, hasMore=len(found) > limit)
 

@@ -45,7 +45,7 @@ class RollingJobs(Servicer):
         instances = named_instances(request.ranges, job.instance_count)
         check_wanted(context)
         job = await self._calls.run(
-            self._records.create_update,
+            self._records.updates.create,
             job.job_id,
             request.resourceVersion,
             kind,

@@ -166,15 +166,15 @@ async def start(
     calls = Calls()
     channels = LeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
-    specs = Specs(storage, calls, hosts)
-    locks = Locks(storage, calls)
+    specs = Specs(storage.pools, calls, hosts)
+    locks = Locks(storage.lockdowns, calls)
     watches = WatchHub(ChangeReader(storage), calls)
     server = grpc.aio.server(
         interceptors=[
             ErrorsToStatus("api"),
             Requests(),
             LockdownGate(locks),
-            BacklogGate(storage, calls, bounds or Bounds()),
+            BacklogGate(storage.search, calls, bounds or Bounds()),
         ],
         options=list(OPTIONS),
         maximum_concurrent_rpcs=RPCS_MAX,
@@ -185,7 +185,7 @@ async def start(
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),
         (bulk, BULK_SERVICE),
-        (LookupService(storage, calls), LOOKUP_SERVICE),
+        (LookupService(storage.search, storage.pools, calls), LOOKUP_SERVICE),
         (UpdateService(backend, specs), (UPDATE_SERVICE,)),
         (VolumeService(), (VOLUME_SERVICE,)),
         (JobService(backend, specs), (JOB_SERVICE,)),
@@ -199,7 +199,7 @@ async def start(
     roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE), RESMGR)
     checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
     about_hosts = {name: name for name in HOSTMGR_SERVICES} | {HOST_SERVICE_V1: HOST_SERVICE}
-    of_hosts = ClusterServices(about_hosts, channels, lambda names: storage.clusters_of_hosts(names))
+    of_hosts = ClusterServices(about_hosts, channels, lambda names: storage.hosts.clusters_of(names))
     server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks), of_hosts))
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)

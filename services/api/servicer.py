@@ -43,7 +43,7 @@ class Servicer:
 
     async def _job(self, job_id: JobId | None) -> JobRecord | None:
         """``job_id`` None: of a text that is the id of no job."""
-        return await self._calls.run(self._records.job, job_id) if job_id else None
+        return await self._calls.run(self._records.jobs.get, job_id) if job_id else None
 
     async def _job_or_not_found(self, job_id: JobId | None, text: str) -> JobRecord:
         job = await self._job(job_id)

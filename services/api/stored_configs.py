@@ -13,7 +13,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from services.api.calls import Calls
 from services.api.channels import ANSWER_BYTES_MAX
-from services.storage.storage import Storage
+from services.storage.jobs.configs import Configs
 
 BYTES_MAX = 64 * 2**20
 """Of all that are kept; a larger one is read for each call anew."""
@@ -34,8 +34,8 @@ class StoredConfig:
 class StoredConfigs:
     """The least recently asked for goes first. For one event loop only."""
 
-    def __init__(self, records: Storage, calls: Calls, bytes_max: int = BYTES_MAX) -> None:
-        self._records = records
+    def __init__(self, configs: Configs, calls: Calls, bytes_max: int = BYTES_MAX) -> None:
+        self._configs = configs
         self._calls = calls
         self._bytes_max = bytes_max
         self._kept: OrderedDict[Key, StoredConfig] = OrderedDict()
@@ -55,7 +55,7 @@ class StoredConfigs:
 
     async def _read(self, key: Key) -> StoredConfig | None:
         try:
-            found = await self._calls.run(_read, self._records, key[0], key[2])
+            found = await self._calls.run(_read, self._configs, key[0], key[2])
         finally:
             del self._asked[key]
         if found is not None and len(found.wire) <= self._bytes_max:
@@ -77,9 +77,9 @@ def check_size(job_id: JobId, size_bytes: int, instance_count: int) -> None:
         )
 
 
-def _read(records: Storage, job_id: JobId, version: int) -> StoredConfig | None:
-    check_size(job_id, *records.overrides_size(job_id, version))  # it may be larger than our memory
-    config = records.job_config(job_id, version, overrides=True)
+def _read(configs: Configs, job_id: JobId, version: int) -> StoredConfig | None:
+    check_size(job_id, *configs.overrides_size(job_id, version))  # it may be larger than our memory
+    config = configs.job_config(job_id, version, overrides=True)
     if config is None:
         return None
     config.changeLog.version = version  # a restart stores an old configuration anew

@@ -47,7 +47,7 @@ class TaskManager(Servicer):
 
     def _get(self, record: JobRecord, pod: PodRecord) -> task_pb2.GetResponse:
         response = task_pb2.GetResponse(result=self._task_infos(record, [pod])[0])
-        for event in self._records.pod_events(record.job_id, pod.instance_id, None, EVENT_RUNS_MAX):
+        for event in self._records.pods.events(record.job_id, pod.instance_id, None, EVENT_RUNS_MAX):
             if event.state in TERMINAL:
                 response.results.append(_past_run(event))
         return response
@@ -91,7 +91,7 @@ class TaskManager(Servicer):
             return response
         try:
             query = pod_query(request.spec)
-            pods, total = await self._calls.run(self._records.query_pods, record.job_id, query)
+            pods, total = await self._calls.run(self._records.search.query_pods, record.job_id, query)
         except InvalidArgument as invalid:
             response.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.jobId, message=invalid.message))
             return response
@@ -118,7 +118,7 @@ class TaskManager(Servicer):
         if request.runId:
             run_id = run_id_of(request.runId, job_id, request.instanceId)
         run_limit = 1 if run_id is not None else min(request.limit or EVENT_RUNS, EVENT_RUNS_MAX)
-        events = await self._calls.run(self._records.pod_events, job_id, request.instanceId, run_id, run_limit)
+        events = await self._calls.run(self._records.pods.events, job_id, request.instanceId, run_id, run_limit)
         return task_pb2.GetPodEventsResponse(result=[convert.pod_event(event) for event in events])
 
     async def BrowseSandbox(
@@ -153,13 +153,13 @@ class TaskManager(Servicer):
 
     def _run_to_browse(self, job_id: JobId, instance_id: int, run: str) -> tuple[PodId, str, str] | None:
         """Where the current or the given run is or was: (pod id, host, agent id); None when there is no such run."""
-        pod = self._records.pod(job_id, instance_id)
+        pod = self._records.pods.get(job_id, instance_id)
         if pod is None:
             return None
         if not run or run == str(pod.pod_id):
             return pod.pod_id, pod.host, pod.agent_id
         run_id = run_id_of(run, job_id, instance_id)
-        events = self._records.pod_events(job_id, instance_id, run_id, 1)
+        events = self._records.pods.events(job_id, instance_id, run_id, 1)
         if not events:
             return None
         on_host = next((event for event in events if event.host and event.agent_id), events[0])
@@ -183,7 +183,7 @@ class TaskManager(Servicer):
             return response
         goal = PodState.SUCCEEDED if record.type is JobType.BATCH else PodState.RUNNING
         started = await self._calls.run(
-            self._records.set_pod_goals, record.job_id, ranges, goal, time.time_ns(), START_MESSAGE
+            self._records.pods.set_goals, record.job_id, ranges, goal, time.time_ns(), START_MESSAGE
         )
         response.startedInstanceIds.extend(started)
         self._wake.changed(record.job_id)
@@ -205,11 +205,11 @@ class TaskManager(Servicer):
         if is_whole_job(request.ranges, record.instance_count):
             response.stoppedInstanceIds.extend(range(record.instance_count))
             if record.is_active:  # what has ended is stopped
-                await self._calls.run(self._records.set_job_goal, job_id, JobState.KILLED, now_ns)
+                await self._calls.run(self._records.jobs.set_goal, job_id, JobState.KILLED, now_ns)
         else:
             missing = await self._calls.run(self._not_created, record, ranges)
             stopped = await self._calls.run(
-                self._records.set_pod_goals, job_id, ranges, PodState.KILLED, now_ns, STOP_MESSAGE
+                self._records.pods.set_goals, job_id, ranges, PodState.KILLED, now_ns, STOP_MESSAGE
             )
             response.stoppedInstanceIds.extend(stopped)
             response.invalidInstanceIds.extend(sorted(missing.difference(stopped)))
@@ -221,7 +221,7 @@ class TaskManager(Servicer):
     async def Restart(self, request: task_pb2.RestartRequest, context: Any) -> task_pb2.RestartResponse:
         record = await self._job_or_not_found(known_id(request.jobId), f"job:{request.jobId.value} not found")
         await self._calls.run(
-            self._records.want_new_runs, record.job_id, clipped(request.ranges, record.instance_count)
+            self._records.pods.want_new_runs, record.job_id, clipped(request.ranges, record.instance_count)
         )
         if record.is_active:
             self._wake.changed(record.job_id)
@@ -245,13 +245,13 @@ class TaskManager(Servicer):
     ) -> task_pb2.DeletePodEventsResponse:
         if job_id := known_id(request.jobId):
             run_id = min(request.runId, RUN_ID_MAX)
-            await self._calls.run(self._records.delete_pod_events, job_id, request.instanceId, run_id)
+            await self._calls.run(self._records.pods.delete_events, job_id, request.instanceId, run_id)
         return task_pb2.DeletePodEventsResponse()
 
     # -- storage
 
     def _pod_or_not_found(self, job_id: JobId, instance_id: int, text: str) -> PodRecord:
-        pod = self._records.pod(job_id, instance_id)
+        pod = self._records.pods.get(job_id, instance_id)
         if pod is None:
             raise NotFound(text)
         return pod
@@ -272,7 +272,7 @@ class TaskManager(Servicer):
         if record.state is not JobState.INITIALIZED:
             return set()
         every = range(record.instance_count)
-        created = bisect_left(every, True, key=lambda i: self._records.pod(record.job_id, i) is None)
+        created = bisect_left(every, True, key=lambda i: self._records.pods.get(record.job_id, i) is None)
         return {i for start, count in ranges for i in range(max(start, created), start + count)}
 
     def _task_infos(self, record: JobRecord, pods: list[PodRecord]) -> list[task_pb2.TaskInfo]:
@@ -283,7 +283,7 @@ class TaskManager(Servicer):
         configs = {
             (version, instance): config
             for version, instances in by_version.items()
-            for instance, config in self._records.task_configs(record.job_id, version, instances).items()
+            for instance, config in self._records.configs.task_configs(record.job_id, version, instances).items()
         }
         is_batch = record.type is JobType.BATCH
         return [
@@ -293,7 +293,7 @@ class TaskManager(Servicer):
 
     def _pages(self, job_id: JobId, begin: int, end: int) -> Iterator[list[PodRecord]]:
         while begin < end:
-            page = self._records.pods(job_id, begin, end, PAGE)
+            page = self._records.pods.page(job_id, begin, end, PAGE)
             if not page:
                 return
             yield page

@@ -72,7 +72,7 @@ class UpdateService(Servicer):
         sent: bytes,
         opaque: str,
     ) -> str:
-        create = self._records.create_update
+        create = self._records.updates.create
         kind, now_ns = UpdateType.UPDATE, time.time_ns()
         job = await self._calls.run(create, job_id, seen, kind, update, config, sent, (), opaque, now_ns)
         self._wake.changed(job_id)
@@ -99,7 +99,7 @@ class UpdateService(Servicer):
         """Of the job whose update is named the current one, whichever that is: existing clients rely on it."""
         update = await self._update(request.updateId)
         opaque = opaque_of(request.opaque_data.data) if request.HasField("opaque_data") else None
-        await self._calls.run(self._records.steer_update, update.job_id, None, act, opaque, time.time_ns())
+        await self._calls.run(self._records.updates.steer, update.job_id, None, act, opaque, time.time_ns())
         self._wake.changed(update.job_id)
 
     @write
@@ -113,10 +113,10 @@ class UpdateService(Servicer):
                 f"latest can be rolled back"
             )
         before = update.prev_config_version
-        config = await self._calls.run(self._records.job_config, job.job_id, before, overrides=True)
+        config = await self._calls.run(self._records.configs.job_config, job.job_id, before, overrides=True)
         if before == 0 or config is None:
             raise NotFound(f"job {job.job_id} has no configuration before that of update {update.update_id}")
-        sent = await self._calls.run(self._records.job_spec, job.job_id, before)
+        sent = await self._calls.run(self._records.configs.job_spec, job.job_id, before)
         check_wanted(context)
         spec = UpdateSpec(batch_size=update.spec.batch_size, in_place=update.spec.in_place)
         await self._roll_out(job.job_id, job.config_version, spec, config, sent, update.opaque_data)
@@ -139,7 +139,7 @@ class UpdateService(Servicer):
             job_id = parse_job_id(request.jobID.value)
         except ValueError:
             return svc.ListUpdatesResponse()
-        updates = await self._calls.run(self._records.updates, job_id)
+        updates = await self._calls.run(self._records.updates.of_job, job_id)
         return svc.ListUpdatesResponse(updateInfo=[_info(update) for update in updates])
 
     async def GetUpdateCache(self, request: svc.GetUpdateCacheRequest, context: Any) -> svc.GetUpdateCacheResponse:
@@ -164,7 +164,7 @@ class UpdateService(Servicer):
             update_id = parse_job_id(wire.value)  # a UUID like that of a job
         except ValueError:
             raise NotFound("update not found") from None
-        update = await self._calls.run(self._records.update, update_id)
+        update = await self._calls.run(self._records.updates.get, update_id)
         if update is None:
             raise NotFound("update not found")
         return update

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from peloton.errors import Unavailable
 from peloton.model.host import Capacity, ClusterChoice, Desired, HostLease, LaunchResult, Placement, Prefetched
@@ -16,6 +16,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasibility
 from peloton.model.resources import Resources
+from peloton.ports import ClusterOfHosts, HeldResources
 from peloton.scheduling.clusters import ClusterView, Known, counts_as_known, order_clusters
 from services.hostmgr.client import HostManagerClient
 
@@ -28,13 +29,6 @@ HELD_AGE_MAX_S = 60.0
 NOBODY = "no hostmgr leads at present"
 
 
-class ClusterRecords(Protocol):
-    """The part of storage that knows of clusters."""
-
-    def held_in_cluster(self, cluster: str) -> tuple[Resources, Resources]: ...
-    def clusters_of_hosts(self, hostnames: Sequence[Hostname]) -> dict[str, str]: ...
-
-
 class HostManagers:
     """Implements ``ports.HostManager``, ``ports.HostKeepers`` and ``ports.ImagePrefetcher``, and tells the capacity.
 
@@ -45,13 +39,14 @@ class HostManagers:
         self,
         clusters: Callable[[], Mapping[str, str]],
         client: Callable[[str], HostManagerClient],
-        records: ClusterRecords,
+        hosts: ClusterOfHosts,
+        pods: HeldResources,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clusters``: all that there are -> address of the host manager, empty while none leads."""
         self._clusters = clusters
         self._client = client
-        self._records = records
+        self._hosts, self._pods = hosts, pods
         self._clock = clock
         self._lock = threading.Lock()
         self._free: dict[str, Resources] = {}
@@ -110,7 +105,7 @@ class HostManagers:
         clusters = self._led()
         if len(clusters) == 1:
             return self._client(next(iter(clusters))).prefetch(images)
-        homes = self._records.clusters_of_hosts([host for hosts in images.values() for host in hosts])
+        homes = self._hosts.clusters_of([host for hosts in images.values() for host in hosts])
 
         def ask(cluster: str) -> Prefetched:
             mine = {image: [h for h in hosts if homes.get(h) == cluster] for image, hosts in images.items()}
@@ -200,6 +195,6 @@ class HostManagers:
         if held is None or now_s - held.said_s > HELD_AGE_MAX_S:
             if held is None:
                 log.warning("cluster %s is silent: it counts with what its pods hold", cluster)
-            amounts, revocable = self._records.held_in_cluster(cluster)
+            amounts, revocable = self._pods.held(cluster)
             held = self._held[cluster] = Known(Capacity(amounts, revocable, amounts), now_s)
         return held.capacity._replace(registered=known.capacity.registered) if known else held.capacity

@@ -16,7 +16,8 @@ from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import InFlight
 from services.hostmgr.status_writer import StatusWriter
-from services.storage.storage import Storage
+from services.storage.jobs.jobs import Jobs
+from services.storage.pods.host_pods import HostPods
 
 
 class Launcher:
@@ -24,7 +25,9 @@ class Launcher:
 
     def __init__(
         self,
-        storage: Storage,
+        jobs: Jobs,
+        pods: HostPods,
+        templates: TemplateCache,
         cluster: str,
         pool: HostPool,
         driver: ClusterDriver,
@@ -36,7 +39,7 @@ class Launcher:
     ) -> None:
         """``release``: gives a lease back. ``unsettled`` hears that some pods are not known to have arrived; ``chore``
         that the driver has something to do."""
-        self._storage = storage
+        self._jobs, self._pods = jobs, pods
         self._cluster = cluster
         self._pool = pool
         self._driver = driver
@@ -45,14 +48,14 @@ class Launcher:
         self._release = release
         self._unsettled = unsettled
         self._chore = chore
-        self._templates = TemplateCache(storage)
+        self._templates = templates
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         """Commit, then tell the cluster. Pods that an earlier call committed are refused here, so nothing starts twice;
         pods that the cluster does not take after the commit are stored as LOST and get a new run."""
         if why := self._driver.unready:
             raise Unavailable(why)
-        job = self._storage.job(job_id)
+        job = self._jobs.get(job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
         claims = self._pool.claim(lease_id, [p.hostname for p in placements])
@@ -84,7 +87,7 @@ class Launcher:
             for pod in p.pods
             if pod.instance_id in templates  # else it has been deleted
         ]
-        taken = self._storage.mark_launched(job.job_id, rows, time.time_ns(), self._cluster) if rows else set()
+        taken = self._pods.mark_launched(job.job_id, rows, time.time_ns(), self._cluster) if rows else set()
         launched = [(i, run, host, templates[i].labels) for i, run, host, _, _ in rows if i in taken]
         self._pool.pods_launched(job.job_id, launched)
         return taken, self._tell(job.job_id, placements, claims, templates, taken)

@@ -32,7 +32,8 @@ from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.residents import Residents
-from services.storage.storage import Storage
+from services.storage.hosts.maintenance import Maintenance
+from services.storage.pods.host_pods import HostPods
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,8 @@ class HostMaintainer:
     def __init__(
         self,
         core: HostManagerCore,
-        storage: Storage,
+        maintenance: Maintenance,
+        pods: HostPods,
         disrupts: Disrupts,
         jobs: Lifecycles,
         hosts: HostLifecycles,
@@ -73,10 +75,10 @@ class HostMaintainer:
         share: float,
     ) -> None:
         self._core, self._pool = core, core.pool
-        self._storage, self._disrupts = storage, disrupts
+        self._maintenance, self._pods, self._disrupts = maintenance, pods, disrupts
         self._jobs, self._hosts, self._watch = jobs, hosts, watch
         self.cluster, self._share = cluster, share
-        self._residents = Residents(partial(storage.residents, cluster=cluster))
+        self._residents = Residents(partial(pods.residents, cluster=cluster))
         self._refreshing = threading.Lock()
         self._wanted = threading.Event()
         self._stopping = False
@@ -86,7 +88,7 @@ class HostMaintainer:
     def start(self) -> None:
         """Once the core has started. Wakes every maintenance: wake-ups may have died with a predecessor."""
         self._thread.start()
-        self._tell(self._storage.maintained_hosts(self.cluster))
+        self._tell(self._maintenance.all(self.cluster))
 
     def stop(self) -> None:
         self._stopping = True
@@ -97,7 +99,7 @@ class HostMaintainer:
 
     def request(self, requests: Sequence[MaintenanceRequest]) -> list[HostMaintenance]:
         """All of the hosts, or none; their ip is filled in here. Raises Aborted, Unavailable while no host is known."""
-        known = {host.hostname for host in self._storage.maintained_hosts(self.cluster)}
+        known = {host.hostname for host in self._maintenance.all(self.cluster)}
         placed: dict[Hostname, MaintenanceRequest] = {}
         for request in requests:
             host = self._pool.host(request.hostname)
@@ -108,21 +110,21 @@ class HostMaintainer:
             if host is not None:
                 request = replace(request, ip=host.ip, capacity=host.capacity)
             placed[request.hostname] = request
-        hosts = self._storage.request_maintenance(self.cluster, list(placed.values()), self.away_max(), time.time_ns())
+        hosts = self._maintenance.request(self.cluster, list(placed.values()), self.away_max(), time.time_ns())
         self._changed(hosts)
-        everybody = self._storage.maintained_hosts(self.cluster)
+        everybody = self._maintenance.all(self.cluster)
         return [self._told(host, everybody) for host in hosts]
 
     def steer(self, hostnames: Sequence[str], act: MaintenanceAct) -> list[HostMaintenance]:
         """All of the hosts, or none. Raises NotFound, Aborted."""
         asked = list(dict.fromkeys(hostnames))
-        changed = self._storage.steer_maintenance(self.cluster, asked, act, self.away_max(), time.time_ns())
+        changed = self._maintenance.steer(self.cluster, asked, act, self.away_max(), time.time_ns())
         self._changed(changed)
         return [host for host in changed if host.hostname in asked]
 
     def hosts(self) -> list[HostMaintenance]:
         """Those in maintenance, in the order of the requests."""
-        hosts = self._storage.maintained_hosts(self.cluster)
+        hosts = self._maintenance.all(self.cluster)
         return [self._told(host, hosts) for host in hosts]
 
     def away_max(self) -> int:
@@ -136,7 +138,7 @@ class HostMaintainer:
     def cordon(self, hostname: str) -> None:
         """When it is the host's turn, nothing is launched on it any more."""
         if self._next(hostname, Step.CORDON):
-            self._changed(self._storage.admit_maintenance(self.cluster, self.away_max(), time.time_ns()))
+            self._changed(self._maintenance.admit(self.cluster, self.away_max(), time.time_ns()))
 
     def drain(self, hostname: str) -> None:
         """One round: ask who has not been told to leave; the host is DRAINED once nothing is left."""
@@ -145,33 +147,33 @@ class HostMaintainer:
         residents = self._residents.of(host.hostname)
         if not residents and self._is_empty(host.hostname):
             now_ns = time.time_ns()
-            if self._storage.move_host(self.cluster, hostname, HostState.DRAINING, HostState.DRAINED, now_ns):
+            if self._maintenance.move(self.cluster, hostname, HostState.DRAINING, HostState.DRAINED, now_ns):
                 log.info("host %s is drained", hostname)
             self._watch.watch(host.hostname)
             self._refresh()
             return
         progress = self._ask_to_leave(host, residents)
         if progress != host.progress:
-            self._storage.note_drain(self.cluster, hostname, progress)
+            self._maintenance.note_drain(self.cluster, hostname, progress)
 
     def take_down(self, hostname: str) -> None:
         if host := self._next(hostname, Step.TAKE_DOWN):
             self._tell_cluster(lambda: self._core.driver.take_down(_address(host)))
-            self._storage.move_host(self.cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
+            self._maintenance.move(self.cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
             log.info("host %s is down for maintenance", hostname)
             self._refresh()
 
     def bring_up(self, hostname: str) -> None:
         if host := self._next(hostname, Step.BRING_UP):
             self._tell_cluster(lambda: self._core.driver.bring_up(_address(host)))
-            begun = self._storage.end_maintenance(self.cluster, hostname, self.away_max(), time.time_ns())
+            begun = self._maintenance.end(self.cluster, hostname, self.away_max(), time.time_ns())
             log.info("maintenance of host %s is over", hostname)
             self._watch.watch(host.hostname)
             self._changed(begun)
 
     def _next(self, hostname: str, step: Step) -> HostMaintenance | None:
         """The host, when this is its next step."""
-        host = self._storage.maintained_host(self.cluster, hostname)
+        host = self._maintenance.get(self.cluster, hostname)
         return host if host is not None and next_step(host) is step else None
 
     def _told(self, host: HostMaintenance, hosts: Collection[HostMaintenance]) -> HostMaintenance:
@@ -190,7 +192,7 @@ class HostMaintainer:
         told: dict[JobId, Collection[int]] = {}
         blockers: list[Blocker] = []
         for job_id in plan.evict:
-            told[job_id] = self._storage.evict_from_host(job_id, host.hostname, now_ns)
+            told[job_id] = self._pods.evict_from_host(job_id, host.hostname, now_ns)
         for job_id, instances in plan.disrupt.items():
             grant = self._ask_sla(host, job_id, instances, now_ns)
             told[job_id] = frozenset(grant.granted)
@@ -231,7 +233,7 @@ class HostMaintainer:
     def _refresh(self) -> None:
         """What is away is read and taken over in one order, so that an older look never replaces a newer one."""
         with self._refreshing:
-            self._pool.set_maintained(self._storage.maintained_hosts(self.cluster))
+            self._pool.set_maintained(self._maintenance.all(self.cluster))
 
     def _tell(self, hosts: Iterable[HostMaintenance]) -> None:
         self._hosts.hosts_changed([host.hostname for host in hosts])
@@ -256,7 +258,7 @@ class HostMaintainer:
 
     def _announce(self) -> None:
         if self._core.driver.is_connected:
-            hosts = self._storage.maintained_hosts(self.cluster)
+            hosts = self._maintenance.all(self.cluster)
             self._core.driver.drain([_address(h) for h in hosts if h.is_away and h.goal is HostState.DOWN])
 
 

@@ -21,6 +21,7 @@ from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.launcher import Launcher
 from services.hostmgr.leasing import lease_hosts
+from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import HOST_BACK_REST_S, InFlight, Look, Reconciler, ReconcileSchedule
 from services.hostmgr.report_queue import ReportQueue
 from services.hostmgr.status_writer import StatusWriter
@@ -55,19 +56,21 @@ class HostManagerCore:
         self._settings = settings
         self._give_up = give_up
         self.driver = driver
-        self._storage = storage
+        self._jobs, self._pods, self._lockdowns = storage.jobs, storage.host_pods, storage.lockdowns
         self._lifecycles = lifecycles
         self.pool = HostPool(settings.lease_s)
-        self._claims = HostnameClaims(storage, settings.cluster)
+        self._claims = HostnameClaims(storage.hosts, settings.cluster)
         in_flight = InFlight()
-        self._reconciler = Reconciler(partial(storage.pods_on_hosts, settings.cluster), in_flight)
+        self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)
-        self._failure_output = FailureOutput(driver.output_tail, storage.add_output)
+        self._failure_output = FailureOutput(driver.output_tail, storage.host_pods.add_output)
         self._status_writer = StatusWriter(
-            storage, settings.cluster, self.pool, lifecycles, self._committed, lambda: time.monotonic()
+            storage.host_pods, settings.cluster, self.pool, lifecycles, self._committed, lambda: time.monotonic()
         )
         self._launcher = Launcher(
-            storage,
+            storage.jobs,
+            storage.host_pods,
+            TemplateCache(storage.host_pods, storage.configs, storage.pools),
             settings.cluster,
             self.pool,
             driver,
@@ -91,7 +94,7 @@ class HostManagerCore:
     # Life.
 
     def start(self) -> None:
-        for pods in self._storage.labelled_pods(self._settings.cluster):
+        for pods in self._pods.labelled(self._settings.cluster):
             self.pool.pod_labels.add(pods)
         self._report_queue.start()
         self._failure_output.start()
@@ -167,8 +170,8 @@ class HostManagerCore:
         tells the cluster. The same while an administrator has locked kills."""
         self._check_unlocked("Kill", "kill")
         try:
-            kills = self._storage.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
-            self.pool.hold(self._storage.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
+            kills = self._pods.mark_killing(job_id, KILL_BATCH, cluster=self._settings.cluster)
+            self.pool.hold(self._pods.coming_back(job_id, [pod.instance_id for pod, *_ in kills]), time.monotonic())
         except Exception:
             self._look_anew(Look.UNSETTLED)  # not known what is marked: no further call would tell the cluster of it
             raise
@@ -176,7 +179,7 @@ class HostManagerCore:
         return len(kills)
 
     def _check_unlocked(self, component: str, act: str) -> None:
-        if component in self._storage.lockdowns():
+        if component in self._lockdowns.locked():
             raise Unavailable(f"{act} op is locked")
 
     def _kill(self, pods: Sequence[PodOnHost]) -> None:
@@ -232,7 +235,7 @@ class HostManagerCore:
         return True
 
     def _review_holds(self) -> None:
-        self._lifecycles.jobs_changed(self.pool.review_holds(self._storage.coming_back, time.monotonic()), "freed room")
+        self._lifecycles.jobs_changed(self.pool.review_holds(self._pods.coming_back, time.monotonic()), "freed room")
 
     def _reconcile(self, look: Look) -> None:
         """Ask the cluster about the pods that storage believes on hosts, and tell it again what must end. A look at
@@ -240,4 +243,4 @@ class HostManagerCore:
         ending = self._reconciler.ask(look, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
         if look is Look.ALL:
-            self._lifecycles.jobs_changed(self._storage.active_job_ids(), "a host manager has reconciled all pods")
+            self._lifecycles.jobs_changed(self._jobs.active_ids(), "a host manager has reconciled all pods")

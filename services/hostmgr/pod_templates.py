@@ -14,7 +14,9 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.respool import pool_paths
 from services.hostmgr.driver import PodTemplate
-from services.storage.storage import Storage
+from services.storage.jobs.configs import Configs
+from services.storage.pods.host_pods import HostPods
+from services.storage.pools import Pools
 
 TEMPLATES_MAX = 10_000
 TEMPLATES_BYTES_MAX = 8 * 2**20
@@ -28,8 +30,8 @@ _Key = tuple[JobId, int, int, bytes]
 class TemplateCache:
     """Configs are immutable per version, so an entry never goes stale."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, pods: HostPods, configs: Configs, pools: Pools) -> None:
+        self._pods, self._configs, self._pools = pods, configs, pools
         self._lock = threading.Lock()
         self._templates: OrderedDict[_Key, tuple[PodTemplate, int]] = OrderedDict()
         self._size_bytes = 0
@@ -37,14 +39,14 @@ class TemplateCache:
     def of_job(self, job: JobRecord, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
         """Templates by instance, each of the configuration that its pod is to run: in the middle of a rollout a pod
         that failed comes back as what it was. Instances with equal configs share one."""
-        by_version = self._storage.instances_by_version(job.job_id, instance_ids)
+        by_version = self._pods.instances_by_version(job.job_id, instance_ids)
         templates: dict[int, PodTemplate] = {}
         for version, mine in by_version.items():
             templates |= self._of_version(job, version, mine)
         return templates
 
     def _of_version(self, job: JobRecord, version: int, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
-        configs = self._storage.task_configs(job.job_id, version, instance_ids)
+        configs = self._configs.task_configs(job.job_id, version, instance_ids)
         seen: dict[int, PodTemplate] = {}
         templates: dict[int, PodTemplate] = {}
         for instance_id, config in configs.items():
@@ -73,8 +75,8 @@ class TemplateCache:
 
     def _as_of(self, job: JobRecord, version: int) -> JobRecord:
         """A job that grows may change whether it is revocable: its earlier pods were queued and placed as it was."""
-        stored = None if version == job.config_version else self._storage.job_config(job.job_id, version)
+        stored = None if version == job.config_version else self._configs.job_config(job.job_id, version)
         return job if stored is None else replace(job, sla=sla_spec(stored))
 
     def _pool_path(self, respool_id: RespoolId) -> str:
-        return pool_paths(spec for spec, _ in self._storage.pools()).get(respool_id, "")
+        return pool_paths(spec for spec, _ in self._pools.all()).get(respool_id, "")

@@ -38,7 +38,7 @@ from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.host_use import HostUse, look
 from services.hostmgr.hosts.pool import HostPool
 from services.hostmgr.manager import HostManagerCore
-from services.storage.storage import Storage
+from services.storage.pods.host_pods import HostPods
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class QosController:
         self,
         settings: QosSettings,
         core: HostManagerCore,
-        storage: Storage,
+        pods: HostPods,
         evictor: Evictor,
         lifecycles: Lifecycles,
     ) -> None:
@@ -94,7 +94,7 @@ class QosController:
         self._is_enabled = settings.enabled and core.driver.capabilities.measures_use
         self._core = core
         self._pool = core.pool
-        self._storage = storage
+        self._pods = pods
         self._evictor = evictor
         self._lifecycles = lifecycles
         self._uses: dict[Hostname, HostUse] = {}
@@ -183,7 +183,7 @@ class QosController:
         if not is_due(watch, policy):
             return ()
         uses = found.use.pods()
-        rows = self._storage.revocable_pods(list(uses))
+        rows = self._pods.revocable(list(uses))
         pods = [
             RevocablePod(r.pod_id, r.priority, r.started_ns, needed(r.asked).cpu_milli, uses[r.pod_id], r.is_leaving)
             for r in rows

@@ -10,13 +10,13 @@ from peloton.model.ids import PodId
 from peloton.model.pod import PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.hosts.pool import HostPool
-from services.storage.storage import Storage
+from services.storage.pods.host_pods import HostPods
 
 
 class StatusWriter:
     def __init__(
         self,
-        storage: Storage,
+        pods: HostPods,
         cluster: str,
         pool: HostPool,
         lifecycles: PodLifecycles,
@@ -24,7 +24,7 @@ class StatusWriter:
         clock: Callable[[], float],
     ) -> None:
         """``clock``: the monotonic one."""
-        self._storage = storage
+        self._pods = pods
         self._cluster = cluster
         self._pool = pool
         self._lifecycles = lifecycles
@@ -34,7 +34,7 @@ class StatusWriter:
     def commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
         """Returns runs that nobody wants, to be killed on their hosts."""
         now_ns = time.time_ns()
-        outcome = self._storage.apply_status(
+        outcome = self._pods.apply_status(
             [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses], self._cluster
         )
         self._pool.aversions.take(outcome.ends, self._clock())

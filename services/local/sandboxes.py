@@ -45,7 +45,7 @@ def tidy(database: str, master: str, token: str) -> list[str]:
         return []
     storage = Storage(database, pool_size=1)
     try:
-        stored = {record.job_id for record in storage.jobs(jobs)}
+        stored = {record.job_id for record in storage.jobs.get_many(jobs)}
     finally:
         storage.close()
     gone = sorted(set(jobs) - stored)

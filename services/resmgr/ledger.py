@@ -11,12 +11,12 @@ from operator import le
 import numpy as np
 from numpy.typing import NDArray
 
+from peloton.model.admission import HeldRange
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.pod import ALLOCATED, PodShape, PodState, ShapeRange
 from peloton.scheduling.admission import GangRun
 from peloton.scheduling.tree import Ints
-from services.storage.storage import HeldRange
 
 _STATES = tuple(PodState)
 CODES: dict[PodState, int] = {state: code for code, state in enumerate(_STATES)}

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from peloton.errors import NotFound, PelotonError, Unavailable
 from peloton.lifecycle.in_vain import least_hold_s
 from peloton.lifecycle.reason_text import requeue_text
+from peloton.model.admission import EvictionOrder, EvictionResult, HeldRange
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.model.reason import PlacementReason, RequeueReason
@@ -30,11 +31,10 @@ from services.resmgr.audit import audit, frozen
 from services.resmgr.enqueue_waiters import EnqueueWaiters
 from services.resmgr.metrics import AdmissionMeter
 from services.resmgr.preemption import PreemptionRounds, evictable, order, questioned_jobs, summary
-from services.resmgr.records import AdmissionRecords, CapacitySource, Range, Requeue
+from services.resmgr.records import CapacitySource, LoopRecords, Range, Requeue
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import LogRow, ResmgrState
-from services.storage.storage import EvictionOrder, EvictionResult, HeldRange
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class AdmissionLoop:
 
     def __init__(
         self,
-        records: AdmissionRecords,
+        records: LoopRecords,
         lifecycles: Lifecycles,
         capacity_source: CapacitySource,
         settings: LoopSettings | None = None,
@@ -55,7 +55,7 @@ class AdmissionLoop:
         self.state = ResmgrState()
         self.settings = settings or LoopSettings()
         self.state.preempts = self.settings.preempts
-        self._records = records
+        self._records, self._admission = records, records.admission
         self._lifecycles = lifecycles
         self._capacity_source = capacity_source
         self.clock_ns = clock_ns
@@ -110,17 +110,17 @@ class AdmissionLoop:
         return await self._commit(lambda: self._store_enqueue(job_id, limit), lambda change: change())
 
     def _store_enqueue(self, job_id: JobId, limit: int) -> Callable[[], int]:
-        job = self._records.job(job_id)
+        job = self._records.jobs.get(job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
         self.state.check_queue(job)
-        ranges: list[Range] = self._records.queueable(job_id, limit)
+        ranges: list[Range] = self._admission.queueable(job_id, limit)
         if not ranges:
             return lambda: 0
         first, end = min(start for start, _ in ranges), max(start + count for start, count in ranges)
         queue_seq = self.state.next_seq
-        queued = self._records.mark_pending(job_id, ranges, queue_seq)
-        shapes = self._records.waiting_shapes(job_id, first, end - first)  # until now an update may have changed them
+        queued = self._admission.mark_pending(job_id, ranges, queue_seq)
+        shapes = self._admission.waiting_shapes(job_id, first, end - first)  # until now an update may have changed them
         # The pods' earlier runs ended before the pods became INITIALIZED: these rows are in the log by now.
         rows = self._read_log()
 
@@ -146,16 +146,16 @@ class AdmissionLoop:
                 self._changed()
             return sum(count for _, count, _ in ranges)
 
-        return await self._commit(lambda: self._records.kill_queued(job_id, self.clock_ns()), apply)
+        return await self._commit(lambda: self._admission.kill_queued(job_id, self.clock_ns()), apply)
 
     async def requeue_gang(self, job_id: JobId, why: RequeueReason) -> None:
         """Take back what a gang was given for a launch that was in vain; its job is told."""
-        await self._requeue(job_id, why, lambda s: self._records.requeue_gang(job_id, why, s))
+        await self._requeue(job_id, why, lambda s: self._admission.requeue_gang(job_id, why, s))
         self._lifecycles.jobs_changed([job_id], "its gang was queued again")
 
     async def requeue_pods(self, job_id: JobId, instances: Sequence[Range], why: RequeueReason) -> int:
         """Take back what pods were given for which no host was found; returns how many. The caller tells their job."""
-        gone = await self._requeue(job_id, why, lambda s: self._records.requeue_pods(job_id, instances, why, s))
+        gone = await self._requeue(job_id, why, lambda s: self._admission.requeue_pods(job_id, instances, why, s))
         count = sum(count for _, _, count in gone.queued)
         if count and (ledger := self.state.jobs.get(job_id)):
             self._meter.requeued(self.state.path_of(ledger.pool_id), count)
@@ -182,7 +182,7 @@ class AdmissionLoop:
                 self._changed()
             return gone
 
-        gone = await self._commit(lambda: self._records.evict(orders), apply, [order.job_id for order in orders])
+        gone = await self._commit(lambda: self._admission.evict(orders), apply, [order.job_id for order in orders])
         if gone:
             self._ask_capacity.set()  # their hosts have less slack now, or take no revocable pods for a while
             self._lifecycles.jobs_changed([result.job_id for result in gone], "pods were evicted")
@@ -215,7 +215,7 @@ class AdmissionLoop:
         def work() -> tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]:
             rows = self._read_log()
             jobs = questioned(self.state)
-            return rows, self._records.held(jobs) if jobs else {}
+            return rows, self._admission.held(jobs) if jobs else {}
 
         def apply(found: tuple[list[LogRow], Mapping[JobId, Sequence[HeldRange]]]) -> A:
             self._apply_log(found[0])
@@ -285,7 +285,7 @@ class AdmissionLoop:
         if chosen:
             items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in chosen]
             pods = sum(count for _, _, count in items)
-            marked = await self._in_storage(lambda: self._records.mark_ready(items), [job_id for job_id, *_ in items])
+            marked = await self._in_storage(lambda: self._admission.mark_ready(items), [job_id for job_id, *_ in items])
             if marked != pods:
                 self._is_stale = True
                 self._changed()
@@ -307,7 +307,7 @@ class AdmissionLoop:
         jobs = questioned_jobs(self.state, due)
         if not jobs:
             return None
-        held = await self._in_storage(lambda: self._records.held(jobs))
+        held = await self._in_storage(lambda: self._admission.held(jobs))
         # What ended since the log was read is not among them, and still counts in memory: it is as good as gone.
         # Of 100,000 runs this takes seconds: others go on meanwhile, and the lock keeps the state as it is.
         return await asyncio.to_thread(evictable, self.state, held, due, self.settings.evicted_pods_max)
@@ -315,7 +315,7 @@ class AdmissionLoop:
     async def _evict(self, evictions: Sequence[Eviction], admitted: Sequence[JobId]) -> list[JobId]:
         """Commit, apply; the jobs are to be woken: their workflows end what hosts run."""
         concerned = [*admitted, *(one.run.job_id for one in evictions)]
-        results = await self._in_storage(lambda: self._records.evict([order(one) for one in evictions]), concerned)
+        results = await self._in_storage(lambda: self._admission.evict([order(one) for one in evictions]), concerned)
         for result in results:
             self.state.evict(result)
         self._meter.evicted(evictions)
@@ -333,15 +333,15 @@ class AdmissionLoop:
     async def _prune_round(self) -> None:
         await asyncio.sleep(self.settings.prune_period_s)
         upto, loop = self.state.log_cursor, asyncio.get_running_loop()
-        await loop.run_in_executor(self._storage, self._records.prune_status_log, upto)
-        await loop.run_in_executor(self._storage, self._records.trim_watch_log)
+        await loop.run_in_executor(self._storage, self._admission.prune_status_log, upto)
+        await loop.run_in_executor(self._storage, self._records.watch_log.trim)
 
     def _read_log(self) -> list[LogRow]:
         """Everything that is in the log now."""
         rows: list[LogRow] = []
         while True:
             after = rows[-1][0] if rows else self.state.log_cursor
-            more = self._records.status_log(after, self.settings.log_rows_max)
+            more = self._admission.status_log(after, self.settings.log_rows_max)
             rows += more
             if len(more) < self.settings.log_rows_max:
                 return rows

@@ -16,7 +16,7 @@ from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
 from services.resmgr import pool_rules
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.records import AdmissionRecords
+from services.resmgr.records import PooledJobs, PoolRecords
 from services.resmgr.state import ResmgrState
 
 log = logging.getLogger(__name__)
@@ -41,14 +41,14 @@ class _Refused(PelotonError):
 class PoolService:
     """One asynchronous method per RPC, under the RPC's name."""
 
-    def __init__(self, loop: AdmissionLoop, records: AdmissionRecords) -> None:
+    def __init__(self, loop: AdmissionLoop, pools: PoolRecords, jobs: PooledJobs) -> None:
         self._loop = loop
-        self._records = records
+        self._pools, self._jobs = pools, jobs
         self._configs: dict[RespoolId, pb.ResourcePoolConfig] = {}
 
     def load(self) -> None:
         """Read the configurations; they differ from the pools in memory only by what admission does not need."""
-        self._configs = {spec.respool_id: config for spec, config in self._records.pools()}
+        self._configs = {spec.respool_id: config for spec, config in self._pools.all()}
 
     @property
     def _state(self) -> ResmgrState:
@@ -135,7 +135,7 @@ class PoolService:
             parent = spec.parent_id
             if check and pool_id not in state.pools and parent != ROOT_POOL_ID and (jobs := self._active_jobs(parent)):
                 raise InvalidArgument(f"resource pool {state.path_of(parent)} cannot get child pools: {jobs}")
-            self._records.put_pool(spec, config)
+            self._pools.put(spec, config)
 
         return store, change
 
@@ -162,7 +162,7 @@ class PoolService:
         def store() -> None:
             if jobs := self._active_jobs(pool_id):
                 raise busy(jobs)
-            self._records.delete_pool(pool_id)
+            self._pools.delete(pool_id)
 
         def change() -> None:
             self._state.drop_pool(pool_id)
@@ -172,7 +172,7 @@ class PoolService:
 
     def _active_jobs(self, pool_id: RespoolId) -> str:
         """Jobs of a pool that have not ended, in words; some of them may have nothing in a queue at present."""
-        jobs = self._records.active_jobs(pool_id, ACTIVE_JOBS_MAX + 1)
+        jobs = self._jobs.active_in_pool(pool_id, ACTIVE_JOBS_MAX + 1)
         many = f"{ACTIVE_JOBS_MAX} jobs or more have" if len(jobs) > ACTIVE_JOBS_MAX else f"{len(jobs)} jobs have"
         return f"{many if len(jobs) > 1 else '1 job has'} not ended, the first is {jobs[0]}" if jobs else ""
 

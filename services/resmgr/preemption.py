@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from peloton.lifecycle.reason_text import eviction_text
+from peloton.model.admission import EvictionOrder, HeldRange
 from peloton.model.ids import JobId, RespoolId
 from peloton.scheduling.admission import Admission
 from peloton.scheduling.cycle import Evictable
@@ -20,7 +21,6 @@ from peloton.scheduling.eviction import Eviction, HeldRun
 from peloton.scheduling.preemption import count_over, over_entitled
 from services.resmgr.ledger import HOLDING, IS_ALLOCATED, JobLedger
 from services.resmgr.state import ResmgrState
-from services.storage.storage import EvictionOrder, HeldRange
 
 
 class PreemptionRounds:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.host import Capacity
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
@@ -14,7 +15,6 @@ from peloton.model.reason import Infeasibility, RequeueReason
 from peloton.model.respool import PoolSpec
 from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.state import LogRow
-from services.storage.storage import EvictionOrder, EvictionResult, HeldRange
 
 Range = tuple[int, int]
 """``(start, count)`` of instances."""
@@ -22,78 +22,12 @@ Requeue = Callable[[int], EvictionResult]
 """Seconds that what is queued again is held back at least -> what became of it."""
 
 
-class VersionedRange(Protocol):
-    """Instances of one configuration version."""
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def config_version(self) -> int: ...
-
-
-class QueuedRange(VersionedRange, Protocol):
-    @property
-    def queue_seq(self) -> int: ...
-    @property
-    def held_until_ns(self) -> int: ...
-
-
-class AllocatedRange(VersionedRange, Protocol):
-    @property
-    def evicted(self) -> bool: ...
-
-
-class JobSnapshot(Protocol):
-    @property
-    def job(self) -> JobRecord: ...
-    @property
-    def pending(self) -> Sequence[QueuedRange]:
-        """By queue_seq."""
-        ...
-
-    @property
-    def allocated(self) -> Sequence[AllocatedRange]: ...
-
-
-class ResmgrSnapshot(Protocol):
-    """One moment: what ended before ``log_cursor`` is not in the jobs, what ends after it is in the log."""
-
-    @property
-    def pools(self) -> Sequence[PoolSpec]: ...
-    @property
-    def jobs(self) -> Sequence[JobSnapshot]: ...
-    @property
-    def log_cursor(self) -> int: ...
-    @property
-    def last_queue_seq(self) -> int:
-        """The last place in the queue that was given to a pod of these jobs, wherever that is now."""
-        ...
-
-
 class AdmissionRecords(Protocol):
-    """The part of storage that admission and pools use."""
-
-    def job(self, job_id: JobId) -> JobRecord | None: ...
-
-    def pod_counts(self, job_id: JobId) -> dict[PodState, int]:
-        """Pods by state, of now."""
-        ...
-
-    def failed_pods(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
-        """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, by instance."""
-        ...
-
-    def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]: ...
-
-    def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> Sequence[list[ShapeRange]]:
-        """For each ``(job, version, start, count)``."""
-        ...
-
     def queueable(self, job_id: JobId, limit: int) -> list[Range]:
         """INITIALIZED instances that may be queued, about ``limit`` of them; a gang is never split."""
         ...
+
+    def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]: ...
 
     def mark_pending(self, job_id: JobId, ranges: list[Range], queue_seq: int) -> list[tuple[int, int, int]]:
         """Queue them: under ``queue_seq``, or where they stood before; returns ``(queue_seq, start, count)``."""
@@ -115,10 +49,6 @@ class AdmissionRecords(Protocol):
         """READY pods are PENDING again; pods on hosts are marked to end, and to run anew."""
         ...
 
-    def gang(self, job_id: JobId) -> GangProgress:
-        """How far the members of the job's gang are."""
-        ...
-
     def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
         """A launch was in vain: READY members are PENDING again, those on hosts are marked to end and to run anew."""
         ...
@@ -130,37 +60,100 @@ class AdmissionRecords(Protocol):
         them."""
         ...
 
+    def snapshot(self) -> AdmissionSnapshot: ...
+
     def status_log(self, after_seq: int, limit: int) -> list[LogRow]: ...
 
     def prune_status_log(self, upto: int) -> Any: ...
 
-    def trim_watch_log(self) -> None: ...
 
-    def snapshot(self) -> ResmgrSnapshot: ...
+class ShapeRecords(Protocol):
+    def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> Sequence[list[ShapeRange]]:
+        """For each ``(job, version, start, count)``."""
+        ...
 
-    def put_pool(self, pool: PoolSpec, config: ResourcePoolConfig) -> Any: ...
 
-    def delete_pool(self, pool_id: RespoolId) -> Any: ...
+class QueuedJobs(Protocol):
+    def get(self, job_id: JobId) -> JobRecord | None: ...
 
-    def active_jobs(self, respool_id: RespoolId, limit: int) -> Sequence[JobId]:
+
+class PooledJobs(Protocol):
+    def active_in_pool(self, respool_id: RespoolId, limit: int) -> Sequence[JobId]:
         """Jobs of a pool that have not ended."""
         ...
 
-    def pools(self) -> Sequence[tuple[PoolSpec, ResourcePoolConfig]]: ...
+
+class PoolRecords(Protocol):
+    def put(self, pool: PoolSpec, config: ResourcePoolConfig) -> Any: ...
+
+    def delete(self, pool_id: RespoolId) -> Any: ...
+
+    def all(self) -> Sequence[tuple[PoolSpec, ResourcePoolConfig]]: ...
 
 
-class ExplainRecords(AdmissionRecords, Protocol):
-    """What explanations look at besides."""
+class LogTrimmer(Protocol):
+    def trim(self) -> None:
+        """Forget changes that no watcher resumes from any more."""
+        ...
 
-    def update(self, update_id: str) -> UpdateRecord | None: ...
 
-    def disruptions(self, job_id: JobId, limit: int) -> Sequence[Disruption]:
+class ExplainedPods(Protocol):
+    def counts(self, job_id: JobId) -> dict[PodState, int]:
+        """Pods by state, of now."""
+        ...
+
+    def gang(self, job_id: JobId) -> GangProgress:
+        """How far the members of the job's gang are."""
+        ...
+
+    def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
+        """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, by instance."""
+        ...
+
+
+class ExplainedUpdates(Protocol):
+    def get(self, update_id: str) -> UpdateRecord | None: ...
+
+
+class ExplainedDisruptions(Protocol):
+    def recent(self, job_id: JobId, limit: int) -> Sequence[Disruption]:
         """What the SLA of a service was asked last, newest first."""
         ...
 
-    def lockdowns(self) -> set[str]:
-        """Components that are locked."""
-        ...
+
+class LockedComponents(Protocol):
+    def locked(self) -> set[str]: ...
+
+
+class MemoryRecords(Protocol):
+    """The repositories that the resource manager's memory is rebuilt from."""
+
+    @property
+    def admission(self) -> AdmissionRecords: ...
+    @property
+    def configs(self) -> ShapeRecords: ...
+
+
+class LoopRecords(MemoryRecords, Protocol):
+    """Those of the admission loop."""
+
+    @property
+    def jobs(self) -> QueuedJobs: ...
+    @property
+    def watch_log(self) -> LogTrimmer: ...
+
+
+class ExplainRecords(LoopRecords, Protocol):
+    """Those of explanations."""
+
+    @property
+    def pods(self) -> ExplainedPods: ...
+    @property
+    def updates(self) -> ExplainedUpdates: ...
+    @property
+    def disruptions(self) -> ExplainedDisruptions: ...
+    @property
+    def lockdowns(self) -> LockedComponents: ...
 
 
 class CapacitySource(Protocol):

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from peloton.model.admission import AllocatedRange, JobSnapshot, PendingRange
 from peloton.model.ids import JobId
 from peloton.model.pod import ShapeRange
-from services.resmgr.records import AdmissionRecords, JobSnapshot, VersionedRange
+from services.resmgr.records import MemoryRecords, ShapeRecords
 from services.resmgr.state import ResmgrState
 
 
-def rebuild(records: AdmissionRecords) -> ResmgrState:
+def rebuild(records: MemoryRecords) -> ResmgrState:
     """Queues from PENDING pods by queue_seq, allocation from pods that hold resources, and the log from there on.
 
     Shapes are read after the snapshot: a version of a configuration never changes.
     """
-    found = records.snapshot()
+    found = records.admission.snapshot()
     state = ResmgrState(found.pools)
     state.log_cursor = found.log_cursor
     state.next_seq = found.last_queue_seq + 1
-    known = _shapes(records, found.jobs)
+    known = _shapes(records.configs, found.jobs)
     for pods in found.jobs:
         shapes = known[pods.job.job_id]
         for held in pods.allocated:
@@ -34,24 +35,24 @@ def rebuild(records: AdmissionRecords) -> ResmgrState:
     return state
 
 
-def _shapes(records: AdmissionRecords, jobs: Sequence[JobSnapshot]) -> dict[JobId, dict[int, list[ShapeRange]]]:
+def _shapes(configs: ShapeRecords, jobs: Sequence[JobSnapshot]) -> dict[JobId, dict[int, list[ShapeRange]]]:
     """Job -> config version -> shapes of the instances between the first and the last that counts."""
     spans = [span for pods in jobs for span in _spans(pods)]
     shapes: dict[JobId, dict[int, list[ShapeRange]]] = {pods.job.job_id: {} for pods in jobs}
-    for (job_id, version, *_), found in zip(spans, records.shapes_of(spans), strict=True):
+    for (job_id, version, *_), found in zip(spans, configs.shapes_of(spans), strict=True):
         shapes[job_id][version] = found
     return shapes
 
 
 def _spans(pods: JobSnapshot) -> Iterator[tuple[JobId, int, int, int]]:
-    ranges: Sequence[VersionedRange] = [*pods.pending, *pods.allocated]
+    ranges: Sequence[PendingRange | AllocatedRange] = [*pods.pending, *pods.allocated]
     if ranges:
         first, end = min(span.start for span in ranges), max(span.start + span.count for span in ranges)
         for version in sorted({span.config_version for span in ranges}):
             yield pods.job.job_id, version, first, end - first
 
 
-def _joined(spans: Sequence[VersionedRange]) -> Iterator[tuple[int, int]]:
+def _joined(spans: Sequence[PendingRange]) -> Iterator[tuple[int, int]]:
     """Maximal ``(start, count)``: instances queued together stay together, whatever their configurations."""
     start = end = spans[0].start
     for span in spans:

@@ -16,9 +16,10 @@ from services.resmgr.explain.service import ExplainService
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.metrics import PoolGauges
 from services.resmgr.pool_service import PoolService
-from services.resmgr.records import CapacitySource, ExplainRecords
+from services.resmgr.records import CapacitySource
 from services.resmgr.servicer import AdmissionServicer
 from services.resmgr.settings import LoopSettings
+from services.storage.storage import Storage
 
 DRAIN_S = 5.0
 OPTIONS = (("grpc.so_reuseport", 0), *SERVER_OPTIONS)
@@ -37,7 +38,7 @@ class ResmgrServer:
 
 
 async def serve(
-    storage: ExplainRecords,
+    storage: Storage,
     lifecycles: Lifecycles,
     capacity_source: CapacitySource,
     address: str,
@@ -45,7 +46,7 @@ async def serve(
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port)."""
     loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
-    pools = PoolService(loop, storage)
+    pools = PoolService(loop, storage.pools, storage.jobs)
     await asyncio.to_thread(pools.load)
     await loop.start()
     server = grpc.aio.server(interceptors=[ErrorsToStatus("resource manager"), Requests()], options=OPTIONS)

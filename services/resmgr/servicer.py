@@ -13,11 +13,11 @@ from peloton.api.convert_reason import placement_from_wire, qos_from_wire, reque
 from peloton.api.private import resmgr_pb2 as pb
 from peloton.api.private import resmgr_pb2_grpc
 from peloton.errors import InvalidArgument, PelotonError
+from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
 from peloton.ports import REQUEUED_PODS_MAX
 from services.resmgr.loop import AdmissionLoop
-from services.storage.storage import EvictionOrder
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from peloton.errors import InvalidArgument, NotFound
+from peloton.model.admission import EvictionResult
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodState, ShapeRange
@@ -27,7 +28,6 @@ from services.resmgr.audit import faults
 from services.resmgr.held_back import Releases, held_gangs, passed_by
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.queues import WaitingRuns
-from services.storage.storage import EvictionResult
 
 UNPLACED_JOBS_MAX = 10_000
 """Jobs whose last placement failure is remembered; the oldest are forgotten."""

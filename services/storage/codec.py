@@ -88,14 +88,14 @@ class InstanceFacts:
 
 
 def facts_to_text(facts: InstanceFacts) -> str:
-    return named_facts(facts.name, nameless_facts(facts))
+    return named_facts(facts.name, facts_without_name(facts))
 
 
-def named_facts(name: str, nameless: str) -> str:
-    return f"[{json.dumps(name)},{nameless}"
+def named_facts(name: str, without_name: str) -> str:
+    return f"[{json.dumps(name)},{without_name}"
 
 
-def nameless_facts(facts: InstanceFacts) -> str:
+def facts_without_name(facts: InstanceFacts) -> str:
     """The text behind the name, which many instances share."""
     shape = facts.shape
     text = json.dumps(
@@ -121,11 +121,11 @@ def nameless_facts(facts: InstanceFacts) -> str:
 
 def facts_from_text(text: str) -> InstanceFacts:
     name, end = _DECODER.raw_decode(text, 1)
-    return replace(_nameless_from_text(text[end + 1 :]), name=name)
+    return replace(_facts_from_rest(text[end + 1 :]), name=name)
 
 
 @lru_cache(maxsize=4096)
-def _nameless_from_text(text: str) -> InstanceFacts:
+def _facts_from_rest(text: str) -> InstanceFacts:
     """Cached: instances that differ in their names share the value."""
     max_failures, health, grace_s, amounts, ports, revocable, preemptible, controller, strategy, rule, *more = (
         json.loads(f"[{text}")  # old rows lack the last ones

@@ -10,6 +10,7 @@ import fcntl
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -65,9 +66,11 @@ class WriterTurn:
 
 
 class Database:
-    """Thread-safe. ``url``: ``sqlite:///file`` or ``postgresql://...``."""
+    """Thread-safe; what all repositories share. ``url``: ``sqlite:///file`` or ``postgresql://...``. ``clock_ns`` dates
+    writes whose callers name no time."""
 
-    def __init__(self, url: str, pool_size: int = POOL_SIZE) -> None:
+    def __init__(self, url: str, pool_size: int = POOL_SIZE, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        self.clock_ns = clock_ns
         self.engine = make_engine(url, pool_size)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._path = (self.engine.url.database or "") if self.is_sqlite else ""

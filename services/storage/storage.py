@@ -1,7 +1,8 @@
-"""Storage as one value: everything that is stored.
+"""All that is stored, as one repository for each owner. Create or upgrade the schema with ``services.storage.migrate``
+first.
 
-Synchronous and thread-safe; every method is one transaction (or a chain of bounded ones that may be cut anywhere and
-repeated). Create or upgrade the schema with ``services.storage.migrate`` first.
+Repositories are synchronous and thread-safe; each of their methods is one transaction, or a chain of bounded ones that
+may be cut anywhere and repeated. Give a caller the repositories that it uses.
 """
 
 from __future__ import annotations
@@ -11,85 +12,24 @@ from collections.abc import Callable
 
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from services.storage.admission.admission import Admission
-from services.storage.admission.evictions import Evictions
-from services.storage.admission.gangs import Gangs
-from services.storage.admission.requeues import Requeues
-from services.storage.admission.snapshot import (
-    AllocatedRange,
-    EvictionOrder,
-    EvictionResult,
-    HeldRange,
-    JobSnapshot,
-    PendingRange,
-    ResmgrSnapshot,
-    RevocablePodRow,
-)
 from services.storage.engine import POOL_SIZE, Database
-from services.storage.hosts.clusters import Clusters
+from services.storage.hosts.hosts import Hosts
 from services.storage.hosts.maintenance import Maintenance
 from services.storage.jobs.configs import Configs
-from services.storage.jobs.goals import Goals
+from services.storage.jobs.job_streams import JobStreams
 from services.storage.jobs.jobs import Jobs
-from services.storage.jobs.lookup import FoundJob, JobName, Lookup
-from services.storage.jobs.queries import Queries
-from services.storage.jobs.services import Services
-from services.storage.jobs.settling import Settling
-from services.storage.jobs.streams import JobStream, Streams, stream_rows
+from services.storage.jobs.search import Search
 from services.storage.leases import Leases
+from services.storage.lockdowns import Lockdowns
+from services.storage.pods.host_pods import HostPods
 from services.storage.pods.pods import Pods
-from services.storage.pods.ready import Ready
-from services.storage.pods.status_writes import Hosts, KillRow, LaunchRow, StatusOutcome
+from services.storage.pools import Pools
 from services.storage.updates.disruptions import Disruptions
-from services.storage.updates.pulses import Pulses
-from services.storage.updates.rolling import Rolling
 from services.storage.updates.updates import Updates
-from services.storage.watch_log import Watch
-
-__all__ = [
-    "AllocatedRange",
-    "EvictionOrder",
-    "EvictionResult",
-    "FoundJob",
-    "HeldRange",
-    "JobName",
-    "JobSnapshot",
-    "JobStream",
-    "KillRow",
-    "LaunchRow",
-    "PendingRange",
-    "ResmgrSnapshot",
-    "RevocablePodRow",
-    "StatusOutcome",
-    "Storage",
-    "stream_rows",
-]
+from services.storage.watch_log import WatchLog
 
 
-class Storage(
-    Jobs,
-    Streams,
-    Configs,
-    Goals,
-    Settling,
-    Ready,
-    Pods,
-    Queries,
-    Lookup,
-    Admission,
-    Evictions,
-    Gangs,
-    Requeues,
-    Hosts,
-    Leases,
-    Clusters,
-    Maintenance,
-    Updates,
-    Pulses,
-    Rolling,
-    Services,
-    Disruptions,
-    Watch,
-):
+class Storage:
     """``url``: ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
     name no time. ``batch_backoff``: how long batch pods that failed wait for their next run; not at all by default."""
 
@@ -100,7 +40,22 @@ class Storage(
         pool_size: int = POOL_SIZE,
         batch_backoff: Backoff = NO_BACKOFF,
     ) -> None:
-        super().__init__(Database(url, pool_size), clock_ns, batch_backoff)
+        self.db = db = Database(url, pool_size, clock_ns)
+        self.jobs = Jobs(db)
+        self.job_streams = JobStreams(db)
+        self.configs = Configs(db)
+        self.search = Search(db)
+        self.pods = Pods(db)
+        self.host_pods = HostPods(db, batch_backoff)
+        self.admission = Admission(db)
+        self.pools = Pools(db)
+        self.updates = Updates(db)
+        self.disruptions = Disruptions(db)
+        self.hosts = Hosts(db)
+        self.maintenance = Maintenance(db)
+        self.leases = Leases(db)
+        self.lockdowns = Lockdowns(db)
+        self.watch_log = WatchLog(db)
 
     def close(self) -> None:
         self.db.close()

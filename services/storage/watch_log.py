@@ -25,14 +25,17 @@ Change = tuple[int, JobId, int]
 """Sequence number, job, instance (THE_JOB: the job itself)."""
 
 
-class Watch:
-    db: Database
+class WatchLog:
+    def __init__(self, db: Database) -> None:
+        self._db = db
 
-    def watch_log(self, after_seq: int, limit: int) -> list[Change]:
+    def after(self, after_seq: int, limit: int) -> list[Change]:
         query = sa.select(WATCH_LOG).where(WATCH_LOG.c.seq > after_seq).order_by(WATCH_LOG.c.seq).limit(limit)
-        return self.db.read(lambda conn: [(row.seq, JobId(row.job_id), row.instance_id) for row in conn.execute(query)])
+        return self._db.read(
+            lambda conn: [(row.seq, JobId(row.job_id), row.instance_id) for row in conn.execute(query)]
+        )
 
-    def watch_bounds(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[int, int]:
         """The oldest number that is kept, and the newest one given out; of an empty log the one before."""
 
         def work(conn: sa.Connection) -> tuple[int, int]:
@@ -40,32 +43,32 @@ class Watch:
             oldest = conn.execute(sa.select(sa.func.min(WATCH_LOG.c.seq))).scalar()
             return newest + 1 if oldest is None else oldest, newest
 
-        return self.db.read(work)
+        return self._db.read(work)
 
-    def trim_watch_log(self) -> None:
+    def trim(self) -> None:
         """Forget what is older than the last CHANGES_KEPT changes."""
-        self.prune_watch_log(self.watch_bounds()[1] - CHANGES_KEPT)
+        self.prune(self.bounds()[1] - CHANGES_KEPT)
 
-    def prune_watch_log(self, upto_seq: int) -> None:
-        self.db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
+    def prune(self, upto_seq: int) -> None:
+        self._db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
 
-    def ask_watch_cancel(self, watch_id: str, now_ns: int) -> None:
+    def ask_cancel(self, watch_id: str, now_ns: int) -> None:
         """Have whoever serves the watch end it. What nobody took note of is forgotten after a while."""
-        statement = self.db.upsert(WATCH_CANCEL).values(watch_id=watch_id, asked_ns=now_ns).on_conflict_do_nothing()
+        statement = self._db.upsert(WATCH_CANCEL).values(watch_id=watch_id, asked_ns=now_ns).on_conflict_do_nothing()
 
         def work(conn: sa.Connection) -> None:
             conn.execute(sa.delete(WATCH_CANCEL).where(WATCH_CANCEL.c.asked_ns < now_ns - CANCELS_KEPT_NS))
             conn.execute(statement)
 
-        self.db.write(work)
+        self._db.write(work)
 
-    def watch_cancels(self) -> set[str]:
-        return self.db.read(lambda conn: set(conn.execute(sa.select(WATCH_CANCEL.c.watch_id)).scalars()))
+    def cancels(self) -> set[str]:
+        return self._db.read(lambda conn: set(conn.execute(sa.select(WATCH_CANCEL.c.watch_id)).scalars()))
 
-    def drop_watch_cancel(self, watch_id: str) -> bool:
+    def drop_cancel(self, watch_id: str) -> bool:
         """Whether it was still there."""
         statement = sa.delete(WATCH_CANCEL).where(WATCH_CANCEL.c.watch_id == watch_id)
-        return self.db.write(lambda conn: conn.execute(statement).rowcount > 0)
+        return self._db.write(lambda conn: conn.execute(statement).rowcount > 0)
 
 
 def note_job(conn: sa.Connection, job: JobRecord) -> None:

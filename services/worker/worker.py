@@ -21,11 +21,13 @@ from activities.records import RecordsActivities
 from peloton.ports import (
     HostKeepers,
     HostManager,
-    HostRecords,
     ImagePrefetcher,
     JobRecords,
+    MaintenanceRecords,
     Placer,
+    PodRecords,
     ResourceManager,
+    UpdateRecords,
 )
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
 from workflows.gang import GangWorkflow
@@ -48,23 +50,25 @@ there."""
 
 @dataclass(frozen=True)
 class WorkerPorts:
-    records: JobRecords
+    jobs: JobRecords
+    pods: PodRecords
+    updates: UpdateRecords
     resmgr: ResourceManager
     hosts: HostManager
     placer: Placer
     keepers: HostKeepers
-    host_records: HostRecords
+    maintenance: MaintenanceRecords
     images: ImagePrefetcher
 
 
 def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) -> list[Callable[..., Any]]:
     """Every activity of our workflows, bound to its ports."""
-    records = RecordsActivities(ports.records, now_ns)
+    records = RecordsActivities(ports.jobs, ports.pods, ports.updates, now_ns)
     admission = AdmissionActivities(ports.resmgr)
-    placement = PlacementActivities(ports.records, ports.hosts, ports.resmgr, ports.placer)
+    placement = PlacementActivities(ports.pods, ports.hosts, ports.resmgr, ports.placer)
     launch = LaunchActivities(ports.hosts)
-    hosts = MaintenanceActivities(ports.keepers, ports.host_records)
-    images = ImageActivities(ports.records, ports.images)
+    hosts = MaintenanceActivities(ports.keepers, ports.maintenance)
+    images = ImageActivities(ports.updates, ports.images)
     return [
         records.create_pods,
         records.settle,

@@ -125,10 +125,10 @@ def ended(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
     storage = Storage(cluster.local.database)
     try:
         deadline_s = time.monotonic() + PATIENCE_S
-        while active := storage.active_job_ids():
+        while active := storage.jobs.active_ids():
             assert time.monotonic() < deadline_s, f"{len(active)} jobs have not ended within {PATIENCE_S:.0f} s"
             time.sleep(LOOK_S)
-        return [record.state for job in job_ids if (record := storage.job(job)) is not None]
+        return [record.state for job in job_ids if (record := storage.jobs.get(job)) is not None]
     finally:
         storage.close()
 

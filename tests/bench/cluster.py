@@ -109,7 +109,7 @@ def lived(cluster: Cluster, pool: str, pods: int, config: dict[str, Any], **more
 def stored_count(cluster: Cluster, job: str) -> int:
     storage = Storage(cluster.local.database)
     try:
-        return storage.pod_counts(JobId(job)).get(PodState.SUCCEEDED, 0)
+        return storage.pods.counts(JobId(job)).get(PodState.SUCCEEDED, 0)
     finally:
         storage.close()
 

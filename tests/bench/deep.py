@@ -149,7 +149,7 @@ def _pool(storage: Storage, name: str, reserved_pods: int, parent: str = ROOT_PO
         config.resources.add(kind=kind, reservation=reserved_pods * amount, limit=1e9, share=1)
     config = with_defaults(config)
     pool_id = RespoolId(str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{parent}/{name}")))
-    storage.put_pool(pool_spec(pool_id, config), config)
+    storage.pools.put(pool_spec(pool_id, config), config)
     return pool_id
 
 
@@ -164,9 +164,9 @@ def _queued_job(world: World, pool_id: RespoolId, number: int, pods: int, task: 
         "defaultConfig": task,
     }
     config, job_id = ParseDict(fields, job_pb2.JobConfig()), JobId(str(uuid.uuid4()))
-    world.storage.create_job(new_job_record(job_id, config, world.now_ns), config, world.now_ns)
-    world.storage.create_pods(job_id, lambda _: None)
-    world.storage.mark_pending(job_id, [(0, pods)], number)
+    world.storage.jobs.create(new_job_record(job_id, config, world.now_ns), config, world.now_ns)
+    world.storage.pods.create(job_id, lambda _: None)
+    world.storage.admission.mark_pending(job_id, [(0, pods)], number)
     world.now_ns += 10**9
     return job_id
 

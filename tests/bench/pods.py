@@ -100,7 +100,7 @@ async def _figures(url: str) -> dict[str, Any]:
 async def _read(storage: Storage) -> tuple[Times, Times]:
     """Through a server in this process, so that its CPU time counts, and ours."""
     gets, queries, nobody = Times(), Times(), _Nobody()
-    ids = storage.active_job_ids()
+    ids = storage.jobs.active_ids()
     query = job_pb2.QueryRequest(spec={"pagination": {"limit": 100}})
     server = await start(storage, nobody, nobody, lambda _: None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=MESSAGE_SIZES) as channel:

@@ -22,10 +22,10 @@ def pressure(seconds: float = 60.0, waiting_max: int = 100, hosts: int = 100) ->
         with Crowd(cluster.local.address, cluster.pool("bench")) as crowd:
             until_s = time.monotonic() + seconds
             while time.monotonic() < until_s:
-                waiting = max(waiting, storage.backlog().jobs_waiting)
+                waiting = max(waiting, storage.search.backlog().jobs_waiting)
                 crowd.ended.wait(LOOK_S)
         ended_s = time.monotonic()
-        cluster.wait(lambda: not storage.backlog().jobs_active, "the end of all jobs", patience_s=300)
+        cluster.wait(lambda: not storage.search.backlog().jobs_active, "the end of all jobs", patience_s=300)
         storage.close()
         reads_s = sorted(crowd.reads_s)
         p99_s = reads_s[int(len(reads_s) * 0.99)]

@@ -93,10 +93,10 @@ def _measure(cluster: Cluster, storage: Storage, job: JobId, size: Size, read: s
 
 
 def _is_queued(storage: Storage, job: str) -> bool:
-    counts = storage.pod_counts(JobId(job))
+    counts = storage.pods.counts(JobId(job))
     return bool(counts) and not counts.get(PodState.INITIALIZED)
 
 
 def _ended(storage: Storage, job: JobId) -> int:
     """As many have been launched, and no more than the slots are on their way."""
-    return sum(count for state, count in storage.pod_counts(job).items() if state in TERMINAL)
+    return sum(count for state, count in storage.pods.counts(job).items() if state in TERMINAL)

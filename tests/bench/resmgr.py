@@ -35,7 +35,7 @@ def queued_million(job_count: int = 1_000, pods_per_job: int = 1_000, leaf_count
         with _store(url) as world:
             pools = organisation(leaf_count)
             for pool in pools:
-                world.storage.put_pool(pool, respool_pb2.ResourcePoolConfig(name=pool.name))
+                world.storage.pools.put(pool, respool_pb2.ResourcePoolConfig(name=pool.name))
             ids = leaves(pools)
             for number in range(job_count):
                 _job(world, ids[number % len(ids)], pods_per_job)
@@ -154,8 +154,8 @@ def _job(world: World, pool_id: RespoolId, pods: int, priority: int = 0, gang: i
     config.defaultConfig.resource.cpuLimit = 1
     config.defaultConfig.restartPolicy.maxFailures = 3
     job_id = JobId(str(uuid.uuid4()))
-    world.storage.create_job(new_job_record(job_id, config, world.now_ns), config, world.now_ns)
-    world.storage.create_pods(job_id, lambda _: None)
+    world.storage.jobs.create(new_job_record(job_id, config, world.now_ns), config, world.now_ns)
+    world.storage.pods.create(job_id, lambda _: None)
 
 
 def _life(life: str, url: str | None, folder: str, **sizes: Any) -> dict[str, Any]:

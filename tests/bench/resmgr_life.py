@@ -42,7 +42,7 @@ class Life:
         self.hosts = FixedCapacity(None)
         self.world = World(self.storage, hosts=self.hosts)
         self.loop = self.world.loop(settings)
-        self.jobs = self.storage.jobs(self.storage.active_job_ids())
+        self.jobs = self.storage.jobs.get_many(self.storage.jobs.active_ids())
         self.order = order
         self._facts = Path(order["facts"])
         self._rss_mib = rss_mib()
@@ -136,7 +136,7 @@ async def spread(life: Life) -> dict[str, Any]:
         await loop.run_cycle()
     counts: Counter[str] = Counter()
     for job in life.jobs:
-        counts.update(life.storage.pod_counts(job.job_id))
+        counts.update(life.storage.pods.counts(job.job_id))
     life.remember()
     return {"pods_by_state": dict(sorted(counts.items())), "jobs_with_evicted_pods": len(loop.state.evicted)}
 
@@ -144,14 +144,14 @@ async def spread(life: Life) -> dict[str, Any]:
 def _run(life: Life, job: JobRecord, ends: Iterable[PodState]) -> None:
     """Most of the job's admitted pods run; of these, every tenth ends in each of the ways."""
     storage, now_ns = life.storage, life.world.now_ns
-    pods = [pod for gang in storage.ready_gangs(job.job_id, job.instance_count) for pod in gang.pods]
+    pods = [pod for gang in storage.pods.ready_gangs(job.job_id, job.instance_count) for pod in gang.pods]
     launched = pods[: len(pods) * 9 // 10]
-    storage.mark_launched(job.job_id, [(instance, run, "h1", "a1", {}) for instance, run in launched], now_ns)
-    ids = [pod.pod_id for pod in storage.pods(job.job_id, 0, None, job.instance_count)]
+    storage.host_pods.mark_launched(job.job_id, [(instance, run, "h1", "a1", {}) for instance, run in launched], now_ns)
+    ids = [pod.pod_id for pod in storage.pods.page(job.job_id, 0, None, job.instance_count)]
     running = [ids[instance] for instance, _ in launched]
-    storage.apply_status([PodStatus(pod, PodState.RUNNING, now_ns, "h1", "a1") for pod in running])
+    storage.host_pods.apply_status([PodStatus(pod, PodState.RUNNING, now_ns, "h1", "a1") for pod in running])
     for first, state in enumerate(ends):
-        storage.apply_status([PodStatus(pod, state, now_ns, "h1", "a1") for pod in running[first::10]])
+        storage.host_pods.apply_status([PodStatus(pod, state, now_ns, "h1", "a1") for pod in running[first::10]])
     life.world.settle(job.job_id)
 
 
@@ -163,7 +163,7 @@ async def churn(life: Life) -> dict[str, Any]:
     await life.learn_capacity()
     for _ in range(life.order["rounds"]):
         ids = [world.job(pools[number % len(pools)], life.order["pods"]) for number in range(life.order["jobs"])]
-        jobs = life.storage.jobs(ids)
+        jobs = life.storage.jobs.get_many(ids)
         await life.enqueue(jobs)
         while await life.loop.run_cycle():
             pass

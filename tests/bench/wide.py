@@ -161,7 +161,7 @@ def runs(cluster: Cluster, job: str) -> dict[int, int]:
     try:
         found: Counter[int] = Counter()
         start = 0
-        while page := storage.pods(JobId(job), start, limit=PAGE_PODS):
+        while page := storage.pods.page(JobId(job), start, limit=PAGE_PODS):
             found.update(pod.pod_id.run_id for pod in page)
             start = page[-1].pod_id.instance_id + 1
         return dict(found)

@@ -198,9 +198,9 @@ class Cluster:
         storage = Storage(self.local.database)
         try:
             lines = []
-            for job_id in storage.active_job_ids():
-                pods = [pod for pod in storage.pods(job_id) if pod.state not in TERMINAL]
-                lines.append(f"{storage.job(job_id)}")
+            for job_id in storage.jobs.active_ids():
+                pods = [pod for pod in storage.pods.page(job_id) if pod.state not in TERMINAL]
+                lines.append(f"{storage.jobs.get(job_id)}")
                 lines += [f"  {p.pod_id} {p.state} goal {p.goal} {p.host} {p.message} {p.reason}" for p in pods[:5]]
             return lines
         finally:

@@ -137,8 +137,11 @@ def test_what_unpacks_to_much_takes_no_memory(cluster: Cluster) -> None:
     now_s = time.time()
     targets = {
         "api": (cluster.local.address, "/peloton.api.job.JobManager/Create"),
-        "resmgr": (storage.leader("resmgr", now_s), "/peloton.api.respool.ResourceManager/CreateResourcePool"),
-        "hostmgr": (storage.leader("hostmgr/local", now_s), "/peloton.api.v0.host.svc.HostService/StartMaintenance"),
+        "resmgr": (storage.leases.leader("resmgr", now_s), "/peloton.api.respool.ResourceManager/CreateResourcePool"),
+        "hostmgr": (
+            storage.leases.leader("hostmgr/local", now_s),
+            "/peloton.api.v0.host.svc.HostService/StartMaintenance",
+        ),
     }
     storage.close()
     peaks = {}

@@ -46,8 +46,10 @@ def test_a_job_survives_a_machine_that_sleeps(cluster: Cluster) -> None:
     storage = Storage(cluster.local.database)
 
     with cluster.asleep():
-        assert all(storage.leader(lease, 0) for lease in LEASES.values())
-        cluster.wait(lambda: not any(storage.leader(x, time.time()) for x in LEASES.values()), "the end of the leases")
+        assert all(storage.leases.leader(lease, 0) for lease in LEASES.values())
+        cluster.wait(
+            lambda: not any(storage.leases.leader(x, time.time()) for x in LEASES.values()), "the end of the leases"
+        )
     storage.close()
 
     assert cluster.finish(job) == "SUCCEEDED"
@@ -62,11 +64,11 @@ def test_a_leader_that_was_replaced_while_it_slept_ends(role: str, cluster: Clus
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=shell("sleep 1", cpu=0.25, memory=16))
     cluster.wait(lambda: cluster.counts(job).get("SUCCEEDED", 0) >= PODS // 5, "a fifth of the pods done")
     storage, lease, starts = Storage(cluster.local.database), LEASES[role], cluster.local.part(role).starts
-    before = storage.leader(lease, 0)
+    before = storage.leases.leader(lease, 0)
 
     with cluster.standby(role):
         with cluster.asleep(role):
-            cluster.wait(lambda: storage.leader(lease, time.time()) not in (None, "", before), "another leader")
+            cluster.wait(lambda: storage.leases.leader(lease, time.time()) not in (None, "", before), "another leader")
         cluster.wait(lambda: cluster.local.part(role).starts > starts, "the end of the old one")
         assert cluster.finish(job) == "SUCCEEDED"
     storage.close()
@@ -83,7 +85,7 @@ def launched_twice(cluster: Cluster, job: str) -> list[str]:
         launches: Counter[str] = Counter()
         duplicates = []
         for instance in range(PODS):
-            for event in storage.pod_events(job, instance, None, 10):
+            for event in storage.pods.events(job, instance, None, 10):
                 if event.state == "LAUNCHED":
                     launches[f"{instance}-{event.run_id}"] += 1
                 if "duplicate" in event.message:

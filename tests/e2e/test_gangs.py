@@ -42,7 +42,7 @@ def launches(cluster: Cluster, job: str, size: int) -> dict[int, list[int]]:
     try:
         found: dict[int, list[int]] = {}
         for instance in range(size):
-            for event in storage.pod_events(job, instance, None, 0):  # type: ignore[arg-type]
+            for event in storage.pods.events(job, instance, None, 0):  # type: ignore[arg-type]
                 if event.state == "LAUNCHED":
                     found.setdefault(event.run_id, []).append(instance)
         return found

@@ -146,8 +146,8 @@ def failures_of_evicted(cluster: Cluster, job: str) -> dict[int, int]:
     """Instances that a maintenance sent away -> failures counted."""
     storage = Storage(cluster.local.database)
     try:
-        pods = storage.pods(job)  # type: ignore[arg-type]
-        events = {pod.instance_id: storage.pod_events(pod.job_id, pod.instance_id, None, 0) for pod in pods}
+        pods = storage.pods.page(job)  # type: ignore[arg-type]
+        events = {pod.instance_id: storage.pods.events(pod.job_id, pod.instance_id, None, 0) for pod in pods}
         reason = "EvictionReason_HOST_MAINTENANCE"
         return {p.instance_id: p.failure_count for p in pods if any(e.reason == reason for e in events[p.instance_id])}
     finally:

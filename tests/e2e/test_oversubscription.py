@@ -51,8 +51,8 @@ def evictions(cluster: Cluster, job: str) -> list[tuple[int, str, str]]:
     try:
         return [
             (pod.instance_id, event.message, event.reason)
-            for pod in storage.pods(job)  # type: ignore[arg-type]
-            for event in storage.pod_events(pod.job_id, pod.instance_id, None, 0)
+            for pod in storage.pods.page(job)  # type: ignore[arg-type]
+            for event in storage.pods.events(pod.job_id, pod.instance_id, None, 0)
             if event.state == "PREEMPTING"
         ]
     finally:

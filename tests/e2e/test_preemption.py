@@ -39,8 +39,8 @@ def evicted(cluster: Cluster, job: str) -> list[int]:
     storage = Storage(cluster.local.database)
     try:
         found = []
-        for pod in storage.pods(job):  # type: ignore[arg-type]
-            told = [e for e in storage.pod_events(pod.job_id, pod.instance_id, None, 0) if e.state == "PREEMPTING"]
+        for pod in storage.pods.page(job):  # type: ignore[arg-type]
+            told = [e for e in storage.pods.events(pod.job_id, pod.instance_id, None, 0) if e.state == "PREEMPTING"]
             assert pod.failure_count == 0
             found += [pod.instance_id] * len(told)
         return found

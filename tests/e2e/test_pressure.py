@@ -10,7 +10,7 @@ import pytest
 
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
-from services.storage.jobs.queries import Backlog
+from services.storage.jobs.search import Backlog
 from services.storage.storage import Storage
 from tests.bench.figures import status_kib
 from tests.e2e.crowd import LOOK_S, Crowd
@@ -50,7 +50,7 @@ def watched(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Back
     most = dict.fromkeys(RSS_MAX_MIB, 0)
     until_s = time.monotonic() + SUBMIT_S
     while time.monotonic() < until_s:
-        seen.append(storage.backlog())
+        seen.append(storage.search.backlog())
         most = {name: max(most[name], now) for name, now in rss_mib(cluster).items()}
         crowd.ended.wait(LOOK_S)
     return seen, most
@@ -59,7 +59,7 @@ def watched(cluster: Cluster, storage: Storage, crowd: Crowd) -> tuple[list[Back
 def stored_states(storage: Storage) -> dict[str, JobState]:
     found: dict[str, JobState] = {}
     last = ""
-    while page := storage.jobs_after(last, PAGE):
+    while page := storage.search.jobs_after(last, PAGE):
         found |= {job.job_id: job.state for job in page}
         last = page[-1].job_id
     return found
@@ -71,7 +71,7 @@ def test_clients_that_press_are_held_back(cluster: Cluster) -> None:
     pids = {name: cluster.local.part(name).process for name in RSS_MAX_MIB}
     with Crowd(cluster.local.address, cluster.pool("press")) as crowd:
         seen, most_mib = watched(cluster, storage, crowd)
-    cluster.wait(lambda: storage.backlog() == Backlog(), "the end of all jobs", patience_s=300)
+    cluster.wait(lambda: storage.search.backlog() == Backlog(), "the end of all jobs", patience_s=300)
     stored = stored_states(storage)
     storage.close()
     print(

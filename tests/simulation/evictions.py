@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from peloton.lifecycle.reason_text import eviction_text
+from peloton.model.admission import EvictionOrder, EvictionResult, HeldRange
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import ALLOCATED, ON_HOST, PodState, Termination, TerminationReason
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.cycle import Snapshot
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.invariants import physical
-from services.storage.admission.snapshot import EvictionOrder, EvictionResult, HeldRange
 from tests.simulation.invariants import Broken
 from tests.simulation.records import Job, Records, ranges_of
 

@@ -36,7 +36,7 @@ class Homes:
     def check_placement(self, batch: PlacementBatch) -> None:
         for placement in batch.placements:
             for placed in placement.pods:
-                pod = self._storage.pod(batch.job_id, placed.instance_id)
+                pod = self._storage.pods.get(batch.job_id, placed.instance_id)
                 host, _ = self._homes.pop((batch.job_id, placed.instance_id), ("", 0.0))
                 if host and pod is not None and pod.desired_host == host:
                     assert placement.hostname == host, f"{pod} was to come back and goes to {placement.hostname}"
@@ -46,7 +46,7 @@ class Homes:
         running = {(pod_id.job_id, pod_id.instance_id) for pod_id in self._cluster.running()}
         for service in services:
             mine = [instance for job_id, instance in self._homes if job_id == service.job_id]
-            still = {pod.instance_id for pod in self._storage.coming_back(service.job_id, mine)}
+            still = {pod.instance_id for pod in self._storage.host_pods.coming_back(service.job_id, mine)}
             for instance in mine:
                 host, until_s = self._homes[service.job_id, instance]
                 machine = self._cluster.hosts[Hostname(host)]

@@ -46,7 +46,7 @@ class QueueOfAll:
         return 0
 
     def requeue_pods(self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason) -> int:
-        count = sum(count for _, _, count in self._storage.requeue_pods(job_id, instances, reason).queued)
+        count = sum(count for _, _, count in self._storage.admission.requeue_pods(job_id, instances, reason).queued)
         self.requeued_count += count
         return count
 
@@ -62,7 +62,7 @@ class SimulatedHostManager(HostManagerCore):
     def __init__(self, storage: Storage, cluster: MemoryCluster) -> None:
         super().__init__(HostManagerSettings(), storage, Nobody(), SimulatedDriver(cluster))
         self.cluster = cluster
-        for pods in storage.labelled_pods("local"):
+        for pods in storage.host_pods.labelled("local"):
             self.pool.pod_labels.add(pods)
         self.driver.start(self)
 
@@ -97,16 +97,26 @@ class SimulatedHostManager(HostManagerCore):
 class SimulatedMaintainer(HostMaintainer):
     def __init__(self, core: SimulatedHostManager, storage: Storage, clock: Clock) -> None:
         watch = DrainWatch(Nobody(), Nobody(), clock.monotonic)
-        super().__init__(core, storage, storage, Nobody(), Nobody(), watch, cluster="local", share=0.25)
+        super().__init__(
+            core,
+            storage.maintenance,
+            storage.host_pods,
+            storage.disruptions,
+            Nobody(),
+            Nobody(),
+            watch,
+            cluster="local",
+            share=0.25,
+        )
 
         def slow_look(hostnames: Collection[str]) -> Any:
             clock.pass_s(2)  # what it saw serves for twenty seconds
-            return storage.residents(hostnames, "local")
+            return storage.host_pods.residents(hostnames, "local")
 
         self._residents = Residents(slow_look, clock.monotonic)
 
     def step(self, hostname: str) -> None:
-        host = self._storage.maintained_host("local", hostname)
+        host = self._maintenance.get("local", hostname)
         acts = {Step.CORDON: self.cordon, Step.DRAIN: self.drain}
         acts |= {Step.TAKE_DOWN: self.take_down, Step.BRING_UP: self.bring_up}
         if host is not None and (act := acts.get(next_step(host))):

@@ -19,6 +19,7 @@ from peloton.lifecycle.gang_fate import Fate, fate, is_affected
 from peloton.lifecycle.job import admit_count, roll_up, scheduled_count
 from peloton.lifecycle.pod import Applied, apply_status
 from peloton.lifecycle.retry import after_end
+from peloton.model.admission import AdmissionSnapshot, AllocatedRange, JobSnapshot, PendingRange
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
@@ -37,7 +38,6 @@ from peloton.model.pod import (
 )
 from peloton.model.respool import PoolSpec
 from services.resmgr.state import LogRow
-from services.storage.admission.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
 from tests.simulation.description import JobPlan
 
 COLUMNS = ("demand", "slack_demand", "non_slack", "slack", "non_preemptible", "controller")
@@ -230,6 +230,14 @@ class Records:
         job = self.jobs.get(job_id)
         return job.record if job else None
 
+    @property
+    def admission(self) -> Records:
+        return self
+
+    @property
+    def configs(self) -> Records:
+        return self
+
     def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> list[list[ShapeRange]]:
         return [list(self.jobs[job_id].plan.shapes) for job_id, *_ in spans]
 
@@ -289,9 +297,9 @@ class Records:
             del self._log[:gone]
             self._log_first += gone
 
-    def snapshot(self) -> ResmgrSnapshot:
+    def snapshot(self) -> AdmissionSnapshot:
         jobs = tuple(_job_snapshot(self.jobs[job_id]) for job_id in sorted(self.jobs))
-        return ResmgrSnapshot(tuple(self._pools.values()), jobs, self._log_first + len(self._log) - 1)
+        return AdmissionSnapshot(tuple(self._pools.values()), jobs, self._log_first + len(self._log) - 1)
 
     def set_pool(self, pool: PoolSpec) -> None:
         self._pools[pool.respool_id] = pool

@@ -17,6 +17,7 @@ from typing import Any
 from activities.placement import PlacementActivities
 from peloton.api import convert
 from peloton.errors import PelotonError
+from peloton.model.admission import EvictionOrder
 from peloton.model.host import HostState, LaunchResult, Placement, PlacementBatch
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobState
@@ -27,7 +28,7 @@ from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
 from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr import launcher, maintenance, manager
 from services.hostmgr.memory.cluster import MemoryCluster, MemoryHost
-from services.storage.storage import EvictionOrder, Storage
+from services.storage.storage import Storage
 from tests.availability import Pod, Rules, Tale
 from tests.reasons import PREEMPTED
 from tests.simulation.clock import Clock
@@ -79,7 +80,7 @@ class ServiceLife:
         for service in self.services:
             config = service.config(0)
             job = convert.new_job_record(service.job_id, config, self.clock.ns)
-            self.storage.create_service(job, config, b"", UpdateSpec(), "", self.clock.ns)
+            self.storage.updates.create_service(job, config, b"", UpdateSpec(), "", self.clock.ns)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -93,7 +94,7 @@ class ServiceLife:
         self.maintainer = SimulatedMaintainer(self.core, self.storage, self.clock)
         hosts: Any = Through(self.core, self.launch)
         queue: Any = QueueOfAll(self.storage)
-        self.placing = PlacementActivities(self.storage, hosts, queue, FirstFitPlacer())
+        self.placing = PlacementActivities(self.storage.pods, hosts, queue, FirstFitPlacer())
         self.homes.clear()
         self.restarts += 1
 
@@ -119,7 +120,7 @@ class ServiceLife:
         """Nobody meddles any more."""
         with self._told():
             for host in HOSTS:
-                if (row := self.storage.maintained_host("local", host)) is None or row.state is not HostState.DOWN:
+                if (row := self.storage.maintenance.get("local", host)) is None or row.state is not HostState.DOWN:
                     self.cluster.bring_back(host)
             self.services[-1].count = 1  # with it there would not be room for all
             for service in self.services:
@@ -151,7 +152,7 @@ class ServiceLife:
         self.homes.check_rooms(self.services, self.rules.away_hosts)
 
     def _settle_owner(self, service: Service) -> None:
-        self.storage.steer_update(service.job_id, None, UpdateAct.ABORT, None, self.clock.ns)
+        self.storage.updates.steer(service.job_id, None, UpdateAct.ABORT, None, self.clock.ns)
         for _ in range(ROUNDS_TO_END_MAX):
             try:
                 self._ask(service, UpdateType.UPDATE, UpdateSpec(batch_size=2, start_pods=True))
@@ -166,7 +167,7 @@ class ServiceLife:
         for host in self._maintained():
             self.maintainer.step(host)
         for service in self.services:
-            self.storage.advance_update(service.job_id, self.clock.ns)
+            self.storage.updates.advance(service.job_id, self.clock.ns)
             for part in self._turn(service):
                 part()
         self.core.do_chores()
@@ -176,18 +177,18 @@ class ServiceLife:
         self.rules.read(self.tale)
 
     def _is_done(self, service: Service) -> bool:
-        job = self.storage.job(service.job_id)
+        job = self.storage.jobs.get(service.job_id)
         assert job is not None
-        update = self.storage.update(job.update_id)
-        running = [pod for pod in self.storage.pods(service.job_id) if pod.state is PodState.RUNNING]
+        update = self.storage.updates.get(job.update_id)
+        running = [pod for pod in self.storage.pods.page(service.job_id) if pod.state is PodState.RUNNING]
         return update is not None and update.state is UpdateState.SUCCEEDED and len(running) == service.count
 
     def _maintained(self) -> list[str]:
-        return [host.hostname for host in self.storage.maintained_hosts("local")]
+        return [host.hostname for host in self.storage.maintenance.all("local")]
 
     def _check_memory(self) -> None:
         """What runs is what storage says, and the labels in memory are those of a manager that has just begun."""
-        stored = {pod.pod_id: pod.host for service in self.services for pod in self.storage.pods(service.job_id)}
+        stored = {pod.pod_id: pod.host for service in self.services for pod in self.storage.pods.page(service.job_id)}
         assert stored == {pod_id: host.hostname for pod_id, host in self.cluster.running().items()}
         labels = frozenset(service.label for service in self.services)
         fresh = SimulatedHostManager(self.storage, self.cluster)
@@ -206,7 +207,7 @@ class ServiceLife:
     def turn(self) -> str:
         """Of a job, to its end or until its worker dies."""
         service = self.one()
-        parts = [lambda: self.storage.advance_update(service.job_id, self.clock.ns), *self._turn(service)]
+        parts = [lambda: self.storage.updates.advance(service.job_id, self.clock.ns), *self._turn(service)]
         parts = parts[: self.random.randrange(1, len(parts))] if self.random.random() < 0.2 else parts
         for part in parts:
             part()
@@ -218,23 +219,23 @@ class ServiceLife:
     def _turn(self, service: Service) -> list[Callable[[], Any]]:
         job_id, now_ns = service.job_id, self.clock.ns
         return [
-            lambda: self.storage.settle(job_id, now_ns),
+            lambda: self.storage.jobs.settle(job_id, now_ns),
             lambda: self._kill(service),
-            lambda: self.storage.kill_queued(job_id, now_ns),
+            lambda: self.storage.admission.kill_queued(job_id, now_ns),
             lambda: self._queue(job_id),
-            lambda: self.storage.mark_ready([(job_id, 0, 1_000)]),
+            lambda: self.storage.admission.mark_ready([(job_id, 0, 1_000)]),
             lambda: self._place(service),
         ]
 
     def _kill(self, service: Service) -> None:
         running = self.cluster.running()
-        before = [pod for pod in self.storage.pods(service.job_id) if pod.pod_id in running]
+        before = [pod for pod in self.storage.pods.page(service.job_id) if pod.pod_id in running]
         self.core.kill_running(service.job_id)
         self.homes.note(before)
 
     def _queue(self, job_id: JobId) -> None:
         self.queue_seq += 1
-        self.storage.mark_pending(job_id, self.storage.queueable(job_id, 1_000), self.queue_seq)
+        self.storage.admission.mark_pending(job_id, self.storage.admission.queueable(job_id, 1_000), self.queue_seq)
 
     def _place(self, service: Service) -> None:
         self.placing.place_and_launch(service.job_id, 1_000, PLACEMENT_S)
@@ -248,7 +249,7 @@ class ServiceLife:
 
     def advance(self) -> str:
         service = self.one()
-        return f"{self.name(service)}: {self.storage.advance_update(service.job_id, self.clock.ns).milestone}"
+        return f"{self.name(service)}: {self.storage.updates.advance(service.job_id, self.clock.ns).milestone}"
 
     def news(self) -> str:
         self.core.take_news(self.random, self.random.choice([1, 3, 10]))
@@ -284,7 +285,7 @@ class ServiceLife:
     def _ask(self, service: Service, type_: UpdateType, spec: UpdateSpec, instances: Iterable[int] = ()) -> None:
         self.commands += type_ is UpdateType.UPDATE
         config = service.config(self.commands) if type_ is UpdateType.UPDATE else None
-        self.storage.create_update(service.job_id, None, type_, spec, config, b"", instances, "", self.clock.ns)
+        self.storage.updates.create(service.job_id, None, type_, spec, config, b"", instances, "", self.clock.ns)
 
     def update(self) -> str:
         service = self.one()
@@ -315,7 +316,7 @@ class ServiceLife:
         service, instance = self.one(), self.random.randrange(5)
         why = TerminationReason.KILLED_FOR_SLA_AWARE_RESTART
         return str(
-            self.storage.disrupt(
+            self.storage.disruptions.disrupt(
                 service.job_id, [instance], reason=why, message="", checks_sla=True, now_ns=self.clock.ns
             )
         )
@@ -323,12 +324,12 @@ class ServiceLife:
     def evict(self) -> str:
         """The resource manager needs room for others."""
         service, start = self.one(), self.random.randrange(3)
-        [result] = self.storage.evict([EvictionOrder(service.job_id, start, 3, False, PREEMPTED)])
+        [result] = self.storage.admission.evict([EvictionOrder(service.job_id, start, 3, False, PREEMPTED)])
         return f"{self.name(service)}: {result.leaving} leave, {result.queued} wait again"
 
     def _steer(self, act: UpdateAct) -> str:
         service = self.one()
-        self.storage.steer_update(service.job_id, None, act, None, self.clock.ns)
+        self.storage.updates.steer(service.job_id, None, act, None, self.clock.ns)
         return self.name(service)
 
     def pause(self) -> str:
@@ -342,12 +343,12 @@ class ServiceLife:
 
     def stop(self) -> str:
         service = self.one()
-        self.storage.set_service_goal(service.job_id, None, JobState.KILLED, False, self.clock.ns)
+        self.storage.jobs.set_service_goal(service.job_id, None, JobState.KILLED, False, self.clock.ns)
         return self.name(service)
 
     def start(self) -> str:
         service = self.one()
-        self.storage.set_service_goal(service.job_id, None, JobState.RUNNING, False, self.clock.ns)
+        self.storage.jobs.set_service_goal(service.job_id, None, JobState.RUNNING, False, self.clock.ns)
         return self.name(service)
 
     # What hosts do, and what is done to them.
@@ -374,7 +375,7 @@ class ServiceLife:
         return host
 
     def return_host(self) -> str:
-        down = {h.hostname for h in self.storage.maintained_hosts("local") if h.state is HostState.DOWN}
+        down = {h.hostname for h in self.storage.maintenance.all("local") if h.state is HostState.DOWN}
         lost = [name for name, host in self.cluster.hosts.items() if not host.is_up and name not in down]
         if not lost:
             return ""
@@ -387,13 +388,13 @@ class ServiceLife:
         return " ".join(hosts)
 
     def complete(self) -> str:
-        down = [h.hostname for h in self.storage.maintained_hosts("local") if h.state is HostState.DOWN]
+        down = [h.hostname for h in self.storage.maintenance.all("local") if h.state is HostState.DOWN]
         if down:
             self.maintainer.steer(down[:1], MaintenanceAct.COMPLETE)
         return " ".join(down[:1])
 
     def cancel(self) -> str:
-        others = [h.hostname for h in self.storage.maintained_hosts("local") if h.state is not HostState.DOWN]
+        others = [h.hostname for h in self.storage.maintenance.all("local") if h.state is not HostState.DOWN]
         if others:
             self.maintainer.steer(others[:1], MaintenanceAct.CANCEL)
         return " ".join(others[:1])

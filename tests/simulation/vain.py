@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.in_vain import in_vain, least_hold_s
+from peloton.model.admission import EvictionResult
 from peloton.model.host import PlacementBatch, ReadyGang
 from peloton.model.pod import ON_HOST, PodShape, PodState
-from services.storage.admission.snapshot import EvictionResult
 from tests.simulation.records import Job, Records, ranges_of
 
 PLACEMENT_S = 600.0

@@ -21,7 +21,7 @@ class Table:
         self.lookups = 0
         self._lock = threading.Lock()
 
-    def acquire_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
+    def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
         with self._reached():
             held = self.rows.get(role)
             if held is not None and held[0] != owner and held[2] > now_s:
@@ -29,7 +29,7 @@ class Table:
             self.rows[role] = (owner, address, now_s + ttl_s)
             return True
 
-    def renew_lease(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
+    def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
         self.renewals_hang.wait()
         with self._reached():
             held_by, _, expires_s = self.rows.get(role, ("", "", 0.0))
@@ -37,12 +37,12 @@ class Table:
                 self.rows[role] = (owner, address, max(expires_s, now_s + ttl_s))
             return held_by == owner
 
-    def holds_lease(self, role: str, owner: str) -> bool:
+    def holds(self, role: str, owner: str) -> bool:
         self.asked += 1
         with self._reached():
             return self.rows.get(role, ("",))[0] == owner
 
-    def release_lease(self, role: str, owner: str) -> bool:
+    def release(self, role: str, owner: str) -> bool:
         with self._reached():
             is_mine = self.rows.get(role, ("",))[0] == owner
             if is_mine:

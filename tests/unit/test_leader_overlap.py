@@ -74,9 +74,9 @@ class Story:
         """``renewals``: each takes effect after so many seconds; ``questions``: the same, and until the answer is here;
         afterwards nothing is answered. ``stops``: the leader's process stands still, when and for how long."""
         self._times = {
-            "renew_lease": [(effect_s, 0.0) for effect_s in renewals],
-            "holds_lease": list(questions),
-            "acquire_lease": [(0.0, 0.0)],
+            "renew": [(effect_s, 0.0) for effect_s in renewals],
+            "holds": list(questions),
+            "acquire": [(0.0, 0.0)],
         }
         self._rival_waits_s = rival_waits_s
         self._stops = stops
@@ -113,7 +113,7 @@ class Story:
 
     def _rival(self) -> None:
         """Tries every moment, from a time on."""
-        if self._table.acquire_lease(ROLE, RIVAL, "", 1_000 * TTL_S, self._loop.time()):
+        if self._table.acquire(ROLE, RIVAL, "", 1_000 * TTL_S, self._loop.time()):
             self._taken_s = self._loop.time()
         else:
             self._loop.call_later(TTL_S / 100, self._rival)

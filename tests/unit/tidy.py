@@ -28,7 +28,11 @@ class May:
 
 
 _INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
-_STORED = ("services.storage.storage", "services.storage.jobs.queries")
+_REPOSITORIES = (
+    "storage admission.admission hosts.hosts hosts.maintenance jobs.configs jobs.job_streams jobs.jobs jobs.search "
+    "leases lockdowns pods.host_pods pods.pods pods.status_writes pools updates.disruptions updates.updates watch_log"
+)
+_STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
@@ -59,7 +63,7 @@ MAY: dict[str, May] = {
         ("peloton.api.limits", "peloton.api.wire_faults", "peloton.errors", "services.grpc_handlers"),
         ("google", "grpc"),
     ),
-    "services.leader": May(("peloton.api.limits", "peloton.errors"), ("grpc",)),
+    "services.leader": May(("peloton.api.limits", "peloton.errors", "peloton.ports"), ("grpc",)),
     "services.log_lines": May(),
     "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
     "services.payloads": May((), ("temporalio",)),

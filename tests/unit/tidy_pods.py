@@ -14,16 +14,19 @@ from tests.unit.tidy import is_migration, tree_of
 POD_WRITES = "services/storage/pods/writes.py"
 POD_ACTORS: dict[str, set[Actor]] = {
     "peloton/lifecycle/pod.py": {Actor.HOSTMGR},
-    "services/storage/admission/admission.py": {Actor.RESMGR},
-    "services/storage/updates/disruptions.py": {Actor.API, Actor.HOSTMGR},
-    "services/storage/admission/evictions.py": {Actor.RESMGR, Actor.HOSTMGR},
-    "services/storage/admission/gangs.py": {Actor.RESMGR},
-    "services/storage/jobs/goals.py": {Actor.API},
-    "services/storage/pods/status_writes.py": {Actor.HOSTMGR},
-    "services/storage/pods/creation.py": {Actor.CREATION, Actor.ROLLOUT},
-    "services/storage/admission/requeues.py": {Actor.RESMGR},
-    "services/storage/updates/rolling.py": {Actor.ROLLOUT},
     "peloton/lifecycle/settle.py": {Actor.SETTLE},
+    "services/storage/admission/admission.py": {Actor.RESMGR},
+    "services/storage/admission/evictions.py": {Actor.RESMGR, Actor.HOSTMGR},
+    "services/storage/admission/gang_requeues.py": {Actor.RESMGR},
+    "services/storage/admission/queue.py": {Actor.RESMGR},
+    "services/storage/admission/requeues.py": {Actor.RESMGR},
+    "services/storage/jobs/steering.py": {Actor.API},
+    "services/storage/pods/creation.py": {Actor.CREATION, Actor.ROLLOUT},
+    "services/storage/pods/host_pods.py": {Actor.HOSTMGR},
+    "services/storage/pods/pods.py": {Actor.API},
+    "services/storage/pods/status_writes.py": {Actor.HOSTMGR},
+    "services/storage/updates/disruptions.py": {Actor.API, Actor.HOSTMGR},
+    "services/storage/updates/rolling.py": {Actor.ROLLOUT},
 }
 """In whose name a module causes events of pods."""
 _POD_SQL = re.compile(r"\b(update|into)\s+[\"'`]?pod\b(?!_)", re.IGNORECASE)

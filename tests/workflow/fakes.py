@@ -49,13 +49,13 @@ LEASE_S = 30.0
 
 
 class FakeRecords(FakeIntent):
-    def job(self, job_id: JobId) -> JobRecord | None:
+    def get(self, job_id: JobId) -> JobRecord | None:
         with self.cluster.lock:
             job = self.cluster.jobs.get(job_id)
             return job.record if job else None
 
     @call
-    def create_pods(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
+    def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
         job = self._known(job_id)
         for start in range(0, job.record.instance_count, CREATE_CHUNK):
             for i in range(start, min(start + CREATE_CHUNK, job.record.instance_count)):
@@ -82,15 +82,15 @@ class FakeRecords(FakeIntent):
         return replace(progress, kill_count=progress.kill_count + len(rolled.ending), **rolled.looked_at())
 
     @call
-    def delete_job(self, job_id: JobId) -> None:
+    def delete(self, job_id: JobId) -> None:
         self.cluster.forget(job_id)
 
     @call
-    def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
+    def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
         return self.cluster.rolled[job_id].advance(now_ns)
 
     @call
-    def coming_images(self, job_id: JobId) -> dict[str, list[Hostname]]:
+    def images_to_prefetch(self, job_id: JobId) -> dict[str, list[Hostname]]:
         return self.cluster.rolled[job_id].coming_images()
 
     @call

@@ -10,7 +10,7 @@ from tests.workflow.port import Port, call
 
 class FakeIntent(Port):
     @call
-    def set_job_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
+    def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
         job = self.cluster.jobs.get(job_id)
         if job is None:
             return None
@@ -20,7 +20,7 @@ class FakeIntent(Port):
         return self.cluster.jobs[job_id].record
 
     @call
-    def abort_update(self, job_id: JobId, now_ns: int) -> None:
+    def abort_active(self, job_id: JobId, now_ns: int) -> None:
         rolled = self.cluster.rolled.get(job_id)
         if rolled is not None and rolled.update is not None and rolled.update.is_active:
             rolled.steer(rollout.aborted)

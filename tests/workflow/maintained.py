@@ -62,9 +62,9 @@ class MaintainedHost:
             self.turn = True
         self.tell()
 
-    # ports.HostRecords
+    # ports.MaintenanceRecords
 
-    def maintained_host(self, cluster: str, hostname: str) -> HostMaintenance | None:
+    def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
         assert (cluster, hostname) == (CLUSTER, self.name)
         self._called("look")
         with self.lock:

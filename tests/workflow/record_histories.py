@@ -97,7 +97,7 @@ async def job_past_deadline(client: Client) -> JobId:
 async def job_with_failing_calls(client: Client) -> JobId:
     """Every kind of call fails once, some after they acted: a launch whose answer was lost is waited out."""
     async with server_story(client) as story:
-        story.cluster.outages.update(create_pods=1, enqueue=1, acquire_hosts=1)
+        story.cluster.outages.update(create=1, enqueue=1, acquire_hosts=1)
         story.cluster.lost_replies.update(settle=1, launch=1)
         job = await story.submit(10)
         await story.result(job)
@@ -210,9 +210,9 @@ async def update_with_failing_steps(client: Client) -> JobId:
         service.roll_out(1, instances=range(8))
         await wait_until(lambda: len(service.looks_ns) >= 2, "a second look")
         service.find(8)
-        story.cluster.outages.update(advance_update=1)
+        story.cluster.outages.update(advance=1)
         await wait_until(lambda: service.versions.count(2) >= 2, "two instances of the new version")
-        story.cluster.lost_replies.update(advance_update=1)
+        story.cluster.lost_replies.update(advance=1)
         await story.rolled_out(job, "update1")
         story.cluster.kill(job)
         await story.result(job)

@@ -169,7 +169,7 @@ async def server_story(client: Client, *, task_queue: str = "", **cluster: Any) 
     """A story with a worker and a waker; at its end all its histories are replayed and nothing is left running."""
     story = ServerStory(client, **cluster)
     story.task_queue = task_queue or story.task_queue
-    waker = JobWaker(client, FakeRecords(story.cluster).job, story.policies, tell_all, interval_s=0.05)
+    waker = JobWaker(client, FakeRecords(story.cluster).get, story.policies, tell_all, interval_s=0.05)
     story.cluster.lifecycles = waker
     await story.start_worker()
     try:

@@ -22,8 +22,11 @@ JOB = JobId("6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01")
 
 def ports_on(cluster: Cluster, host: MaintainedHost | None = None) -> WorkerPorts:
     host = host or MaintainedHost(cluster.clock)
+    records = FakeRecords(cluster)
     return WorkerPorts(
-        FakeRecords(cluster),
+        records,
+        records,
+        records,
         FakeResourceManager(cluster),
         FakeHostManager(cluster),
         FakePlacer(cluster),

@@ -23,7 +23,7 @@ def test_a_cancelled_job_is_stopped() -> None:
     story.workflow.cancel()
 
     assert ("KILLED", {"KILLED": 40}) == story.run()
-    assert 1 == story.cluster.calls["set_job_goal"]
+    assert 1 == story.cluster.calls["set_goal"]
 
 
 def test_a_job_may_be_cancelled_at_any_moment() -> None:

@@ -278,7 +278,7 @@ def test_continue_as_new() -> None:
 
     assert ("SUCCEEDED", {"SUCCEEDED": 95}) == story.run()
     assert len(story.workflow.runs) > 3
-    assert 1 == story.cluster.calls["create_pods"]
+    assert 1 == story.cluster.calls["create"]
     assert max(run.events for run in story.workflow.runs) < bound + 40
 
 

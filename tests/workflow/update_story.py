@@ -27,9 +27,10 @@ class Story:
         self.service = RolledService(self.clock, JOB, instances, sla_maximum=sla_maximum, away_s=away_s)
         cluster.rolled[JOB] = self.service
         records = FakeRecords(cluster)
+        activities = RecordsActivities(records, records, records, self.clock.now_ns)
         steps = [
-            RecordsActivities(records, self.clock.now_ns).advance_update,
-            RecordsActivities(records, self.clock.now_ns).abort_update,
+            activities.advance_update,
+            activities.abort_update,
             LaunchActivities(FakeHostManager(cluster)).kill_running,
             ImageActivities(records, FakePrefetcher(cluster)).prefetch,
         ]

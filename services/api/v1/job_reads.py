@@ -61,12 +61,12 @@ class JobReads(Servicer):
             job = self._found(request.job_id.value, job_id)
         update = self._latest_update(job)
         info = self._info(job, job.config_version)
-        counts = self._records.pod_counts_by_version(job.job_id)
+        counts = self._records.pods.counts_by_version(job.job_id)
         info.status.CopyFrom(convert_v1.job_status(job, update, counts))
-        disruptions = self._records.disruptions(job.job_id)
+        disruptions = self._records.disruptions.recent(job.job_id)
         response = svc.GetJobResponse(job_info=info, disruptions=map(convert_v1.disruption, disruptions))
         if update is not None:
-            events = self._records.update_events(update.update_id)
+            events = self._records.updates.events(update.update_id)
             response.workflow_info.CopyFrom(convert_v1.workflow_info(job, update, events))
         return response
 
@@ -78,7 +78,7 @@ class JobReads(Servicer):
         self, request: svc.GetJobIDFromJobNameRequest, context: Any
     ) -> svc.GetJobIDFromJobNameResponse:
         can_be = "\0" not in request.job_name
-        ids = await self._calls.run(self._records.job_ids_by_name, request.job_name) if can_be else []
+        ids = await self._calls.run(self._records.search.services_named, request.job_name) if can_be else []
         if not ids:
             raise NotFound(f'job id for job name not found: "{request.job_name}"')
         return svc.GetJobIDFromJobNameResponse(job_id=[peloton_pb2.JobID(value=job_id) for job_id in ids])
@@ -86,7 +86,7 @@ class JobReads(Servicer):
     async def GetJobCache(self, request: svc.GetJobCacheRequest, context: Any) -> svc.GetJobCacheResponse:
         """Nothing is cached here: what the original's cache held, read from storage."""
         job_id = known_id(request.job_id)
-        job = await self._calls.run(self._records.job, job_id) if job_id else None
+        job = await self._calls.run(self._records.jobs.get, job_id) if job_id else None
         if job is None:
             raise NotFound("job not found in cache")
         update = await self._calls.run(self._latest_update, job)
@@ -112,7 +112,7 @@ class JobReads(Servicer):
         job = await self._calls.run(self._found, job_id, job_id)
         if not job.update_id:
             raise NotFound("job runtime does not have workflow")
-        events = await self._calls.run(self._records.update_events, job.update_id, request.instance_id, request.limit)
+        events = await self._calls.run(self._records.updates.events, job.update_id, request.instance_id, request.limit)
         return svc.GetWorkflowEventsResponse(events=convert_v1.workflow_events(events))
 
     async def ListJobWorkflows(
@@ -126,10 +126,10 @@ class JobReads(Servicer):
         job = self._found(request.job_id.value, known_id(request.job_id))
         response = svc.ListJobWorkflowsResponse()
         size_bytes = 0
-        for update in self._records.updates(job.job_id, request.updates_limit):
-            info = convert_v1.workflow_info(job, update, self._records.update_events(update.update_id))
+        for update in self._records.updates.of_job(job.job_id, request.updates_limit):
+            info = convert_v1.workflow_info(job, update, self._records.updates.events(update.update_id))
             if request.instance_events:
-                events = self._records.instance_events(update.update_id, request.instance_events_limit)
+                events = self._records.updates.instance_events(update.update_id, request.instance_events_limit)
                 for instance, mine in events.items():
                     info.instance_events.add(instance_id=instance, events=convert_v1.workflow_events(mine))
             size_bytes += info.ByteSize()
@@ -150,7 +150,7 @@ class JobReads(Servicer):
         config = await self._specs.config_of(request.spec, time.time_ns())
         with prefix_error("failed to validate spec update"):
             check_immutable(job, config)
-        found = await self._calls.run(self._records.difference, job_id, version, config)
+        found = await self._calls.run(self._records.updates.difference, job_id, version, config)
         return svc.GetReplaceJobDiffResponse(
             instances_added=convert_v1.ranges(found.added),
             instances_removed=convert_v1.ranges(found.removed),
@@ -167,7 +167,7 @@ class JobReads(Servicer):
         if request.HasField("range"):
             begin, end = getattr(request.range, "from"), request.range.to
         while job_id is not None:
-            page = await self._calls.run(self._records.pods, job_id, begin, end, PAGE)
+            page = await self._calls.run(self._records.pods.page, job_id, begin, end, PAGE)
             for pod in await self._reasons.explained(page):
                 yield svc.ListPodsResponse(pods=[convert_v1.pod_summary(pod)])
             if len(page) < PAGE:
@@ -179,7 +179,7 @@ class JobReads(Servicer):
             job = await self._calls.run(self._found, request.job_id.value, known_id(request.job_id))
         with prefix_error("failed to query tasks from DB"):
             query = pods_wanted(request.spec)
-            pods, total = await self._calls.run(self._records.query_pods, job.job_id, query)
+            pods, total = await self._calls.run(self._records.search.query_pods, job.job_id, query)
         pods = await self._reasons.explained(pods)
         infos: list[pod_pb2.PodInfo] = await self._calls.run(within_limit, pods, partial(pod_infos, self._records))
         asked = request.pagination
@@ -194,7 +194,7 @@ class JobReads(Servicer):
             return response
         respool_id = await self._calls.run(self._pool_at, request.spec.respool.value)
         query = jobs_wanted(request.spec, respool_id, time.time_ns())
-        jobs, total = await self._calls.run(self._records.query_jobs, query)
+        jobs, total = await self._calls.run(self._records.search.query_jobs, query)
         response.records.extend(await self._calls.run(self._summaries, jobs))
         asked = request.spec.pagination
         response.pagination.CopyFrom(query_pb2.Pagination(offset=asked.offset, limit=asked.limit, total=total))
@@ -203,14 +203,14 @@ class JobReads(Servicer):
 
     def _pool_at(self, path: str) -> str:
         """Empty, which filters nothing, for a path that leads nowhere: existing clients rely on it."""
-        paths = pool_paths(spec for spec, _ in self._records.pools()) if path else {}
+        paths = pool_paths(spec for spec, _ in self._records.pools.all()) if path else {}
         return next((str(pool) for pool, known in paths.items() if known == (path.rstrip("/") or "/")), "")
 
     async def ListJobs(self, request: svc.ListJobsRequest, context: Any) -> AsyncGenerator[svc.ListJobsResponse, None]:
         """One message for each job of any type."""
         after = ""
         while True:
-            page = await self._calls.run(self._records.jobs_after, after, PAGE)
+            page = await self._calls.run(self._records.search.jobs_after, after, PAGE)
             for summary in await self._calls.run(self._summaries, page):
                 yield svc.ListJobsResponse(jobs=[summary])
             if len(page) < PAGE:
@@ -220,13 +220,13 @@ class JobReads(Servicer):
     # -- storage
 
     def _found(self, text: str, job_id: JobId | None) -> JobRecord:
-        job = self._records.job(job_id) if job_id else None
+        job = self._records.jobs.get(job_id) if job_id else None
         if job is None:
             raise NotFound(f"job:{text} not found")
         return job
 
     def _latest_update(self, job: JobRecord) -> UpdateRecord | None:
-        return self._records.update(job.update_id) if job.update_id else None
+        return self._records.updates.get(job.update_id) if job.update_id else None
 
     def _summaries(self, jobs: list[JobRecord]) -> list[stateless_pb2.JobSummary]:
         return list(_summaries(self._records, jobs))
@@ -234,13 +234,13 @@ class JobReads(Servicer):
 
 def _summaries(records: Storage, jobs: list[JobRecord]) -> Iterator[stateless_pb2.JobSummary]:
     for job in jobs:
-        yield convert_v1.job_summary(job, records.update(job.update_id) if job.update_id else None)
+        yield convert_v1.job_summary(job, records.updates.get(job.update_id) if job.update_id else None)
 
 
 def stored_spec(records: Storage, job: JobRecord, version: int) -> stateless_pb2.JobSpec:
     """At a version of the configuration, with both forms of what its containers run; raises NotFound."""
-    sent = records.job_spec(job.job_id, version)
-    config = records.job_config(job.job_id, version, overrides=not sent)
+    sent = records.configs.job_spec(job.job_id, version)
+    config = records.configs.job_config(job.job_id, version, overrides=not sent)
     if config is None:
         raise NotFound(f"job:{job.job_id} has no configuration {version}")
     spec = convert_v1_spec.job_spec(config, sent)

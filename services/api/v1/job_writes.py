@@ -57,7 +57,7 @@ class JobWrites(Servicer):
         try:
             with prefix_error("failed to create job in db"):
                 job = await self._calls.run(
-                    self._records.create_service,
+                    self._records.updates.create_service,
                     record,
                     config,
                     request.spec.SerializeToString(),
@@ -143,7 +143,7 @@ class JobWrites(Servicer):
         key = key_of(request)
         with prefix_error("failed to create update workload"):
             job = await self._calls.run(
-                self._records.create_update,
+                self._records.updates.create,
                 job.job_id,
                 seen_version(request.version),
                 kind,
@@ -192,7 +192,7 @@ class JobWrites(Servicer):
         with prefix_error(outer):
             await self._found_job(job_id)
             version = seen_version(request.version)
-            job = await self._calls.run(self._records.steer_update, job_id, version, act, opaque, time.time_ns())
+            job = await self._calls.run(self._records.updates.steer, job_id, version, act, opaque, time.time_ns())
         self._wake.changed(job_id)
         return entity_version(job.entity_version)
 
@@ -203,7 +203,7 @@ class JobWrites(Servicer):
         job_id = job_id_of(request.job_id)
         await self._found_job(job_id)
         key = key_text(request.update_key)
-        job, update = await self._calls.run(self._records.pulse_update, job_id, key, time.time_ns())
+        job, update = await self._calls.run(self._records.updates.pulse, job_id, key, time.time_ns())
         if update.awaits_pulse:
             self._wake.changed(job_id)
         return svc.PulseJobWorkflowResponse(status=workflow_status(job, update))
@@ -232,7 +232,7 @@ class JobWrites(Servicer):
         job_id = job_id_of(request.job_id)
         await self._found_job(job_id)
         version = seen_version(request.version)
-        job = await self._calls.run(self._records.set_service_goal, job_id, version, goal, force, time.time_ns())
+        job = await self._calls.run(self._records.jobs.set_service_goal, job_id, version, goal, force, time.time_ns())
         self._wake.changed(job_id)
         return entity_version(job.entity_version)
 
@@ -245,10 +245,10 @@ class JobWrites(Servicer):
 
 def current_spec(records: Storage, job: JobRecord) -> stateless_pb2.JobSpec:
     """As its client sent it; for a job of v0, its configuration converted."""
-    sent = records.job_spec(job.job_id, job.config_version)
+    sent = records.configs.job_spec(job.job_id, job.config_version)
     if sent:
         return stateless_pb2.JobSpec.FromString(sent)
-    config = records.job_config(job.job_id, job.config_version, overrides=True)
+    config = records.configs.job_config(job.job_id, job.config_version, overrides=True)
     if config is None:
         raise NotFound(f"config of job:{job.job_id} not found")
     return job_spec(config)

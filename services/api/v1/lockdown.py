@@ -58,9 +58,9 @@ LOCKABLE = frozenset(
 class Lockdowns(Protocol):
     """Where locks are kept, by the name of the component."""
 
-    def lockdowns(self) -> set[str]: ...
+    def locked(self) -> set[str]: ...
 
-    def set_lockdown(self, component: str, locked: bool) -> None: ...
+    def set(self, component: str, locked: bool) -> None: ...
 
 
 class Locks:
@@ -79,19 +79,19 @@ class Locks:
             raise Unavailable(f"All {kind.lower()} APIs are locked down")
 
     async def set(self, component: str, locked: bool) -> None:
-        await self._calls.run(self._stored.set_lockdown, component, locked)
+        await self._calls.run(self._stored.set, component, locked)
         self._locked = None
 
     async def all(self) -> frozenset[str]:
         """What is locked now."""
-        return frozenset(await self._calls.run(self._stored.lockdowns))
+        return frozenset(await self._calls.run(self._stored.locked))
 
     async def _known(self) -> frozenset[str]:
         now_s = self._clock_s()
         known = self._locked
         if known is None or now_s - self._read_at_s >= LOCKED_AGE_MAX_S:
             self._read_at_s = now_s  # before the call: others use what was known meanwhile
-            known = self._locked = frozenset(await self._calls.run(self._stored.lockdowns))
+            known = self._locked = frozenset(await self._calls.run(self._stored.locked))
         return known
 
 

@@ -34,7 +34,7 @@ class PodService(Servicer):
     async def StartPod(self, request: svc.StartPodRequest, context: Any) -> svc.StartPodResponse:
         name = pod_name_of(request.pod_name)
         job = await self._job_of(name)
-        pod = await self._calls.run(self._records.pod, name.job_id, name.instance_id)
+        pod = await self._calls.run(self._records.pods.get, name.job_id, name.instance_id)
         if job.type is JobType.BATCH and not job.is_active:
             raise InvalidArgument("cannot start pod in terminated job")
         if job.goal is JobState.DELETED or (pod is not None and pod.goal is PodState.DELETED):
@@ -47,13 +47,13 @@ class PodService(Servicer):
     async def StopPod(self, request: svc.StopPodRequest, context: Any) -> svc.StopPodResponse:
         name = pod_name_of(request.pod_name)
         await self._job_of(name)
-        check_created(await self._calls.run(self._records.pod, name.job_id, name.instance_id))
+        check_created(await self._calls.run(self._records.pods.get, name.job_id, name.instance_id))
         await self._set_goal(name, PodState.KILLED, STOP_MESSAGE)
         return svc.StopPodResponse()
 
     async def _set_goal(self, name: PodName, goal: PodState, message: str) -> None:
         one = [(name.instance_id, 1)]
-        await self._calls.run(self._records.set_pod_goals, name.job_id, one, goal, time.time_ns(), message)
+        await self._calls.run(self._records.pods.set_goals, name.job_id, one, goal, time.time_ns(), message)
         self._wake.changed(name.job_id)
 
     @write
@@ -63,10 +63,10 @@ class PodService(Servicer):
         except InvalidArgument:
             raise InvalidArgument("invalid pod name") from None
         job, check_sla = await self._job_of(name), request.check_sla
-        check_created(await self._calls.run(self._records.pod, name.job_id, name.instance_id))
+        check_created(await self._calls.run(self._records.pods.get, name.job_id, name.instance_id))
         reason = TerminationReason.KILLED_FOR_SLA_AWARE_RESTART if check_sla else TerminationReason.KILLED_FOR_RESTART
         disrupt = partial(
-            self._records.disrupt,
+            self._records.disruptions.disrupt,
             name.job_id,
             [name.instance_id],
             reason=reason,
@@ -78,7 +78,7 @@ class PodService(Servicer):
         if grant.refusal:
             raise Aborted(f"pod restart would violate SLA: {sla_text(grant.refusal)}")
         again = partial(
-            self._records.want_new_runs,
+            self._records.pods.want_new_runs,
             name.job_id,
             [(name.instance_id, 1)],
             message=RESTART_MESSAGE,
@@ -100,7 +100,7 @@ class PodService(Servicer):
     async def DeletePodEvents(self, request: svc.DeletePodEventsRequest, context: Any) -> svc.DeletePodEventsResponse:
         name = pod_name_of(request.pod_name)
         run_id = run_of(request.pod_id, name)
-        await self._calls.run(self._records.delete_pod_events, name.job_id, name.instance_id, run_id, run_id)
+        await self._calls.run(self._records.pods.delete_events, name.job_id, name.instance_id, run_id, run_id)
         return svc.DeletePodEventsResponse()
 
     # -- reads
@@ -116,7 +116,7 @@ class PodService(Servicer):
         """``limit`` counts the current run, too; 0: every run that is known."""
         runs = min(limit or RUNS_MAX, RUNS_MAX)
         newest: dict[int, PodEvent] = {}
-        for event in self._records.pod_events(name.job_id, name.instance_id, None, runs) if runs > 1 else ():
+        for event in self._records.pods.events(name.job_id, name.instance_id, None, runs) if runs > 1 else ():
             if event.run_id != pod.run_id:
                 newest.setdefault(event.run_id, event)
         earlier = list(newest.values())[: runs - 1]
@@ -136,12 +136,12 @@ class PodService(Servicer):
     async def GetPodEvents(self, request: svc.GetPodEventsRequest, context: Any) -> svc.GetPodEventsResponse:
         name = pod_name_of(request.pod_name)
         run_id = run_of(request.pod_id, name) if request.pod_id.value else None
-        events = await self._calls.run(self._records.pod_events, name.job_id, name.instance_id, run_id, 1)
+        events = await self._calls.run(self._records.pods.events, name.job_id, name.instance_id, run_id, 1)
         return svc.GetPodEventsResponse(events=[convert_v1.pod_event(event) for event in events])
 
     async def GetPodCache(self, request: svc.GetPodCacheRequest, context: Any) -> svc.GetPodCacheResponse:
         name = pod_name_of(request.pod_name)
-        if await self._calls.run(self._records.job, name.job_id) is None:
+        if await self._calls.run(self._records.jobs.get, name.job_id) is None:
             raise NotFound("job not found in cache")
         pod = await self._calls.run(self._pod_or_not_found, name, "task not found in cache")
         (pod,) = await self._reasons.explained([pod])
@@ -153,7 +153,7 @@ class PodService(Servicer):
     ) -> svc.BrowsePodSandboxResponse:
         name = pod_name_of(request.pod_name)
         run_id = run_of(request.pod_id, name) if request.pod_id.value else None
-        events = await self._calls.run(self._records.pod_events, name.job_id, name.instance_id, run_id, 1)
+        events = await self._calls.run(self._records.pods.events, name.job_id, name.instance_id, run_id, 1)
         ran = next((event for event in events if event.state is PodState.RUNNING), None)
         if ran is None:
             raise Aborted("pod has not been run")
@@ -177,7 +177,7 @@ class PodService(Servicer):
         return job
 
     def _pod_or_not_found(self, name: PodName, text: str) -> PodRecord:
-        pod = self._records.pod(name.job_id, name.instance_id)
+        pod = self._records.pods.get(name.job_id, name.instance_id)
         if pod is None:
             raise NotFound(text)
         return pod

@@ -36,7 +36,7 @@ def pod_specs(records: Storage, job_id: JobId, wanted: Iterable[tuple[int, int]]
         by_version.setdefault(version, []).append(instance)
     specs: Specs = {}
     for version, instances in by_version.items():
-        for instance, task in records.task_configs(job_id, version, instances).items():
+        for instance, task in records.configs.task_configs(job_id, version, instances).items():
             spec = pod_spec(task)
             spec.pod_name.value = str(PodName(job_id, instance))
             specs[version, instance] = spec

@@ -11,7 +11,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.query import query_pb2
 from peloton.errors import InvalidArgument
 from services.api.job_query import job_query, pod_query
-from services.storage.jobs.queries import JobQuery, PodQuery
+from services.storage.jobs.search import JobQuery, PodQuery
 
 
 def jobs_wanted(spec: stateless_pb2.QuerySpec, respool_id: str, now_ns: int) -> JobQuery:

@@ -15,14 +15,14 @@ from services.api.hosts import Hosts
 from services.api.pool_rules import PoolBounds, pool_bounds, pool_fault
 from services.api.v1.ids import prefix_error
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
-from services.storage.storage import Storage
+from services.storage.pools import Pools
 
 _UNKNOWN_POOL = "resource pool not found"
 
 
 class Specs:
-    def __init__(self, records: Storage, calls: Calls, hosts: Hosts) -> None:
-        self._records = records
+    def __init__(self, pools: Pools, calls: Calls, hosts: Hosts) -> None:
+        self._pool_records = pools
         self._calls = calls
         self._hosts = hosts
 
@@ -45,7 +45,7 @@ class Specs:
         return faults.message()
 
     async def _pools(self) -> list[PoolSpec]:
-        return [spec for spec, _ in await self._calls.run(self._records.pools)]
+        return [spec for spec, _ in await self._calls.run(self._pool_records.all)]
 
     async def config_of(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
         """Raises Unimplemented and InvalidArgument."""

@@ -117,27 +117,27 @@ class ChangeReader:
         self._records = records
 
     def bounds(self) -> tuple[int, int]:
-        return self._records.watch_bounds()
+        return self._records.watch_log.bounds()
 
     def read(self, after: int, limit: int, wants: Wants) -> Batch:
-        rows = self._records.watch_log(after, limit)
+        rows = self._records.watch_log.after(after, limit)
         revisions: dict[Key, int] = {}
         for seq, job_id, instance_id in rows:
             revisions.pop((job_id, instance_id), None)
             revisions[job_id, instance_id] = seq
         changes = sorted(self._changes(revisions, wants), key=lambda change: change.revision)
         has_gap = bool(rows) and rows[0][0] != after + 1
-        upto, cancelled = rows[-1][0] if rows else after, frozenset(self._records.watch_cancels())
+        upto, cancelled = rows[-1][0] if rows else after, frozenset(self._records.watch_log.cancels())
         return Batch(tuple(changes), upto, len(rows) < limit, has_gap, cancelled)
 
     def ask_cancel(self, watch_id: str) -> None:
-        self._records.ask_watch_cancel(watch_id, time.time_ns())
+        self._records.watch_log.ask_cancel(watch_id, time.time_ns())
 
     def cancels(self) -> set[str]:
-        return self._records.watch_cancels()
+        return self._records.watch_log.cancels()
 
     def drop_cancel(self, watch_id: str) -> bool:
-        return self._records.drop_watch_cancel(watch_id)
+        return self._records.watch_log.drop_cancel(watch_id)
 
     def _changes(self, revisions: dict[Key, int], wants: Wants) -> Iterator[Change]:
         by_job: dict[JobId, list[int]] = {}
@@ -151,12 +151,12 @@ class ChangeReader:
                 yield from self._pod_changes(job_id, named, revisions, wants.pod_labels)
 
     def _job_change(self, job_id: JobId, revision: int) -> Change:
-        job = self._records.job(job_id)
+        job = self._records.jobs.get(job_id)
         if job is None:
             gone = [peloton_pb2.JobID(value=job_id)]
             response = WatchResponse(revision=revision, stateless_jobs_not_found=gone)
             return Change(revision, (job_id, THE_JOB), response)
-        update = self._records.update(job.update_id) if job.update_id else None
+        update = self._records.updates.get(job.update_id) if job.update_id else None
         summary = convert_v1.job_summary(job, update)
         response = WatchResponse(revision=revision, stateless_jobs=[summary])
         return Change(revision, (job_id, THE_JOB), response, frozenset(job.labels))
@@ -182,7 +182,7 @@ class ChangeReader:
             if instance is not None and instance == previous + 1:
                 previous = instance
                 continue
-            yield from self._records.pods(job_id, start, previous + 1)
+            yield from self._records.pods.page(job_id, start, previous + 1)
             if instance is not None:
                 start = previous = instance
 
@@ -193,5 +193,5 @@ class ChangeReader:
         return {
             instance: frozenset((label.key, label.value) for label in task.labels)
             for version, mine in by_version.items()
-            for instance, task in self._records.task_configs(job_id, version, mine).items()
+            for instance, task in self._records.configs.task_configs(job_id, version, mine).items()
         }

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import Protocol
+
+from peloton.ports import HostClaims
 
 log = logging.getLogger(__name__)
-
-
-class ClaimRecords(Protocol):
-    """The part of storage that knows whose each host is."""
-
-    def claim_hosts(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]: ...
-    def disclaim_hosts(self, cluster: str, hostnames: Collection[str]) -> None: ...
-    def claimed_hosts(self, cluster: str) -> set[str]: ...
 
 
 class HostnameClaims:
     """One thread looks. Storage is asked at the first look, and about hosts that came, went or were refused."""
 
-    def __init__(self, records: ClaimRecords, cluster: str) -> None:
+    def __init__(self, records: HostClaims, cluster: str) -> None:
         self._records = records
         self._cluster = cluster
         self._mine: set[str] | None = None
@@ -29,14 +22,14 @@ class HostnameClaims:
     def refused(self, registered: Collection[str]) -> Mapping[str, str]:
         """Of the hosts that are registered now those that another cluster has, and which one."""
         if self._mine is None:
-            self._mine = self._records.claimed_hosts(self._cluster)
+            self._mine = self._records.claimed(self._cluster)
         names = set(registered)
         if gone := self._mine - names:
-            self._records.disclaim_hosts(self._cluster, gone)
+            self._records.disclaim(self._cluster, gone)
             self._mine -= gone
         refused: dict[str, str] = {}
         if new := names - self._mine:
-            refused = self._records.claim_hosts(self._cluster, new)
+            refused = self._records.claim(self._cluster, new)
             self._mine |= new - refused.keys()
         for hostname in sorted(refused.keys() - self._refused.keys()):
             log.error(

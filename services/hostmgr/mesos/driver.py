@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import PodShape
+from peloton.ports import FrameworkRecords
 from services.hostmgr.driver import (
     Capabilities,
     DriverEvents,
@@ -32,7 +33,7 @@ from services.hostmgr.mesos.codec import (
     reconcile_call,
     report_of,
 )
-from services.hostmgr.mesos.framework import FrameworkRecords, MesosSettings, framework_info, framework_refusal
+from services.hostmgr.mesos.framework import MesosSettings, framework_info, framework_refusal
 from services.hostmgr.mesos.inverse_offers import InverseOffers
 from services.hostmgr.mesos.maintenance_schedule import MaintenanceSchedule
 from services.hostmgr.mesos.master_term import MasterTerm

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.errors import InvalidArgument
@@ -30,13 +29,6 @@ class MesosSettings:
         if not self.agent_reregister_timeout_s >= 0:
             text = f"PELOTON_AGENT_REREGISTER_TIMEOUT_S={self.agent_reregister_timeout_s:g}: want at least 0 seconds"
             raise InvalidArgument(text)
-
-
-class FrameworkRecords(Protocol):
-    """The part of storage that knows under which id a cluster has us."""
-
-    def framework_id(self, cluster: str) -> str | None: ...
-    def set_framework_id(self, cluster: str, framework_id: str) -> None: ...
 
 
 def framework_info(settings: MesosSettings, known_id: str | None) -> Json:

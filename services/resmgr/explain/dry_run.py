@@ -12,6 +12,7 @@ from peloton.api import convert
 from peloton.api.merge import effective_task_config
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
+from peloton.model.admission import HeldRange
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, ShapeRange
@@ -24,7 +25,6 @@ from services.resmgr.ledger import IS_ALLOCATED, Footprint, JobLedger
 from services.resmgr.preemption import evictable, questioned_jobs
 from services.resmgr.queues import WaitingRuns
 from services.resmgr.state import ResmgrState
-from services.storage.storage import HeldRange
 
 PLANNED_PODS_MAX = 2**40
 """A question is not cut where a cycle is: everything that fits now is told."""

@@ -20,6 +20,7 @@ from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.lifecycle.reason_text import placement_text
+from peloton.model.admission import HeldRange
 from peloton.model.ids import JobId, RespoolId, new_job_id, parse_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
@@ -48,7 +49,6 @@ from services.resmgr.explain.text import (
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.records import CapacitySource, ExplainRecords
 from services.resmgr.state import ResmgrState
-from services.storage.storage import HeldRange
 
 Context = grpc.aio.ServicerContext[object, object]
 
@@ -81,17 +81,17 @@ class ExplainService:
             job_id = parse_job_id(request.jobId.value)
         except ValueError:
             raise InvalidArgument(f"JobID must be valid UUID, not {request.jobId.value!r}") from None
-        job = await asyncio.to_thread(self._records.job, job_id)
+        job = await asyncio.to_thread(self._records.jobs.get, job_id)
         if job is None:
             raise NotFound(f"job {job_id} not found")
-        counts = await asyncio.to_thread(self._records.pod_counts, job_id)
-        gang = await asyncio.to_thread(self._records.gang, job_id)
+        counts = await asyncio.to_thread(self._records.pods.counts, job_id)
+        gang = await asyncio.to_thread(self._records.pods.gang, job_id)
         # What failed for good in a batch job is told when it has ended: it waits for nothing.
         only_waiting = job.type is JobType.BATCH and job.is_active
-        failures = await asyncio.to_thread(self._records.failed_pods, job_id, FAILURES_MAX, only_waiting)
+        failures = await asyncio.to_thread(self._records.pods.failed, job_id, FAILURES_MAX, only_waiting)
         waiting: list[Found] = []
         others: list[Unqueued] = []
-        locked = await asyncio.to_thread(self._records.lockdowns)
+        locked = await asyncio.to_thread(self._records.lockdowns.locked)
         if job.is_active:
             state = await self._state()
             waiting = _waiting(state, job, *self._look(state))
@@ -126,10 +126,12 @@ class ExplainService:
         if is_complete and not counts.get(PodState.INITIALIZED) and not counts.get(PodState.PENDING):
             return []
         count = min(job.instance_count, JUDGED_INSTANCES_MAX)
-        (shapes,) = await asyncio.to_thread(self._records.shapes_of, [(job.job_id, job.config_version, 0, count)])
+        (shapes,) = await asyncio.to_thread(
+            self._records.configs.shapes_of, [(job.job_id, job.config_version, 0, count)]
+        )
         why = await self._judge(shapes)
         if why and is_complete:
-            shapes = await asyncio.to_thread(self._records.waiting_shapes, job.job_id, 0, count)
+            shapes = await asyncio.to_thread(self._records.admission.waiting_shapes, job.job_id, 0, count)
         return list(unfit(shapes, why))
 
     async def _judge(self, shapes: Sequence[ShapeRange]) -> Mapping[PodShape, Infeasibility]:
@@ -144,8 +146,8 @@ class ExplainService:
         """Its rollout, and what its SLA answered."""
         if job.type is not JobType.SERVICE:
             return []
-        update = self._records.update(job.update_id) if job.update_id else None
-        asked = self._records.disruptions(job.job_id, DISRUPTIONS_MAX)
+        update = self._records.updates.get(job.update_id) if job.update_id else None
+        asked = self._records.disruptions.recent(job.job_id, DISRUPTIONS_MAX)
         return [*update_lines(update), *disruption_lines(job, asked)]
 
     async def PoolWhy(self, request: pb.PoolWhyRequest, context: Context) -> pb.PoolWhyResponse:

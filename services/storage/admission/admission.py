@@ -1,47 +1,40 @@
-"""The resource manager's part: what may be queued, what is queued and admitted, and a snapshot of it all."""
+"""Queues and admission, the resource manager's part of storage: what may be queued, is queued, admitted, evicted and
+queued again, and a snapshot of it all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import groupby
 
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
-from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
-from peloton.lifecycle.job import is_ending, scheduled_count
 from peloton.lifecycle.pod_machine import Event
-from peloton.lifecycle.pod_terms import ENDS, STALE, state
+from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
 from peloton.model.ids import JobId
-from peloton.model.job import JOB_TERMINAL, JobRecord
-from peloton.model.pod import ALLOCATED, PodState, ShapeRange
-from peloton.model.respool import PoolSpec
-from services.storage.admission.evictions import JOBS_PER_QUERY, is_evicted, runs_of
-from services.storage.admission.snapshot import AllocatedRange, JobSnapshot, PendingRange, ResmgrSnapshot
-from services.storage.codec import job_record, pack, pool_from_text, pool_to_text, unpack
-from services.storage.engine import lock_job, lock_jobs
+from peloton.model.pod import PodState, ShapeRange
+from peloton.model.reason import RequeueReason
+from peloton.model.times import NS_PER_S
+from services.storage.admission.evictions import evict_job
+from services.storage.admission.gang_requeues import requeue_gang
+from services.storage.admission.queue import joined, leave_queue, mark_pending, queueable
+from services.storage.admission.requeues import hold_back, requeue_pods
+from services.storage.admission.snapshot import read_held, read_snapshot, runs_of
+from services.storage.engine import Database, lock_jobs
 from services.storage.jobs.configs import shape_runs
-from services.storage.pods.sql import STAYS
-from services.storage.pods.writes import Span, fire, instances_of
-from services.storage.repository import (
-    INITIALIZED,
-    ON_HOST_NUMBERS,
-    PENDING,
-    Store,
-    as_ranges,
-    in_range,
-    numbers,
-    pod_spans,
-)
-from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD, RESPOOL, STATUS_LOG
+from services.storage.pods.scope import INITIALIZED, PENDING, Span, within
+from services.storage.pods.writes import fire
+from services.storage.ranges import chunks, pod_spans
+from services.storage.tables import POD, STATUS_LOG
 
-STATUS_SEQ = "status_log"
-_ALLOCATED_NUMBERS = numbers(ALLOCATED)
-_READY, _ON_HOST, _EVICTED, _KINDS = 1, 2, 3, 4
-"""What a pod that holds resources counts as in a snapshot; multiples of _KINDS are places in the queue."""
+# MISSING AdmissionSnapshot
 
 
-class Admission(Store):
+class Admission:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
     def queueable(self, job_id: JobId, limit: int) -> list[tuple[int, int]]:
         """INITIALIZED instances that may be queued now, as ``(start, count)`` ranges by instance, at most ``limit``.
 
@@ -49,14 +42,14 @@ class Admission(Store):
         ``limit``, not at all when the maximum of running instances has no room for it. Until all its members are here
         they wait for each other. The maximum is kept here, so that asking twice never queues too much.
         """
-        return self.db.read(partial(_queueable, job_id=job_id, limit=limit))
+        return self._db.read(partial(queueable, job_id=job_id, limit=limit))
 
     def waiting_shapes(self, job_id: JobId, start: int, count: int) -> list[ShapeRange]:
         """Shapes of the INITIALIZED and PENDING pods among ``start .. start+count-1``, each of the configuration that
         it is to run: while an update rolls, pods of one job differ in that. Those that are PENDING keep theirs."""
 
         def work(conn: sa.Connection) -> list[ShapeRange]:
-            waits = sa.and_(in_range(job_id, start, count), POD.c.state.in_([INITIALIZED, PENDING]))
+            waits = sa.and_(within(conn, Span(job_id, start, count)), POD.c.state.in_([INITIALIZED, PENDING]))
             runs = conn.execute(runs_of(POD.c.job_id == job_id, waits, sa.literal(0)).order_by("start")).all()
             return [
                 shape
@@ -64,7 +57,7 @@ class Admission(Store):
                 for shape in shape_runs(conn, job_id, version, first, length)
             ]
 
-        return self.db.read(work)
+        return self._db.read(work)
 
     def mark_pending(
         self, job_id: JobId, ranges: Sequence[tuple[int, int]], queue_seq: int
@@ -75,8 +68,8 @@ class Admission(Store):
         Pods that have a place in the queue from an earlier run take it again; the others get ``queue_seq``. A gang has
         one place: its old one if no member has lost it.
         """
-        return self.db.write(
-            partial(_mark_pending, job_id=job_id, ranges=ranges, queue_seq=queue_seq, now_ns=self.clock_ns())
+        return self._db.write(
+            partial(mark_pending, job_id=job_id, ranges=ranges, queue_seq=queue_seq, now_ns=self._db.clock_ns())
         )
 
     def mark_ready(self, items: Sequence[tuple[JobId, int, int]]) -> int:
@@ -84,18 +77,82 @@ class Admission(Store):
 
         def work(conn: sa.Connection) -> int:
             lock_jobs(conn, [job_id for job_id, _, _ in items])
-            now_ns = self.clock_ns()
-            return sum(fire(conn, Span(*item), Event.ADMIT, now_ns) for item in _joined(items))
+            now_ns = self._db.clock_ns()
+            return sum(fire(conn, Span(*item), Event.ADMIT, now_ns) for item in joined(items))
 
-        return self.db.write(work) if items else 0
+        return self._db.write(work) if items else 0
 
     def kill_queued(self, job_id: JobId, now_ns: int) -> list[tuple[int, int, PodState]]:
         """PENDING and READY pods leave their queue: those that are to end do, those that are to have another
         configuration are INITIALIZED with it. Returns ``(start, count, state they were in)``."""
         killed: list[tuple[int, int, PodState]] = []
-        for span in self.db.read(lambda conn: pod_spans(conn, job_id)):
-            killed += self.db.write(partial(_kill_queued, job_id=job_id, span=span, now_ns=now_ns))
+        for span in self._db.read(lambda conn: pod_spans(conn, job_id)):
+            killed += self._db.write(partial(leave_queue, job_id=job_id, span=span, now_ns=now_ns))
         return killed
+
+    # -- evictions, and launches in vain
+
+    def held(self, job_ids: Iterable[JobId]) -> dict[JobId, list[HeldRange]]:
+        """What pods of these jobs hold resources, as ranges by start, all at one moment."""
+        return self._db.read(partial(read_held, job_ids=list(job_ids)))
+
+    def evict(self, orders: Sequence[EvictionOrder]) -> list[EvictionResult]:
+        """READY pods are PENDING again, in their old place; pods on hosts become PREEMPTING and want a new run, or,
+        with killOnPreempt, their end; what one member of a gang asks for is for all. Pods that end anyway are passed
+        over, and so are those of a service that its SLA keeps.
+
+        Of a gang that has been launched in part, READY members wait for the others: they are INITIALIZED once more.
+        """
+        results: list[EvictionResult] = []
+        by_job = groupby(sorted(orders, key=lambda order: (order.job_id, order.start)), key=lambda order: order.job_id)
+        for job_id, mine in by_job:
+            results.append(
+                self._db.write(partial(evict_job, job_id=job_id, orders=list(mine), now_ns=self._db.clock_ns()))
+            )
+        return results
+
+    def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
+        """A launch was in vain: READY members are PENDING again, in their old place, members on hosts are to end and
+        run anew, and the gang is held back for a while, longer each time, ``least_hold_s`` at least.
+
+        Nothing changes when all members run by now, or somebody else ends the gang or runs it anew. When some members
+        have left already, READY ones wait for them, INITIALIZED. Safe to repeat: within the time that it is held back
+        a gang is not held back longer.
+        """
+        least_ns = least_hold_s * NS_PER_S
+        return self._db.write(
+            partial(requeue_gang, job_id=job_id, reason=reason, least_ns=least_ns, now_ns=self._db.clock_ns())
+        )
+
+    def requeue_pods(
+        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, least_hold_s: int = 0
+    ) -> EvictionResult:
+        """READY pods that stand alone, among ``(start, count)`` by start, are PENDING again, and held back for a while:
+        longer each time in a row, as long as they were READY, and ``least_hold_s`` at least. When no pod of their shape
+        was launched since they were admitted, all READY pods of that shape come back with them, and PENDING ones are
+        held back as long.
+
+        Safe to repeat: those that are no longer READY are passed over. PENDING ones are held back when the rest is
+        committed, a bounded number in a transaction.
+        """
+        if not instances:
+            return EvictionResult(job_id)
+        least_ns, now_ns = least_hold_s * NS_PER_S, self._db.clock_ns()
+        work = partial(
+            requeue_pods, job_id=job_id, instances=instances, reason=reason, least_ns=least_ns, now_ns=now_ns
+        )
+        result, along = self._db.write(work)
+        for hold in along:
+            for span in chunks(hold.ranges):
+                self._db.write(partial(hold_back, job_id=job_id, span=span, hold=hold, now_ns=now_ns))
+                result.held_back.append((*span, hold.until_ns))
+        return result
+
+    # -- what a rebuild of the resource manager begins with, and what it follows
+
+    def snapshot(self) -> AdmissionSnapshot:
+        """Everything at one moment; pods only as ranges, found by the database."""
+        return self._db.read(read_snapshot)
 
     def status_log(self, after_seq: int, limit: int) -> list[tuple[int, JobId, int, int, PodState]]:
         """Ended runs ``(seq, job, instance, run, state)`` in the order of their commits."""
@@ -107,176 +164,8 @@ class Admission(Store):
                 for row in conn.execute(query)
             ]
 
-        return self.db.read(work)
+        return self._db.read(work)
 
     def prune_status_log(self, upto: int) -> int:
         statement = sa.delete(STATUS_LOG).where(STATUS_LOG.c.seq <= upto)
-        return self.db.write(lambda conn: conn.execute(statement).rowcount)
-
-    def snapshot(self) -> ResmgrSnapshot:
-        """Everything at one moment; pods only as ranges, found by the database."""
-        return self.db.read(_snapshot)
-
-    # -- pools
-
-    def put_pool(self, pool: PoolSpec, config: ResourcePoolConfig) -> None:
-        values = {
-            "spec": pool_to_text(pool),
-            "config": pack(config.SerializeToString()),
-            "updated_ns": self.clock_ns(),
-        }
-        insert = self.db.upsert(RESPOOL).values(respool_id=pool.respool_id, **values)
-        statement = insert.on_conflict_do_update(index_elements=["respool_id"], set_=values)
-        self.db.write(lambda conn: conn.execute(statement))
-
-    def delete_pool(self, respool_id: str) -> bool:
-        statement = sa.delete(RESPOOL).where(RESPOOL.c.respool_id == respool_id)
-        return self.db.write(lambda conn: conn.execute(statement).rowcount) > 0
-
-    def active_jobs(self, respool_id: str, limit: int) -> list[JobId]:
-        """Jobs of a pool that have not ended, the first by id."""
-        mine = sa.and_(JOB.c.respool_id == respool_id, JOB.c.state.not_in(FINISHED_STATES))
-        query = sa.select(JOB.c.job_id).where(mine).order_by(JOB.c.job_id).limit(limit)
-        return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
-
-    def pools(self) -> list[tuple[PoolSpec, ResourcePoolConfig]]:
-        """By pool id."""
-        query = sa.select(RESPOOL).order_by(RESPOOL.c.respool_id)
-
-        def work(conn: sa.Connection) -> list[tuple[PoolSpec, ResourcePoolConfig]]:
-            return [
-                (pool_from_text(row.spec), ResourcePoolConfig.FromString(unpack(row.config)))
-                for row in conn.execute(query)
-            ]
-
-        return self.db.read(work)
-
-
-def _joined(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
-    """``(job, start, count)`` that touch become one: a statement writes a run of unlike pods as quickly as of like."""
-    joined: list[tuple[JobId, int, int]] = []
-    for job_id, start, count in sorted(items):
-        last_id, first, length = joined[-1] if joined else ("", 0, 0)
-        if (last_id, first + length) == (job_id, start):
-            joined[-1] = (job_id, first, length + count)
-        else:
-            joined.append((job_id, start, count))
-    return joined
-
-
-def _queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, int]]:
-    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
-    if row is None or limit <= 0:
-        return []
-    job = job_record(row)
-    if job.state in JOB_TERMINAL or is_ending(job):
-        return []
-    room = _room(conn, job)
-    waits = sa.and_(POD.c.job_id == job_id, POD.c.state == INITIALIZED, STAYS)
-    gang: list[tuple[int, int]] = []
-    if job.gang_size > 1:
-        in_gang = sa.select(sa.func.count()).select_from(POD).where(waits, POD.c.instance_id < job.gang_size)
-        if conn.execute(in_gang).scalar_one() == job.gang_size:
-            if room is not None and room < job.gang_size:
-                return []
-            gang = [(0, job.gang_size)]
-            limit -= job.gang_size
-            room = None if room is None else room - job.gang_size
-        waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
-    limit = limit if room is None else min(limit, room)
-    if limit <= 0:
-        return gang
-    query = sa.select(POD.c.instance_id).where(waits).order_by(POD.c.instance_id).limit(limit)
-    return gang + as_ranges(conn.execute(query).scalars())
-
-
-def _mark_pending(
-    conn: sa.Connection, job_id: str, ranges: Sequence[tuple[int, int]], queue_seq: int, now_ns: int
-) -> list[tuple[int, int, int]]:
-    row = lock_job(conn, job_id)
-    job = None if row is None else job_record(row)
-    if job is None or job.state in JOB_TERMINAL:
-        return []
-    waits = sa.and_(POD.c.state == INITIALIZED, STAYS)
-    marked: dict[int, list[int]] = {}
-    for start, count in ranges:
-        scope = in_range(job_id, start, count)
-        event, seq = Event.ENQUEUE, queue_seq
-        place: sa.ColumnElement[int] = sa.case((POD.c.queue_seq > 0, POD.c.queue_seq), else_=queue_seq)
-        if job.gang_size > 1 and (start, count) == (0, job.gang_size):
-            query = sa.select(sa.func.count(), sa.func.min(POD.c.queue_seq), sa.func.max(POD.c.queue_seq))
-            here, first, last = conn.execute(query.where(scope, waits)).one()
-            if here < job.gang_size:
-                continue
-            event, seq = Event.ENQUEUE_GANG, last if first else queue_seq
-            place = sa.literal(seq)
-        for key, begin, length, *_ in conn.execute(runs_of(POD.c.job_id == job_id, sa.and_(scope, waits), place)):
-            marked.setdefault(key, []).extend(range(begin, begin + length))
-        fire(conn, Span(job_id, start, count), event, now_ns, queue_seq=seq)
-    return [(seq, *span) for seq in sorted(marked) for span in as_ranges(sorted(marked[seq]))]
-
-
-def _room(conn: sa.Connection, job: JobRecord) -> int | None:
-    """How many more pods may be scheduled; None when there is no bound."""
-    maximum = job.sla.maximum_running_instances
-    if maximum == 0:
-        return None
-    query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job.job_id).group_by(POD.c.state)
-    counts = {POD_STATES[state]: count for state, count in conn.execute(query)}
-    return max(maximum - scheduled_count(counts), 0)
-
-
-def _kill_queued(
-    conn: sa.Connection, job_id: str, span: tuple[int, int], now_ns: int
-) -> list[tuple[int, int, PodState]]:
-    lock_job(conn, job_id)
-    killed: list[tuple[int, int, PodState]] = []
-    scope = Span(job_id, *span)
-    for was in (PodState.PENDING, PodState.READY):
-        leaving = instances_of(conn, scope, state(was) & (ENDS | STALE))
-        killed += [(start, count, was) for start, count in as_ranges(leaving)]
-    if killed:
-        fire(conn, scope, Event.LEAVE_QUEUE, now_ns)
-    return killed
-
-
-def _snapshot(conn: sa.Connection) -> ResmgrSnapshot:
-    pools = conn.execute(sa.select(RESPOOL.c.spec).order_by(RESPOOL.c.respool_id)).scalars()
-    cursor = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == STATUS_SEQ)).scalar_one()
-    active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
-    jobs = [job_record(row) for row in conn.execute(active).all()]
-    found: list[JobSnapshot] = []
-    last = 0
-    for at in range(0, len(jobs), JOBS_PER_QUERY):
-        some = jobs[at : at + JOBS_PER_QUERY]
-        ids = [job.job_id for job in some]
-        found += _job_snapshots(conn, some, ids)
-        places = sa.select(sa.func.max(POD.c.queue_seq)).where(POD.c.job_id.in_(ids))
-        last = max(last, conn.execute(places).scalar() or 0)
-    return ResmgrSnapshot(tuple(pool_from_text(spec) for spec in pools), tuple(found), cursor, last)
-
-
-def _job_snapshots(conn: sa.Connection, jobs: Sequence[JobRecord], ids: Sequence[JobId]) -> list[JobSnapshot]:
-    """One statement for many jobs: what a database is asked job by job it answers job by job, over a network."""
-    pending: dict[str, list[PendingRange]] = {job_id: [] for job_id in ids}
-    allocated: dict[str, list[AllocatedRange]] = {job_id: [] for job_id in ids}
-    on_host = POD.c.state.in_(ON_HOST_NUMBERS)
-    key = sa.case(
-        (POD.c.state == PENDING, POD.c.queue_seq * _KINDS),
-        (sa.and_(on_host, is_evicted()), _EVICTED),
-        (on_host, _ON_HOST),
-        else_=_READY,
-    )
-    counts = POD.c.state.in_([PENDING, *_ALLOCATED_NUMBERS])
-    held_until_ns = sa.case((POD.c.state == PENDING, POD.c.held_until_ns), else_=0)
-    query = runs_of(POD.c.job_id.in_(ids), counts, key, held_until_ns).order_by("key", "start")
-    for number, start, count, version, job_id, until_ns in conn.execute(query):
-        kind = number % _KINDS
-        if kind:
-            allocated[job_id].append(AllocatedRange(start, count, version, kind != _READY, kind == _EVICTED))
-        else:
-            pending[job_id].append(PendingRange(number // _KINDS, start, count, version, until_ns))
-    return [
-        JobSnapshot(job, tuple(pending[job.job_id]), tuple(sorted(allocated[job.job_id], key=lambda one: one.start)))
-        for job in jobs
-    ]
+        return self._db.write(lambda conn: conn.execute(statement).rowcount)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -17,19 +16,20 @@ from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import HOMELESS, QUEUED, STALE, STAYS
 from peloton.lifecycle.reason_text import requeue_text
+from peloton.model.admission import EvictionResult
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import PodShape, ShapeRange
 from peloton.model.reason import RequeueReason
 from peloton.model.times import NS_PER_S
-from services.storage.admission.evictions import runs_of
-from services.storage.admission.snapshot import EvictionResult
-from services.storage.codec import job_record
+from services.storage.admission.snapshot import runs_of
 from services.storage.engine import lock_job
 from services.storage.jobs.configs import shape_runs
+from services.storage.jobs.rows import hold_job
+from services.storage.pods.scope import ON_HOST_NUMBERS, READY, Chosen, Span, within
 from services.storage.pods.sql import LAUNCHABLE, where
-from services.storage.pods.writes import Chosen, Span, fire, forget_earlier_tries
-from services.storage.repository import CHUNK_PODS, ON_HOST_NUMBERS, READY, Store, among, as_ranges, chunks
+from services.storage.pods.writes import fire, forget_earlier_tries
+from services.storage.ranges import CHUNK_PODS, as_ranges
 from services.storage.tables import POD
 
 POD_REQUEUE_REASON = "REASON_POD_REQUEUED"
@@ -37,47 +37,23 @@ _Shapes = dict[int, list[ShapeRange]]
 """Of the instances of a job, by config version."""
 
 
-class _Hold(NamedTuple):
+class Hold(NamedTuple):
     vain_count: int
     until_ns: int
     ranges: list[tuple[int, int]]
 
 
-class Requeues(Store):
-    def requeue_pods(
-        self, job_id: JobId, instances: Sequence[tuple[int, int]], reason: RequeueReason, least_hold_s: int = 0
-    ) -> EvictionResult:
-        """READY pods that stand alone, among ``(start, count)`` by start, are PENDING again, and held back for a while:
-        longer each time in a row, as long as they were READY, and ``least_hold_s`` at least. When no pod of their shape
-        was launched since they were admitted, all READY pods of that shape come back with them, and PENDING ones are
-        held back as long.
-
-        Safe to repeat: those that are no longer READY are passed over. PENDING ones are held back when the rest is
-        committed, a bounded number in a transaction.
-        """
-        if not instances:
-            return EvictionResult(job_id)
-        least_ns, now_ns = least_hold_s * NS_PER_S, self.clock_ns()
-        work = partial(_requeue, job_id=job_id, instances=instances, reason=reason, least_ns=least_ns, now_ns=now_ns)
-        result, along = self.db.write(work)
-        for hold in along:
-            for span in chunks(hold.ranges):
-                self.db.write(partial(_hold_back, job_id=job_id, span=span, hold=hold, now_ns=now_ns))
-                result.held_back.append((*span, hold.until_ns))
-        return result
-
-
-def _requeue(
+def requeue_pods(
     conn: sa.Connection,
     job_id: JobId,
     instances: Sequence[tuple[int, int]],
     reason: RequeueReason,
     least_ns: int,
     now_ns: int,
-) -> tuple[EvictionResult, list[_Hold]]:
+) -> tuple[EvictionResult, list[Hold]]:
     result = EvictionResult(job_id)
-    row = lock_job(conn, job_id)
-    if row is None or (job := job_record(row)).state in JOB_TERMINAL:
+    job = hold_job(conn, job_id)
+    if job is None or job.state in JOB_TERMINAL:
         return result, []
     gone = _given_up(conn, job, [i for start, count in instances for i in range(start, start + count)])
     if gone is None:
@@ -87,14 +63,14 @@ def _requeue(
         return now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - gone.since_ns), least_ns)
 
     by_place: dict[int, list[int]] = {}
-    chosen = among(conn, job_id, sorted(gone.vain_counts))
+    chosen = within(conn, Chosen(job_id, sorted(gone.vain_counts)))
     for instance, queue_seq in conn.execute(sa.select(POD.c.instance_id, POD.c.queue_seq).where(chosen)):
         by_place.setdefault(queue_seq, []).append(instance)
     for vain_count in sorted({*gone.vain_counts.values()}):
         mine = sorted(i for i, count in gone.vain_counts.items() if count == vain_count)
         until_ns = until(vain_count)
         words = {
-            "message": f"queued again, {_told(vain_count, until_ns - now_ns)}: {requeue_text(reason)}",
+            "message": f"queued again, {_tries_text(vain_count, until_ns - now_ns)}: {requeue_text(reason)}",
             "reason": POD_REQUEUE_REASON,
         }
         held = {"vain_count": vain_count, "held_until_ns": until_ns}
@@ -104,10 +80,10 @@ def _requeue(
         result.held_back += [(start, count, until_ns) for start, count in as_ranges(mine)]
     for queue_seq, mine in sorted(by_place.items()):
         result.queued += [(queue_seq, start, count) for start, count in as_ranges(sorted(mine))]
-    return result, [_Hold(count, until(count), ranges) for count, ranges in sorted(gone.along.items())]
+    return result, [Hold(count, until(count), ranges) for count, ranges in sorted(gone.along.items())]
 
 
-def _told(vain_count: int, delay_ns: int) -> str:
+def _tries_text(vain_count: int, delay_ns: int) -> str:
     tries = "1 try" if vain_count == 1 else f"{vain_count} tries"
     return f"{tries} in vain, the next in {-(-delay_ns // NS_PER_S)} s"
 
@@ -123,7 +99,7 @@ def _given_up(conn: sa.Connection, job: JobRecord, named: Sequence[int]) -> _Giv
     """None: none of those that are named is READY."""
     alone = sa.and_(POD.c.job_id == job.job_id, POD.c.instance_id >= (job.gang_size if job.gang_size > 1 else 0))
     columns = (POD.c.instance_id, POD.c.config_version, POD.c.vain_count, POD.c.updated_ns)
-    query = sa.select(*columns).where(among(conn, job.job_id, named), alone, LAUNCHABLE)
+    query = sa.select(*columns).where(within(conn, Chosen(job.job_id, named)), alone, LAUNCHABLE)
     chosen = conn.execute(query.order_by(POD.c.instance_id)).all()
     if not chosen:
         return None
@@ -193,7 +169,7 @@ def _waiting(
                 yield shape, state == READY, vain_count, span
 
 
-def _hold_back(conn: sa.Connection, job_id: JobId, span: tuple[int, int], hold: _Hold, now_ns: int) -> None:
+def hold_back(conn: sa.Connection, job_id: JobId, span: tuple[int, int], hold: Hold, now_ns: int) -> None:
     lock_job(conn, job_id)
     scope = Span(job_id, *span)
     fire(conn, scope, Event.HOLD_BACK, now_ns, vain_count=hold.vain_count, held_until_ns=hold.until_ns)

@@ -1,100 +1,115 @@
-"""What the resource manager rebuilds its memory from, and what it says and hears of evictions."""
+"""Pods in queues and with resources, read as ranges of instances that are alike."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import Any
 
-from peloton.model.ids import JobId, PodId
+import sqlalchemy as sa
+
+from peloton.api.convert import TERMINATION_NUMBERS
+from peloton.model.admission import AdmissionSnapshot, AllocatedRange, HeldRange, JobSnapshot, PendingRange
+from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
-from peloton.model.reason import EvictionReason
-from peloton.model.resources import Resources
-from peloton.model.respool import PoolSpec
+from peloton.model.pod import TerminationReason
+from services.storage.codec import job_record
+from services.storage.pods.scope import ALLOCATED_NUMBERS, KILLING, ON_HOST_NUMBERS, PENDING
+from services.storage.pods.sql import GOAL_ENDED, NEWER
+from services.storage.pools import read_pools
+from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD
+
+STATUS_SEQ = "status_log"
+JOBS_PER_QUERY = 200
+_READY, _ON_HOST, _EVICTED, _KINDS = 1, 2, 3, 4
+"""What a pod that holds resources counts as in a snapshot; multiples of _KINDS are places in the queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRange:
-    """Queued instances ``start .. start+count-1`` that were queued together. ``held_until_ns``: not admitted before."""
-
-    queue_seq: int
-    start: int
-    count: int
-    config_version: int
-    held_until_ns: int = 0
+_ON_HOST_NOW = POD.c.state.in_(ON_HOST_NUMBERS)
+_IS_EVICTED = sa.and_(
+    POD.c.termination == TERMINATION_NUMBERS[TerminationReason.PREEMPTED_RESOURCES], sa.or_(GOAL_ENDED, NEWER)
+)
+"""Of a pod on a host: it leaves for the sake of others."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedRange:
-    """Instances that hold resources of their pool. ``launched``: a host may know them (else they are READY).
-    ``evicted``: they are on their way out."""
-
-    start: int
-    count: int
-    config_version: int
-    launched: bool
-    evicted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class JobSnapshot:
-    job: JobRecord
-    pending: tuple[PendingRange, ...]  # by queue_seq
-    allocated: tuple[AllocatedRange, ...]  # by start
+def read_snapshot(conn: sa.Connection) -> AdmissionSnapshot:
+    cursor = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == STATUS_SEQ)).scalar_one()
+    active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+    jobs = [job_record(row) for row in conn.execute(active).all()]
+    found: list[JobSnapshot] = []
+    last = 0
+    for at in range(0, len(jobs), JOBS_PER_QUERY):
+        some = jobs[at : at + JOBS_PER_QUERY]
+        ids = [job.job_id for job in some]
+        found += _job_snapshots(conn, some, ids)
+        places = sa.select(sa.func.max(POD.c.queue_seq)).where(POD.c.job_id.in_(ids))
+        last = max(last, conn.execute(places).scalar() or 0)
+    return AdmissionSnapshot(read_pools(conn), tuple(found), cursor, last)
 
 
-@dataclass(frozen=True, slots=True)
-class ResmgrSnapshot:
-    """One moment: what ended before ``log_cursor`` is not in the jobs, what ends after it is in the log."""
-
-    pools: tuple[PoolSpec, ...]
-    jobs: tuple[JobSnapshot, ...]  # those that have not ended, by id
-    log_cursor: int
-    last_queue_seq: int = 0  # of all pods of these jobs: those that will come back keep their places
-
-
-@dataclass(frozen=True, slots=True)
-class HeldRange:
-    """Instances that hold resources and were queued together. ``is_leaving``: they will end, or run anew."""
-
-    queue_seq: int
-    start: int
-    count: int
-    config_version: int
-    is_launched: bool
-    is_leaving: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EvictionOrder:
-    """Instances ``start .. start+count-1`` are to give their resources back; a gang is queued again as a whole.
-    With a ``run_id`` only that run is meant, and not one that has taken its place since."""
-
-    job_id: JobId
-    start: int
-    count: int
-    is_gang: bool
-    why: EvictionReason
-    run_id: int = 0
+def _job_snapshots(conn: sa.Connection, jobs: Sequence[JobRecord], ids: Sequence[JobId]) -> list[JobSnapshot]:
+    """One statement for many jobs: what a database is asked job by job it answers job by job, over a network."""
+    pending: dict[str, list[PendingRange]] = {job_id: [] for job_id in ids}
+    allocated: dict[str, list[AllocatedRange]] = {job_id: [] for job_id in ids}
+    key = sa.case(
+        (POD.c.state == PENDING, POD.c.queue_seq * _KINDS),
+        (sa.and_(_ON_HOST_NOW, _IS_EVICTED), _EVICTED),
+        (_ON_HOST_NOW, _ON_HOST),
+        else_=_READY,
+    )
+    counts = POD.c.state.in_([PENDING, *ALLOCATED_NUMBERS])
+    held_until_ns = sa.case((POD.c.state == PENDING, POD.c.held_until_ns), else_=0)
+    query = runs_of(POD.c.job_id.in_(ids), counts, key, held_until_ns).order_by("key", "start")
+    for number, start, count, version, job_id, until_ns in conn.execute(query):
+        kind = number % _KINDS
+        if kind:
+            allocated[job_id].append(AllocatedRange(start, count, version, kind != _READY, kind == _EVICTED))
+        else:
+            pending[job_id].append(PendingRange(number // _KINDS, start, count, version, until_ns))
+    return [
+        JobSnapshot(job, tuple(pending[job.job_id]), tuple(sorted(allocated[job.job_id], key=lambda one: one.start)))
+        for job in jobs
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class RevocablePodRow:
-    """A revocable pod on a host, as those need it who may send it away. ``is_leaving``: it will end anyway."""
+def read_held(conn: sa.Connection, job_ids: Sequence[JobId]) -> dict[JobId, list[HeldRange]]:
+    leaves = sa.or_(GOAL_ENDED, POD.c.state == KILLING, sa.and_(_ON_HOST_NOW, NEWER))
+    key = POD.c.queue_seq * 4 + sa.case((_ON_HOST_NOW, 2), else_=0) + sa.case((leaves, 1), else_=0)
+    found: dict[JobId, list[HeldRange]] = {job_id: [] for job_id in job_ids}
+    for at in range(0, len(job_ids), JOBS_PER_QUERY):
+        some = POD.c.job_id.in_(job_ids[at : at + JOBS_PER_QUERY])
+        query = runs_of(some, POD.c.state.in_(ALLOCATED_NUMBERS), key).order_by("start")
+        for number, start, count, version, job_id in conn.execute(query):
+            found[job_id].append(HeldRange(number // 4, start, count, version, bool(number & 2), bool(number & 1)))
+    return found
 
-    pod_id: PodId
-    priority: int
-    started_ns: int
-    asked: Resources
-    is_leaving: bool
 
+def runs_of(
+    jobs: sa.ColumnElement[bool],
+    condition: sa.ColumnElement[bool],
+    key: sa.ColumnElement[Any],
+    *more: sa.ColumnElement[Any],
+) -> sa.Select[Any]:
+    """Runs of instances alike in job, ``key``, configuration, and what more is asked for: (key, start, count, config
+    version, job, more ...).
 
-@dataclass(slots=True)
-class EvictionResult:
-    """What became of the evicted pods of one job, as ``(start, count)`` ranges."""
-
-    job_id: JobId
-    queued: list[tuple[int, int, int]] = field(default_factory=list)  # (queue_seq, start, count), PENDING again
-    unqueued: list[tuple[int, int]] = field(default_factory=list)  # INITIALIZED: members of a gang wait for the rest
-    leaving: list[tuple[int, int]] = field(default_factory=list)  # PREEMPTING: their hosts are to end them
-    held_back: list[tuple[int, int, int]] = field(default_factory=list)  # (start, count, until when) of ``queued``
-    requeue_count: int = 0  # of a gang whose launch was given up: how often in a row,
-    held_until_ns: int = 0  # and when it may be admitted again
+    Within a run instance ids and row numbers rise alike, so their difference names the run.
+    """
+    others = [column.label(f"also{number}") for number, column in enumerate(more)]
+    labelled = (
+        sa.select(key.label("key"), POD.c.job_id, POD.c.instance_id, POD.c.config_version, *others)
+        .where(jobs, condition)
+        .subquery()
+    )
+    also = [labelled.c[column.name] for column in others]
+    alike = (labelled.c.job_id, labelled.c.key, labelled.c.config_version, *also)
+    order = sa.func.row_number().over(partition_by=alike, order_by=labelled.c.instance_id)
+    pods = sa.select(labelled, (labelled.c.instance_id - order).label("run")).subquery()
+    also = [pods.c[column.name] for column in others]
+    return sa.select(
+        pods.c.key,
+        sa.func.min(pods.c.instance_id).label("start"),
+        sa.func.count(),
+        pods.c.config_version,
+        pods.c.job_id,
+        *also,
+    ).group_by(pods.c.job_id, pods.c.key, pods.c.config_version, pods.c.run, *also)

@@ -1,4 +1,4 @@
-"""Maintenance of hosts: what operators want, where each host is, whose turn it is, and which pods are on a host.
+"""Maintenance of hosts: what operators want, where each host is, and whose turn it is.
 
 Every write takes the counter of requests first, so that one happens after the other and no two admissions count on
 the same place under the bound.
@@ -7,32 +7,28 @@ the same place under the bound.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import JOB_TYPES
 from peloton.api.v0.host import host_pb2
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.maintenance import NOT_DOWN, refusal_of, turns
 from peloton.model.host import HostState
-from peloton.model.ids import Hostname, JobId
+from peloton.model.ids import Hostname
 from peloton.model.maintenance import (
     Blocker,
     DrainProgress,
     HostMaintenance,
     MaintenanceAct,
     MaintenanceRequest,
-    Resident,
 )
 from peloton.model.resources import Resources
 from services.storage.codec import stored_text
-from services.storage.engine import take_numbers
-from services.storage.pods.sql import ENDS, NEWER
-from services.storage.repository import KILLING, ON_HOST_NUMBERS, Store
-from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
+from services.storage.engine import Database, take_numbers
+from services.storage.tables import HOST
 
 MAINTENANCE_SEQ = "maintenance"
 HOSTS_PER_QUERY = 500
@@ -40,15 +36,18 @@ _NUMBERS: dict[HostState, int] = {s: host_pb2.HostState.Value(f"HOST_STATE_{s}")
 _STATES = {number: state for state, number in _NUMBERS.items()}
 
 
-class Maintenance(Store):
-    def maintained_hosts(self, cluster: str) -> list[HostMaintenance]:
+class Maintenance:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def all(self, cluster: str) -> list[HostMaintenance]:
         """Hosts of a cluster that are in maintenance, in the order of the requests."""
-        return self.db.read(lambda conn: _read(conn, cluster))
+        return self._db.read(lambda conn: _read(conn, cluster))
 
-    def maintained_host(self, cluster: str, hostname: str) -> HostMaintenance | None:
-        return self.db.read(lambda conn: _read_one(conn, cluster, hostname))
+    def get(self, cluster: str, hostname: str) -> HostMaintenance | None:
+        return self._db.read(lambda conn: _read_one(conn, cluster, hostname))
 
-    def request_maintenance(
+    def request(
         self, cluster: str, requests: Sequence[MaintenanceRequest], away_max: int, now_ns: int
     ) -> list[HostMaintenance]:
         """Hosts are to go DOWN; those whose turn it is are DRAINING at once. Returns the requested ones.
@@ -73,18 +72,18 @@ class Maintenance(Store):
             asked = {request.hostname for request in requests}
             return [host for host in _read(conn, cluster) if host.hostname in asked]
 
-        return self.db.write(work)
+        return self._db.write(work)
 
-    def admit_maintenance(self, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+    def admit(self, cluster: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
         """Hosts whose turn it is become DRAINING, as far as the bound allows; returns them."""
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
             take_numbers(conn, MAINTENANCE_SEQ, 0)
             return _admit(conn, cluster, away_max, now_ns)
 
-        return self.db.write(work)
+        return self._db.write(work)
 
-    def steer_maintenance(
+    def steer(
         self, cluster: str, hostnames: Sequence[str], act: MaintenanceAct, away_max: int, now_ns: int
     ) -> list[HostMaintenance]:
         """Complete, cancel or force; all of the hosts or none. Returns them, and those that begin because of it.
@@ -97,9 +96,9 @@ class Maintenance(Store):
             changed = [_steer(conn, cluster, hostname, act, now_ns) for hostname in hostnames]
             return changed + _admit(conn, cluster, away_max, now_ns)
 
-        return self.db.write(work)
+        return self._db.write(work)
 
-    def move_host(self, cluster: str, hostname: str, before: HostState, after: HostState, now_ns: int) -> bool:
+    def move(self, cluster: str, hostname: str, before: HostState, after: HostState, now_ns: int) -> bool:
         """A step of a host on its way down. False when it was not in the state ``before``, or is not to go down."""
 
         def work(conn: sa.Connection) -> bool:
@@ -110,9 +109,9 @@ class Maintenance(Store):
                 is_before &= HOST.c.goal == _NUMBERS[HostState.DOWN]
             return conn.execute(step.where(is_before)).rowcount == 1
 
-        return self.db.write(work)
+        return self._db.write(work)
 
-    def end_maintenance(self, cluster: str, hostname: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
+    def end(self, cluster: str, hostname: str, away_max: int, now_ns: int) -> list[HostMaintenance]:
         """The host is UP again, and others may begin: returns those."""
 
         def work(conn: sa.Connection) -> list[HostMaintenance]:
@@ -121,34 +120,12 @@ class Maintenance(Store):
             conn.execute(sa.delete(HOST).where(HOST.c.cluster == cluster, HOST.c.hostname == hostname, is_wanted_up))
             return _admit(conn, cluster, away_max, now_ns)
 
-        return self.db.write(work)
+        return self._db.write(work)
 
     def note_drain(self, cluster: str, hostname: str, progress: DrainProgress) -> None:
         """What people see of a drain; nothing is decided by it."""
         text = _progress_to_text(progress)
-        self.db.write(lambda conn: conn.execute(_update(cluster, hostname, progress=text)))
-
-    def residents(self, hostnames: Collection[str], cluster: str = "") -> dict[Hostname, list[Resident]]:
-        """Pods that storage believes on these hosts of a cluster. One pass over the pods of jobs that have not ended:
-        no index mentions the host of a pod, so ask for many hosts at once."""
-        found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
-        leaves = sa.or_(ENDS, NEWER, POD.c.state == KILLING)
-        query = (
-            sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves.label("leaves"))
-            .join(JOB, JOB.c.job_id == POD.c.job_id)
-            .where(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
-            .order_by(POD.c.job_id, POD.c.instance_id)
-        )
-
-        def work(conn: sa.Connection) -> None:
-            names = sorted(found)
-            for start in range(0, len(names), HOSTS_PER_QUERY):
-                for row in conn.execute(query.where(POD.c.host.in_(names[start : start + HOSTS_PER_QUERY]))):
-                    pod = Resident(JobId(row.job_id), row.instance_id, JOB_TYPES[row.type], bool(row.leaves))
-                    found[Hostname(row.host)].append(pod)
-
-        self.db.read(work)
-        return found
+        self._db.write(lambda conn: conn.execute(_update(cluster, hostname, progress=text)))
 
 
 def _steer(conn: sa.Connection, cluster: str, hostname: str, act: MaintenanceAct, now_ns: int) -> HostMaintenance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +21,13 @@ from services.storage.codec import (
     InstanceFacts,
     facts_from_text,
     facts_to_text,
+    facts_without_name,
     named_facts,
-    nameless_facts,
     pack,
     unpack,
     unpacked_size,
 )
-from services.storage.engine import key_table, key_values
-from services.storage.repository import Store
+from services.storage.engine import Database, key_table, key_values
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE
 
 MAX_FAILURES_MAX = 100
@@ -40,7 +39,10 @@ OverrideRow = dict[str, Any]
 _SPANS_PER_QUERY = 500
 
 
-class Configs(Store):
+class Configs:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
     def job_config(
         self, job_id: JobId, version: int | None = None, overrides: bool = False
     ) -> job_pb2.JobConfig | None:
@@ -50,7 +52,7 @@ class Configs(Store):
             wanted = _wanted_version(conn, job_id, version)
             return (read_config_with_instances if overrides else read_config)(conn, job_id, wanted)
 
-        return self.db.read(work)
+        return self._db.read(work)
 
     def overrides_size(self, job_id: JobId, version: int) -> tuple[int, int]:
         """How many bytes the overrides in force take as messages, and how many there are; they are not read whole."""
@@ -60,7 +62,7 @@ class Configs(Store):
             sizes = {instance_id: unpacked_size(head) for instance_id, head in rows}
             return sum(sizes.values()), len(sizes)
 
-        return self.db.read(work)
+        return self._db.read(work)
 
     def job_configs(self, keys: Sequence[tuple[JobId, int]]) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
         """By ``(job, version)``, those that exist, without their instances."""
@@ -76,7 +78,7 @@ class Configs(Store):
                 for job_id, version, blob in conn.execute(query, key_values(conn.dialect.name, keys))
             }
 
-        return self.db.read(work) if keys else {}
+        return self._db.read(work) if keys else {}
 
     def task_configs(self, job_id: JobId, version: int, instance_ids: Sequence[int]) -> dict[int, task_pb2.TaskConfig]:
         """Effective configuration per instance; instances that share one share the message. {} for an unknown one."""
@@ -92,7 +94,7 @@ class Configs(Store):
                     config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
             return {instance_id: effective_task_config(config, instance_id) for instance_id in instance_ids}
 
-        return self.db.read(work)
+        return self._db.read(work)
 
     def job_spec(self, job_id: JobId, version: int | None = None) -> bytes:
         """What the client of v1alpha sent; empty for a job made through v0, and for an unknown version."""
@@ -103,7 +105,7 @@ class Configs(Store):
             blob = conn.execute(query).scalar()
             return unpack(blob) if blob else b""
 
-        return self.db.read(work)
+        return self._db.read(work)
 
     def shapes_of(self, spans: Sequence[tuple[JobId, int, int, int]]) -> list[list[ShapeRange]]:
         """For each ``(job, version, start, count)`` its runs of one shape, [] for an unknown version; jobs without
@@ -127,7 +129,7 @@ class Configs(Store):
                         found.append([ShapeRange(start, count, shape)] if shape else [])
             return found
 
-        return self.db.read(work) if spans else []
+        return self._db.read(work) if spans else []
 
 
 def _default_facts(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], str]]:
@@ -191,6 +193,21 @@ def read_facts(
     return facts_from_text(text), {row.instance_id: facts_from_text(row.facts) for row in rows}
 
 
+def facts_of(conn: sa.Connection, job_id: str, versions: Mapping[int, int]) -> dict[int, InstanceFacts]:
+    """Of instances, each with the version that is asked for; a version that pods have exists."""
+    if not versions:
+        return {}
+    span = (min(versions), max(versions))
+    known = {version: read_facts(conn, job_id, version, span) for version in set(versions.values())}
+    found: dict[int, InstanceFacts] = {}
+    for instance, version in versions.items():
+        default, overridden = known[version]
+        own = overridden.get(instance, default)
+        assert own is not None, f"job {job_id} has no configuration {version}"
+        found[instance] = own
+    return found
+
+
 def _overrides(
     job_id: str, version: int, what: sa.ColumnElement[Any], span: tuple[int, int] | None = None
 ) -> sa.Select[Any]:
@@ -250,7 +267,7 @@ class OverrideRows:
     def __init__(self, job_id: str, version: int, config: job_pb2.JobConfig) -> None:
         self._key = {"job_id": job_id, "version": version}
         self._config = config
-        self._nameless: dict[bytes, str] = {}
+        self._known: dict[bytes, str] = {}
 
     def of(self, instance_ids: Iterable[int]) -> list[OverrideRow]:
         """From the configuration itself."""
@@ -262,22 +279,22 @@ class OverrideRows:
         return {**self._key, "instance_id": instance_id, "facts": facts, "config": blob}
 
     def _rest(self, override: task_pb2.TaskConfig) -> str:
-        part = _told_in_facts(override)
+        part = _part_in_facts(override)
         key = part.SerializeToString()
-        text = self._nameless.get(key)
+        text = self._known.get(key)
         if text is None:
             has_default = self._config.HasField("defaultConfig")
-            merged = merged_config(_told_in_facts(self._config.defaultConfig), part) if has_default else part
-            text = nameless_facts(instance_facts(self._config, merged))
-            if len(self._nameless) < _SHARED_FACTS_MAX:
-                self._nameless[key] = text
+            merged = merged_config(_part_in_facts(self._config.defaultConfig), part) if has_default else part
+            text = facts_without_name(instance_facts(self._config, merged))
+            if len(self._known) < _SHARED_FACTS_MAX:
+                self._known[key] = text
         return text
 
 
 _LEFT_OUT = frozenset({"name", "command"})
 
 
-def _told_in_facts(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
+def _part_in_facts(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
     """Without what is large and the facts do not mention."""
     part = task_pb2.TaskConfig()
     for field, value in task.ListFields():

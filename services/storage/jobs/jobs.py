@@ -1,60 +1,76 @@
-"""Jobs: creation, reading, growth, deletion, and the creation of their pods."""
+"""Jobs: created, grown, read, steered, settled, deleted.
+
+A method is a transaction, or a chain of bounded ones that may be cut anywhere and repeated; the modules beside this
+one hold what happens inside of a transaction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from peloton.api import convert
-from peloton.api.convert import JOB_STATE_NUMBERS
+from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.lifecycle import rollout
+from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.job_machine import JobEvent, next_job
-from peloton.model.ids import JobId
-from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
+from peloton.lifecycle.settle import STOP_MESSAGE
+from peloton.model.ids import EntityVersion, JobId
+from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
+from peloton.model.pod import PodState
 from peloton.model.update import UPDATE_TERMINAL
-from services.storage.codec import job_record, job_values, sla_values
-from services.storage.engine import lock_job
-from services.storage.jobs.configs import (
-    OverrideRows,
-    insert_config,
-    read_config,
-    search_text,
-    without_instances,
-)
-from services.storage.jobs.goals import write_steering
-from services.storage.pods.creation import insert_batch_pods
-from services.storage.repository import CHUNK_PODS, Store
+from services.storage.codec import job_record
+from services.storage.engine import Database, lock_job
+from services.storage.jobs.configs import OverrideRows, insert_config, read_config
+from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
+from services.storage.jobs.settling import apply, read_pending, roll_up_part
+from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods, write_steering
+from services.storage.ranges import CHUNK_PODS, pod_spans
 from services.storage.tables import (
     DISRUPTION,
     FINISHED_STATES,
     JOB,
     JOB_CONFIG,
-    JOB_STREAM,
     OVERRIDE,
     POD,
     POD_EVENT,
     UPDATE,
     UPDATE_EVENT,
 )
+from services.storage.updates.rows import hold_version, read_update, write_update
+from services.storage.watch_log import note_job
 
+ROLLED_UP_JOBS_MAX = 500
+"""Jobs that one transaction counts: while a waker could not reach Temporal, 100,000 may have changed."""
+SETTLE_ATTEMPTS_MAX = 5
+"""Before a settle that others were faster than gives up for now."""
 _IDS_PER_QUERY = 1_000
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 _ADDED_INSTANCES_VERSION = "operation aborted due to unexpected version"
+_SERVICE_EVENTS = {
+    JobState.RUNNING: JobEvent.START_SERVICE,
+    JobState.KILLED: JobEvent.STOP_SERVICE,
+    JobState.DELETED: JobEvent.DELETE_SERVICE,
+}
 
 
-class Jobs(Store):
-    def job(self, job_id: JobId) -> JobRecord | None:
+class Jobs:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    # -- reading
+
+    def get(self, job_id: JobId) -> JobRecord | None:
         """None for a job that does not exist or is being deleted."""
-        return next(iter(self.jobs([job_id])), None)
+        return next(iter(self.get_many([job_id])), None)
 
-    def jobs(self, job_ids: Iterable[JobId]) -> list[JobRecord]:
+    def get_many(self, job_ids: Iterable[JobId]) -> list[JobRecord]:
         """Those that exist, by id."""
         wanted = sorted(set(job_ids))
 
@@ -65,16 +81,29 @@ class Jobs(Store):
                 rows += conn.execute(query.where(JOB.c.state != _DELETED).order_by(JOB.c.job_id))
             return [job_record(row) for row in rows]
 
-        return self.db.read(work)
+        return self._db.read(work)
 
-    def active_job_ids(self) -> list[JobId]:
+    def active_ids(self) -> list[JobId]:
         """Jobs that have not ended, and services with an update to roll out."""
         updating = sa.select(UPDATE.c.job_id).where(UPDATE.c.state.not_in(UPDATE_TERMINAL))
         active = sa.or_(JOB.c.state.not_in(FINISHED_STATES), JOB.c.job_id.in_(updating))
         query = sa.select(JOB.c.job_id).where(active, JOB.c.state != _DELETED).order_by(JOB.c.job_id)
-        return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+        return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
-    def create_job(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
+    def active_in_pool(self, respool_id: str, limit: int) -> list[JobId]:
+        """Jobs of a pool that have not ended, the first by id."""
+        mine = sa.and_(JOB.c.respool_id == respool_id, JOB.c.state.not_in(FINISHED_STATES))
+        query = sa.select(JOB.c.job_id).where(mine).order_by(JOB.c.job_id).limit(limit)
+        return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+
+    def half_deleted(self) -> list[JobId]:
+        """Jobs whose deletion has begun: it is under way, or its process has died."""
+        query = sa.select(JOB.c.job_id).where(JOB.c.state == _DELETED).order_by(JOB.c.job_id)
+        return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+
+    # -- creation and growth
+
+    def create(self, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
         """Store a new job with version 1 of its configuration. Raises AlreadyExists."""
         job = replace(job, created_ns=job.created_ns or now_ns, updated_ns=job.updated_ns or now_ns)
         rows = OverrideRows(job.job_id, job.config_version, config).of(config.instanceConfig)
@@ -84,7 +113,7 @@ class Jobs(Store):
             insert_config(conn, job.job_id, job.config_version, config, rows, now_ns)
 
         try:
-            self.db.write(work)
+            self._db.write(work)
         except IntegrityError as error:
             raise AlreadyExists(f"job {job.job_id} already exists") from error
 
@@ -98,38 +127,107 @@ class Jobs(Store):
         """
 
         def work(conn: sa.Connection) -> int:
-            row = lock_job(conn, job_id)
-            if row is None:
+            job = hold_job(conn, job_id)
+            if job is None:
                 raise NotFound(f"job {job_id} not found")
-            job = job_record(row)
             if job.state in JOB_TERMINAL:
                 raise InvalidArgument(f"Job is in a terminal state:{job.state}")
             if job.config_version == expected_version + 1 and job.instance_count == new_count:
                 stored = read_config(conn, job_id, job.config_version)
-                if stored == _grown(config, new_count):
+                if stored == grown_config(config, new_count):
                     return job.config_version  # an earlier call did it
             if job.config_version != expected_version:
                 raise Aborted(_ADDED_INSTANCES_VERSION)
             if new_count < job.instance_count:
                 raise InvalidArgument(f"new instance count can't be less: {new_count} < {job.instance_count}")
-            _store_growth(conn, job, _grown(config, new_count), config, now_ns)
+            store_growth(conn, job, grown_config(config, new_count), config, now_ns)
             return expected_version + 1
 
-        return self.db.write(work)
+        return self._db.write(work)
 
-    def create_pods(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
-        """Create the pods that are missing of ``0 .. instance_count-1``, in chunks; returns how many exist.
+    # -- goals
 
-        ``on_chunk`` hears the count after each chunk. Pods of a job whose goal is KILLED are created KILLED.
+    def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:
+        """Steer a job, and with it all its pods, towards ``goal`` (KILLED, or its type's own); None when unknown.
+
+        A batch job that has ended stays as it is, and so does a job that is to be deleted. Safe to repeat: what an
+        interrupted call left is completed.
         """
-        while True:
-            before, count, wanted = self.db.write(lambda conn: _create_chunk(conn, job_id, self.clock_ns()))
-            if count > before:
-                on_chunk(count)
-            if count >= wanted or count == before:
-                return count
+        job = self._db.write(lambda conn: steer_job(conn, job_id, goal, now_ns))
+        if job is None or job.goal is not goal or (job.state in JOB_TERMINAL and job.type is JobType.BATCH):
+            return job
+        self._steer_all_pods(job, PodState.KILLED if goal is JobState.KILLED else default_pod_goal(job.type), now_ns)
+        return job
 
-    def delete_job(self, job_id: JobId) -> None:
+    def set_service_goal(
+        self, job_id: JobId, version: EntityVersion | None, goal: JobState, force: bool, now_ns: int
+    ) -> JobRecord:
+        """RUNNING starts, KILLED stops, DELETED deletes a service. Raises NotFound, Aborted, InvalidArgument.
+
+        A service is deleted when it is KILLED, or with ``force``, in which case it is stopped first; its records go
+        when all pods have ended. An update that is under way is aborted with it.
+        """
+
+        def work(conn: sa.Connection) -> JobRecord:
+            job = hold_version(conn, job_id, version)
+            if job.goal is JobState.DELETED and goal is not JobState.DELETED:
+                raise InvalidArgument("job is going to be deleted")
+            update = read_update(conn, job.update_id)
+            if goal is JobState.KILLED and update is not None and update.is_active and update.spec.start_pods:
+                raise Aborted("job has active update with start_pods set, cannot stop the job now")
+            if goal is JobState.DELETED and job.state is not JobState.KILLED and not force:
+                raise Aborted("job is not stopped")
+            job = next_job(job, _SERVICE_EVENTS[goal], now_ns)
+            write_steering(conn, job)
+            if goal is JobState.DELETED and update is not None:
+                write_update(conn, update, rollout.aborted(update), now_ns)
+            note_job(conn, job)
+            return job
+
+        job = self._db.write(work)
+        self._steer_all_pods(job, PodState.RUNNING if goal is JobState.RUNNING else PodState.KILLED, now_ns)
+        return job
+
+    def _steer_all_pods(self, job: JobRecord, goal: PodState, now_ns: int) -> None:
+        message = STOP_MESSAGE if goal is PodState.KILLED else START_MESSAGE
+        for span in self._db.read(lambda conn: pod_spans(conn, job.job_id)):
+            self._db.write(partial(steer_pods, job=job, span=span, goal=goal, now_ns=now_ns, message=message))
+
+    # -- settling
+
+    def settle(self, job_id: JobId, now_ns: int) -> JobProgress:
+        """At most SETTLE_PODS_MAX pods are changed; ``settle_again`` when that was not all. Raises NotFound.
+
+        ``deadline_s`` counts to the next moment at which settling changes something by itself: the end of a pod's
+        longest running time, or of a service's wait before its next run. An ended job is not touched.
+        """
+        for attempt in range(1, SETTLE_ATTEMPTS_MAX + 1):
+            found = self._db.read(partial(read_pending, job_id=job_id, now_ns=now_ns))
+            if isinstance(found, JobProgress):
+                return found
+            if not found.must_write:
+                return replace(found.plan.progress, settle_again=found.work.more)
+            settled = self._db.write(partial(apply, found=found, now_ns=now_ns))
+            if settled is not None:
+                return settled
+            if attempt == SETTLE_ATTEMPTS_MAX:
+                return replace(found.plan.progress, settle_again=True)
+        raise AssertionError("unreachable")
+
+    def roll_up(self, job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
+        """The part of settling that many small batch jobs have in common: those of which there is nothing to do but to
+        count are counted and written together, ROLLED_UP_JOBS_MAX of them at a time."""
+        wanted = sorted(set(job_ids))
+        parts = [wanted[at : at + ROLLED_UP_JOBS_MAX] for at in range(0, len(wanted), ROLLED_UP_JOBS_MAX)]
+        done = [roll_up_part(self._db, part, now_ns) for part in parts]
+        return RolledUp(
+            needs_work=[job for one in done for job in one.needs_work],
+            display_only=[job for one in done for job in one.display_only],
+        )
+
+    # -- deletion
+
+    def delete(self, job_id: JobId) -> None:
         """Forget an ended job and all that belongs to it. Raises InvalidArgument when it has not ended."""
 
         def mark(conn: sa.Connection) -> int:
@@ -137,8 +235,8 @@ class Jobs(Store):
             if row is None:
                 return 0
             if row.state not in FINISHED_STATES:
-                raise Aborted(f"Job is not in a terminal state: {convert.JOB_STATES[row.state]}")
-            write_steering(conn, next_job(job_record(row), JobEvent.FORGET, self.clock_ns()))
+                raise Aborted(f"Job is not in a terminal state: {JOB_STATES[row.state]}")
+            write_steering(conn, next_job(job_record(row), JobEvent.FORGET, self._db.clock_ns()))
             last = sa.select(sa.func.max(POD_EVENT.c.instance_id)).where(POD_EVENT.c.job_id == job_id)
             return max(int(row.instance_count), (conn.execute(last).scalar() or 0) + 1)  # a service may have shrunk
 
@@ -149,9 +247,9 @@ class Jobs(Store):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id, chunk))
             return is_there
 
-        instance_count = self.db.write(mark)
+        instance_count = self._db.write(mark)
         for start in range(0, instance_count, CHUNK_PODS):
-            if not self.db.write(partial(forget_chunk, start=start)):
+            if not self._db.write(partial(forget_chunk, start=start)):
                 return
 
         def forget(conn: sa.Connection) -> None:
@@ -162,83 +260,10 @@ class Jobs(Store):
             for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB):
                 conn.execute(sa.delete(table).where(table.c.job_id == job_id))
 
-        self.db.write(forget)
-
-    def broken_deletions(self) -> list[JobId]:
-        """Jobs of which something is left, and that nobody sees any more: who deletes them does, or has died."""
-        query = sa.select(JOB.c.job_id).where(JOB.c.state == _DELETED).order_by(JOB.c.job_id)
-        return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+        self._db.write(forget)
 
 
 def _hold_deleted(conn: sa.Connection, job_id: str) -> bool:
     """False when somebody else has deleted the job: its id may be that of another one by now."""
     row = lock_job(conn, job_id)
     return row is not None and row.state == _DELETED
-
-
-def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
-    conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
-
-
-def insert_alone(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
-    """The same, and nothing of a stream that creates a job of this id (ADR 29) is left.
-
-    Whoever writes a job's first rows holds its key in ``job_stream``, so a stream and a call do not mix.
-    """
-    insert = sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
-    taken = insert(JOB_STREAM).values(job_id=job.job_id, token="", touched_ns=job.created_ns)
-    conn.execute(taken.on_conflict_do_update(index_elements=[JOB_STREAM.c.job_id], set_={"token": ""}))
-    insert_job(conn, job, config)
-    for table in (OVERRIDE, JOB_STREAM):
-        conn.execute(sa.delete(table).where(table.c.job_id == job.job_id))
-
-
-def _grown(config: job_pb2.JobConfig, new_count: int) -> job_pb2.JobConfig:
-    bare = without_instances(config)
-    bare.instanceCount = new_count
-    return bare
-
-
-def _store_growth(
-    conn: sa.Connection, job: JobRecord, bare: job_pb2.JobConfig, config: job_pb2.JobConfig, now_ns: int
-) -> None:
-    grown = next_job(job, JobEvent.GROW, now_ns, instance_count=bare.instanceCount)
-    added = [i for i in config.instanceConfig if job.instance_count <= i < bare.instanceCount]
-    rows = OverrideRows(job.job_id, job.config_version + 1, config).of(added)
-    oldest = conn.execute(
-        sa.select(JOB_CONFIG.c.overrides_from).where(
-            JOB_CONFIG.c.job_id == job.job_id, JOB_CONFIG.c.version == job.config_version
-        )
-    ).scalar_one()
-    insert_config(conn, job.job_id, job.config_version + 1, bare, rows, now_ns, overrides_from=oldest)
-    conn.execute(
-        sa.update(JOB)
-        .where(JOB.c.job_id == job.job_id)
-        .values(
-            instance_count=grown.instance_count,
-            config_version=grown.config_version,
-            state=JOB_STATE_NUMBERS[grown.state],
-            search=search_text(bare),
-            revision=JOB.c.revision + 1,
-            updated_ns=now_ns,
-            **sla_values(convert.sla_spec(bare)),
-        )
-    )
-
-
-# -- pods ----------------------------------------------------------------------------------------------------------
-
-
-def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, int, int]:
-    """Create the next pods; returns how many existed, how many exist, and how many there are to be."""
-    row = lock_job(conn, job_id)
-    if row is None:
-        raise NotFound(f"job {job_id} not found")
-    job = job_record(row)
-    last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
-    start = 0 if last is None else last + 1  # chunks are created in order, each whole or not at all
-    count = min(CHUNK_PODS, job.instance_count - start)
-    if count <= 0 or job.state in JOB_TERMINAL:
-        return start, start, job.instance_count
-    insert_batch_pods(conn, job, start, count, now_ns)
-    return start, start + count, job.instance_count

@@ -29,9 +29,10 @@ from peloton.lifecycle.settle import (
 )
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobType
 from peloton.model.pod import PodState
-from services.storage.admission.gangs import find_shared_fate
+from services.storage.pods.gangs import find_shared_fate
+from services.storage.pods.scope import INSTANCE_IDS, Chosen, Span
 from services.storage.pods.sql import where
-from services.storage.pods.writes import INSTANCE_IDS, Chosen, Span, count_pods
+from services.storage.pods.writes import count_pods
 from services.storage.tables import POD
 from services.storage.updates.rows import read_update
 
@@ -39,7 +40,7 @@ _STATE = 1 << len(FLAGS) + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PendingSettle:
     """A job that has not ended, and what its settle is to do."""
 
     view: SettleView
@@ -51,13 +52,13 @@ class Look:
         return bool(self.work.changes) or self.plan.job != self.view.job
 
 
-def look_at(conn: sa.Connection, job: JobRecord, now_ns: int) -> Look | JobProgress:
+def plan_for(conn: sa.Connection, job: JobRecord, now_ns: int) -> PendingSettle | JobProgress:
     if job.state in JOB_TERMINAL and not _has_rest(conn, job):
         return ended_progress(job, read_update_view(conn, job, now_ns))
     view = read_view(conn, job, now_ns)
     plan = plan_settle(view, now_ns)
     work = find_work(plan, partial(_find, conn, job.job_id, now_ns), partial(find_shared_fate, conn, job))
-    return Look(view, plan, work)
+    return PendingSettle(view, plan, work)
 
 
 def _has_rest(conn: sa.Connection, job: JobRecord) -> bool:

@@ -13,7 +13,8 @@ from peloton.model.job import JobRecord
 from peloton.model.pod import HealthState
 from services.storage.codec import InstanceFacts
 from services.storage.jobs.configs import read_facts
-from services.storage.pods.writes import Chosen, Span, add_events, fire, fire_each, insert_pods
+from services.storage.pods.scope import Chosen, Span
+from services.storage.pods.writes import add_events, fire, fire_each, insert_pods
 from services.storage.tables import POD_EVENT
 
 

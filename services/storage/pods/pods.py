@@ -1,78 +1,78 @@
-"""Reading pods and their events."""
+"""Pods of a job, as people and workflows see them: created, read, steered, and those that wait for a host."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
-from peloton.model.ids import JobId, PodId
-from peloton.model.pod import Label, PodEvent, PodRecord, PodState
+from peloton.errors import NotFound
+from peloton.lifecycle.gang import progress_of
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import NEWER, STAYS
+from peloton.model.host import ReadyGang
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL, GangProgress, JobType
+from peloton.model.pod import PodEvent, PodRecord, PodState, Termination, TerminationReason
 from services.storage.codec import pod_event, pod_record
-from services.storage.engine import lock_jobs
-from services.storage.jobs.configs import read_facts
-from services.storage.pods.sql import STAYS
-from services.storage.pods.writes import add_output
-from services.storage.repository import KILLED, ON_HOST_NUMBERS, TERMINAL_NUMBERS, Store, among, numbers
-from services.storage.tables import FINISHED_STATES, JOB, POD, POD_EVENT
+from services.storage.engine import Database
+from services.storage.jobs.rows import hold_job, read_job
+from services.storage.jobs.steering import revive_job, steer_pods, touch_job
+from services.storage.pods.creation import insert_batch_pods
+from services.storage.pods.gangs import members_of
+from services.storage.pods.ready import ready_gang, ready_gangs
+from services.storage.pods.scope import KILLED, TERMINAL_NUMBERS, Span, numbers
+from services.storage.pods.sql import GOAL_ALIVE
+from services.storage.pods.writes import fire, instances_of
+from services.storage.ranges import CHUNK_PODS, chunks
+from services.storage.tables import POD, POD_EVENT
 
-PAGE_PODS = 5_000
 _FAILED = numbers({PodState.FAILED, PodState.LOST})
-LIVING_JOBS = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
 
 
-class Pods(Store):
-    def pod(self, job_id: JobId, instance_id: int) -> PodRecord | None:
-        return next(iter(self.pods(job_id, instance_id, instance_id + 1)), None)
+class Pods:
+    def __init__(self, db: Database) -> None:
+        self._db = db
 
-    def pods(self, job_id: JobId, start: int = 0, stop: int | None = None, limit: int = 1_000) -> list[PodRecord]:
+    # -- reading
+
+    def get(self, job_id: JobId, instance_id: int) -> PodRecord | None:
+        return next(iter(self.page(job_id, instance_id, instance_id + 1)), None)
+
+    def page(self, job_id: JobId, start: int = 0, stop: int | None = None, limit: int = 1_000) -> list[PodRecord]:
         """Instances from ``start`` on, below ``stop``, by instance id. The next page starts after the last one."""
         query = sa.select(POD).where(POD.c.job_id == job_id, POD.c.instance_id >= start)
         if stop is not None:
             query = query.where(POD.c.instance_id < stop)
         query = query.order_by(POD.c.instance_id).limit(limit)
-        return self.db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
+        return self._db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
 
-    def pod_counts(self, job_id: JobId) -> dict[PodState, int]:
+    def counts(self, job_id: JobId) -> dict[PodState, int]:
         """Pods of a job by state, counted now; the job's own record may be a settle behind."""
         query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job_id).group_by(POD.c.state)
-        return self.db.read(lambda conn: {POD_STATES[state]: count for state, count in conn.execute(query)})
+        return self._db.read(lambda conn: {POD_STATES[state]: count for state, count in conn.execute(query)})
 
-    def pod_counts_by_version(self, job_id: JobId) -> dict[int, dict[PodState, int]]:
+    def counts_by_version(self, job_id: JobId) -> dict[int, dict[PodState, int]]:
         """Pods of a job by the configuration that they run and by state, counted now."""
         query = sa.select(POD.c.config_version, POD.c.state, sa.func.count()).where(POD.c.job_id == job_id)
         query = query.group_by(POD.c.config_version, POD.c.state)
         counts: dict[int, dict[PodState, int]] = {}
-        for version, state, count in self.db.read(lambda conn: list(conn.execute(query))):
+        for version, state, count in self._db.read(lambda conn: list(conn.execute(query))):
             counts.setdefault(version, {})[POD_STATES[state]] = count
         return counts
 
-    def instances_by_version(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, list[int]]:
-        """Configuration -> which of these instances are to run it."""
-
-        def work(conn: sa.Connection) -> dict[int, list[int]]:
-            query = sa.select(POD.c.config_version, POD.c.instance_id).where(among(conn, job_id, instance_ids))
-            found: dict[int, list[int]] = {}
-            for version, instance in conn.execute(query.order_by(POD.c.instance_id)):
-                found.setdefault(version, []).append(instance)
-            return found
-
-        return self.db.read(work) if instance_ids else {}
-
-    def failed_pods(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
+    def failed(self, job_id: JobId, limit: int, only_waiting: bool = False) -> list[PodRecord]:
         """The first pods that ended FAILED or LOST, or KILLED though nobody wanted that, or, in whichever way, wait for
         their next run (``only_waiting``: these alone); by instance."""
         waits = sa.and_(POD.c.state.in_(TERMINAL_NUMBERS), POD.c.next_run != 0, POD.c.due_ns > 0)
-        ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, STAYS), waits)
+        ended = sa.or_(POD.c.state.in_(_FAILED), sa.and_(POD.c.state == KILLED, GOAL_ALIVE), waits)
         query = sa.select(POD).where(POD.c.job_id == job_id, waits if only_waiting else ended)
         query = query.order_by(POD.c.instance_id).limit(limit)
-        return self.db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
+        return self._db.read(lambda conn: [pod_record(row) for row in conn.execute(query)])
 
-    def pod_events(
-        self, job_id: JobId, instance_id: int, run_id: int | None = None, run_limit: int = 1
-    ) -> list[PodEvent]:
+    def events(self, job_id: JobId, instance_id: int, run_id: int | None = None, run_limit: int = 1) -> list[PodEvent]:
         """Events of one run, or of the newest ``run_limit`` runs (0: all), newest first."""
         mine = sa.and_(POD_EVENT.c.job_id == job_id, POD_EVENT.c.instance_id == instance_id)
         query = sa.select(POD_EVENT).where(mine)
@@ -83,101 +83,129 @@ class Pods(Store):
             newest = runs.order_by(POD_EVENT.c.run_id.desc()).limit(run_limit).subquery()
             query = query.where(POD_EVENT.c.run_id.in_(sa.select(newest.c.run_id)))
         query = query.order_by(POD_EVENT.c.revision.desc())
-        return self.db.read(lambda conn: [pod_event(row) for row in conn.execute(query)])
+        return self._db.read(lambda conn: [pod_event(row) for row in conn.execute(query)])
 
-    def add_output(self, texts: Sequence[tuple[PodId, str]]) -> None:
-        """Add to the messages of runs that failed what they wrote; once, however often it is said."""
-        self.db.write(partial(_add_output, texts=texts))
-
-    def delete_pod_events(self, job_id: JobId, instance_id: int, upto_run: int, from_run: int = 0) -> int:
+    def delete_events(self, job_id: JobId, instance_id: int, upto_run: int, from_run: int = 0) -> int:
         """Forget the events of runs ``from_run .. upto_run``; returns how many there were."""
         statement = sa.delete(POD_EVENT).where(
             POD_EVENT.c.job_id == job_id,
             POD_EVENT.c.instance_id == instance_id,
             POD_EVENT.c.run_id.between(from_run, upto_run),
         )
-        return self.db.write(lambda conn: conn.execute(statement).rowcount)
+        return self._db.write(lambda conn: conn.execute(statement).rowcount)
 
-    def pods_on_hosts(self, cluster: str = "") -> Iterator[Sequence[tuple[PodId, str, str, PodState]]]:
-        """Pages of ``(pod id, host, agent id, state)`` of all pods that a host of the cluster may know, for
-        reconciliation."""
-        page: list[tuple[PodId, str, str, PodState]] = []
-        for job_id in self.db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
-            start = 0
-            while True:
-                found = self._on_hosts(job_id, start, cluster)
-                page += found
-                if len(page) >= PAGE_PODS:
-                    yield page
-                    page = []
-                if len(found) < PAGE_PODS:
-                    break
-                start = found[-1][0].instance_id + 1
-        if page:
-            yield page
+    # -- creation
 
-    def labelled_pods(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, tuple[Label, ...]]]]:
-        """``(pod id, host, labels)`` of pods on hosts of the cluster that carry labels, job by job, at most PAGE_PODS
-        at a time."""
-        for job_id in self.db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
-            start: int | None = 0
-            while start is not None:
-                found, start = self.db.read(partial(_labelled, job_id=job_id, start=start, cluster=cluster))
-                if found:
-                    yield found
+    def create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> int:
+        """Create the pods that are missing of ``0 .. instance_count-1``, in chunks; returns how many exist.
 
-    def _on_hosts(self, job_id: str, start: int, cluster: str) -> list[tuple[PodId, str, str, PodState]]:
-        query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.agent_id, POD.c.state).where(
-            POD.c.job_id == job_id,
-            POD.c.instance_id >= start,
-            POD.c.state.in_(ON_HOST_NUMBERS),
-            POD.c.cluster == cluster,
-        )
-        query = query.order_by(POD.c.instance_id).limit(PAGE_PODS)
+        ``on_chunk`` hears the count after each chunk. Pods of a job whose goal is KILLED are created KILLED.
+        """
+        while True:
+            before, count, wanted = self._db.write(lambda conn: _create_chunk(conn, job_id, self._db.clock_ns()))
+            if count > before:
+                on_chunk(count)
+            if count >= wanted or count == before:
+                return count
 
-        def work(conn: sa.Connection) -> list[tuple[PodId, str, str, PodState]]:
-            return [
-                (
-                    PodId(
-                        JobId(job_id),
-                        instance,
-                        run,
-                    ),
-                    host,
-                    agent,
-                    POD_STATES[state],
-                )
-                for instance, run, host, agent, state in conn.execute(query)
-            ]
+    # -- goals
 
-        return self.db.read(work)
+    def set_goals(
+        self, job_id: JobId, ranges: Sequence[tuple[int, int]], goal: PodState, now_ns: int, message: str
+    ) -> list[int]:
+        """Stop (goal KILLED) or start instances in ``(start, count)`` ranges; returns those whose goal changed.
+
+        Who touches a member of the gang touches all of it. Started pods that have ended or are being killed get a new
+        run. Nothing changes in an ended batch job.
+        """
+        changed: list[int] = []
+
+        def work(conn: sa.Connection, start: int, count: int) -> list[int]:
+            job = hold_job(conn, job_id)
+            if job is None or (job.state in JOB_TERMINAL and job.type is JobType.BATCH):
+                return []
+            if goal is not PodState.KILLED:
+                revive_job(conn, job, now_ns)
+            touch_job(conn, job_id)
+            return steer_pods(conn, job, (start, count), goal, now_ns, message)
+
+        for start, count in chunks(self._with_gang(job_id, ranges)):
+            changed += self._db.write(partial(work, start=start, count=count))
+        return changed
+
+    def want_new_runs(
+        self,
+        job_id: JobId,
+        ranges: Sequence[tuple[int, int]],
+        *,
+        message: str = "",
+        reason: str = "",
+        termination: TerminationReason | None = None,
+    ) -> list[int]:
+        """Restart: each instance is to have a run newer than its current one; returns those that now await it.
+
+        Who touches a member of the gang touches all of it. Pods on hosts are to be killed first; those that wait take
+        the new run id when they launch. Instances whose goal is KILLED are passed over. The texts, when given, tell in
+        the pod's record why.
+        """
+        waiting: list[int] = []
+        why = None if termination is None else Termination(termination)
+
+        def work(conn: sa.Connection, start: int, count: int) -> list[int]:
+            job = hold_job(conn, job_id)
+            if job is None or job.state in JOB_TERMINAL:
+                return []
+            touch_job(conn, job_id)
+            span = Span(job_id, start, count)
+            fire(
+                conn, span, Event.RESTART, self._db.clock_ns(), message=message or None, reason=reason or None, why=why
+            )
+            return instances_of(conn, span, STAYS & NEWER)
+
+        for start, count in chunks(self._with_gang(job_id, ranges)):
+            waiting += self._db.write(partial(work, start=start, count=count))
+        return waiting
+
+    def _with_gang(self, job_id: JobId, ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+        """The same ranges, with the whole gang when they touch a part of it."""
+        job = self._db.read(lambda conn: read_job(conn, job_id))
+        size = 1 if job is None else job.gang_size
+        if size == 1 or all(start >= size for start, _ in ranges):
+            return ranges
+        rest = [(max(start, size), start + count - max(start, size)) for start, count in ranges]
+        return [(0, size), *((start, count) for start, count in rest if count > 0)]
+
+    # -- waiting for a host
+
+    def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
+        """READY pods that stand alone, by instance, at most ``limit``. The run of a pod is the one it launches as."""
+        return self._db.read(partial(ready_gangs, job_id=job_id, limit=limit, now_ns=self._db.clock_ns()))
+
+    def ready_gang(self, job_id: JobId) -> ReadyGang | None:
+        """The job's gang when all of it is READY. If its members differ it has the shape that is enough for each."""
+        return self._db.read(partial(ready_gang, job_id=job_id))
+
+    def gang(self, job_id: JobId) -> GangProgress:
+        """The members of the job's gang by stage; of size 0 when it has none, or has ended."""
+        return self._db.read(partial(_gang, job_id=job_id))
 
 
-def _labelled(
-    conn: sa.Connection, job_id: str, start: int, cluster: str
-) -> tuple[list[tuple[PodId, str, tuple[Label, ...]]], int | None]:
-    """A page of a job's labelled pods on hosts, and the instance where the next one begins."""
-    query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version).where(
-        POD.c.job_id == job_id,
-        POD.c.instance_id >= start,
-        POD.c.state.in_(ON_HOST_NUMBERS),
-        POD.c.cluster == cluster,
-    )
-    pods = list(conn.execute(query.order_by(POD.c.instance_id).limit(PAGE_PODS)))
-    if not pods:
-        return [], None
-    span = (pods[0].instance_id, pods[-1].instance_id)
-    facts = {version: read_facts(conn, job_id, version, span) for version in {pod.config_version for pod in pods}}
-    found = []
-    for pod in pods:
-        default, overridden = facts[pod.config_version]
-        own = overridden.get(pod.instance_id, default)
-        if own is not None and own.labels:
-            found.append((PodId(JobId(job_id), pod.instance_id, pod.run_id), pod.host, own.labels))
-    return found, span[1] + 1 if len(pods) == PAGE_PODS else None
+def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, int, int]:
+    """Create the next pods; returns how many existed, how many exist, and how many there are to be."""
+    job = hold_job(conn, job_id)
+    if job is None:
+        raise NotFound(f"job {job_id} not found")
+    last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
+    start = 0 if last is None else last + 1  # chunks are created in order, each whole or not at all
+    count = min(CHUNK_PODS, job.instance_count - start)
+    if count <= 0 or job.state in JOB_TERMINAL:
+        return start, start, job.instance_count
+    insert_batch_pods(conn, job, start, count, now_ns)
+    return start, start + count, job.instance_count
 
 
-def _add_output(conn: sa.Connection, texts: Sequence[tuple[PodId, str]]) -> None:
-    lock_jobs(conn, [pod_id.job_id for pod_id, _ in texts])
-    for pod_id, text in texts:
-        add_output(conn, pod_id, text)
+def _gang(conn: sa.Connection, job_id: str) -> GangProgress:
+    job = read_job(conn, job_id)
+    if job is None or job.state in JOB_TERMINAL or job.gang_size == 1:
+        return GangProgress(0)
+    return progress_of(job.gang_size, members_of(conn, job), job.gang_requeue_count)

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Mapping
+from functools import reduce
 
 import sqlalchemy as sa
 
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import ReadyGang
-from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from peloton.model.pod import AllOf, Label, PodShape
 from peloton.model.resources import Resources
 from peloton.model.times import NS_PER_S
-from services.storage.codec import InstanceFacts, job_record
-from services.storage.jobs.configs import read_facts
+from services.storage.codec import InstanceFacts
+from services.storage.jobs.configs import facts_of
+from services.storage.jobs.rows import read_job
 from services.storage.pods.sql import LAUNCHABLE
-from services.storage.repository import Store
-from services.storage.tables import JOB, POD
+from services.storage.tables import POD
 
 _Pod = tuple[int, int, int, str, str, int, int]
-"""Instance, run, config version, desired host, the cluster of its last launch: that of its desired host, when it was
-written last: when it was admitted, and how often in vain before."""
+"""Instance, run, config version, desired host, cluster of the last launch (where the desired host is), time of the last
+write (its admission), tries in vain in a row."""
 
 
-class Ready(Store):
-    def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
-        """READY pods that stand alone, by instance, at most ``limit``. The run of a pod is the one it launches as."""
-        return self.db.read(partial(_ready_gangs, job_id=job_id, limit=limit, now_ns=self.clock_ns()))
-
-    def ready_gang(self, job_id: JobId) -> ReadyGang | None:
-        """The job's gang when all of it is READY. If its members differ it has the shape that is enough for each."""
-        return self.db.read(partial(_ready_gang, job_id=job_id))
-
-
-def _ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> list[ReadyGang]:
-    job = _job(conn, job_id)
+def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> list[ReadyGang]:
+    job = read_job(conn, job_id)
     if job is None or limit <= 0:
         return []
     first = job.gang_size if job.gang_size > 1 else 0
     pods = _ready(conn, job, first, limit)
-    facts = _facts(conn, job_id, pods) if pods else {}
+    facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     named = _named(facts)
     return [
         ReadyGang(
@@ -57,14 +46,14 @@ def _ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> l
     ]
 
 
-def _ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
-    job = _job(conn, job_id)
+def ready_gang(conn: sa.Connection, job_id: str) -> ReadyGang | None:
+    job = read_job(conn, job_id)
     if job is None or job.gang_size == 1:
         return None
     pods = [pod for pod in _ready(conn, job, 0, job.gang_size) if pod[0] < job.gang_size]
     if len(pods) < job.gang_size:
         return None
-    facts = _facts(conn, job_id, pods)
+    facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     shape = reduce(enough_for_both, (facts[instance].shape for instance, *_ in pods))
     named = _named(facts)
     labels = {label for own in facts.values() for label in _labels(own, named)}  # as if each carried them all
@@ -81,11 +70,6 @@ def _labels(facts: InstanceFacts, named: frozenset[Label]) -> tuple[Label, ...]:
     return tuple(sorted(named.intersection(facts.labels))) if named else ()
 
 
-def _job(conn: sa.Connection, job_id: str) -> JobRecord | None:
-    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
-    return None if row is None else job_record(row)
-
-
 def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
     """From instance ``first`` on."""
     columns = (POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster, POD.c.updated_ns)
@@ -96,20 +80,6 @@ def _ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[
         .limit(limit)
     )
     return [tuple(row) for row in conn.execute(query)]
-
-
-def _facts(conn: sa.Connection, job_id: str, pods: Sequence[_Pod]) -> Mapping[int, InstanceFacts]:
-    span = (pods[0][0], pods[-1][0])
-    facts: dict[int, tuple[InstanceFacts | None, dict[int, InstanceFacts]]] = {}
-    found: dict[int, InstanceFacts] = {}
-    for instance, _, version, *_ in pods:
-        if version not in facts:
-            facts[version] = read_facts(conn, job_id, version, span)
-        default, overridden = facts[version]
-        own = overridden.get(instance, default)
-        assert own is not None, f"job {job_id} has no configuration {version}"
-        found[instance] = own
-    return found
 
 
 def enough_for_both(a: PodShape, b: PodShape) -> PodShape:

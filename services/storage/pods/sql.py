@@ -125,5 +125,5 @@ def _constant(value: Any) -> sa.ColumnElement[Any]:
     return sa.literal_column(str(value), sa.BigInteger)
 
 
-ENDS, STAYS = where(terms.ENDS), where(terms.STAYS)
+GOAL_ENDED, GOAL_ALIVE = where(terms.ENDS), where(terms.STAYS)
 LAUNCHABLE, STALE, NEWER = where(terms.LAUNCHABLE), where(terms.STALE), where(terms.NEWER)

@@ -6,10 +6,9 @@ Statements are built once per event, kind of scope and dialect: to build one tak
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -21,58 +20,10 @@ from peloton.model.ids import PodId
 from peloton.model.pod import PodRecord, PodState
 from services.storage.codec import stored_text
 from services.storage.engine import key_table, key_values
+from services.storage.pods.scope import ONE, Chosen, Scope, Span, in_scope
 from services.storage.pods.sql import TERMINATION, columns_of, stored, stored_columns, value_sql, where
 from services.storage.tables import POD, POD_EVENT
 from services.storage.watch_log import note_pods, pods_of_services
-
-INSTANCE_IDS = 2**31
-"""A span of so many instances from 0 on has all pods of a job."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Instances ``start .. start+count-1`` of a job."""
-
-    job_id: str
-    start: int
-    count: int
-
-    kind: ClassVar[str] = "span"
-
-    def named(self, dialect: str) -> dict[str, Any]:
-        return {"s_job_id": self.job_id, "s_first": self.start, "s_stop": self.start + self.count}
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """These instances of a job, sent as one parameter."""
-
-    job_id: str
-    instances: Sequence[int]
-
-    kind: ClassVar[str] = "chosen"
-
-    def named(self, dialect: str) -> dict[str, Any]:
-        ids = f"[{','.join(map(str, self.instances))}]" if dialect == "sqlite" else list(self.instances)
-        return {"s_job_id": self.job_id, "s_ids": ids}
-
-
-Scope = Span | Chosen
-_ONE = "one"
-
-
-def _in_scope(kind: str, dialect: str) -> sa.ColumnElement[bool]:
-    mine = POD.c.job_id == sa.bindparam("s_job_id", type_=POD.c.job_id.type)
-    big = sa.BigInteger()
-    if kind == _ONE:
-        return sa.and_(mine, POD.c.instance_id == sa.bindparam("s_instance", type_=big))
-    if kind == Span.kind:
-        first, stop = (sa.bindparam(name, type_=big) for name in ("s_first", "s_stop"))
-        return sa.and_(mine, POD.c.instance_id >= first, POD.c.instance_id < stop)
-    if dialect == "sqlite":
-        each = sa.func.json_each(sa.bindparam("s_ids", type_=sa.Text)).table_valued("value")
-        return sa.and_(mine, POD.c.instance_id.in_(sa.select(each.c.value)))
-    return sa.and_(mine, POD.c.instance_id == sa.any_(sa.bindparam("s_ids", type_=postgresql.ARRAY(big))))
 
 
 def instances_of(conn: sa.Connection, scope: Scope, condition: Condition) -> list[int]:
@@ -83,7 +34,7 @@ def instances_of(conn: sa.Connection, scope: Scope, condition: Condition) -> lis
 
 @cache
 def _choosing(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
-    return sa.select(POD.c.instance_id).where(_in_scope(kind, dialect), where(condition)).order_by(POD.c.instance_id)
+    return sa.select(POD.c.instance_id).where(in_scope(kind, dialect), where(condition)).order_by(POD.c.instance_id)
 
 
 def count_pods(conn: sa.Connection, scope: Scope, condition: Condition, given: Mapping[str, Any]) -> int:
@@ -95,7 +46,7 @@ def count_pods(conn: sa.Connection, scope: Scope, condition: Condition, given: M
 
 @cache
 def _pod_count(kind: str, condition: Condition, dialect: str) -> sa.Select[int]:
-    return sa.select(sa.func.count()).select_from(POD).where(_in_scope(kind, dialect), where(condition))
+    return sa.select(sa.func.count()).select_from(POD).where(in_scope(kind, dialect), where(condition))
 
 
 # -- events of the machine -----------------------------------------------------------------------------------------
@@ -120,7 +71,7 @@ def fire_each(
         {"s_job_id": job_id, "s_instance": instance, **_bound(event, {**own, "now_ns": now_ns})}
         for instance, own in given.items()
     ]
-    conn.execute(update_of(event, _ONE, dialect), rows)
+    conn.execute(update_of(event, ONE, dialect), rows)
     if not TABLE[event].is_quiet:
         add_events(conn, Chosen(job_id, sorted(given)), now_ns)
 
@@ -152,7 +103,7 @@ def update_of(event: Event, kind: str, dialect: str) -> sa.Update | sa.Delete:
     """Where several rows set a column it is a CASE over their guards, in their order; the last needs none."""
     rule = TABLE[event]
     guards = [where(row.guard) for row in rule.rows]
-    condition = sa.and_(_in_scope(kind, dialect), sa.or_(*guards))
+    condition = sa.and_(in_scope(kind, dialect), sa.or_(*guards))
     if all(row.to is PodState.UNKNOWN for row in rule.rows):
         return sa.delete(POD).where(condition)
     values = {column: _assigned(column, rule.rows, guards) for column in _columns(rule.rows)}
@@ -272,7 +223,7 @@ def add_events(conn: sa.Connection, scope: Scope, now_ns: int) -> None:
 @cache
 def _event_statements(kind: str, dialect: str) -> tuple[sa.Insert, sa.Select[Any]]:
     written = sa.and_(
-        _in_scope(kind, dialect), POD.c.updated_ns == sa.bindparam("p_now_ns", type_=POD.c.updated_ns.type)
+        in_scope(kind, dialect), POD.c.updated_ns == sa.bindparam("p_now_ns", type_=POD.c.updated_ns.type)
     )
     return _inserting_events(written, dialect), pods_of_services(written)
 
@@ -287,7 +238,7 @@ def forget_earlier_tries(conn: sa.Connection, job_id: str, instances: Sequence[i
     """Of these rising instances, which have just been queued again for this reason: of all tries in vain of a run the
     events of the last are kept, however many there are."""
     tried = sa.or_(POD_EVENT.c.state == POD_STATE_NUMBERS[PodState.READY], POD_EVENT.c.reason == reason)
-    chosen = _in_scope(Chosen.kind, conn.dialect.name)
+    chosen = in_scope(Chosen.kind, conn.dialect.name)
     is_earlier = sa.exists().where(
         chosen,
         POD.c.instance_id == POD_EVENT.c.instance_id,

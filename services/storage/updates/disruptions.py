@@ -15,10 +15,11 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import Termination, TerminationReason
 from peloton.model.update import Disruption
-from services.storage.codec import job_record, stored_text
-from services.storage.engine import lock_job
-from services.storage.pods.writes import Chosen, fire
-from services.storage.repository import ON_HOST_NUMBERS, Store, among
+from services.storage.codec import stored_text
+from services.storage.engine import Database
+from services.storage.jobs.rows import hold_job
+from services.storage.pods.scope import ON_HOST_NUMBERS, Chosen, within
+from services.storage.pods.writes import fire
 from services.storage.tables import DISRUPTION, POD
 from services.storage.updates import instances
 
@@ -26,7 +27,10 @@ DISRUPTIONS_KEPT = 100
 """Of a job: what was granted and refused last."""
 
 
-class Disruptions(Store):
+class Disruptions:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
     def disrupt(
         self,
         job_id: JobId,
@@ -48,11 +52,11 @@ class Disruptions(Store):
         wanted = frozenset(instance_ids)
 
         def work(conn: sa.Connection) -> Grant:
-            return _disrupt(conn, job_id, wanted, reason, message, checks_sla, max(now_ns, self.clock_ns()), host)
+            return _disrupt(conn, job_id, wanted, reason, message, checks_sla, max(now_ns, self._db.clock_ns()), host)
 
-        return self.db.write(work)
+        return self._db.write(work)
 
-    def disruptions(self, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
+    def recent(self, job_id: JobId, limit: int = DISRUPTIONS_KEPT) -> list[Disruption]:
         """What was asked last, newest first; an entry for each instance."""
         query = sa.select(DISRUPTION).where(DISRUPTION.c.job_id == job_id).order_by(DISRUPTION.c.seq.desc())
 
@@ -64,7 +68,7 @@ class Disruptions(Store):
             ]
             return found[:limit]
 
-        return self.db.read(work)
+        return self._db.read(work)
 
 
 def _disrupt(
@@ -77,12 +81,12 @@ def _disrupt(
     now_ns: int,
     host: str,
 ) -> Grant:
-    row = lock_job(conn, job_id)
+    job = hold_job(conn, job_id)
     if host:
         wanted = _those_on(conn, job_id, wanted, host)
-    if row is None:
+    if job is None:
         return Grant(tuple(sorted(wanted)))
-    grant = ask(conn, job_record(row), wanted, reason, message, checks_sla, now_ns)
+    grant = ask(conn, job, wanted, reason, message, checks_sla, now_ns)
     if grant.granted:
         fire(conn, Chosen(job_id, grant.granted), Event.DISRUPT, now_ns, message=message, why=Termination(reason))
     return grant
@@ -90,7 +94,7 @@ def _disrupt(
 
 def _those_on(conn: sa.Connection, job_id: str, wanted: frozenset[int], host: str) -> frozenset[int]:
     here = sa.and_(POD.c.state.in_(ON_HOST_NUMBERS), POD.c.host == host)
-    query = sa.select(POD.c.instance_id).where(among(conn, job_id, sorted(wanted)), here)
+    query = sa.select(POD.c.instance_id).where(within(conn, Chosen(job_id, sorted(wanted))), here)
     return frozenset(conn.execute(query).scalars())
 
 

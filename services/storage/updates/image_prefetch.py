@@ -10,21 +10,21 @@ from peloton.lifecycle.images import PrefetchCandidate, to_fetch
 from peloton.model.ids import Hostname
 from peloton.model.update import UpdateRecord
 from services.storage.jobs.configs import read_facts
-from services.storage.repository import among
+from services.storage.pods.scope import Chosen, within
 from services.storage.tables import JOB, POD
 from services.storage.updates import instances
 from services.storage.updates.rows import read_update
 
 
-def coming_images(conn: sa.Connection, job_id: str) -> dict[str, list[Hostname]]:
+def images_to_prefetch(conn: sa.Connection, job_id: str) -> dict[str, list[Hostname]]:
     """Image -> hosts, as the job and its update are now."""
     update_id = conn.execute(sa.select(JOB.c.update_id).where(JOB.c.job_id == job_id)).scalar()
     update = read_update(conn, update_id) if update_id else None
-    return {} if update is None else images_ahead(conn, update, instances.pods_of(conn, job_id))
+    return {} if update is None else next_images(conn, update, instances.pods_of(conn, job_id))
 
 
-def images_ahead(conn: sa.Connection, update: UpdateRecord, pods: rollout.Pods) -> dict[str, list[Hostname]]:
-    """The same for an update and the pods of its job that somebody has read."""
+def next_images(conn: sa.Connection, update: UpdateRecord, pods: rollout.Pods) -> dict[str, list[Hostname]]:
+    """The same for an update and the pods of its job, which the caller has read."""
     coming = rollout.coming_back(update, pods)
     if not coming:
         return {}
@@ -38,7 +38,7 @@ def images_ahead(conn: sa.Connection, update: UpdateRecord, pods: rollout.Pods) 
         return "" if found is None else found.image
 
     query = sa.select(POD.c.instance_id, POD.c.state, POD.c.host, POD.c.desired_host)
-    rows = {row.instance_id: row for row in conn.execute(query.where(among(conn, job_id, coming)))}
+    rows = {row.instance_id: row for row in conn.execute(query.where(within(conn, Chosen(job_id, coming))))}
     return to_fetch(
         PrefetchCandidate(
             POD_STATES[rows[i].state],

@@ -14,7 +14,7 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodRecord, Termination
 from peloton.model.update import Instances
 from services.storage.jobs.configs import read_config_with_instances
-from services.storage.repository import as_ranges
+from services.storage.ranges import as_ranges
 from services.storage.tables import POD
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,23 +12,22 @@ import sqlalchemy as sa
 from peloton.lifecycle import rollout
 from peloton.lifecycle.job import is_ending
 from peloton.lifecycle.pod_machine import Event
-from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodRecord, PodState, Termination, TerminationReason
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
-from services.storage.admission.gangs import FOR_RESTART
-from services.storage.codec import job_record
-from services.storage.engine import lock_job
 from services.storage.jobs.configs import copy_config, read_config_with_instances, read_facts
+from services.storage.jobs.rows import hold_job
 from services.storage.pods.creation import insert_service_pods, set_facts
-from services.storage.pods.writes import Chosen, fire
-from services.storage.repository import Store, as_ranges
+from services.storage.pods.scope import Chosen
+from services.storage.pods.writes import fire
+from services.storage.ranges import as_ranges
 from services.storage.tables import JOB
 from services.storage.updates import instances
-from services.storage.updates.image_prefetch import coming_images, images_ahead
+from services.storage.updates.image_prefetch import next_images
+from services.storage.updates.requests import adopt_config
 from services.storage.updates.rows import read_update, write_update
-from services.storage.updates.updates import adopt_config
 
+FOR_RESTART = Termination(TerminationReason.KILLED_FOR_RESTART)
 FOR_UPDATE = Termination(TerminationReason.KILLED_FOR_UPDATE)
 UPDATED, ROLLED_BACK = "Job configuration updated via API", "Job configuration updated due to rollback"
 _MESSAGES = {
@@ -40,19 +38,8 @@ _MESSAGES = {
 }
 
 
-class Rolling(Store):
-    def advance_update(self, job_id: JobId, now_ns: int) -> UpdateProgress:
-        """One step of the job's update. Safe to repeat: what is in flight is not begun again."""
-        return self.db.write(partial(_advance, job_id=job_id, now_ns=now_ns))
-
-    def coming_images(self, job_id: JobId) -> dict[str, list[Hostname]]:
-        """Image -> hosts to which the instances that are updated next bring it."""
-        return self.db.read(partial(coming_images, job_id=job_id))
-
-
-def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
-    row = lock_job(conn, job_id)
-    job = None if row is None else job_record(row)
+def advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
+    job = hold_job(conn, job_id)
     update = None if job is None else read_update(conn, job.update_id)
     if job is None or update is None:
         return UpdateProgress()
@@ -69,20 +56,20 @@ def _advance(conn: sa.Connection, job_id: str, now_ns: int) -> UpdateProgress:
     sla_maximum = rollout.sla_maximum(job)
     step = rollout.next_step(update, pods, sla_maximum, now_ns)
     if step.rolls_back:
-        job, turned = _turn_back(conn, job, step.update, pods, now_ns)
+        job, turned = start_rollback(conn, job, step.update, pods, now_ns)
         write_update(conn, before, turned, now_ns)
         before = turned
         step = rollout.next_step(turned, pods, sla_maximum, now_ns)
     _apply(conn, job, step, now_ns)
     write_update(conn, before, step.update, now_ns)
-    images = images_ahead(conn, step.update, pods)
+    images = next_images(conn, step.update, pods)
     return rollout.progress_of(step.update, step, pods, sum(map(len, images.values())))
 
 
 def _begun(
     conn: sa.Connection, job: JobRecord, update: UpdateRecord, pods: Mapping[int, PodRecord], now_ns: int
 ) -> UpdateRecord:
-    """What there is to do, seen at the moment it begins; who has nothing to do takes the new version's name."""
+    """What there is to do, seen at the moment it begins; instances with nothing to do take the new version's name."""
     found = _difference(conn, job, update.config_version, pods)
     _relabel(conn, job.job_id, update.config_version, found.unchanged, now_ns)
     return replace(update, added=found.added, updated=found.updated, removed=found.removed)
@@ -95,7 +82,7 @@ def _difference(conn: sa.Connection, job: JobRecord, version: int, pods: Mapping
     return rollout.difference(pods, config.instanceCount, version, differs)
 
 
-def _turn_back(
+def start_rollback(
     conn: sa.Connection, job: JobRecord, update: UpdateRecord, pods: Mapping[int, PodRecord], now_ns: int
 ) -> tuple[JobRecord, UpdateRecord]:
     """The configuration before becomes the newest one, and the update goes there."""

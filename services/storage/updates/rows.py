@@ -10,9 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api import convert
-from peloton.errors import AlreadyExists
-from peloton.model.ids import JobId
-from peloton.model.job import JobRecord
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.model.ids import EntityVersion, JobId
+from peloton.model.job import JobRecord, JobState
 from peloton.model.update import (
     NONE,
     ROLLING,
@@ -25,6 +25,7 @@ from peloton.model.update import (
     UpdateType,
 )
 from services.storage.codec import stored_text
+from services.storage.jobs.rows import hold_job
 from services.storage.tables import JOB, JOB_CONFIG, OVERRIDE, POD, UPDATE, UPDATE_EVENT
 from services.storage.updates import instances
 from services.storage.watch_log import note_job, note_service
@@ -33,6 +34,11 @@ UPDATES_KEPT = 10
 """Of a job; older ones are forgotten with their events and with the configuration that they made."""
 EVENTS_KEPT = 10_000
 """Steps of one update; a rollout has a few for each batch."""
+
+UNEXPECTED_VERSION = "unexpected entity version"
+
+Version = EntityVersion | int | None
+"""What the client has seen: all of it (v1alpha), the version of the configuration (v0), or nothing."""
 
 _SETS = ("added", "updated", "removed", "current", "done", "failed")
 
@@ -194,3 +200,22 @@ def write_versions(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
         )
     )
     note_job(conn, job)
+
+
+# -- the job of an update ----------------------------------------------------------------------------------------------
+
+
+def hold_version(conn: sa.Connection, job_id: JobId, version: Version) -> JobRecord:
+    """The job, held until the commit, if it is what the client has seen."""
+    job = hold_job(conn, job_id)
+    if job is None or job.state is JobState.DELETED:
+        raise NotFound(f"job {job_id} not found")
+    check_version(job, version)
+    return job
+
+
+def check_version(job: JobRecord, version: Version) -> None:
+    if isinstance(version, EntityVersion) and version != job.entity_version:
+        raise Aborted(UNEXPECTED_VERSION)
+    if isinstance(version, int) and version != job.config_version:
+        raise InvalidArgument("invalid job configuration version")

@@ -1,68 +1,65 @@
-"""Updates as people ask for them: created, paused, resumed, aborted, read. ``rolling.py`` carries them out."""
+"""Updates of services: asked for, steered, read, and carried out step by step."""
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from peloton.api import convert
-from peloton.api.compare import same_job
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.lifecycle import rollout
-from peloton.lifecycle.job_machine import JobEvent, next_job
-from peloton.model.ids import EntityVersion, JobId
-from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
+from peloton.model.ids import EntityVersion, Hostname, JobId
+from peloton.model.job import JobRecord, JobState
 from peloton.model.update import (
-    ROLLING,
     UpdateAct,
     UpdateEvent,
     UpdateKey,
+    UpdateProgress,
     UpdateRecord,
     UpdateSpec,
     UpdateState,
     UpdateType,
 )
-from services.storage.codec import job_record, sla_values
-from services.storage.engine import lock_job
-from services.storage.jobs.configs import (
-    OverrideRows,
-    copy_config,
-    insert_config,
-    read_config_with_instances,
-    search_text,
-)
-from services.storage.jobs.jobs import insert_alone
-from services.storage.repository import Store
-from services.storage.tables import JOB, JOB_NAME, UPDATE, UPDATE_EVENT
+from services.storage.codec import job_record
+from services.storage.engine import Database, lock_job
+from services.storage.jobs.configs import OverrideRows, insert_config
+from services.storage.jobs.rows import insert_alone
+from services.storage.tables import UPDATE, UPDATE_EVENT
 from services.storage.updates import instances
+from services.storage.updates.image_prefetch import images_to_prefetch
+from services.storage.updates.requests import (
+    Wanted,
+    check_immutable,
+    create_update,
+    created_with,
+    first_state,
+    take_name,
+)
+from services.storage.updates.rolling import advance
 from services.storage.updates.rows import (
-    forget_oldest,
+    Version,
+    hold_version,
     insert_update,
-    knows_request,
     read_update,
     update_record,
     write_steered,
-    write_update,
-    write_versions,
 )
 from services.storage.watch_log import note_job
 
-UNEXPECTED_VERSION = "unexpected entity version"
-
 NO_KEY = UpdateKey()
 
-Version = EntityVersion | int | None
-"""What the client has seen: all of it (v1alpha), the version of the configuration (v0), or nothing."""
 
+class Updates:
+    def __init__(self, db: Database) -> None:
+        self._db = db
 
-class Updates(Store):
+    # -- as people ask for them
+
     def create_service(
         self,
         job: JobRecord,
@@ -80,7 +77,7 @@ class Updates(Store):
             job_id=job.job_id,
             type=UpdateType.UPDATE,
             spec=update,
-            state=_first_state(update),
+            state=first_state(update),
             config_version=1,
             prev_config_version=0,
             added=frozenset(range(job.instance_count)),
@@ -107,15 +104,15 @@ class Updates(Store):
             note_job(conn, job)
 
         try:
-            self.db.write(work)
+            self._db.write(work)
         except IntegrityError as error:
-            there = self.db.read(lambda conn: _created_with(conn, job.job_id, key))
+            there = self._db.read(lambda conn: created_with(conn, job.job_id, key))
             if there is None:
                 raise AlreadyExists(f"job {job.job_id} already exists") from error
             return there
         return job
 
-    def create_update(
+    def create(
         self,
         job_id: JobId,
         version: Version,
@@ -135,17 +132,17 @@ class Updates(Store):
         Raises NotFound, Aborted for a version that is not the current one, AlreadyExists for a key that belongs to
         another request, InvalidArgument.
         """
-        return self.db.write(
+        return self._db.write(
             partial(
-                _create,
+                create_update,
                 job_id=job_id,
                 version=version,
-                wanted=_Wanted(type, spec, config, job_spec, tuple(instances), opaque, key),
+                wanted=Wanted(type, spec, config, job_spec, tuple(instances), opaque, key),
                 now_ns=now_ns,
             )
         )
 
-    def steer_update(
+    def steer(
         self, job_id: JobId, version: EntityVersion | None, act: UpdateAct, opaque: str | None, now_ns: int
     ) -> JobRecord:
         """Pause, resume or abort the job's update; one that has ended stays as it is. The workflow version rises in
@@ -153,7 +150,7 @@ class Updates(Store):
         steer = {UpdateAct.PAUSE: rollout.paused, UpdateAct.RESUME: rollout.resumed, UpdateAct.ABORT: rollout.aborted}
 
         def work(conn: sa.Connection) -> JobRecord:
-            job = locked(conn, job_id, version)
+            job = hold_version(conn, job_id, version)
             update = read_update(conn, job.update_id)
             if update is None:
                 raise NotFound("no workflow found")
@@ -161,19 +158,55 @@ class Updates(Store):
             after = replace(after, opaque_data=update.opaque_data if opaque is None else opaque)
             return write_steered(conn, job, update, after, now_ns)
 
-        return self.db.write(work)
+        return self._db.write(work)
 
-    def update(self, update_id: str) -> UpdateRecord | None:
-        return self.db.read(lambda conn: read_update(conn, update_id))
+    def pulse(self, job_id: JobId, key_text: str, now_ns: int) -> tuple[JobRecord, UpdateRecord]:
+        """Let the job's update go on, if it has this key; any key if ``key_text`` is empty. One that has ended stays as
+        it is. Its workflow is to be woken when it ``awaits_pulse``. Raises NotFound, Aborted, InvalidArgument."""
 
-    def updates(self, job_id: JobId, limit: int = 0) -> list[UpdateRecord]:
+        def work(conn: sa.Connection) -> tuple[JobRecord, UpdateRecord]:
+            job = hold_version(conn, job_id, None)  # a step that is under way would write its own time over this one
+            update = read_update(conn, job.update_id)
+            if update is None:
+                raise NotFound("no workflow found")
+            if key_text and update.key.text != key_text:
+                raise Aborted(
+                    f"the update of job {job_id} is not {key_text!r} but {update.key.text!r}, "
+                    f"to version {update.config_version}"
+                )
+            if not update.spec.pulse_s:
+                raise InvalidArgument(f"the update of job {job_id} needs no pulses: its pulse_seconds are 0")
+            after = rollout.pulsed(update, now_ns)
+            mine = UPDATE.c.update_id == update.update_id
+            conn.execute(sa.update(UPDATE).where(mine).values(pulsed_ns=after.pulsed_ns))
+            return job, after
+
+        return self._db.write(work)
+
+    def abort_active(self, job_id: JobId, now_ns: int) -> None:
+        """Abort the update of a service, if one is under way."""
+
+        def work(conn: sa.Connection) -> None:
+            row = lock_job(conn, job_id)
+            update = read_update(conn, row.update_id) if row is not None else None
+            if row is not None and update is not None and update.is_active:
+                write_steered(conn, job_record(row), update, rollout.aborted(update), now_ns)
+
+        self._db.write(work)
+
+    # -- reading
+
+    def get(self, update_id: str) -> UpdateRecord | None:
+        return self._db.read(lambda conn: read_update(conn, update_id))
+
+    def of_job(self, job_id: JobId, limit: int = 0) -> list[UpdateRecord]:
         """Those that are kept, newest first; 0 = all."""
         query = sa.select(UPDATE).where(UPDATE.c.job_id == job_id).order_by(UPDATE.c.created_ns.desc())
         query = query.order_by(UPDATE.c.config_version.desc())
         query = query.limit(limit) if limit else query
-        return self.db.read(lambda conn: [update_record(row) for row in conn.execute(query)])
+        return self._db.read(lambda conn: [update_record(row) for row in conn.execute(query)])
 
-    def update_events(self, update_id: str, instance_id: int | None = None, limit: int = 0) -> list[UpdateEvent]:
+    def events(self, update_id: str, instance_id: int | None = None, limit: int = 0) -> list[UpdateEvent]:
         """Of the update, or of one instance in it; newest first, without repetitions; 0 = all."""
 
         def work(conn: sa.Connection) -> list[UpdateEvent]:
@@ -191,10 +224,10 @@ class Updates(Store):
             found.reverse()
             return found[:limit] if limit else found
 
-        return self.db.read(work)
+        return self._db.read(work)
 
     def instance_events(self, update_id: str, limit: int = 0) -> dict[int, list[UpdateEvent]]:
-        """``update_events`` of every instance in the update, in one pass."""
+        """``events`` of every instance in the update, in one pass."""
 
         def work(conn: sa.Connection) -> dict[int, list[UpdateEvent]]:
             update = read_update(conn, update_id)
@@ -210,169 +243,26 @@ class Updates(Store):
                         mine.append(event)
             return {i: found[i][::-1][:limit] if limit else found[i][::-1] for i in sorted(found)}
 
-        return self.db.read(work)
+        return self._db.read(work)
 
     def difference(self, job_id: JobId, version: EntityVersion | None, config: job_pb2.JobConfig) -> rollout.Difference:
-        """What an update to ``config`` would touch. Raises as ``create_update`` does."""
+        """What an update to ``config`` would touch. Raises as ``create`` does."""
 
         def work(conn: sa.Connection) -> rollout.Difference:
-            job = locked(conn, job_id, version)
-            _check_immutable(job, config)
+            job = hold_version(conn, job_id, version)
+            check_immutable(job, config)
             pods = instances.pods_of(conn, job_id)
             differs = instances.changed(conn, job_id, pods, config)
             return rollout.difference(pods, config.instanceCount, job.config_version + 1, differs)
 
-        return self.db.write(work)  # it holds the job, as a real update would
+        return self._db.write(work)  # it holds the job, as a real update would
 
-    def job_ids_by_name(self, name: str) -> list[JobId]:
-        """Services that had this name, the newest first."""
-        query = sa.select(JOB_NAME.c.job_id).where(JOB_NAME.c.name == name).order_by(JOB_NAME.c.updated_ns.desc())
-        return self.db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
+    # -- carried out
 
+    def advance(self, job_id: JobId, now_ns: int) -> UpdateProgress:
+        """One step of the job's update. Safe to repeat: what is in flight is not begun again."""
+        return self._db.write(partial(advance, job_id=job_id, now_ns=now_ns))
 
-@dataclass(frozen=True)
-class _Wanted:
-    type: UpdateType
-    spec: UpdateSpec
-    config: job_pb2.JobConfig | None
-    job_spec: bytes
-    named: Sequence[int]
-    opaque: str
-    key: UpdateKey
-
-
-def _created_with(conn: sa.Connection, job_id: JobId, key: UpdateKey) -> JobRecord | None:
-    row = conn.execute(sa.select(JOB).where(JOB.c.job_id == job_id)).one_or_none()
-    return job_record(row) if row is not None and knows_request(conn, job_id, key) else None
-
-
-def locked(conn: sa.Connection, job_id: JobId, version: Version) -> JobRecord:
-    """The job, held until the commit, if it is what the client has seen."""
-    row = lock_job(conn, job_id)
-    job = None if row is None else job_record(row)
-    if job is None or job.state is JobState.DELETED:
-        raise NotFound(f"job {job_id} not found")
-    _check_version(job, version)
-    return job
-
-
-def _check_version(job: JobRecord, version: Version) -> None:
-    if isinstance(version, EntityVersion) and version != job.entity_version:
-        raise Aborted(UNEXPECTED_VERSION)
-    if isinstance(version, int) and version != job.config_version:
-        raise InvalidArgument("invalid job configuration version")
-
-
-def _create(conn: sa.Connection, job_id: JobId, version: Version, wanted: _Wanted, now_ns: int) -> JobRecord:
-    job = locked(conn, job_id, None)
-    if knows_request(conn, job_id, wanted.key):
-        return job
-    _check_version(job, version)
-    if job.goal is JobState.DELETED:
-        raise InvalidArgument("job is going to be deleted")
-    if job.type is not JobType.SERVICE:
-        raise InvalidArgument(f"{wanted.type} supported only for service jobs")
-    if wanted.config is not None:
-        _check_immutable(job, wanted.config)
-    if wanted.spec.start_pods and job.goal in JOB_TERMINAL and job.state not in JOB_TERMINAL:
-        raise Aborted("job is being terminated, cannot update with start_pods set now")
-    current = read_update(conn, job.update_id)
-    if current is not None and _is_under_way(conn, job, current, wanted):
-        return _with_opaque(conn, job, current, wanted.opaque, now_ns)
-    if current is not None and current.is_active:
-        if not (current.type is wanted.type is UpdateType.UPDATE):
-            raise InvalidArgument(f"workflow {wanted.type} cannot overwrite workflow {current.type}")
-        write_update(conn, current, rollout.aborted(current), now_ns)
-    return _store_new(conn, job, wanted, now_ns)
-
-
-def _check_immutable(job: JobRecord, config: job_pb2.JobConfig) -> None:
-    if convert.JOB_TYPES.get(config.type) is not job.type:
-        raise InvalidArgument("job type is immutable")
-    if config.respoolID.value != job.respool_id:
-        raise InvalidArgument("resource pool identifier is immutable")
-
-
-def _is_under_way(conn: sa.Connection, job: JobRecord, current: UpdateRecord, wanted: _Wanted) -> bool:
-    if wanted.key.text:
-        return False  # a name that nobody knows yet is that of another update
-    if current.state not in ROLLING or current.type is not wanted.type or current.spec != wanted.spec:
-        return False
-    if wanted.config is None:
-        return current.updated == rollout.clipped(wanted.named, job.instance_count)
-    stored = read_config_with_instances(conn, job.job_id, job.config_version)
-    return stored is not None and same_job(stored, wanted.config)
-
-
-def _with_opaque(conn: sa.Connection, job: JobRecord, current: UpdateRecord, opaque: str, now_ns: int) -> JobRecord:
-    if current.opaque_data == opaque:
-        return job
-    write_update(conn, current, replace(current, opaque_data=opaque), now_ns)
-    job = replace(job, workflow_version=job.workflow_version + 1)
-    write_versions(conn, job, now_ns)
-    return job
-
-
-def _store_new(conn: sa.Connection, job: JobRecord, wanted: _Wanted, now_ns: int) -> JobRecord:
-    version = job.config_version + 1
-    config = wanted.config
-    if config is None:
-        copy_config(conn, job.job_id, job.config_version, version, now_ns)
-        found = rollout.Difference(updated=rollout.clipped(wanted.named, job.instance_count))
-    else:
-        pods = instances.pods_of(conn, job.job_id)
-        differs = instances.changed(conn, job.job_id, pods, config)
-        found = rollout.difference(pods, config.instanceCount, version, differs)
-        rows = OverrideRows(job.job_id, version, config).of(config.instanceConfig)
-        insert_config(conn, job.job_id, version, config, rows, now_ns, spec=wanted.job_spec)
-    update = UpdateRecord(
-        update_id=str(uuid.uuid4()),
-        job_id=job.job_id,
-        type=wanted.type,
-        spec=wanted.spec,
-        state=_first_state(wanted.spec),
-        config_version=version,
-        prev_config_version=job.config_version,
-        added=found.added,
-        updated=found.updated,
-        removed=found.removed,
-        opaque_data=wanted.opaque,
-        key=wanted.key,
-        created_ns=now_ns,
-        updated_ns=now_ns,
-    )
-    insert_update(conn, update)
-    if wanted.type in (UpdateType.RESTART, UpdateType.START) or wanted.spec.start_pods:
-        job = next_job(job, JobEvent.START_BY_UPDATE, now_ns)
-    job = replace(job, update_id=update.update_id, config_version=version, workflow_version=job.workflow_version + 1)
-    write_versions(conn, job, now_ns)
-    if config is not None:
-        adopt_config(conn, job, config, now_ns)
-    forget_oldest(conn, job.job_id, version)
-    return job
-
-
-def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
-    """What the job's own row says of its configuration."""
-    labels = [(label.key, label.value) for label in config.labels]
-    values = {
-        "name": config.name,
-        "owning_team": config.owningTeam,
-        "instance_count": config.instanceCount,
-        "labels": json.dumps(labels, ensure_ascii=False),
-        "search": search_text(config),
-        **sla_values(convert.sla_spec(config)),
-    }
-    conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**values))
-    if config.name != job.name:
-        take_name(conn, job.job_id, config.name, now_ns)
-
-
-def take_name(conn: sa.Connection, job_id: str, name: str, now_ns: int) -> None:
-    """The job may have had it before, and so may a deleted one of its id."""
-    conn.execute(sa.delete(JOB_NAME).where(JOB_NAME.c.name == name, JOB_NAME.c.job_id == job_id))
-    conn.execute(JOB_NAME.insert().values(name=name, job_id=job_id, updated_ns=now_ns))
-
-
-def _first_state(spec: UpdateSpec) -> UpdateState:
-    return UpdateState.PAUSED if spec.start_paused else UpdateState.INITIALIZED
+    def images_to_prefetch(self, job_id: JobId) -> dict[str, list[Hostname]]:
+        """Image -> hosts to which the instances that are updated next bring it."""
+        return self._db.read(partial(images_to_prefetch, job_id=job_id))

@@ -73,7 +73,7 @@ def world(tmp_path: Path) -> Iterable[World]:
         config = pool_config(name, 0, 10)
         config.resources.add(kind="memory", limit=1_000, share=1)
         config = with_defaults(config)
-        storage.put_pool(pool_spec(pool_id, config), config)
+        storage.pools.put(pool_spec(pool_id, config), config)
     storage.close()
     cluster = Emulated(tmp_path / "minicluster")
     link = Link(cluster.target)
@@ -90,7 +90,17 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
     """To an api, with a resource manager and a host manager behind it."""
     wakes, storage = HostsWake(), world.storage
     watch = DrainWatch(wakes, wakes)
-    maintainer = HostMaintainer(world.core, storage, storage, wakes, wakes, watch, cluster="local", share=0.5)
+    maintainer = HostMaintainer(
+        world.core,
+        storage.maintenance,
+        storage.host_pods,
+        storage.disruptions,
+        wakes,
+        wakes,
+        watch,
+        cluster="local",
+        share=0.5,
+    )
     hosts, hosts_port = serve_hosts(world.core, maintainer, prefetcher(""), dict, "127.0.0.1:0", 600)
     pools = await serve_pools(storage, wakes, FixedCapacity(), "127.0.0.1:0", FAST)
     api = await start_api(
@@ -180,7 +190,7 @@ async def jobs_with_pods(channel: grpc.aio.Channel, storage: Storage) -> None:
     config.type = job_pb2.BATCH
     jobs: Any = JobManagerStub(channel)
     await jobs.Create(job_pb2.CreateRequest(id=wire(batch), config=config))
-    storage.create_pods(batch, lambda _: None)
+    storage.pods.create(batch, lambda _: None)
     await create_service(JobServiceStub(channel), spec(), service)
     roll(storage, service)
 

@@ -59,7 +59,7 @@ def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
         world = World(url, link, cluster, **ours)
         ends.extend([world.close, link.close] + ([cluster.close] if cluster else []))
         wait(lambda: world.mesos.subscription.framework_id, "a subscription")
-        wait(lambda: world.storage.framework_id("local"), "the framework id in storage")
+        wait(lambda: world.storage.hosts.framework_id("local"), "the framework id in storage")
         return world
 
     yield one

@@ -57,7 +57,7 @@ def test_a_launch_that_mesos_never_got_is_lost_and_repeated(world: World) -> Non
     agent = world.core.pool.host("h0")
     assert agent is not None
     world.core.stop()
-    world.storage.mark_launched(job, [(0, 1, "h0", agent.host_id, {})], 1, "local")
+    world.storage.host_pods.mark_launched(job, [(0, 1, "h0", agent.host_id, {})], 1, "local")
 
     world.lead()
 
@@ -71,8 +71,8 @@ def test_a_kill_that_mesos_never_got_is_told_again(world: World) -> None:
     """The host manager dies between marking a pod KILLING and the KILL: the next one sends it."""
     job = world.running()
     world.core.stop()
-    world.storage.set_job_goal(job, JobState.KILLED, 1)
-    world.storage.mark_killing(job, 10, cluster="local")
+    world.storage.jobs.set_goal(job, JobState.KILLED, 1)
+    world.storage.host_pods.mark_killing(job, 10, cluster="local")
 
     world.lead()
 
@@ -115,7 +115,7 @@ def test_a_leader_that_was_replaced_launches_nothing(world: World) -> None:
         wait(lambda: world.mesos.is_connected and not older.driver.is_connected, "the newer one")
         newer.set()
 
-    world.storage.on_launched = replaced
+    world.storage.host_pods.on_launched = replaced
 
     assert LaunchResult(0, 0, 1) == older.launch(batch.job_id, batch.lease_id, batch.placements)
     assert newer.is_set()
@@ -148,7 +148,7 @@ def test_a_launch_while_mesos_is_away_is_lost_and_repeated(world: World) -> None
         world.link.down()
         wait(lambda: not world.mesos.is_connected, "the end of the subscription")
 
-    world.storage.on_launched = away
+    world.storage.host_pods.on_launched = away
 
     assert LaunchResult(0, 0, 1) == world.launch(batch)
     assert (LOST, "REASON_HOST_REJECT_OFFER") == (world.pod(batch.job_id).state, world.pod(batch.job_id).reason)
@@ -234,7 +234,9 @@ def test_a_removed_framework_comes_back_as_a_new_one(world: World) -> None:
 
     wait(lambda: world.mesos.subscription.framework_id not in (None, before), "another framework")
     world.wait_states(job, {"LOST": 1})
-    wait(lambda: world.storage.framework_id("local") == world.mesos.subscription.framework_id, "its id in storage")
+    wait(
+        lambda: world.storage.hosts.framework_id("local") == world.mesos.subscription.framework_id, "its id in storage"
+    )
     assert world.running()
 
 
@@ -243,15 +245,17 @@ def test_a_removed_framework_comes_back_as_a_new_one(world: World) -> None:
 
 def test_nothing_is_launched_before_the_framework_id_is_stored(world: World) -> None:
     """A successor could not find such pods: the launch is refused until storage has taken the id."""
-    world.storage.framework_ids_to_fail = 3
+    world.storage.hosts.framework_ids_to_fail = 3
     world.cluster.remove_frameworks()
-    wait(lambda: world.storage.framework_ids_to_fail < 3, "a new framework")
+    wait(lambda: world.storage.hosts.framework_ids_to_fail < 3, "a new framework")
     batch = world.place(world.job())
 
     with pytest.raises(Unavailable, match="framework id is not stored"):
         world.launch(batch)
 
-    wait(lambda: world.storage.framework_id("local") == world.mesos.subscription.framework_id, "its id in storage")
+    wait(
+        lambda: world.storage.hosts.framework_id("local") == world.mesos.subscription.framework_id, "its id in storage"
+    )
     assert LaunchResult(1) == world.launch(world.place(batch.job_id))
 
 
@@ -259,7 +263,7 @@ def test_nothing_is_launched_before_the_framework_id_is_stored(world: World) -> 
 def test_a_failed_commit_of_a_launch_costs_no_offer(when: str, world: World) -> None:
     """Whether or not the pods were committed, the hosts come back; a commit that did happen is found to be lost."""
     batch = world.place(world.job(12))
-    setattr(world.storage, when, 1)
+    setattr(world.storage.host_pods, when, 1)
 
     with pytest.raises(Outage):
         world.launch(batch)
@@ -275,7 +279,7 @@ def test_a_failed_commit_of_a_launch_costs_no_offer(when: str, world: World) -> 
 def test_a_kill_that_storage_broke_off_is_told(when: str, world: World) -> None:
     """The pod is marked and Mesos has not heard: no later call marks it, so what is marked is told without one."""
     job = world.running()
-    setattr(world.storage, when, 1)
+    setattr(world.storage.host_pods, when, 1)
 
     with pytest.raises(Outage):
         world.kill(job)
@@ -287,11 +291,11 @@ def test_news_that_mesos_tells_only_once_is_not_lost_with_its_commit(world: Worl
     """The master's own updates carry no uuid and are not repeated: after a failed commit we ask."""
     job = world.running()
     host = world.pod(job).host
-    world.storage.commits_to_fail = 1
+    world.storage.host_pods.commits_to_fail = 1
 
     world.cluster.agent(host, "freeze")
 
-    wait(lambda: not world.storage.commits_to_fail, "the failed commit")
+    wait(lambda: not world.storage.host_pods.commits_to_fail, "the failed commit")
     world.wait_states(job, {"LOST": 1})
 
 
@@ -329,7 +333,7 @@ def test_a_run_that_nobody_wants_is_killed(any_world: World) -> None:
     batch = world.place(world.job())
     (claim,) = world.core.pool.claim(batch.lease_id, [batch.placements[0].hostname]).values()
     config = ParseDict({"command": {"value": LONG}, "resource": {"cpuLimit": 0.1, "memLimitMb": 32}}, TaskConfig())
-    job = world.storage.job(batch.job_id)
+    job = world.storage.jobs.get(batch.job_id)
     assert job is not None
 
     world.core.driver.launch([HostLaunch(claim, [PodLaunch(stranger, PodTemplate(job, "", config), ())])])
@@ -350,7 +354,7 @@ def test_mesos_is_not_asked_about_a_launch_on_its_way(world: World) -> None:
         world.mesos.reregistered(world.mesos.subscription, MASTER)
         world.wait_calls("RECONCILE", after=asked)
 
-    world.storage.on_launched = reconciled
+    world.storage.host_pods.on_launched = reconciled
 
     world.launch(batch)
 
@@ -367,7 +371,7 @@ def test_a_kill_that_overtakes_its_launch_wins(world: World) -> None:
         world.kill(job)
         world.wait_states(job, {"KILLED": 1})
 
-    world.storage.on_launched = killed
+    world.storage.host_pods.on_launched = killed
 
     world.launch(batch)
 

@@ -72,7 +72,7 @@ def test_the_first_launch_after_idleness_is_quick(world: World) -> None:
         idle(world)
         job = world.job(12)
         began_s = time.monotonic()
-        gangs = world.storage.ready_gangs(job, 100)
+        gangs = world.storage.pods.ready_gangs(job, 100)
         lease = world.core.acquire_hosts(job, [(gangs[0].shape, 12)])
 
         assert ALL == {host.hostname for host in lease.hosts}
@@ -118,7 +118,7 @@ def test_what_does_not_fit_asks_for_no_offers(world: World, other: Other, monkey
     wait(lambda: "SUPPRESS" in world.link.calls, "the suppression")
     monkeypatch.setattr(offer_keeper, "WAITING_AGE_S", 600.0)  # from here on the job waits
     job = world.job(1)
-    shape = world.storage.ready_gangs(job, 1)[0].shape
+    shape = world.storage.pods.ready_gangs(job, 1)[0].shape
     world.core.acquire_hosts(job, [(shape, 1)])  # the first since nothing waited asks
     wait(lambda: "REVIVE" in world.link.calls, "the question")
     wait(lambda: not world.core.pool.room_count, "the end of all offers")

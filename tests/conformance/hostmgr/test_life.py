@@ -68,8 +68,8 @@ def test_an_update_is_acknowledged_only_when_it_is_stored(world: World) -> None:
     """A status whose commit fails is not acknowledged, comes again, and is stored then."""
     batch = world.place(world.job(command="true"))
     acknowledged: list[int] = []  # at the begin of each commit
-    world.storage.on_commit = lambda: acknowledged.append(world.link.calls.count("ACKNOWLEDGE"))
-    world.storage.commits_to_fail = 1
+    world.storage.host_pods.on_commit = lambda: acknowledged.append(world.link.calls.count("ACKNOWLEDGE"))
+    world.storage.host_pods.commits_to_fail = 1
 
     world.launch(batch)
 
@@ -222,17 +222,17 @@ def test_pods_that_ask_for_nothing_are_placed_where_something_is(make: Callable[
 def test_locked_acts_wait(world: World) -> None:
     """While an administrator has locked them, nothing is launched and nothing killed; then both go on."""
     batch = world.place(world.job())
-    world.storage.set_lockdown("Launch", True)
+    world.storage.lockdowns.set("Launch", True)
     with pytest.raises(Unavailable, match="launch op is locked"):
         world.launch(batch)
-    world.storage.set_lockdown("Launch", False)
+    world.storage.lockdowns.set("Launch", False)
     assert LaunchResult(1) == world.launch(batch)
     world.wait_states(batch.job_id, {"RUNNING": 1})
 
-    world.storage.set_job_goal(batch.job_id, JobState.KILLED, time.time_ns())
-    world.storage.set_lockdown("Kill", True)
+    world.storage.jobs.set_goal(batch.job_id, JobState.KILLED, time.time_ns())
+    world.storage.lockdowns.set("Kill", True)
     with pytest.raises(Unavailable, match="kill op is locked"):
         world.core.kill_running(batch.job_id)
-    world.storage.set_lockdown("Kill", False)
+    world.storage.lockdowns.set("Kill", False)
     assert 1 == world.core.kill_running(batch.job_id)
     world.wait_states(batch.job_id, {"KILLED": 1})

@@ -46,7 +46,15 @@ class Keeper:
         watch = DrainWatch(world.wakes, self.woken)
         world.core._lifecycles = watch  # as the composition root does before the core starts
         self.maintainer = HostMaintainer(
-            world.core, world.storage, world.storage, world.wakes, self.woken, watch, cluster="local", share=0.4
+            world.core,
+            world.storage.maintenance,
+            world.storage.host_pods,
+            world.storage.disruptions,
+            world.wakes,
+            self.woken,
+            watch,
+            cluster="local",
+            share=0.4,
         )
         self.maintainer.start()
 
@@ -54,7 +62,7 @@ class Keeper:
         self.maintainer.request([MaintenanceRequest(Hostname(name), "") for name in names])
 
     def state(self, name: str) -> HostState:
-        host = self.world.storage.maintained_host("local", name)
+        host = self.world.storage.maintenance.get("local", name)
         return host.state if host else HostState.UP
 
     def drain(self, name: str) -> HostState:
@@ -196,14 +204,14 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         batch, late = world.place(job), world.job(3)
         host = batch.placements[0].hostname
         committed, go_on = threading.Event(), threading.Event()
-        before = world.storage.mark_launched
+        before = world.storage.host_pods.mark_launched
 
         def slow(*args: Any, **more: Any) -> set[int]:
             committed.set()
             go_on.wait()
             return before(*args, **more)
 
-        world.storage.mark_launched = slow  # type: ignore[method-assign]
+        world.storage.host_pods.mark_launched = slow  # type: ignore[method-assign]
 
         def launch() -> None:
             with world.core.pool.launches.on([p.hostname for p in batch.placements]):
@@ -217,7 +225,7 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         assert keeper.maintainer.hosts()[0].progress.waiting_for == "launches under way to end"
         go_on.set()
         launching.join()
-        world.storage.mark_launched = before  # type: ignore[method-assign]
+        world.storage.host_pods.mark_launched = before  # type: ignore[method-assign]
 
         def drained() -> bool:
             world.core.kill_running(job)
@@ -261,7 +269,7 @@ def test_what_is_refused(world: World) -> None:
             keeper.start("h1", "nowhere")
 
         storage: Storage = world.storage
-        assert storage.maintained_hosts("local") == []
+        assert storage.maintenance.all("local") == []
 
 
 def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
@@ -279,7 +287,7 @@ def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
         assert progress.waiting_for == "the end of 1 pod and the SLA of 1 job to let 3 pods go"
         told = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
         assert progress.blockers == (told,)
-        assert world.storage.disruptions(job, 1)[0].granted is False
+        assert world.storage.disruptions.recent(job, 1)[0].granted is False
 
         come_back(world, job)
         wait(lambda: keeper.drain(host) is DRAINING and len(told_to_go(world, job)) == 1, "the next one told to go")
@@ -303,7 +311,7 @@ def service(world: World, count: int, maximum_unavailable: int) -> JobId:
     config.defaultConfig.command.value = LONG
     config.defaultConfig.resource.cpuLimit = 1.0
     job = builders.create(world.storage, config)
-    world.storage.create_pods(job, lambda _: None)
+    world.storage.pods.create(job, lambda _: None)
     world.admit(job)
     world.launch(world.place(job))
     world.wait_states(job, {"RUNNING": count})

@@ -24,7 +24,7 @@ def ask(world: World, call: str, host: str, **body: Any) -> None:
 
 def ends(world: World, job: JobId) -> list[PodEvent]:
     """Of runs of instance 0."""
-    return [e for e in world.storage.pod_events(job, 0, None, 0) if e.state in (PodState.KILLED, PodState.LOST)]
+    return [e for e in world.storage.pods.events(job, 0, None, 0) if e.state in (PodState.KILLED, PodState.LOST)]
 
 
 def seen(world: World, host: str) -> tuple[HostState, bool]:

@@ -10,6 +10,7 @@ import pytest
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
 from peloton.lifecycle.reason_text import eviction_text
+from peloton.model.admission import EvictionOrder
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape
 from peloton.model.reason import QosReason, QosRule
@@ -17,7 +18,6 @@ from peloton.model.resources import Resources
 from peloton.scheduling.qos import Correction, QosPolicy
 from services.hostmgr.qos import QosController, QosSettings
 from services.minicluster.hosts import HostSpec
-from services.storage.storage import EvictionOrder
 from tests.conformance.hostmgr.world import World, wait
 from tests.unit.hostmgr.test_hosts import refused
 
@@ -35,14 +35,14 @@ class StoredEvictions:
         if self.is_away:
             raise Unavailable("no resmgr leads at present")
         orders = [EvictionOrder(pod.job_id, pod.instance_id, 1, False, why, pod.run_id) for pod, why in pods]
-        return sum(count for result in self._world.storage.evict(orders) for _, count in result.leaving)
+        return sum(count for result in self._world.storage.admission.evict(orders) for _, count in result.leaving)
 
 
 class Story:
     def __init__(self, world: World) -> None:
         self.world, self.evictor = world, StoredEvictions(world)
         settings = QosSettings(enabled=False, policy=QosPolicy(closed_s=1_000.0))  # the story has the rounds
-        self.controller = QosController(settings, world.core, world.storage, self.evictor, world.wakes)
+        self.controller = QosController(settings, world.core, world.storage.host_pods, self.evictor, world.wakes)
         self.now_s = 0.0
 
     def round(self) -> list[Correction]:
@@ -88,7 +88,7 @@ def test_a_hot_host_sends_the_youngest_away(story: Story) -> None:
     assert eviction_text(made[0].why).startswith("host h is hot: cpu 1.")
     story.world.wait_states(young, {"KILLED": 1})
     assert story.world.states(busy) == story.world.states(old) == {"RUNNING": 1}
-    events = story.world.storage.pod_events(young, 0, 1, 0)
+    events = story.world.storage.pods.events(young, 0, 1, 0)
     told = next(event for event in events if event.state == "PREEMPTING")
     assert (told.message, told.reason) == (f"evicting running task: {eviction_text(made[0].why)}", "EvictionReason_QOS")
     story.world.settle(young)

@@ -18,8 +18,10 @@ from peloton.scheduling.placement import FirstFitPlacer
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
 from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
-from services.storage.pods.status_writes import KillRow
-from services.storage.storage import StatusOutcome, Storage
+from services.storage.hosts.hosts import Hosts
+from services.storage.pods.host_pods import HostPods, KillRow
+from services.storage.pods.status_writes import StatusOutcome
+from services.storage.storage import Storage
 from tests.conformance.hostmgr.emulated import LONG, PATIENCE_S, Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
@@ -40,11 +42,10 @@ class Outage(Exception):
     """Storage is away."""
 
 
-class FailingStorage(Storage):
-    """A storage that can fail, and that tells when a launch is committed and when a commit of statuses begins."""
+class FailingHostPods(HostPods):
+    """Can fail, and tells when a launch is committed and when a commit of statuses begins."""
 
     commits_to_fail = 0
-    framework_ids_to_fail = 0
     launches_to_fail = 0  # before the commit
     answers_to_fail = 0  # after it
     kills_to_fail = 0  # after their commit
@@ -58,12 +59,6 @@ class FailingStorage(Storage):
             self.commits_to_fail -= 1
             raise Outage("apply_status")
         return super().apply_status(statuses, cluster)
-
-    def set_framework_id(self, cluster: str, framework_id: str) -> None:
-        if self.framework_ids_to_fail:
-            self.framework_ids_to_fail -= 1
-            raise Outage("set_framework_id")
-        super().set_framework_id(cluster, framework_id)
 
     def mark_launched(self, job_id: JobId, rows: Any, now_ns: int, cluster: str = "") -> set[int]:
         if self.launches_to_fail:
@@ -90,6 +85,25 @@ class FailingStorage(Storage):
             self.comings_back_to_fail -= 1
             raise Outage("coming_back")
         return super().coming_back(job_id, instance_ids)
+
+
+class FailingHosts(Hosts):
+    framework_ids_to_fail = 0
+
+    def set_framework_id(self, cluster: str, framework_id: str) -> None:
+        if self.framework_ids_to_fail:
+            self.framework_ids_to_fail -= 1
+            raise Outage("set_framework_id")
+        super().set_framework_id(cluster, framework_id)
+
+
+class FailingStorage(Storage):
+    host_pods: FailingHostPods
+    hosts: FailingHosts
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.host_pods, self.hosts = FailingHostPods(self.db), FailingHosts(self.db)
 
 
 class Wakes:
@@ -125,7 +139,7 @@ class World:
         """A new leader."""
         more = dict(self.settings)
         settings = HostManagerSettings(lease_s=more.pop("lease_s", 30.0))
-        driver = MesosDriver(MesosSettings(self.link.address, **more), self.storage)
+        driver = MesosDriver(MesosSettings(self.link.address, **more), self.storage.hosts)
         self.core = HostManagerCore(settings, self.storage, self.wakes, driver, self.given_up.append)
         self.core.start()
         self.cores.append(self.core)
@@ -153,7 +167,7 @@ class World:
         for change in task.pop("changes", ()):
             change(config.defaultConfig)
         job_id = builders.create(self.storage, config)
-        self.storage.create_pods(job_id, lambda _: None)
+        self.storage.pods.create(job_id, lambda _: None)
         self.admit(job_id)
         return job_id
 
@@ -162,13 +176,13 @@ class World:
         builders.admit(self.storage, job_id)
 
     def settle(self, job_id: JobId) -> JobProgress:
-        return self.storage.settle(job_id, time.time_ns())
+        return self.storage.jobs.settle(job_id, time.time_ns())
 
     def place(self, job_id: JobId, limit: int = 1_000) -> PlacementBatch:
         """A placement of all READY pods, once there are offers for them."""
 
         def tried() -> PlacementBatch | None:
-            gangs = self.storage.ready_gangs(job_id, limit)
+            gangs = self.storage.pods.ready_gangs(job_id, limit)
             wanted: Counter[PodShape] = Counter()
             for gang in gangs:
                 wanted[gang.shape] += len(gang.pods)
@@ -197,7 +211,7 @@ class World:
         return job_id
 
     def kill(self, job_id: JobId) -> int:
-        self.storage.set_job_goal(job_id, JobState.KILLED, time.time_ns())
+        self.storage.jobs.set_goal(job_id, JobState.KILLED, time.time_ns())
         return self.core.kill_running(job_id)
 
     # What became of them.
@@ -216,7 +230,7 @@ class World:
 
     def history(self, job_id: JobId) -> list[tuple[int, PodState]]:
         """Runs and states of instance 0, oldest first."""
-        events = self.storage.pod_events(job_id, 0, None, 0)
+        events = self.storage.pods.events(job_id, 0, None, 0)
         return [(e.run_id, e.state) for e in reversed(events) if e.state not in WAITING]
 
     def tasks(self) -> list[str]:

@@ -10,7 +10,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.job import JobProgress, JobType
 from peloton.model.pod import PodRecord, PodState, PodStatus
-from services.storage.storage import StatusOutcome, Storage
+from services.storage.pods.status_writes import StatusOutcome
+from services.storage.storage import Storage
 
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
@@ -70,42 +71,42 @@ def a_config(
 def create(storage: Storage, config: job_pb2.JobConfig, job_id: JobId | None = None) -> JobId:
     """The job without its pods."""
     job_id = job_id or new_job_id()
-    storage.create_job(convert.new_job_record(job_id, config, NOW), config, NOW)
+    storage.jobs.create(convert.new_job_record(job_id, config, NOW), config, NOW)
     return job_id
 
 
 def a_job(storage: Storage, count: int = 4, **config: Any) -> JobId:
     """A job whose pods are INITIALIZED."""
     job_id = create(storage, a_config(count, **config))
-    storage.create_pods(job_id, lambda _: None)
-    storage.settle(job_id, NOW)
+    storage.pods.create(job_id, lambda _: None)
+    storage.jobs.settle(job_id, NOW)
     return job_id
 
 
 def queue(storage: Storage, job_id: JobId, limit: int = 1_000_000, queue_seq: int = 1) -> int:
-    queued = storage.mark_pending(job_id, storage.queueable(job_id, limit), queue_seq)
+    queued = storage.admission.mark_pending(job_id, storage.admission.queueable(job_id, limit), queue_seq)
     return sum(count for _, _, count in queued)
 
 
 def admit(storage: Storage, job_id: JobId) -> int:
     """Everything that can be is READY."""
     queue(storage, job_id)
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
-    return storage.mark_ready([(job_id, 0, job.instance_count)])
+    return storage.admission.mark_ready([(job_id, 0, job.instance_count)])
 
 
 def launch(storage: Storage, job_id: JobId, limit: int = 1_000_000, cluster: str = "") -> set[int]:
     """Every READY pod is LAUNCHED on a host."""
     ready = ready_pods(storage, job_id, limit)
     rows = [(instance, run, f"host{instance % 3}", "agent", {"http": 31000}) for instance, run in ready]
-    return storage.mark_launched(job_id, rows, NOW, cluster)
+    return storage.host_pods.mark_launched(job_id, rows, NOW, cluster)
 
 
 def ready_pods(storage: Storage, job_id: JobId, limit: int = 1_000_000) -> list[tuple[int, int]]:
     """``(instance, run)`` of what could be launched: the gang if it is whole, then pods that stand alone."""
-    gang = storage.ready_gang(job_id)
-    return [pod for one in [*([gang] if gang else []), *storage.ready_gangs(job_id, limit)] for pod in one.pods]
+    gang = storage.pods.ready_gang(job_id)
+    return [pod for one in [*([gang] if gang else []), *storage.pods.ready_gangs(job_id, limit)] for pod in one.pods]
 
 
 def a_running_job(storage: Storage, count: int = 4, **config: Any) -> JobId:
@@ -119,7 +120,7 @@ def run(storage: Storage, job_id: JobId) -> None:
     admit(storage, job_id)
     launched = launch(storage, job_id)
     report(storage, job_id, sorted(launched), R)
-    storage.settle(job_id, NOW)
+    storage.jobs.settle(job_id, NOW)
 
 
 def report(
@@ -128,11 +129,11 @@ def report(
     """Hosts report the current runs of these instances."""
     runs = runs_of(storage, job_id)
     statuses = [PodStatus(PodId(job_id, i, runs[i]), state, time_ns, host="host", **more) for i in instances]
-    return storage.apply_status(statuses, "cluster")
+    return storage.host_pods.apply_status(statuses, "cluster")
 
 
 def pods(storage: Storage, job_id: JobId) -> list[PodRecord]:
-    return storage.pods(job_id, limit=1_000_000)
+    return storage.pods.page(job_id, limit=1_000_000)
 
 
 def runs_of(storage: Storage, job_id: JobId) -> dict[int, int]:
@@ -144,14 +145,14 @@ def states(storage: Storage, job_id: JobId) -> list[PodState]:
 
 
 def pod(storage: Storage, job_id: JobId, instance_id: int = 0) -> PodRecord:
-    found = storage.pod(job_id, instance_id)
+    found = storage.pods.get(job_id, instance_id)
     assert found is not None
     return found
 
 
 def settle_all(storage: Storage, job_id: JobId, now_ns: int = NOW) -> JobProgress:
     """Settle until there is nothing to do at once."""
-    while (progress := storage.settle(job_id, now_ns)).settle_again:
+    while (progress := storage.jobs.settle(job_id, now_ns)).settle_again:
         pass
     return progress
 

@@ -23,7 +23,7 @@ def a_service(storage: Storage, count: int = 4, **sla: int | bool) -> JobId:
     """All instances run; the update that created them is done."""
     job_id = new_job_id()
     config = service_config(count, **sla)
-    storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"spec", ALL_AT_ONCE, "", NOW)
+    storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"spec", ALL_AT_ONCE, "", NOW)
     roll(storage, job_id)
     return job_id
 
@@ -33,19 +33,19 @@ def update(
 ) -> JobRecord:
     type_ = more.pop("type", UpdateType.UPDATE)
     wanted: dict[str, object] = {"job_spec": b"", "instances": (), "opaque": "", "version": None, **more}
-    return storage.create_update(job_id, type=type_, spec=spec, config=config, now_ns=NOW, **wanted)  # type: ignore[arg-type]
+    return storage.updates.create(job_id, type=type_, spec=spec, config=config, now_ns=NOW, **wanted)  # type: ignore[arg-type]
 
 
 def turn(storage: Storage, job_id: JobId, broken_version: int = 0, starts: bool = True) -> UpdateProgress:
     """One step of the update, and what a cluster makes of it: pods end, are queued, start; those of a
     broken version fail. What settling says of the step comes true."""
-    said = storage.settle(job_id, NOW)
-    before = storage.update(said.update_id)
-    progress = storage.advance_update(job_id, NOW)
-    assert said.update_moves == (storage.update(said.update_id) != before)
+    said = storage.jobs.settle(job_id, NOW)
+    before = storage.updates.get(said.update_id)
+    progress = storage.updates.advance(job_id, NOW)
+    assert said.update_moves == (storage.updates.get(said.update_id) != before)
     settle_all(storage, job_id)
-    storage.kill_queued(job_id, NOW)
-    killed = [pod.instance_id for pod, *_ in storage.mark_killing(job_id, 1_000_000)]
+    storage.admission.kill_queued(job_id, NOW)
+    killed = [pod.instance_id for pod, *_ in storage.host_pods.mark_killing(job_id, 1_000_000)]
     report(storage, job_id, killed, K)
     settle_all(storage, job_id)
     settle_all(storage, job_id)
@@ -69,7 +69,7 @@ def roll(storage: Storage, job_id: JobId, broken_version: int = 0) -> UpdateProg
 
 
 def versions(storage: Storage, job_id: JobId) -> dict[int, int]:
-    return {pod.instance_id: pod.config_version for pod in storage.pods(job_id, limit=1_000_000)}
+    return {pod.instance_id: pod.config_version for pod in storage.pods.page(job_id, limit=1_000_000)}
 
 
 __all__ = ["ALL_AT_ONCE", "a_service", "roll", "runs_of", "service_config", "turn", "update", "versions"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.model.admission import AllocatedRange, PendingRange
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import AllOf, HostLabel, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 from services.storage.pods.ready import enough_for_both
-from services.storage.storage import AllocatedRange, PendingRange, Storage
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
     READY,
@@ -35,62 +36,62 @@ from tests.conformance.storage.builders import (
 def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
     """Ranges of INITIALIZED instances that are to run, bounded by the limit."""
     job_id = a_job(storage, 10)
-    storage.mark_pending(job_id, [(2, 2)], 1)
-    storage.set_pod_goals(job_id, [(6, 1)], K, NOW, "stop")
+    storage.admission.mark_pending(job_id, [(2, 2)], 1)
+    storage.pods.set_goals(job_id, [(6, 1)], K, NOW, "stop")
 
-    assert [(0, 2), (4, 2), (7, 3)] == storage.queueable(job_id, 100)
-    assert [(0, 2), (4, 1)] == storage.queueable(job_id, 3)
-    assert [] == storage.queueable(job_id, 0)
+    assert [(0, 2), (4, 2), (7, 3)] == storage.admission.queueable(job_id, 100)
+    assert [(0, 2), (4, 1)] == storage.admission.queueable(job_id, 3)
+    assert [] == storage.admission.queueable(job_id, 0)
 
 
 def test_a_gang_is_never_split(storage: Storage) -> None:
     """A gang that waits whole comes first and whole, whatever the limit; a part of it does not come."""
     job_id = a_job(storage, 6, minimumRunningInstances=4, maximumRunningInstances=6, retries=3)
 
-    assert [(0, 4), (4, 2)] == storage.queueable(job_id, 100)
-    assert [(0, 4), (4, 1)] == storage.queueable(job_id, 5)
-    assert [(0, 4)] == storage.queueable(job_id, 1)
+    assert [(0, 4), (4, 2)] == storage.admission.queueable(job_id, 100)
+    assert [(0, 4), (4, 1)] == storage.admission.queueable(job_id, 5)
+    assert [(0, 4)] == storage.admission.queueable(job_id, 1)
 
     admit(storage, job_id)
     launch(storage, job_id)
     report(storage, job_id, [1, 2, 4], F)
     progress = settle_all(storage, job_id)
-    assert (1, [(4, 1)]) == (progress.admit_count, storage.queueable(job_id, 9))
+    assert (1, [(4, 1)]) == (progress.admit_count, storage.admission.queueable(job_id, 9))
 
 
 def test_a_gang_waits_for_room(storage: Storage) -> None:
     """A whole gang that does not fit under the maximum holds the other pods back."""
     job_id = a_running_job(storage, 6, minimumRunningInstances=3, maximumRunningInstances=4, retries=3)
     report(storage, job_id, [0, 1, 2], F)
-    progress = storage.settle(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
     assert 3 == progress.admit_count
-    storage.mark_pending(job_id, [(4, 1)], 1)
+    storage.admission.mark_pending(job_id, [(4, 1)], 1)
 
-    assert [] == storage.queueable(job_id, 10)
-    assert 0 == storage.settle(job_id, NOW).admit_count
+    assert [] == storage.admission.queueable(job_id, 10)
+    assert 0 == storage.jobs.settle(job_id, NOW).admit_count
 
 
 def test_queueing_is_conditional_and_counts_once(storage: Storage) -> None:
     """Only INITIALIZED pods that are to run take it; the second call finds the work done."""
     job_id = a_job(storage, 4)
-    storage.set_pod_goals(job_id, [(3, 1)], K, NOW, "stop")
+    storage.pods.set_goals(job_id, [(3, 1)], K, NOW, "stop")
 
-    assert [(7, 0, 3)] == storage.mark_pending(job_id, [(0, 2), (2, 2)], 7)
-    assert [] == storage.mark_pending(job_id, [(0, 2), (2, 2)], 8)
+    assert [(7, 0, 3)] == storage.admission.mark_pending(job_id, [(0, 2), (2, 2)], 7)
+    assert [] == storage.admission.mark_pending(job_id, [(0, 2), (2, 2)], 8)
 
     assert "Task sent for placement" == pod(storage, job_id).message
-    assert (PendingRange(7, 0, 3, 1),) == storage.snapshot().jobs[0].pending
+    assert (PendingRange(7, 0, 3, 1),) == storage.admission.snapshot().jobs[0].pending
 
 
 def test_admission_is_conditional_and_counts_once(storage: Storage) -> None:
     """Only PENDING pods of the ranges become READY, for several jobs in one call."""
     one, two = a_job(storage, 3), a_job(storage, 3)
-    storage.mark_pending(one, [(0, 3)], 1)
-    storage.mark_pending(two, [(1, 1)], 2)
+    storage.admission.mark_pending(one, [(0, 3)], 1)
+    storage.admission.mark_pending(two, [(1, 1)], 2)
 
-    assert 3 == storage.mark_ready([(one, 0, 2), (two, 0, 3)])
-    assert 0 == storage.mark_ready([(one, 0, 2), (two, 0, 3)])
-    assert 0 == storage.mark_ready([])
+    assert 3 == storage.admission.mark_ready([(one, 0, 2), (two, 0, 3)])
+    assert 0 == storage.admission.mark_ready([(one, 0, 2), (two, 0, 3)])
+    assert 0 == storage.admission.mark_ready([])
 
     assert ([READY, READY, P], [I, READY, I]) == (states(storage, one), states(storage, two))
 
@@ -99,11 +100,11 @@ def test_killing_the_queued_tells_what_they_held(storage: Storage) -> None:
     """PENDING and READY pods with goal KILLED end, as ranges with the state they were in; others stay."""
     job_id = a_job(storage, 6)
     queue(storage, job_id)
-    storage.mark_ready([(job_id, 0, 3)])
-    storage.set_pod_goals(job_id, [(0, 2), (4, 2)], K, NOW, "stop")
+    storage.admission.mark_ready([(job_id, 0, 3)])
+    storage.pods.set_goals(job_id, [(0, 2), (4, 2)], K, NOW, "stop")
 
-    assert [(4, 2, P), (0, 2, READY)] == storage.kill_queued(job_id, NOW)
-    assert [] == storage.kill_queued(job_id, NOW)
+    assert [(4, 2, P), (0, 2, READY)] == storage.admission.kill_queued(job_id, NOW)
+    assert [] == storage.admission.kill_queued(job_id, NOW)
 
     assert [K, K, READY, P, K, K] == states(storage, job_id)
     assert "Non-running task killed" == pod(storage, job_id).message
@@ -115,33 +116,33 @@ def test_ready_pods_come_alone_or_as_a_gang(storage: Storage) -> None:
     config.instanceConfig[1].resource.cpuLimit = 4
     config.instanceConfig[4].ports.add(name="http", value=0)
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     admit(storage, job_id)
 
-    gang = storage.ready_gang(job_id)
-    fourth, fifth = storage.ready_gangs(job_id, 10)
+    gang = storage.pods.ready_gang(job_id)
+    fourth, fifth = storage.pods.ready_gangs(job_id, 10)
 
     assert gang is not None
     assert ((0, 1), (1, 1), (2, 1)) == gang.pods
     assert Resources(4000, 100, 0, 0) == gang.shape.resources
     assert (((3, 1),), ((4, 1),)) == (fourth.pods, fifth.pods)
     assert (0, 1) == (fourth.shape.port_count, fifth.shape.port_count)
-    assert [fourth] == storage.ready_gangs(job_id, 1)
-    assert [] == storage.ready_gangs(job_id, 0)
+    assert [fourth] == storage.pods.ready_gangs(job_id, 1)
+    assert [] == storage.pods.ready_gangs(job_id, 0)
 
 
 def test_a_gang_in_part_is_not_placed(storage: Storage) -> None:
     """While a member is not READY, or is to be killed, the gang is not there; the other pods are."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)
     queue(storage, job_id)
-    storage.mark_ready([(job_id, 1, 3)])
+    storage.admission.mark_ready([(job_id, 1, 3)])
 
-    assert storage.ready_gang(job_id) is None
-    assert [((3, 1),)] == [gang.pods for gang in storage.ready_gangs(job_id, 10)]
+    assert storage.pods.ready_gang(job_id) is None
+    assert [((3, 1),)] == [gang.pods for gang in storage.pods.ready_gangs(job_id, 10)]
 
-    storage.mark_ready([(job_id, 0, 1)])
-    storage.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
-    assert storage.ready_gang(job_id) is None
+    storage.admission.mark_ready([(job_id, 0, 1)])
+    storage.pods.set_goals(job_id, [(1, 1)], K, NOW, "stop")
+    assert storage.pods.ready_gang(job_id) is None
 
 
 def test_a_shape_that_is_enough_for_both() -> None:
@@ -161,15 +162,15 @@ def test_a_snapshot_holds_what_is_queued_and_what_is_allocated(storage: Storage)
     report(storage, ended, [0], S)
     settle_all(storage, ended)
     job_id = a_job(storage, 10)
-    storage.mark_pending(job_id, [(8, 2)], 3)
-    storage.mark_pending(job_id, [(0, 6)], 5)
-    storage.mark_ready([(job_id, 0, 3)])
+    storage.admission.mark_pending(job_id, [(8, 2)], 3)
+    storage.admission.mark_pending(job_id, [(0, 6)], 5)
+    storage.admission.mark_ready([(job_id, 0, 3)])
     launch(storage, job_id, limit=2)
 
-    snapshot = storage.snapshot()
+    snapshot = storage.admission.snapshot()
 
     [job] = snapshot.jobs
-    assert storage.job(job_id) == job.job
+    assert storage.jobs.get(job_id) == job.job
     assert (PendingRange(3, 8, 2, 1), PendingRange(5, 3, 3, 1)) == job.pending
     assert (AllocatedRange(0, 2, 1, launched=True), AllocatedRange(2, 1, 1, launched=False)) == job.allocated
     assert 1 == snapshot.log_cursor
@@ -182,12 +183,12 @@ def test_the_log_tells_what_ended_in_order(storage: Storage) -> None:
     report(storage, job_id, [0, 1], F)
     report(storage, job_id, [0], F)
 
-    log = storage.status_log(0, 10)
+    log = storage.admission.status_log(0, 10)
     assert [(1, job_id, 2, 1, S), (2, job_id, 0, 1, F), (3, job_id, 1, 1, F)] == log
-    assert log[1:2] == storage.status_log(1, 1)
-    assert 2 == storage.prune_status_log(2)
-    assert log[2:] == storage.status_log(0, 10)
-    assert 3 == storage.snapshot().log_cursor
+    assert log[1:2] == storage.admission.status_log(1, 1)
+    assert 2 == storage.admission.prune_status_log(2)
+    assert log[2:] == storage.admission.status_log(0, 10)
+    assert 3 == storage.admission.snapshot().log_cursor
 
 
 def a_pool(name: str, parent: RespoolId = ROOT_POOL_ID) -> tuple[PoolSpec, ResourcePoolConfig]:
@@ -200,28 +201,28 @@ def a_pool(name: str, parent: RespoolId = ROOT_POOL_ID) -> tuple[PoolSpec, Resou
 def test_pools_are_kept(storage: Storage) -> None:
     """A pool is stored, replaced, read back with its configuration, and deleted."""
     one, two = a_pool("a"), a_pool("b", RespoolId("a"))
-    storage.put_pool(*two)
-    storage.put_pool(one[0], ResourcePoolConfig(name="old"))
-    storage.put_pool(*one)
+    storage.pools.put(*two)
+    storage.pools.put(one[0], ResourcePoolConfig(name="old"))
+    storage.pools.put(*one)
 
-    assert [one, two] == storage.pools()
-    assert (one[0], two[0]) == storage.snapshot().pools
-    assert (True, False) == (storage.delete_pool("b"), storage.delete_pool("b"))
-    assert [one] == storage.pools()
+    assert [one, two] == storage.pools.all()
+    assert (one[0], two[0]) == storage.admission.snapshot().pools
+    assert (True, False) == (storage.pools.delete("b"), storage.pools.delete("b"))
+    assert [one] == storage.pools.all()
 
 
 def test_services_have_no_gangs(storage: Storage) -> None:
     """A minimum of running instances makes a gang of a batch job only."""
     job_id = a_job(storage, 4, type_=JobType.SERVICE, minimumRunningInstances=3)
 
-    assert [(0, 2)] == storage.queueable(job_id, 2)
+    assert [(0, 2)] == storage.admission.queueable(job_id, 2)
 
 
 def test_a_stopping_job_queues_nothing(storage: Storage) -> None:
     """Nothing is queued for a job whose goal is KILLED."""
     job_id = create(storage, a_config(2))
-    storage.create_pods(job_id, lambda _: None)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.pods.create(job_id, lambda _: None)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
-    assert [] == storage.queueable(job_id, 10)
-    assert [] == storage.mark_pending(job_id, [(0, 2)], 1)
+    assert [] == storage.admission.queueable(job_id, 10)
+    assert [] == storage.admission.mark_pending(job_id, [(0, 2)], 1)

@@ -27,9 +27,9 @@ def a_job_in_both(storage: Storage, **config: object) -> JobId:
     admit(storage, job_id)
     for cluster, instances in ((A, (0, 1)), (B, (2, 3))):
         rows = [(i, 1, f"host{i}", f"agent{i}", {}) for i in instances]
-        assert set(instances) == storage.mark_launched(job_id, rows, NOW, cluster)
-        storage.apply_status([PodStatus(PodId(job_id, i, 1), R, NOW) for i in instances], cluster)
-    storage.settle(job_id, NOW)
+        assert set(instances) == storage.host_pods.mark_launched(job_id, rows, NOW, cluster)
+        storage.host_pods.apply_status([PodStatus(PodId(job_id, i, 1), R, NOW) for i in instances], cluster)
+    storage.jobs.settle(job_id, NOW)
     return job_id
 
 
@@ -39,13 +39,13 @@ def test_a_pod_knows_its_cluster_from_its_launch_on(storage: Storage) -> None:
 
     assert [A, A, B, B] == [pod(storage, job_id, i).cluster for i in range(4)]
     for cluster, mine in ((A, [0, 1]), (B, [2, 3]), ("c", [])):
-        assert mine == [row[0].instance_id for page in storage.pods_on_hosts(cluster) for row in page]
-    assert [0, 2] == [len(storage.residents(["host2", "host3"], c)["host2"]) * 2 for c in (A, B)]  # type: ignore[index]
+        assert mine == [row[0].instance_id for page in storage.host_pods.on_hosts(cluster) for row in page]
+    assert [0, 2] == [len(storage.host_pods.residents(["host2", "host3"], c)["host2"]) * 2 for c in (A, B)]  # type: ignore[index]
 
-    storage.set_pod_goals(job_id, [(0, 4)], K, NOW, "stop")
-    assert [2, 3] == [row[0].instance_id for row in storage.mark_killing(job_id, 10, cluster=B)]
+    storage.pods.set_goals(job_id, [(0, 4)], K, NOW, "stop")
+    assert [2, 3] == [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10, cluster=B)]
     assert [R, R, KILLING, KILLING] == states(storage, job_id)
-    assert [0, 1] == [row[0].instance_id for row in storage.mark_killing(job_id, 10, cluster=A)]
+    assert [0, 1] == [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10, cluster=A)]
 
 
 def test_a_report_of_another_cluster_is_not_believed(storage: Storage) -> None:
@@ -53,65 +53,65 @@ def test_a_report_of_another_cluster_is_not_believed(storage: Storage) -> None:
     job_id = a_job_in_both(storage)
     stranger = PodId(job_id, 0, 1)
 
-    ended = storage.apply_status([PodStatus(stranger, S, NOW + SECOND)], B)
-    alive = storage.apply_status([PodStatus(stranger, R, NOW + SECOND)], B)
+    ended = storage.host_pods.apply_status([PodStatus(stranger, S, NOW + SECOND)], B)
+    alive = storage.host_pods.apply_status([PodStatus(stranger, R, NOW + SECOND)], B)
 
     assert ([], [stranger]) == (ended.orphans, alive.orphans)
     assert R is pod(storage, job_id, 0).state
-    assert [stranger] == storage.apply_status([PodStatus(stranger, S, NOW + SECOND)], A).ended
+    assert [stranger] == storage.host_pods.apply_status([PodStatus(stranger, S, NOW + SECOND)], A).ended
 
 
 def test_maintenance_is_of_a_host_of_one_cluster(storage: Storage) -> None:
     """A host of the same name elsewhere takes pods."""
-    storage.request_maintenance(A, [MaintenanceRequest(Hostname("host0"), "")], 1, NOW)
+    storage.maintenance.request(A, [MaintenanceRequest(Hostname("host0"), "")], 1, NOW)
     job_id = a_job(storage, 1)
     admit(storage, job_id)
     row = [(0, 1, "host0", "agent", {})]
 
-    assert set() == storage.mark_launched(job_id, row, NOW, A)
-    assert {0} == storage.mark_launched(job_id, row, NOW, B)
+    assert set() == storage.host_pods.mark_launched(job_id, row, NOW, A)
+    assert {0} == storage.host_pods.mark_launched(job_id, row, NOW, B)
 
 
 def test_host_names_belong_to_one_cluster(storage: Storage) -> None:
     """Who comes first has a name until it gives it back; hosts in maintenance are known too."""
     many = [f"h{i:04}" for i in range(1_201)]
-    assert {} == storage.claim_hosts(A, many)
-    assert {} == storage.claim_hosts(A, many[:3])
-    assert {"h0001": A, "h1200": A} == storage.claim_hosts(B, ["h0001", "h1200", "other"])
-    assert (set(many), {"other"}) == (storage.claimed_hosts(A), storage.claimed_hosts(B))
+    assert {} == storage.hosts.claim(A, many)
+    assert {} == storage.hosts.claim(A, many[:3])
+    assert {"h0001": A, "h1200": A} == storage.hosts.claim(B, ["h0001", "h1200", "other"])
+    assert (set(many), {"other"}) == (storage.hosts.claimed(A), storage.hosts.claimed(B))
 
-    storage.disclaim_hosts(A, ["h0001", "other"])
-    storage.request_maintenance(B, [MaintenanceRequest(Hostname("down"), "")], 1, NOW)
+    storage.hosts.disclaim(A, ["h0001", "other"])
+    storage.maintenance.request(B, [MaintenanceRequest(Hostname("down"), "")], 1, NOW)
 
-    assert {"h0000": A, "other": B, "down": B} == storage.clusters_of_hosts(["h0000", "h0001", "other", "down"])
-    assert {} == storage.claim_hosts(B, ["h0001"])
-    assert {} == storage.clusters_of_hosts([])
+    assert {"h0000": A, "other": B, "down": B} == storage.hosts.clusters_of(["h0000", "h0001", "other", "down"])
+    assert {} == storage.hosts.claim(B, ["h0001"])
+    assert {} == storage.hosts.clusters_of([])
 
 
 def test_clusters_are_those_that_ran_pods_or_are_led(storage: Storage) -> None:
     """Other roles and leases that have run out do not count."""
-    assert {} == storage.clusters(100.0)
-    storage.set_framework_id(B, "f1")
-    storage.acquire_lease("hostmgr/a", "me", "host:1", 10, 100.0)
-    storage.acquire_lease("hostmgr/b", "me", "host:2", 10, 100.0)
-    storage.acquire_lease("hostmgr", "old", "host:3", 10, 100.0)
-    storage.acquire_lease("hostmgrxa", "other", "host:4", 10, 100.0)
+    assert {} == storage.leases.clusters(100.0)
+    storage.hosts.set_framework_id(B, "f1")
+    storage.leases.acquire("hostmgr/a", "me", "host:1", 10, 100.0)
+    storage.leases.acquire("hostmgr/b", "me", "host:2", 10, 100.0)
+    storage.leases.acquire("hostmgr", "old", "host:3", 10, 100.0)
+    storage.leases.acquire("hostmgrxa", "other", "host:4", 10, 100.0)
 
-    assert {"a": "host:1", "b": "host:2"} == storage.clusters(105.0)
-    assert ["a", "b"] == list(storage.clusters(105.0))
-    assert {"b": ""} == storage.clusters(110.0)
+    assert {"a": "host:1", "b": "host:2"} == storage.leases.clusters(105.0)
+    assert ["a", "b"] == list(storage.leases.clusters(105.0))
+    assert {"b": ""} == storage.leases.clusters(110.0)
 
 
 def test_what_pods_of_a_cluster_hold(storage: Storage) -> None:
     """Of those on hosts; revocable cpu apart."""
     a_job_in_both(storage)
     revocable = a_job_in_both(storage, revocable=True, preemptible=True)
-    assert (Resources(3_000, 400), Resources(3_000)) == storage.held_in_cluster(B)
+    assert (Resources(3_000, 400), Resources(3_000)) == storage.host_pods.held(B)
 
-    storage.apply_status([PodStatus(PodId(revocable, 2, 1), S, NOW)], B)
+    storage.host_pods.apply_status([PodStatus(PodId(revocable, 2, 1), S, NOW)], B)
 
-    assert (Resources(3_000, 300), Resources(1_500)) == storage.held_in_cluster(B)
-    assert (Resources(), Resources()) == storage.held_in_cluster("c")
+    assert (Resources(3_000, 300), Resources(1_500)) == storage.host_pods.held(B)
+    assert (Resources(), Resources()) == storage.host_pods.held("c")
 
 
 def test_pods_that_come_back_know_the_cluster_of_their_host(storage: Storage) -> None:
@@ -120,14 +120,14 @@ def test_pods_that_come_back_know_the_cluster_of_their_host(storage: Storage) ->
     of_three = sa.update(POD).where(POD.c.instance_id < 3).values(desired_host=POD.c.host)
     storage.db.write(lambda conn: conn.execute(of_three))
     for i in range(4):
-        storage.evict_from_host(job_id, f"host{i}", NOW)
+        storage.host_pods.evict_from_host(job_id, f"host{i}", NOW)
     for cluster in (A, B):
-        killed = [row[0] for row in storage.mark_killing(job_id, 10, cluster=cluster)]
-        storage.apply_status([PodStatus(one, K, NOW) for one in killed], cluster)
-    storage.settle(job_id, NOW)
+        killed = [row[0] for row in storage.host_pods.mark_killing(job_id, 10, cluster=cluster)]
+        storage.host_pods.apply_status([PodStatus(one, K, NOW) for one in killed], cluster)
+    storage.jobs.settle(job_id, NOW)
     admit(storage, job_id)
 
-    found = [(gang.desired_host, gang.desired_cluster) for gang in storage.ready_gangs(job_id, 10)]
+    found = [(gang.desired_host, gang.desired_cluster) for gang in storage.pods.ready_gangs(job_id, 10)]
 
     assert [("host0", A), ("host1", A), ("host2", B), ("", "")] == found
 
@@ -137,7 +137,7 @@ def test_pods_of_before_are_those_of_the_cluster_there_was(tmp_path: Path) -> No
     url = f"sqlite:///{tmp_path / 'old.db'}"
     migrate.upgrade(url)
     storage = Storage(url)
-    storage.set_framework_id("main", "f1")
+    storage.hosts.set_framework_id("main", "f1")
     job_id = a_job(storage, 4)
     admit(storage, job_id)
     launch_anywhere(storage, job_id, limit=2)
@@ -147,6 +147,6 @@ def test_pods_of_before_are_those_of_the_cluster_there_was(tmp_path: Path) -> No
     migrate.upgrade(url)
 
     assert ["main", "main", "", ""] == [pod(storage, job_id, i).cluster for i in range(4)]
-    assert [LAUNCHED] * 2 == [row[3] for page in storage.pods_on_hosts("main") for row in page]
+    assert [LAUNCHED] * 2 == [row[3] for page in storage.host_pods.on_hosts("main") for row in page]
     storage.close()
     db.close()

@@ -31,7 +31,7 @@ def set_image(config: task_pb2.TaskConfig, image: str) -> None:
 
 def a_service_of(storage: Storage, config: job_pb2.JobConfig) -> JobId:
     job_id = new_job_id()
-    storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
+    storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
     roll(storage, job_id)
     return job_id
 
@@ -52,14 +52,14 @@ def test_the_new_image_on_the_hosts_of_the_next_batches(storage: Storage) -> Non
     """Step by step, until nobody comes any more; the step tells how many there are."""
     job_id = a_service_of(storage, config_of("web:1"))
     where = homes(storage, job_id)
-    assert {} == storage.coming_images(job_id)
+    assert {} == storage.updates.images_to_prefetch(job_id)
     update(storage, job_id, config_of("web:2"), IN_PLACE)
 
     for coming in ((1, 2), (2, 3), (3,), ()):
         images = expected(where, *(("web:2", i) for i in coming))
         progress = turn(storage, job_id)
         assert sum(map(len, images.values())) == progress.coming_image_count
-        assert images == storage.coming_images(job_id)
+        assert images == storage.updates.images_to_prefetch(job_id)
     assert where == homes(storage, job_id)
 
 
@@ -73,7 +73,7 @@ def test_instances_with_images_of_their_own(storage: Storage) -> None:
 
     turn(storage, job_id)
 
-    assert expected(where, ("web:1", 2), ("canary:2", 3)) == storage.coming_images(job_id)
+    assert expected(where, ("web:1", 2), ("canary:2", 3)) == storage.updates.images_to_prefetch(job_id)
 
 
 def test_an_image_that_stays(storage: Storage) -> None:
@@ -82,7 +82,7 @@ def test_an_image_that_stays(storage: Storage) -> None:
     update(storage, job_id, config_of("web:1", command="v2"), IN_PLACE)
 
     assert 0 == turn(storage, job_id).coming_image_count
-    assert {} == storage.coming_images(job_id)
+    assert {} == storage.updates.images_to_prefetch(job_id)
 
 
 def test_hosts_that_are_not_known(storage: Storage) -> None:
@@ -91,20 +91,20 @@ def test_hosts_that_are_not_known(storage: Storage) -> None:
     update(storage, job_id, config_of("web:2"), UpdateSpec(batch_size=1))
 
     assert 0 == turn(storage, job_id).coming_image_count
-    assert {} == storage.coming_images(job_id)
+    assert {} == storage.updates.images_to_prefetch(job_id)
 
 
 def test_a_service_that_is_not_updated(storage: Storage) -> None:
     """Unknown, paused, or restarted: no image comes."""
-    assert {} == storage.coming_images(new_job_id())
+    assert {} == storage.updates.images_to_prefetch(new_job_id())
     job_id = a_service_of(storage, config_of("web:1"))
     update(storage, job_id, config_of("web:2"), IN_PLACE)
     turn(storage, job_id)
-    storage.steer_update(job_id, None, UpdateAct.PAUSE, None, NOW)
-    assert {} == storage.coming_images(job_id)
-    storage.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
+    storage.updates.steer(job_id, None, UpdateAct.PAUSE, None, NOW)
+    assert {} == storage.updates.images_to_prefetch(job_id)
+    storage.updates.steer(job_id, None, UpdateAct.ABORT, None, NOW)
     update(storage, job_id, None, IN_PLACE, type=UpdateType.RESTART)
-    assert (0, {}) == (turn(storage, job_id).coming_image_count, storage.coming_images(job_id))
+    assert (0, {}) == (turn(storage, job_id).coming_image_count, storage.updates.images_to_prefetch(job_id))
 
 
 def test_the_way_back(storage: Storage) -> None:
@@ -119,6 +119,6 @@ def test_the_way_back(storage: Storage) -> None:
 
     assert 1 < turn(storage, job_id).total_count < 4
 
-    assert expected(where, ("web:1", 1), ("web:1", 2)) == storage.coming_images(job_id)
+    assert expected(where, ("web:1", 1), ("web:1", 2)) == storage.updates.images_to_prefetch(job_id)
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
     assert where == homes(storage, job_id)

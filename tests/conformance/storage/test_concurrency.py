@@ -66,14 +66,14 @@ def test_a_pod_is_launched_or_killed_in_the_queue_never_both(
     for _ in range(ROUNDS):
         job_id = a_job(storage, 20)
         admit(storage, job_id)
-        storage.set_pod_goals(job_id, [(0, 10)], K, NOW, "stop")
+        storage.pods.set_goals(job_id, [(0, 10)], K, NOW, "stop")
         rows = [(i, 1, "host", "agent", {}) for i in range(20)]
 
         def stop_and_kill(job_id: JobId = job_id) -> list[tuple[int, int, Any]]:
-            other.set_pod_goals(job_id, [(10, 5)], K, NOW, "stop")
-            return other.kill_queued(job_id, NOW)
+            other.pods.set_goals(job_id, [(10, 5)], K, NOW, "stop")
+            return other.admission.kill_queued(job_id, NOW)
 
-        launched, killed = together(lambda: storage.mark_launched(job_id, rows, NOW), stop_and_kill)  # noqa: B023
+        launched, killed = together(lambda: storage.host_pods.mark_launched(job_id, rows, NOW), stop_and_kill)  # noqa: B023
 
         in_queue = {i for start, count, _ in killed for i in range(start, start + count)}
         assert set(range(20)) == launched | in_queue
@@ -91,13 +91,13 @@ def test_a_run_is_launched_by_one_of_many(storage: Storage, open_storage: Callab
 
     taken = together(
         *(
-            lambda g=g, n=n: g.mark_launched(job_id, [(i, 1, f"h{n}", "a", {}) for i in range(30)], NOW)
+            lambda g=g, n=n: g.host_pods.mark_launched(job_id, [(i, 1, f"h{n}", "a", {}) for i in range(30)], NOW)
             for n, g in enumerate(storages)
         )  # type: ignore[misc]
     )
 
     assert list(range(30)) == sorted(i for part in taken for i in part)
-    assert [READY, LAUNCHED] == [event.state for event in reversed(storage.pod_events(job_id, 0))][-2:]
+    assert [READY, LAUNCHED] == [event.state for event in reversed(storage.pods.events(job_id, 0))][-2:]
 
 
 def test_settles_at_once_make_one_new_run(storage: Storage, open_storage: Callable[[], Storage]) -> None:
@@ -124,7 +124,7 @@ def test_a_restart_that_races_with_the_end_is_not_lost(storage: Storage, open_st
         job_id = a_running_job(storage, 1)
         report(storage, job_id, [0], S)
 
-        _, wanted = together(lambda: settle_all(storage, job_id), lambda: other.want_new_runs(job_id, [(0, 1)]))  # noqa: B023
+        _, wanted = together(lambda: settle_all(storage, job_id), lambda: other.pods.want_new_runs(job_id, [(0, 1)]))  # noqa: B023
 
         finished = settle_all(storage, job_id).is_finished
         assert finished == (wanted == [])
@@ -140,15 +140,15 @@ def test_status_batches_of_crossing_jobs_do_not_block_each_other(
 
     def apply(writer: Storage, order: list[JobId], instances: range) -> None:
         for i in instances:
-            writer.apply_status([PodStatus(PodId(job, i, 1), S, NOW) for job in order], "cluster")
+            writer.host_pods.apply_status([PodStatus(PodId(job, i, 1), S, NOW) for job in order], "cluster")
 
     together(
         lambda: apply(storage, jobs, range(20)),
         lambda: apply(other, jobs[::-1], range(20, 40)),
-        lambda: [storage.settle(job, NOW) for job in jobs * 5],
+        lambda: [storage.jobs.settle(job, NOW) for job in jobs * 5],
     )
 
-    log = storage.status_log(0, 1000)
+    log = storage.admission.status_log(0, 1000)
     assert list(range(1, 161)) == [row[0] for row in log]
     assert {(job, i) for job in jobs for i in range(40)} == {(row[1], row[2]) for row in log}
     assert [JobState.SUCCEEDED] * 4 == [settle_all(storage, job).state for job in jobs]
@@ -167,7 +167,7 @@ def test_one_of_two_creations_wins(storage: Storage, open_storage: Callable[[], 
 
     first, second = together(lambda: attempt(storage, 1), lambda: attempt(other, 2))
 
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert first != second
     assert (1 if first else 2) == job.instance_count
@@ -178,7 +178,7 @@ def test_pods_are_created_once_by_many(storage: Storage, open_storage: Callable[
     job_id = create(storage, a_config(12_000))
     other = open_storage()
 
-    counts = together(*(lambda g=g: g.create_pods(job_id, lambda _: None) for g in (storage, other)))  # type: ignore[misc]
+    counts = together(*(lambda g=g: g.pods.create(job_id, lambda _: None) for g in (storage, other)))  # type: ignore[misc]
 
     assert [12_000, 12_000] == counts
     assert list(range(12_000)) == [p.instance_id for p in pods(storage, job_id)]
@@ -189,17 +189,17 @@ def test_a_role_has_one_leader_however_many_ask(storage: Storage, open_storage: 
     storages = [storage, open_storage(), open_storage()]
 
     got = together(
-        *(lambda g=g, n=n: g.acquire_lease("role", f"o{n}", f"a{n}", 10, 1.0) for n, g in enumerate(storages))  # type: ignore[misc]
+        *(lambda g=g, n=n: g.leases.acquire("role", f"o{n}", f"a{n}", 10, 1.0) for n, g in enumerate(storages))  # type: ignore[misc]
     )
 
     assert 1 == got.count(True)
-    assert f"a{got.index(True)}" == storage.leader("role", 2.0)
+    assert f"a{got.index(True)}" == storage.leases.leader("role", 2.0)
 
 
 def _write_from_a_process(url: str, job_id: JobId, instances: list[int]) -> None:
     storage = Storage(url)
     for i in instances:
-        storage.apply_status([PodStatus(PodId(job_id, i, 1), S, NOW)], "cluster")
+        storage.host_pods.apply_status([PodStatus(PodId(job_id, i, 1), S, NOW)], "cluster")
     storage.close()
 
 
@@ -220,7 +220,7 @@ def test_processes_share_one_database(storage: Storage, url: str) -> None:
 
     assert [0, 0] == [process.exitcode for process in processes]
     assert JobState.SUCCEEDED == settle_all(storage, job_id).state
-    assert list(range(1, 61)) == [row[0] for row in storage.status_log(0, 100)]
+    assert list(range(1, 61)) == [row[0] for row in storage.admission.status_log(0, 100)]
 
 
 @pytest.mark.parametrize("states_", [(R, S), (S, F)])
@@ -234,7 +234,7 @@ def test_a_reader_sees_one_moment(
     def read() -> list[tuple[int, int]]:
         seen = []
         for _ in range(20):
-            snapshot = other.snapshot()
+            snapshot = other.admission.snapshot()
             allocated = sum(r.count for job in snapshot.jobs for r in job.allocated)
             seen.append((allocated, snapshot.log_cursor))
         return seen

@@ -7,17 +7,11 @@ from dataclasses import replace
 import pytest
 
 from peloton.lifecycle.reason_text import eviction_text
+from peloton.model.admission import AllocatedRange, EvictionOrder, EvictionResult, HeldRange, RevocableRun
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import Cause, PodState, Termination, TerminationReason
 from peloton.model.resources import Resources
-from services.storage.storage import (
-    AllocatedRange,
-    EvictionOrder,
-    EvictionResult,
-    HeldRange,
-    RevocablePodRow,
-    Storage,
-)
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
     READY,
@@ -49,27 +43,27 @@ def test_admitted_pods_go_back_to_their_place(storage: Storage) -> None:
     """READY pods are PENDING under the number they were queued by, with the reason; others stay READY."""
     job_id = a_job(storage, 4)
     queue(storage, job_id, queue_seq=7)
-    storage.mark_ready([(job_id, 0, 4)])
+    storage.admission.mark_ready([(job_id, 0, 4)])
 
-    results = storage.evict([EvictionOrder(job_id, 2, 2, False, PREEMPTED)])
+    results = storage.admission.evict([EvictionOrder(job_id, 2, 2, False, PREEMPTED)])
 
     assert results == [EvictionResult(job_id, queued=[(7, 2, 2)])]
     assert states(storage, job_id) == [READY, READY, P, P]
     assert (pod(storage, job_id, 3).message, pod(storage, job_id, 3).reason) == (PREEMPTED_TEXT, REASON)
-    assert [(7, 2, 2)] == [(p.queue_seq, p.start, p.count) for p in storage.snapshot().jobs[0].pending]
+    assert [(7, 2, 2)] == [(p.queue_seq, p.start, p.count) for p in storage.admission.snapshot().jobs[0].pending]
 
 
 def test_running_pods_end_and_run_anew(storage: Storage) -> None:
     """A pod on a host is PREEMPTING, is killed, gets its next run, and has not failed; its events say why."""
     job_id = a_running_job(storage, 2)
 
-    results = storage.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
+    results = storage.admission.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
 
     assert results == [EvictionResult(job_id, leaving=[(1, 1)])]
     evicted = pod(storage, job_id, 1)
     assert (evicted.state, evicted.message, evicted.reason) == (PREEMPTING, MESSAGE, REASON)
-    assert storage.settle(job_id, NOW).kill_count == 1
-    assert [row[0].instance_id for row in storage.mark_killing(job_id, 10)] == [1]
+    assert storage.jobs.settle(job_id, NOW).kill_count == 1
+    assert [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10)] == [1]
     report(storage, job_id, [1], K)
     ended = pod(storage, job_id, 1)
     assert ended.termination is not None
@@ -77,7 +71,7 @@ def test_running_pods_end_and_run_anew(storage: Storage) -> None:
     settle_all(storage, job_id)
     again = pod(storage, job_id, 1)
     assert (again.state, again.run_id, again.termination) == (I, 2, None)
-    told = [(event.state, event.message) for event in storage.pod_events(job_id, 1, run_id=1)]
+    told = [(event.state, event.message) for event in storage.pods.events(job_id, 1, run_id=1)]
     assert (PREEMPTING, MESSAGE) in told
 
 
@@ -85,27 +79,31 @@ def test_an_evicted_pod_always_ends(storage: Storage) -> None:
     """It is to be killed until it is KILLING, whatever its host says meanwhile and however often its job looks; and
     who is KILLING is told again when Mesos is asked. No timeout is needed."""
     job_id = a_running_job(storage, 1)
-    storage.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
+    storage.admission.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
 
-    counts = [storage.settle(job_id, NOW).kill_count for _ in range(2)]  # the first worker died before its kill
+    counts = [storage.jobs.settle(job_id, NOW).kill_count for _ in range(2)]  # the first worker died before its kill
     report(storage, job_id, [0], RUNNING)
-    counts.append(storage.settle(job_id, NOW).kill_count)
+    counts.append(storage.jobs.settle(job_id, NOW).kill_count)
 
     assert counts == [1, 1, 1]
-    assert [evicted.evicted for evicted in storage.snapshot().jobs[0].allocated] == [True]
-    told = [row[0] for row in storage.mark_killing(job_id, 10)]
-    assert (storage.settle(job_id, NOW).kill_count, told) == (0, [pod(storage, job_id, 0).pod_id])
-    assert [row[0] for row in storage.mark_killing(job_id, 10, again=True)] == told  # the message was lost
-    assert [row[3] for page in storage.pods_on_hosts() for row in page] == [KILLING]  # what reconciliation kills again
+    assert [evicted.evicted for evicted in storage.admission.snapshot().jobs[0].allocated] == [True]
+    told = [row[0] for row in storage.host_pods.mark_killing(job_id, 10)]
+    assert (storage.jobs.settle(job_id, NOW).kill_count, told) == (0, [pod(storage, job_id, 0).pod_id])
+    assert [row[0] for row in storage.host_pods.mark_killing(job_id, 10, again=True)] == told  # the message was lost
+    assert [row[3] for page in storage.host_pods.on_hosts() for row in page] == [
+        KILLING
+    ]  # what reconciliation kills again
 
 
 def test_an_eviction_is_told_once(storage: Storage) -> None:
     """Pods that leave already, or are to be killed, are passed over."""
     job_id = a_running_job(storage, 3)
-    storage.set_pod_goals(job_id, [(0, 1)], K, NOW, "stop")
-    storage.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
+    storage.pods.set_goals(job_id, [(0, 1)], K, NOW, "stop")
+    storage.admission.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
 
-    assert [EvictionResult(job_id, leaving=[(2, 1)])] == storage.evict([EvictionOrder(job_id, 0, 3, False, PREEMPTED)])
+    assert [EvictionResult(job_id, leaving=[(2, 1)])] == storage.admission.evict(
+        [EvictionOrder(job_id, 0, 3, False, PREEMPTED)]
+    )
     assert pod(storage, job_id, 1).desired_run_id == 2
 
 
@@ -114,18 +112,18 @@ def test_kill_on_preempt_is_the_end(storage: Storage) -> None:
     config = a_config(2, retries=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     run(storage, job_id)
 
-    storage.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
-    storage.mark_killing(job_id, 10)
+    storage.admission.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [0, 1], K)
     settle_all(storage, job_id)
 
     assert states(storage, job_id) == [I, K]
     assert [pod(storage, job_id, i).failure_count for i in range(2)] == [0, 0]
     assert (pod(storage, job_id, 1).reason, pod(storage, job_id, 1).goal) == (REASON, PREEMPTING)
-    assert {S, PREEMPTING} == {event.goal for event in storage.pod_events(job_id, 1)}
+    assert {S, PREEMPTING} == {event.goal for event in storage.pods.events(job_id, 1)}
 
 
 def test_who_was_killed_by_a_preemption_is_started_again(storage: Storage) -> None:
@@ -133,16 +131,16 @@ def test_who_was_killed_by_a_preemption_is_started_again(storage: Storage) -> No
     config = a_config(2)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     run(storage, job_id)
-    storage.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
-    storage.mark_killing(job_id, 10)
+    storage.admission.evict([EvictionOrder(job_id, 1, 1, False, PREEMPTED)])
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [1], K)
     settle_all(storage, job_id)
 
-    assert [] == storage.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
-    assert [] == storage.want_new_runs(job_id, [(1, 1)])
-    assert [1] == storage.set_pod_goals(job_id, [(1, 1)], S, NOW, "start")
+    assert [] == storage.pods.set_goals(job_id, [(1, 1)], K, NOW, "stop")
+    assert [] == storage.pods.want_new_runs(job_id, [(1, 1)])
+    assert [1] == storage.pods.set_goals(job_id, [(1, 1)], S, NOW, "start")
     again = pod(storage, job_id, 1)
     assert (I, S, 2) == (again.state, again.goal, again.run_id)
 
@@ -150,13 +148,13 @@ def test_who_was_killed_by_a_preemption_is_started_again(storage: Storage) -> No
 def test_who_succeeds_while_leaving_has_succeeded(storage: Storage) -> None:
     """A pod that ended well before its kill came is done; a restart that is asked for gives it a run."""
     job_id = a_running_job(storage, 2)
-    storage.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
+    storage.admission.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
 
     report(storage, job_id, [0], S)
     settle_all(storage, job_id)
 
     assert states(storage, job_id) == [S, PREEMPTING]
-    assert storage.want_new_runs(job_id, [(0, 1)]) == [0]
+    assert storage.pods.want_new_runs(job_id, [(0, 1)]) == [0]
     settle_all(storage, job_id)
     assert states(storage, job_id) == [I, PREEMPTING]
 
@@ -165,36 +163,38 @@ def test_an_evicted_gang_is_queued_as_a_gang(storage: Storage) -> None:
     """Members that have ended wait for those that have not, other pods of the job do not; all take their old place."""
     job_id = a_job(storage, 4, minimumRunningInstances=3)
     queue(storage, job_id, queue_seq=7)
-    storage.mark_ready([(job_id, 0, 4)])
+    storage.admission.mark_ready([(job_id, 0, 4)])
     report(storage, job_id, launch(storage, job_id), R)
-    storage.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)])
-    storage.mark_killing(job_id, 10)
+    storage.admission.evict(
+        [EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)]
+    )
+    storage.host_pods.mark_killing(job_id, 10)
 
     report(storage, job_id, [0, 3], K)
-    assert [] == storage.queueable(job_id, 10)
+    assert [] == storage.admission.queueable(job_id, 10)
     settle_all(storage, job_id)
-    assert [(3, 1)] == storage.queueable(job_id, 10)
+    assert [(3, 1)] == storage.admission.queueable(job_id, 10)
     report(storage, job_id, [1, 2], K)
     settle_all(storage, job_id)
-    assert [(0, 3), (3, 1)] == storage.queueable(job_id, 10)
-    assert [(7, 0, 4)] == storage.mark_pending(job_id, [(0, 3), (3, 1)], 9)
+    assert [(0, 3), (3, 1)] == storage.admission.queueable(job_id, 10)
+    assert [(7, 0, 4)] == storage.admission.mark_pending(job_id, [(0, 3), (3, 1)], 9)
 
 
 def test_who_succeeded_before_the_eviction_of_its_gang_runs_anew(storage: Storage) -> None:
     """A gang comes back whole, whether a member had ended well before the others had to leave or while they did."""
     job_id = a_running_job(storage, 3, minimumRunningInstances=3)
     report(storage, job_id, [0], S)
-    storage.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED)])
+    storage.admission.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED)])
     report(storage, job_id, [1], S)
     settle_all(storage, job_id)
     assert states(storage, job_id) == [I, I, PREEMPTING]
 
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [2], K)
     settle_all(storage, job_id)
 
-    assert [(p.state, p.run_id, p.failure_count) for p in storage.pods(job_id)] == [(I, 2, 0)] * 3
-    assert [(0, 3)] == storage.queueable(job_id, 10)
+    assert [(p.state, p.run_id, p.failure_count) for p in storage.pods.page(job_id)] == [(I, 2, 0)] * 3
+    assert [(0, 3)] == storage.admission.queueable(job_id, 10)
 
 
 def test_kill_on_preempt_of_one_member_ends_the_gang(storage: Storage) -> None:
@@ -202,11 +202,13 @@ def test_kill_on_preempt_of_one_member_ends_the_gang(storage: Storage) -> None:
     config = a_config(4, minimumRunningInstances=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     run(storage, job_id)
 
-    storage.evict([EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)])
-    storage.mark_killing(job_id, 10)
+    storage.admission.evict(
+        [EvictionOrder(job_id, 0, 3, True, PREEMPTED), EvictionOrder(job_id, 3, 1, False, PREEMPTED)]
+    )
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, range(4), K)
     settle_all(storage, job_id)
 
@@ -219,7 +221,7 @@ def test_kill_on_preempt_holds_when_an_operator_empties_the_host(storage: Storag
     config = a_config(3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     run(storage, job_id)
 
     cause = Cause.HOST_DRAINED if state is K else Cause.HOST_GONE
@@ -231,7 +233,7 @@ def test_kill_on_preempt_holds_when_an_operator_empties_the_host(storage: Storag
     ended = pod(storage, job_id, 1)
     assert (ended.goal, ended.failure_count) == (PREEMPTING, 0)
     assert ended.termination == Termination(TerminationReason.KILLED_HOST_MAINTENANCE)
-    assert {S, PREEMPTING} == {event.goal for event in storage.pod_events(job_id, 1)}
+    assert {S, PREEMPTING} == {event.goal for event in storage.pods.events(job_id, 1)}
 
 
 def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(storage: Storage) -> None:
@@ -239,12 +241,12 @@ def test_kill_on_preempt_of_one_member_ends_the_gang_of_an_emptied_host(storage:
     config = a_config(4, minimumRunningInstances=3)
     config.instanceConfig[1].preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     run(storage, job_id)
 
     report(storage, job_id, [0, 3], K, cause=Cause.HOST_DRAINED)
     settle_all(storage, job_id)
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [1, 2], K)
     settle_all(storage, job_id)
 
@@ -255,19 +257,19 @@ def test_what_is_held_and_leaving_is_found_again(storage: Storage) -> None:
     """Ranges tell who is launched and who leaves; the snapshot tells who was evicted."""
     job_id = a_job(storage, 5)
     queue(storage, job_id, queue_seq=3)
-    storage.mark_ready([(job_id, 0, 5)])
+    storage.admission.mark_ready([(job_id, 0, 5)])
     launch(storage, job_id, limit=3)
-    storage.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
-    storage.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+    storage.admission.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
+    storage.pods.set_goals(job_id, [(1, 1)], K, NOW, "stop")
 
-    assert storage.held([job_id]) == {
+    assert storage.admission.held([job_id]) == {
         job_id: [
             HeldRange(3, 0, 2, 1, is_launched=True, is_leaving=True),
             HeldRange(3, 2, 1, 1, is_launched=True, is_leaving=False),
             HeldRange(3, 3, 2, 1, is_launched=False, is_leaving=False),
         ]
     }
-    assert storage.snapshot().jobs[0].allocated == (
+    assert storage.admission.snapshot().jobs[0].allocated == (
         AllocatedRange(0, 1, 1, True, True),
         AllocatedRange(1, 2, 1, True, False),
         AllocatedRange(3, 2, 1, False, False),
@@ -280,8 +282,8 @@ def test_only_the_named_run_is_evicted(storage: Storage) -> None:
     job_id = a_running_job(storage, 2)
     order = EvictionOrder(job_id, 1, 1, False, HOT, run_id=2)
 
-    assert storage.evict([order]) == [EvictionResult(job_id)]
-    assert storage.evict([replace(order, run_id=1)]) == [EvictionResult(job_id, leaving=[(1, 1)])]
+    assert storage.admission.evict([order]) == [EvictionResult(job_id)]
+    assert storage.admission.evict([replace(order, run_id=1)]) == [EvictionResult(job_id, leaving=[(1, 1)])]
 
     evicted = pod(storage, job_id, 1)
     assert (evicted.state, evicted.reason) == (PREEMPTING, "EvictionReason_QOS")
@@ -294,19 +296,19 @@ def test_revocable_pods_on_hosts_are_found(storage: Storage) -> None:
     config.instanceConfig[2].resource.cpuLimit = 0.25
     config.instanceConfig[2].revocable = True
     slack = create(storage, config)
-    storage.create_pods(slack, lambda _: None)
+    storage.pods.create(slack, lambda _: None)
     run(storage, slack)
     plain = a_running_job(storage, 1)
     report(storage, slack, [0], S)
-    storage.evict([EvictionOrder(slack, 3, 1, False, PREEMPTED)])
+    storage.admission.evict([EvictionOrder(slack, 3, 1, False, PREEMPTED)])
     unknown = PodId(JobId("00000000-0000-4000-8000-000000000009"), 0, 1)
 
-    found = storage.revocable_pods([*(PodId(slack, i, 1) for i in range(4)), PodId(plain, 0, 1), unknown])
+    found = storage.host_pods.revocable([*(PodId(slack, i, 1) for i in range(4)), PodId(plain, 0, 1), unknown])
 
     shape = Resources.of(1.5, 100)
     assert sorted(found, key=lambda row: row.pod_id) == [
-        RevocablePodRow(PodId(slack, 1, 1), 3, NOW, shape, False),
-        RevocablePodRow(PodId(slack, 2, 1), 3, NOW, Resources(cpu_milli=250), False),
-        RevocablePodRow(PodId(slack, 3, 1), 3, NOW, shape, True),
+        RevocableRun(PodId(slack, 1, 1), 3, NOW, shape, False),
+        RevocableRun(PodId(slack, 2, 1), 3, NOW, Resources(cpu_milli=250), False),
+        RevocableRun(PodId(slack, 3, 1), 3, NOW, shape, True),
     ]
-    assert storage.revocable_pods([PodId(slack, 1, 2)]) == storage.revocable_pods([]) == []
+    assert storage.host_pods.revocable([PodId(slack, 1, 2)]) == storage.host_pods.revocable([]) == []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
+from peloton.model.admission import EvictionResult
 from peloton.model.job import GangProgress, JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.reason import RequeueReason, RequeueRule
-from services.storage.storage import EvictionResult, Storage
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     KILLING,
     LAUNCHED,
@@ -41,7 +42,7 @@ def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 
     """READY pods, the first three of which are a gang."""
     job_id = a_job(storage, count, minimumRunningInstances=3, retries=retries)
     queue(storage, job_id, queue_seq=queue_seq)
-    storage.mark_ready([(job_id, 0, count)])
+    storage.admission.mark_ready([(job_id, 0, count)])
     return job_id
 
 
@@ -54,33 +55,36 @@ def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
     job_id = a_gang(storage)
     rows = [(i, 1, "host", "agent", {}) for i in range(4)]
 
-    assert {3} == storage.mark_launched(job_id, rows[1:], NOW)
+    assert {3} == storage.host_pods.mark_launched(job_id, rows[1:], NOW)
     assert [READY, READY, READY, LAUNCHED] == states(storage, job_id)
-    assert {0, 1, 2} == storage.mark_launched(job_id, rows, NOW)
+    assert {0, 1, 2} == storage.host_pods.mark_launched(job_id, rows, NOW)
 
 
 def test_the_stages_of_a_gang(storage: Storage) -> None:
     """What the launch sees: members by stage, and no gang in a job without one, or that has ended."""
     job_id, other = a_gang(storage), a_running_job(storage, 3)
     assert (GangProgress(3, {"ready": 3}), 1, 1) == (
-        storage.gang(job_id),
-        storage.settle(job_id, NOW).gang_run,
-        storage.settle(job_id, NOW).ready_count,
+        storage.pods.gang(job_id),
+        storage.jobs.settle(job_id, NOW).gang_run,
+        storage.jobs.settle(job_id, NOW).ready_count,
     )
 
     launch(storage, job_id)
     report(storage, job_id, [0], R)
     assert (GangProgress(3, {"running": 1, "starting": 2}), 1) == (
-        storage.gang(job_id),
-        storage.settle(job_id, NOW).gang_run,
+        storage.pods.gang(job_id),
+        storage.jobs.settle(job_id, NOW).gang_run,
     )
     report(storage, job_id, [1, 2], R)
-    assert (GangProgress(3, {"running": 3}), 0) == (storage.gang(job_id), storage.settle(job_id, NOW).gang_run)
+    assert (GangProgress(3, {"running": 3}), 0) == (
+        storage.pods.gang(job_id),
+        storage.jobs.settle(job_id, NOW).gang_run,
+    )
 
-    assert GangProgress(0) == storage.gang(other)
+    assert GangProgress(0) == storage.pods.gang(other)
     report(storage, job_id, range(4), S)
     settle_all(storage, job_id)
-    assert GangProgress(0) == storage.gang(job_id)
+    assert GangProgress(0) == storage.pods.gang(job_id)
 
 
 def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Clock) -> None:
@@ -88,20 +92,20 @@ def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Cl
     job_id = a_gang(storage)
     held_ns = [HOLD.delay_ns(count) for count in (1, 2)]
 
-    first = storage.requeue_gang(job_id, WHY)
+    first = storage.admission.requeue_gang(job_id, WHY)
     assert EvictionResult(job_id, [(7, 0, 3)], requeue_count=1, held_until_ns=clock() + held_ns[0]) == first
     assert [P, P, P, READY] == states(storage, job_id)
     assert (TOLD, "REASON_GANG_REQUEUED") == (
         pod(storage, job_id).message,
         pod(storage, job_id).reason,
     )
-    assert EvictionResult(job_id) == storage.requeue_gang(job_id, WHY)
+    assert EvictionResult(job_id) == storage.admission.requeue_gang(job_id, WHY)
 
     clock.advance(31)
-    storage.mark_ready([(job_id, 0, 3)])
-    second = storage.requeue_gang(job_id, WHY)
+    storage.admission.mark_ready([(job_id, 0, 3)])
+    second = storage.admission.requeue_gang(job_id, WHY)
     assert (2, clock() + held_ns[1]) == (second.requeue_count, second.held_until_ns)
-    (snapshot,) = storage.snapshot().jobs
+    (snapshot,) = storage.admission.snapshot().jobs
     assert (2, second.held_until_ns) == (snapshot.job.gang_requeue_count, snapshot.job.gang_due_ns)
     assert 30 * SECOND == held_ns[0] == held_ns[1] // 2
 
@@ -114,31 +118,31 @@ def test_a_gang_that_does_not_start_ends_and_comes_back(storage: Storage) -> Non
     report(storage, job_id, [0], S)
     settle_all(storage, job_id)
 
-    assert [] == storage.requeue_gang(job_id, WHY).queued
+    assert [] == storage.admission.requeue_gang(job_id, WHY).queued
     assert 2 == settle_all(storage, job_id).kill_count
     assert [(I, 2), (R, 1), (LAUNCHED, 1)] == runs(storage, job_id)
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [1, 2], K)
     settle_all(storage, job_id)
 
     assert [(I, 2)] * 3 == runs(storage, job_id)
     assert [0] * 3 == [one.failure_count for one in pods(storage, job_id)]
-    assert [(7, 0, 3)] == storage.mark_pending(job_id, [(0, 3)], 9)
-    assert storage.snapshot().jobs[0].job.gang_due_ns > 0
+    assert [(7, 0, 3)] == storage.admission.mark_pending(job_id, [(0, 3)], 9)
+    assert storage.admission.snapshot().jobs[0].job.gang_due_ns > 0
 
 
 def test_a_gang_that_runs_is_not_given_up(storage: Storage) -> None:
     """A release that comes too late changes nothing; and what was given up in a row is forgotten."""
     job_id = a_gang(storage, 3)
-    storage.requeue_gang(job_id, WHY)
-    storage.mark_ready([(job_id, 0, 3)])
+    storage.admission.requeue_gang(job_id, WHY)
+    storage.admission.mark_ready([(job_id, 0, 3)])
     launch(storage, job_id)
     report(storage, job_id, range(3), R)
 
-    assert EvictionResult(job_id) == storage.requeue_gang(job_id, WHY)
+    assert EvictionResult(job_id) == storage.admission.requeue_gang(job_id, WHY)
 
-    storage.settle(job_id, NOW)
-    job = storage.job(job_id)
+    storage.jobs.settle(job_id, NOW)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert ([R] * 3, 0) == (states(storage, job_id), job.gang_requeue_count)
 
@@ -149,15 +153,15 @@ def test_a_refused_member_takes_the_others_back(storage: Storage) -> None:
     launch(storage, job_id)
     report(storage, job_id, [1], L, reason=REASON_LAUNCH_REFUSED)
 
-    assert GangProgress(3, {"refused": 1, "starting": 2}) == storage.gang(job_id)
-    storage.requeue_gang(job_id, WHY)
+    assert GangProgress(3, {"refused": 1, "starting": 2}) == storage.pods.gang(job_id)
+    storage.admission.requeue_gang(job_id, WHY)
     settle_all(storage, job_id)
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [0, 2], K)
     settle_all(storage, job_id)
 
     assert [(I, 2)] * 3 == runs(storage, job_id)
-    assert [(7, 0, 3)] == storage.mark_pending(job_id, [(0, 3)], 9)
+    assert [(7, 0, 3)] == storage.admission.mark_pending(job_id, [(0, 3)], 9)
 
 
 def test_a_gang_is_retried_as_one(storage: Storage) -> None:
@@ -173,13 +177,13 @@ def test_a_gang_is_retried_as_one(storage: Storage) -> None:
     assert [(I, 2), (I, 2), (R, 1), (R, 1)] == runs(storage, job_id)
     told = "Gang runs anew: instance 1 is FAILED, Command exited with status 3"
     assert [told] * 2 == [pod(storage, job_id, i).message.strip() for i in (0, 2)]
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [2], K)
     settle_all(storage, job_id)
 
     assert [(I, 2), (I, 2), (I, 2), (R, 1)] == runs(storage, job_id)
     assert [0, 1, 0, 0] == [one.failure_count for one in pods(storage, job_id)]
-    assert [(9, 0, 3)] == storage.mark_pending(job_id, storage.queueable(job_id, 10), 9)
+    assert [(9, 0, 3)] == storage.admission.mark_pending(job_id, storage.admission.queueable(job_id, 10), 9)
 
 
 def test_a_gang_fails_as_one(storage: Storage) -> None:
@@ -190,7 +194,7 @@ def test_a_gang_fails_as_one(storage: Storage) -> None:
     report(storage, job_id, [2], F, message="Command exited with status 3")
 
     assert 2 == settle_all(storage, job_id).kill_count
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [0, 1], K)
     progress = settle_all(storage, job_id)
 
@@ -198,14 +202,14 @@ def test_a_gang_fails_as_one(storage: Storage) -> None:
     first = pod(storage, job_id)
     assert first.termination is not None
     assert ("Gang ends: instance 2 is FAILED", TerminationReason.FAILED) == (first.reason, first.termination.reason)
-    assert any("status 3" in event.message for event in storage.pod_events(job_id, 0))  # type: ignore[arg-type]
+    assert any("status 3" in event.message for event in storage.pods.events(job_id, 0))  # type: ignore[arg-type]
 
 
 def test_a_gang_past_its_time_ends_as_one(storage: Storage) -> None:
     """When the first member has run for too long the others do not run on."""
     job_id = a_job(storage, 3, minimumRunningInstances=3, maxRunningTime=10)
     queue(storage, job_id)
-    storage.mark_ready([(job_id, 0, 3)])
+    storage.admission.mark_ready([(job_id, 0, 3)])
     launch(storage, job_id)
     report(storage, job_id, [0], R, NOW)
     report(storage, job_id, [1, 2], R, NOW + 5 * SECOND)
@@ -222,10 +226,10 @@ def test_who_stops_a_member_stops_the_gang(storage: Storage) -> None:
     launch(storage, job_id)
     report(storage, job_id, range(5), R)
 
-    assert [0, 1, 2] == storage.want_new_runs(job_id, [(1, 1)])
-    assert [0, 1, 2, 4] == storage.set_pod_goals(job_id, [(2, 1), (4, 1)], K, NOW, "stop")
+    assert [0, 1, 2] == storage.pods.want_new_runs(job_id, [(1, 1)])
+    assert [0, 1, 2, 4] == storage.pods.set_goals(job_id, [(2, 1), (4, 1)], K, NOW, "stop")
     assert [3] == [one.instance_id for one in pods(storage, job_id) if one.goal is not K]
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.mark_killing(job_id, 10)
     assert [KILLING, KILLING, KILLING, R, KILLING] == states(storage, job_id)
-    assert [0, 1, 2] == storage.set_pod_goals(job_id, [(0, 1)], S, NOW, "start")
-    assert [] == storage.set_pod_goals(job_id, [(3, 1)], S, NOW, "start")
+    assert [0, 1, 2] == storage.pods.set_goals(job_id, [(0, 1)], S, NOW, "start")
+    assert [] == storage.pods.set_goals(job_id, [(3, 1)], S, NOW, "start")

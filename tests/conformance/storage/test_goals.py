@@ -34,8 +34,8 @@ def test_stopping_a_job_marks_its_pods(storage: Storage) -> None:
     """Goal KILLED with message and reason for each; the version counts once however often one stops."""
     job_id = a_running_job(storage, 2)
 
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
-    job = storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
+    job = storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
     assert job is not None
     assert (JobState.KILLED, JobState.KILLING, 2) == (job.goal, job.state, job.desired_state_version)
@@ -43,8 +43,8 @@ def test_stopping_a_job_marks_its_pods(storage: Storage) -> None:
     assert (R, K, STOP, "") == (stopped.state, stopped.goal, stopped.message, stopped.reason)
     assert stopped.termination is not None
     assert TerminationReason.KILLED_ON_REQUEST == stopped.termination.reason
-    storage.settle(job_id, NOW)
-    settled = storage.job(job_id)
+    storage.jobs.settle(job_id, NOW)
+    settled = storage.jobs.get(job_id)
     assert settled is not None
     assert 2 == settled.state_version
 
@@ -54,8 +54,8 @@ def test_stopping_keeps_what_ended(storage: Storage) -> None:
     job_id = a_running_job(storage, 2, retries=3)
     report(storage, job_id, [0], F, message="Command exited with status 1")
 
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
-    storage.settle(job_id, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
+    storage.jobs.settle(job_id, NOW)
 
     failed = pod(storage, job_id)
     assert (F, K, "Command exited with status 1", 1) == (failed.state, failed.goal, failed.message, failed.run_id)
@@ -64,15 +64,15 @@ def test_stopping_keeps_what_ended(storage: Storage) -> None:
 def test_stopping_some_instances(storage: Storage) -> None:
     """Only those in the ranges whose goal changes are answered; those not queued end at once."""
     job_id = a_job(storage, 5)
-    storage.mark_pending(job_id, [(1, 1)], 1)
+    storage.admission.mark_pending(job_id, [(1, 1)], 1)
 
-    assert [0, 1, 4] == storage.set_pod_goals(job_id, [(0, 2), (4, 9)], K, NOW, STOP)
-    assert [2] == storage.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
-    assert [] == storage.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
+    assert [0, 1, 4] == storage.pods.set_goals(job_id, [(0, 2), (4, 9)], K, NOW, STOP)
+    assert [2] == storage.pods.set_goals(job_id, [(0, 3)], K, NOW, STOP)
+    assert [] == storage.pods.set_goals(job_id, [(0, 3)], K, NOW, STOP)
 
     assert [K, P, K, I, K] == states(storage, job_id)
     assert STOP == pod(storage, job_id, 1).message
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert JobState.SUCCEEDED == job.goal
 
@@ -80,31 +80,31 @@ def test_stopping_some_instances(storage: Storage) -> None:
 def test_starting_stopped_instances(storage: Storage) -> None:
     """Ended ones have a new run at once, those being killed after it, those still running go on; others are left."""
     job_id = a_running_job(storage, 4)
-    storage.set_pod_goals(job_id, [(0, 3)], K, NOW, STOP)
+    storage.pods.set_goals(job_id, [(0, 3)], K, NOW, STOP)
     report(storage, job_id, [0], K)
-    storage.mark_killing(job_id, 1)
+    storage.host_pods.mark_killing(job_id, 1)
     assert [K, KILLING, R, R] == states(storage, job_id)
 
-    assert [0, 1, 2] == storage.set_pod_goals(job_id, [(0, 4)], S, NOW, "Task start API request")
+    assert [0, 1, 2] == storage.pods.set_goals(job_id, [(0, 4)], S, NOW, "Task start API request")
 
     assert [I, KILLING, R, R] == states(storage, job_id)
     assert [(2, 2), (1, 2), (1, 1), (1, 1)] == [(p.run_id, p.desired_run_id) for p in pods(storage, job_id)]
     assert [S] * 4 == [p.goal for p in pods(storage, job_id)]
     assert "Task start API request" == pod(storage, job_id).message
     report(storage, job_id, [1], K)
-    storage.settle(job_id, NOW)
+    storage.jobs.settle(job_id, NOW)
     assert (I, 2) == (pod(storage, job_id, 1).state, pod(storage, job_id, 1).run_id)
 
 
 def test_starting_an_instance_of_a_stopping_job_revives_the_job(storage: Storage) -> None:
     """The job steers for its own goal again, and the other instances still end."""
     job_id = a_running_job(storage, 2)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
-    assert [1] == storage.set_pod_goals(job_id, [(1, 1)], S, NOW, "start")
+    assert [1] == storage.pods.set_goals(job_id, [(1, 1)], S, NOW, "start")
 
-    progress = storage.settle(job_id, NOW)
-    job = storage.job(job_id)
+    progress = storage.jobs.settle(job_id, NOW)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert (JobState.SUCCEEDED, JobState.RUNNING, 1) == (job.goal, progress.state, progress.kill_count)
 
@@ -112,12 +112,12 @@ def test_starting_an_instance_of_a_stopping_job_revives_the_job(storage: Storage
 def test_a_stopped_service_is_started_again(storage: Storage) -> None:
     """A service comes back from KILLED, with a new run for each pod."""
     job_id = a_running_job(storage, 2, type_=JobType.SERVICE)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
-    storage.mark_killing(job_id, 10)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [0, 1], K)
     assert JobState.KILLED == settle_all(storage, job_id).state
 
-    job = storage.set_job_goal(job_id, JobState.RUNNING, NOW)
+    job = storage.jobs.set_goal(job_id, JobState.RUNNING, NOW)
 
     assert job is not None
     assert (JobState.PENDING, JobState.RUNNING, 3, 0) == (
@@ -126,7 +126,7 @@ def test_a_stopped_service_is_started_again(storage: Storage) -> None:
         job.desired_state_version,
         job.completed_ns,
     )
-    assert 2 == storage.settle(job_id, NOW).admit_count
+    assert 2 == storage.jobs.settle(job_id, NOW).admit_count
     assert [(I, R, 2)] * 2 == [(p.state, p.goal, p.run_id) for p in pods(storage, job_id)]
 
 
@@ -134,16 +134,16 @@ def test_waiting_pods_take_a_newer_run_when_they_launch(storage: Storage) -> Non
     """A restart of a queued or admitted pod keeps its place: it launches as the new run, and as no other."""
     job_id = a_job(storage, 2)
     queue(storage, job_id)
-    storage.mark_ready([(job_id, 0, 1)])
+    storage.admission.mark_ready([(job_id, 0, 1)])
 
-    assert [0, 1] == storage.want_new_runs(job_id, [(0, 2)])
+    assert [0, 1] == storage.pods.want_new_runs(job_id, [(0, 2)])
 
-    assert 0 == storage.settle(job_id, NOW).kill_count
+    assert 0 == storage.jobs.settle(job_id, NOW).kill_count
     assert [READY, P] == states(storage, job_id)
-    [gang] = storage.ready_gangs(job_id, 10)
+    [gang] = storage.pods.ready_gangs(job_id, 10)
     assert ((0, 2),) == gang.pods
-    assert set() == storage.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW)
-    assert {0} == storage.mark_launched(job_id, [(0, 2, "host", "agent", {})], NOW)
+    assert set() == storage.host_pods.mark_launched(job_id, [(0, 1, "host", "agent", {})], NOW)
+    assert {0} == storage.host_pods.mark_launched(job_id, [(0, 2, "host", "agent", {})], NOW)
     assert (LAUNCHED, 2, 2, 1) == (
         pod(storage, job_id).state,
         pod(storage, job_id).run_id,
@@ -157,11 +157,11 @@ def test_restarting_what_ended_runs_it_again(storage: Storage) -> None:
     job_id = a_running_job(storage, 3)
     report(storage, job_id, [0], S)
     report(storage, job_id, [1], F)
-    storage.settle(job_id, NOW)
+    storage.jobs.settle(job_id, NOW)
 
-    assert [0, 1] == storage.want_new_runs(job_id, [(0, 2)])
+    assert [0, 1] == storage.pods.want_new_runs(job_id, [(0, 2)])
 
-    assert 2 == storage.settle(job_id, NOW).admit_count
+    assert 2 == storage.jobs.settle(job_id, NOW).admit_count
     assert [(I, 2), (I, 2), (R, 1)] == [(p.state, p.run_id) for p in pods(storage, job_id)]
 
 
@@ -169,7 +169,7 @@ def test_a_restart_can_say_why(storage: Storage) -> None:
     """An eviction leaves message, reason and termination, and the pod runs again after its kill."""
     job_id = a_running_job(storage, 1)
 
-    storage.want_new_runs(
+    storage.pods.want_new_runs(
         job_id,
         [(0, 1)],
         message="evicting running task",
@@ -186,20 +186,20 @@ def test_a_restart_can_say_why(storage: Storage) -> None:
 def test_stopped_instances_are_not_restarted(storage: Storage) -> None:
     """A restart passes over pods whose goal is KILLED."""
     job_id = a_running_job(storage, 2)
-    storage.set_pod_goals(job_id, [(0, 1)], K, NOW, STOP)
+    storage.pods.set_goals(job_id, [(0, 1)], K, NOW, STOP)
 
-    assert [1] == storage.want_new_runs(job_id, [(0, 2)])
+    assert [1] == storage.pods.want_new_runs(job_id, [(0, 2)])
 
 
 def test_restart_hurries_a_waiting_service(storage: Storage) -> None:
     """A pod that waits out its backoff runs at once when it is restarted."""
     job_id = a_running_job(storage, 1, type_=JobType.SERVICE)
     report(storage, job_id, [0], F)
-    assert 0 == storage.settle(job_id, NOW).admit_count
+    assert 0 == storage.jobs.settle(job_id, NOW).admit_count
 
-    storage.want_new_runs(job_id, [(0, 1)])
+    storage.pods.want_new_runs(job_id, [(0, 1)])
 
-    assert 1 == storage.settle(job_id, NOW).admit_count
+    assert 1 == storage.jobs.settle(job_id, NOW).admit_count
     assert 2 == pod(storage, job_id).run_id
 
 
@@ -207,16 +207,16 @@ def test_events_tell_the_story_newest_first(storage: Storage) -> None:
     """Each write is one event; runs can be read one by one, or the newest few, and be forgotten."""
     job_id = a_running_job(storage, 1, retries=2)
     report(storage, job_id, [0], F)
-    storage.settle(job_id, NOW)
+    storage.jobs.settle(job_id, NOW)
     run(storage, job_id)
 
-    newest = [(e.run_id, e.state) for e in storage.pod_events(job_id, 0)]
+    newest = [(e.run_id, e.state) for e in storage.pods.events(job_id, 0)]
     assert [(2, R), (2, LAUNCHED), (2, READY), (2, P), (2, I)] == newest
     first = [(1, F), (1, R), (1, LAUNCHED), (1, READY), (1, P), (1, I)]
-    assert first == [(e.run_id, e.state) for e in storage.pod_events(job_id, 0, run_id=1)]
-    assert newest + first == [(e.run_id, e.state) for e in storage.pod_events(job_id, 0, run_limit=5)]
-    assert newest + first == [(e.run_id, e.state) for e in storage.pod_events(job_id, 0, run_limit=0)]
+    assert first == [(e.run_id, e.state) for e in storage.pods.events(job_id, 0, run_id=1)]
+    assert newest + first == [(e.run_id, e.state) for e in storage.pods.events(job_id, 0, run_limit=5)]
+    assert newest + first == [(e.run_id, e.state) for e in storage.pods.events(job_id, 0, run_limit=0)]
     assert pod(storage, job_id).revision == len(newest + first)
-    assert 6 == storage.delete_pod_events(job_id, 0, 1)
-    assert [] == storage.pod_events(job_id, 0, run_id=1)
-    assert PodState.RUNNING == storage.pod_events(job_id, 0)[0].state
+    assert 6 == storage.pods.delete_events(job_id, 0, 1)
+    assert [] == storage.pods.events(job_id, 0, run_id=1)
+    assert PodState.RUNNING == storage.pods.events(job_id, 0)[0].state

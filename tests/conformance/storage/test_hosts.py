@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.pod import PodState, PodStatus
-from services.storage.pods import pods as pods_module
-from services.storage.storage import StatusOutcome, Storage
+from services.storage.pods import host_pods as pods_module
+from services.storage.pods.status_writes import StatusOutcome
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     KILLING,
     LAUNCHED,
@@ -45,8 +46,8 @@ def test_a_launch_takes_each_run_once(storage: Storage) -> None:
     admit(storage, job_id)
     rows = [(i, 1, "host1", "agent1", {"http": 31000 + i, "admin": 5}) for i in (0, 1)]
 
-    assert {0, 1} == storage.mark_launched(job_id, rows, NOW + SECOND)
-    assert set() == storage.mark_launched(job_id, rows, NOW + SECOND)
+    assert {0, 1} == storage.host_pods.mark_launched(job_id, rows, NOW + SECOND)
+    assert set() == storage.host_pods.mark_launched(job_id, rows, NOW + SECOND)
 
     launched = pod(storage, job_id, 1)
     assert (LAUNCHED, "host1", "agent1", {"http": 31001, "admin": 5}) == (
@@ -66,14 +67,14 @@ def test_a_launch_refuses_what_is_not_wanted(storage: Storage) -> None:
     """Another run, a pod to be killed, and one that is not admitted are not launched."""
     job_id = a_job(storage, 5)
     queue(storage, job_id)
-    storage.mark_ready([(job_id, 0, 3)])
-    storage.set_pod_goals(job_id, [(1, 1)], K, NOW, "stop")
+    storage.admission.mark_ready([(job_id, 0, 3)])
+    storage.pods.set_goals(job_id, [(1, 1)], K, NOW, "stop")
 
     rows = [(i, run, "host", "agent", {}) for i, run in ((0, 2), (1, 1), (2, 1), (3, 1), (9, 1))]
 
-    assert {2} == storage.mark_launched(job_id, rows, NOW)
+    assert {2} == storage.host_pods.mark_launched(job_id, rows, NOW)
     assert [READY, READY, LAUNCHED, P, P] == states(storage, job_id)
-    assert set() == storage.mark_launched(job_id, [], NOW)
+    assert set() == storage.host_pods.mark_launched(job_id, [], NOW)
 
 
 def test_statuses_are_applied_in_their_order(storage: Storage) -> None:
@@ -82,7 +83,7 @@ def test_statuses_are_applied_in_their_order(storage: Storage) -> None:
     admit(storage, job_id)
     launch(storage, job_id)
 
-    outcome = storage.apply_status(
+    outcome = storage.host_pods.apply_status(
         [
             status(job_id, 0, STARTING),
             status(job_id, 1, R),
@@ -95,7 +96,7 @@ def test_statuses_are_applied_in_their_order(storage: Storage) -> None:
 
     assert StatusOutcome([job_id], [PodId(job_id, 0, 1)], [PodId(job_id, 0, 1)]) == outcome
     assert [S, R] == states(storage, job_id)
-    events = [e.state for e in storage.pod_events(job_id, 0)]
+    events = [e.state for e in storage.pods.events(job_id, 0)]
     assert [S, R, STARTING, LAUNCHED] == events[:4]
 
 
@@ -103,31 +104,31 @@ def test_repeated_statuses_change_nothing(storage: Storage) -> None:
     """Mesos repeats what was not acknowledged: the second time nothing is written, logged or answered."""
     job_id = a_running_job(storage, 2)
     batch = [status(job_id, 0, F, message="Command exited with status 3"), status(job_id, 1, R)]
-    storage.apply_status(batch, "cluster")
+    storage.host_pods.apply_status(batch, "cluster")
     before = [
-        storage.pod(job_id, 0),
-        storage.pod(job_id, 1),
-        len(storage.pod_events(job_id, 0)),
-        storage.status_log(0, 9),
+        storage.pods.get(job_id, 0),
+        storage.pods.get(job_id, 1),
+        len(storage.pods.events(job_id, 0)),
+        storage.admission.status_log(0, 9),
     ]
 
-    assert StatusOutcome() == storage.apply_status(batch, "cluster")
+    assert StatusOutcome() == storage.host_pods.apply_status(batch, "cluster")
 
     after = [
-        storage.pod(job_id, 0),
-        storage.pod(job_id, 1),
-        len(storage.pod_events(job_id, 0)),
-        storage.status_log(0, 9),
+        storage.pods.get(job_id, 0),
+        storage.pods.get(job_id, 1),
+        len(storage.pods.events(job_id, 0)),
+        storage.admission.status_log(0, 9),
     ]
     assert before == after
-    assert StatusOutcome() == storage.apply_status([], "cluster")
+    assert StatusOutcome() == storage.host_pods.apply_status([], "cluster")
 
 
 def test_one_batch_may_hold_many_jobs(storage: Storage) -> None:
     """Every job of the batch that changed is answered, once."""
     one, two, three = (a_running_job(storage, 2) for _ in range(3))
 
-    outcome = storage.apply_status(
+    outcome = storage.host_pods.apply_status(
         [status(two, 1, S), status(one, 0, F), status(two, 0, S), status(three, 0, R)], "cluster"
     )
 
@@ -139,10 +140,10 @@ def test_strangers_are_orphans(storage: Storage) -> None:
     """Unknown jobs and instances, old runs, and runs that were not launched are to be killed, unless they ended."""
     job_id = a_running_job(storage, 2, retries=5)
     report(storage, job_id, [0], F)
-    storage.settle(job_id, NOW)
+    storage.jobs.settle(job_id, NOW)
     nobody = new_job_id()
 
-    outcome = storage.apply_status(
+    outcome = storage.host_pods.apply_status(
         [
             status(job_id, 0, R, run=1),
             status(job_id, 0, R, run=2),
@@ -170,20 +171,20 @@ def test_texts_may_hold_anything(storage: Storage) -> None:
 def test_output_is_added_to_the_message_of_the_run_that_failed(storage: Storage) -> None:
     """Once, to its event and to the pod as long as it has no newer run; other runs and states keep theirs."""
     job_id = a_running_job(storage, 2, retries=2)
-    storage.apply_status([status(job_id, 0, F, message="exit 1"), status(job_id, 1, S, message="fine")])
+    storage.host_pods.apply_status([status(job_id, 0, F, message="exit 1"), status(job_id, 1, S, message="fine")])
     texts = [(PodId(job_id, instance, 1), "50% of\x00 it's gone") for instance in (0, 1, 7)]
 
-    storage.add_output(texts)
-    storage.add_output(texts)
+    storage.host_pods.add_output(texts)
+    storage.host_pods.add_output(texts)
 
     told = "exit 1; stderr: 50% of it's gone"
     assert [told, "fine"] == [pod(storage, job_id, instance).message for instance in (0, 1)]
-    assert told == storage.pod_events(job_id, 0)[0].message
+    assert told == storage.pods.events(job_id, 0)[0].message
     settle_all(storage, job_id, NOW + 3600 * SECOND)
-    storage.add_output([(PodId(job_id, 0, 1), "again")])
+    storage.host_pods.add_output([(PodId(job_id, 0, 1), "again")])
     assert 2 == pod(storage, job_id, 0).run_id
     assert "stderr" not in pod(storage, job_id, 0).message
-    assert told == storage.pod_events(job_id, 0, run_id=1)[0].message
+    assert told == storage.pods.events(job_id, 0, run_id=1)[0].message
 
 
 def test_kills_are_answered_with_grace(storage: Storage) -> None:
@@ -192,21 +193,21 @@ def test_kills_are_answered_with_grace(storage: Storage) -> None:
     config.defaultConfig.killGracePeriodSeconds = 7
     config.instanceConfig[1].killGracePeriodSeconds = 90
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     admit(storage, job_id)
     launch(storage, job_id)
-    storage.set_pod_goals(job_id, [(0, 2)], K, NOW, "stop")
-    storage.want_new_runs(job_id, [(3, 1)])
+    storage.pods.set_goals(job_id, [(0, 2)], K, NOW, "stop")
+    storage.pods.want_new_runs(job_id, [(3, 1)])
 
-    assert [(PodId(job_id, 0, 1), "host0", "agent", 7)] == storage.mark_killing(job_id, 1)
+    assert [(PodId(job_id, 0, 1), "host0", "agent", 7)] == storage.host_pods.mark_killing(job_id, 1)
     rest = [(PodId(job_id, 1, 1), "host1", "agent", 90), (PodId(job_id, 3, 1), "host0", "agent", 7)]
-    assert rest == storage.mark_killing(job_id, 10)
-    assert [] == storage.mark_killing(job_id, 10)
+    assert rest == storage.host_pods.mark_killing(job_id, 10)
+    assert [] == storage.host_pods.mark_killing(job_id, 10)
 
     assert [KILLING, KILLING, LAUNCHED, KILLING] == states(storage, job_id)
     assert "Killing the task" == pod(storage, job_id).message
     revision = pod(storage, job_id).revision
-    assert 3 == len(storage.mark_killing(job_id, 10, again=True))
+    assert 3 == len(storage.host_pods.mark_killing(job_id, 10, again=True))
     assert revision == pod(storage, job_id).revision
 
 
@@ -214,12 +215,12 @@ def test_pods_on_hosts_are_listed_in_pages(storage: Storage, monkeypatch: object
     """Every pod that a host may know is listed, of jobs that have not ended."""
     ended = a_running_job(storage, 1)
     report(storage, ended, [0], S)
-    storage.settle(ended, NOW)
+    storage.jobs.settle(ended, NOW)
     jobs = sorted([a_running_job(storage, 5), a_running_job(storage, 2)])
     a_job(storage, 3)
     monkeypatch.setattr(pods_module, "PAGE_PODS", 2)  # type: ignore[attr-defined]
 
-    pages = list(storage.pods_on_hosts())
+    pages = list(storage.host_pods.on_hosts())
 
     found = [row for page in pages for row in page]
     expected = [(PodId(job, i, 1), f"host{i % 3}", "agent", R) for job in jobs for i in sorted(runs_of(storage, job))]
@@ -229,57 +230,57 @@ def test_pods_on_hosts_are_listed_in_pages(storage: Storage, monkeypatch: object
 
 def test_frameworks_are_remembered(storage: Storage) -> None:
     """The id under which a cluster knows us survives, one for each cluster."""
-    assert storage.framework_id("one") is None
-    storage.set_framework_id("one", "old")
-    storage.set_framework_id("one", "f1")
-    storage.set_framework_id("two", "f2")
+    assert storage.hosts.framework_id("one") is None
+    storage.hosts.set_framework_id("one", "old")
+    storage.hosts.set_framework_id("one", "f1")
+    storage.hosts.set_framework_id("two", "f2")
 
-    assert ("f1", "f2") == (storage.framework_id("one"), storage.framework_id("two"))
+    assert ("f1", "f2") == (storage.hosts.framework_id("one"), storage.hosts.framework_id("two"))
 
 
 def test_a_lease_has_one_holder(storage: Storage, clock: Clock) -> None:
     """A role is held until it is released or runs out; its holder renews it."""
     now_s = clock() / SECOND
 
-    assert storage.leader("resmgr", now_s) is None
-    assert storage.acquire_lease("resmgr", "a", "host-a:1", 10, now_s)
-    assert not storage.acquire_lease("resmgr", "b", "host-b:1", 10, now_s + 9)
-    assert storage.acquire_lease("resmgr", "a", "host-a:2", 10, now_s + 9)
-    assert "host-a:2" == storage.leader("resmgr", now_s + 18)
-    assert storage.leader("resmgr", now_s + 19) is None
-    assert storage.acquire_lease("resmgr", "b", "host-b:1", 10, now_s + 19)
-    assert not storage.release_lease("resmgr", "a")
-    assert storage.release_lease("resmgr", "b")
-    assert storage.acquire_lease("hostmgr/one", "a", "host-a:3", 10, now_s)
-    assert storage.leader("resmgr", now_s) is None
+    assert storage.leases.leader("resmgr", now_s) is None
+    assert storage.leases.acquire("resmgr", "a", "host-a:1", 10, now_s)
+    assert not storage.leases.acquire("resmgr", "b", "host-b:1", 10, now_s + 9)
+    assert storage.leases.acquire("resmgr", "a", "host-a:2", 10, now_s + 9)
+    assert "host-a:2" == storage.leases.leader("resmgr", now_s + 18)
+    assert storage.leases.leader("resmgr", now_s + 19) is None
+    assert storage.leases.acquire("resmgr", "b", "host-b:1", 10, now_s + 19)
+    assert not storage.leases.release("resmgr", "a")
+    assert storage.leases.release("resmgr", "b")
+    assert storage.leases.acquire("hostmgr/one", "a", "host-a:3", 10, now_s)
+    assert storage.leases.leader("resmgr", now_s) is None
 
 
 def test_a_lease_that_ran_out_is_held_on_until_somebody_takes_it(storage: Storage, clock: Clock) -> None:
     """Who was stopped for longer leads on if nobody has led since, and does not if somebody has who is gone again."""
     now_s = clock() / SECOND
-    assert not storage.renew_lease("resmgr", "a", "host-a:1", 10, now_s)
-    assert storage.acquire_lease("resmgr", "a", "host-a:1", 10, now_s)
+    assert not storage.leases.renew("resmgr", "a", "host-a:1", 10, now_s)
+    assert storage.leases.acquire("resmgr", "a", "host-a:1", 10, now_s)
 
-    assert storage.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 100)
-    assert "host-a:2" == storage.leader("resmgr", now_s + 109)
-    assert storage.holds_lease("resmgr", "a")
+    assert storage.leases.renew("resmgr", "a", "host-a:2", 10, now_s + 100)
+    assert "host-a:2" == storage.leases.leader("resmgr", now_s + 109)
+    assert storage.leases.holds("resmgr", "a")
 
-    assert storage.acquire_lease("resmgr", "b", "host-b:1", 10, now_s + 110)
-    assert not storage.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 111)
-    assert (False, True) == (storage.holds_lease("resmgr", "a"), storage.holds_lease("resmgr", "b"))
-    assert not storage.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 200)
-    assert storage.release_lease("resmgr", "b")
-    assert not storage.renew_lease("resmgr", "a", "host-a:2", 10, now_s + 201)
-    assert not storage.holds_lease("resmgr", "a")
+    assert storage.leases.acquire("resmgr", "b", "host-b:1", 10, now_s + 110)
+    assert not storage.leases.renew("resmgr", "a", "host-a:2", 10, now_s + 111)
+    assert (False, True) == (storage.leases.holds("resmgr", "a"), storage.leases.holds("resmgr", "b"))
+    assert not storage.leases.renew("resmgr", "a", "host-a:2", 10, now_s + 200)
+    assert storage.leases.release("resmgr", "b")
+    assert not storage.leases.renew("resmgr", "a", "host-a:2", 10, now_s + 201)
+    assert not storage.leases.holds("resmgr", "a")
 
 
 def test_a_renewal_that_comes_late_does_not_shorten_the_lease(storage: Storage, clock: Clock) -> None:
     """It began before the one that counts, whose leader thinks itself safe."""
     now_s = clock.now_ns / SECOND
-    assert storage.acquire_lease("hostmgr", "one", "", 10, now_s)
-    assert storage.renew_lease("hostmgr", "one", "one:80", 10, now_s + 9)
+    assert storage.leases.acquire("hostmgr", "one", "", 10, now_s)
+    assert storage.leases.renew("hostmgr", "one", "one:80", 10, now_s + 9)
 
-    assert storage.renew_lease("hostmgr", "one", "one:80", 10, now_s + 3)
+    assert storage.leases.renew("hostmgr", "one", "one:80", 10, now_s + 3)
 
-    assert not storage.acquire_lease("hostmgr", "two", "", 10, now_s + 18)
-    assert storage.acquire_lease("hostmgr", "two", "", 10, now_s + 19)
+    assert not storage.leases.acquire("hostmgr", "two", "", 10, now_s + 18)
+    assert storage.leases.acquire("hostmgr", "two", "", 10, now_s + 19)

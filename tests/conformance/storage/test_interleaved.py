@@ -7,11 +7,12 @@ from functools import partial
 
 import pytest
 
+from peloton.model.admission import EvictionOrder
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
-from services.storage.jobs.settle_view import Look
-from services.storage.jobs.settling import apply, look
-from services.storage.storage import EvictionOrder, Storage
+from services.storage.jobs.settle_view import PendingSettle
+from services.storage.jobs.settling import apply, read_pending
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     LAUNCHED,
     NOW,
@@ -44,15 +45,15 @@ def test_a_run_that_began_is_not_begun_again_by_a_settle_that_looked_before(stor
     admit(storage, job_id)
     launch(storage, job_id)
     report(storage, job_id, [0], L)
-    first, second = (storage.db.read(partial(look, job_id=job_id, now_ns=NOW)) for _ in range(2))
-    assert isinstance(first, Look)
-    assert isinstance(second, Look)
+    first, second = (storage.db.read(partial(read_pending, job_id=job_id, now_ns=NOW)) for _ in range(2))
+    assert isinstance(first, PendingSettle)
+    assert isinstance(second, PendingSettle)
 
-    assert storage.db.write(partial(apply, seen=first, now_ns=NOW)) is not None
+    assert storage.db.write(partial(apply, found=first, now_ns=NOW)) is not None
     admit(storage, job_id)
     launch(storage, job_id)
 
-    assert storage.db.write(partial(apply, seen=second, now_ns=NOW)) is None
+    assert storage.db.write(partial(apply, found=second, now_ns=NOW)) is None
     assert [LAUNCHED] == states(storage, job_id)
     assert {0: 2} == runs_of(storage, job_id)
 
@@ -64,14 +65,14 @@ def test_of_a_stop_and_a_start_the_later_one_holds_for_all_pods(
     """A start between the commits of a stop, or the other way round, is not undone by the rest of it."""
     job_id = a_running_job(storage, 3, type_=JobType.SERVICE)
     if first is JobState.RUNNING:
-        storage.set_job_goal(job_id, JobState.KILLED, NOW)
+        storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     second = JobState.RUNNING if first is JobState.KILLED else JobState.KILLED
     other = open_storage()
-    before_write(storage, 2, lambda: other.set_job_goal(job_id, second, NOW), monkeypatch)
+    before_write(storage, 2, lambda: other.jobs.set_goal(job_id, second, NOW), monkeypatch)
 
-    storage.set_job_goal(job_id, first, NOW)
+    storage.jobs.set_goal(job_id, first, NOW)
 
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert second is job.goal
     assert [PodState(second.value)] * 3 == [one.goal for one in pods(storage, job_id)]
@@ -82,17 +83,17 @@ def test_a_pod_that_is_started_while_it_is_evicted_for_good_runs_anew(storage: S
     config = a_config(1, type_=JobType.SERVICE)
     config.defaultConfig.preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     run(storage, job_id)
-    storage.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
+    storage.admission.evict([EvictionOrder(job_id, 0, 1, False, PREEMPTED)])
     evicted = pod(storage, job_id)
     assert (PodState.PREEMPTING, K) == (evicted.state, evicted.goal)
 
-    storage.set_pod_goals(job_id, [(0, 1)], R, NOW, "start")
+    storage.pods.set_goals(job_id, [(0, 1)], R, NOW, "start")
 
-    assert [one.is_leaving for one in storage.held([job_id])[job_id]] == [True]
-    assert 1 == storage.settle(job_id, NOW).kill_count
-    assert [0] == [row[0].instance_id for row in storage.mark_killing(job_id, 10)]
+    assert [one.is_leaving for one in storage.admission.held([job_id])[job_id]] == [True]
+    assert 1 == storage.jobs.settle(job_id, NOW).kill_count
+    assert [0] == [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10)]
     report(storage, job_id, [0], K)
     settle_all(storage, job_id)
     assert [I] == states(storage, job_id)

@@ -11,7 +11,7 @@ from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import HealthState, PodState, ShapeRange
 from peloton.model.resources import Resources
-from services.storage.repository import CHUNK_PODS
+from services.storage.ranges import CHUNK_PODS
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
@@ -36,7 +36,7 @@ def test_a_stored_job_is_read_back_as_it_was(storage: Storage) -> None:
     config = a_config(3, priority=4, preemptible=True, maxRunningTime=60, maximumRunningInstances=2)
     job_id = create(storage, config)
 
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
 
     assert job is not None
     assert ("train", JobType.BATCH, "maps", "pool", 3) == (
@@ -59,8 +59,8 @@ def test_a_stored_job_is_read_back_as_it_was(storage: Storage) -> None:
         job.created_ns,
     )
     assert (("stage", "prod-eu"),) == job.labels
-    assert [job] == storage.jobs([job_id, job_id, new_job_id()])
-    assert [job_id] == storage.active_job_ids()
+    assert [job] == storage.jobs.get_many([job_id, job_id, new_job_id()])
+    assert [job_id] == storage.jobs.active_ids()
 
 
 def test_an_id_is_used_once(storage: Storage) -> None:
@@ -69,7 +69,7 @@ def test_an_id_is_used_once(storage: Storage) -> None:
 
     with pytest.raises(AlreadyExists, match=job_id):
         create(storage, a_config(2), job_id)
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert 1 == job.instance_count
 
@@ -78,16 +78,21 @@ def test_unknown_jobs(storage: Storage) -> None:
     """Reads answer nothing; what cannot be answered so raises NotFound."""
     nobody = new_job_id()
 
-    assert storage.job(nobody) is None
-    assert storage.job_config(nobody) is None
-    assert storage.set_job_goal(nobody, JobState.KILLED, NOW) is None
-    assert [] == storage.set_pod_goals(nobody, [(0, 1)], PodState.KILLED, NOW, "")
-    assert [] == storage.want_new_runs(nobody, [(0, 1)])
-    assert [] == storage.queueable(nobody, 1) == storage.ready_gangs(nobody, 1) == storage.kill_queued(nobody, NOW)
-    assert [] == storage.mark_killing(nobody, 1) == storage.shapes_of([(nobody, 1, 0, 1)])[0]
-    assert set() == storage.mark_launched(nobody, [(0, 1, "", "", {})], NOW)
-    storage.delete_job(nobody)
-    for call in (lambda: storage.settle(nobody, NOW), lambda: storage.create_pods(nobody, lambda _: None)):
+    assert storage.jobs.get(nobody) is None
+    assert storage.configs.job_config(nobody) is None
+    assert storage.jobs.set_goal(nobody, JobState.KILLED, NOW) is None
+    assert [] == storage.pods.set_goals(nobody, [(0, 1)], PodState.KILLED, NOW, "")
+    assert [] == storage.pods.want_new_runs(nobody, [(0, 1)])
+    assert (
+        []
+        == storage.admission.queueable(nobody, 1)
+        == storage.pods.ready_gangs(nobody, 1)
+        == storage.admission.kill_queued(nobody, NOW)
+    )
+    assert [] == storage.host_pods.mark_killing(nobody, 1) == storage.configs.shapes_of([(nobody, 1, 0, 1)])[0]
+    assert set() == storage.host_pods.mark_launched(nobody, [(0, 1, "", "", {})], NOW)
+    storage.jobs.delete(nobody)
+    for call in (lambda: storage.jobs.settle(nobody, NOW), lambda: storage.pods.create(nobody, lambda _: None)):
         with pytest.raises(NotFound, match=nobody):
             call()
 
@@ -98,25 +103,25 @@ def test_a_configuration_is_stored_in_pieces_and_read_whole(storage: Storage) ->
     config.instanceConfig[2].command.value = "special"
     job_id = create(storage, config)
 
-    assert config == storage.job_config(job_id, overrides=True)
-    bare = storage.job_config(job_id)
+    assert config == storage.configs.job_config(job_id, overrides=True)
+    bare = storage.configs.job_config(job_id)
     assert bare is not None
     assert config.defaultConfig == bare.defaultConfig
     assert {} == dict(bare.instanceConfig)
-    assert storage.job_config(job_id, version=2) is None
+    assert storage.configs.job_config(job_id, version=2) is None
 
 
 def test_configurations_of_many_jobs_at_once(storage: Storage) -> None:
     """By job and version, without their instances; those that are not there are left out."""
     jobs = [a_job(storage, count) for count in (2, 3)]
-    storage.add_instances(jobs[1], a_config(5), 5, 1, NOW)
+    storage.jobs.add_instances(jobs[1], a_config(5), 5, 1, NOW)
     keys = [(jobs[0], 1), (jobs[1], 1), (jobs[1], 2), (jobs[0], 2), (new_job_id(), 1)]
 
-    found = storage.job_configs(keys)
+    found = storage.configs.job_configs(keys)
 
-    assert found == {key: storage.job_config(*key) for key in keys[:3]}
+    assert found == {key: storage.configs.job_config(*key) for key in keys[:3]}
     assert sorted(config.instanceCount for config in found.values()) == [2, 3, 5]
-    assert storage.job_configs([]) == {}
+    assert storage.configs.job_configs([]) == {}
 
 
 def test_unknown_fields_of_a_configuration_survive(storage: Storage) -> None:
@@ -125,7 +130,7 @@ def test_unknown_fields_of_a_configuration_survive(storage: Storage) -> None:
     config.MergeFromString(b"\xf2\x3f\x03new")  # field 1022, length-delimited
     config.instanceConfig[0].command.value = "special"
 
-    stored = storage.job_config(create(storage, config), overrides=True)
+    stored = storage.configs.job_config(create(storage, config), overrides=True)
 
     assert stored is not None
     assert config.SerializeToString(deterministic=True) == stored.SerializeToString(deterministic=True)
@@ -137,11 +142,11 @@ def test_task_configs_are_merged(storage: Storage) -> None:
     config.instanceConfig[2].command.value = "special"
     job_id = create(storage, config)
 
-    configs = storage.task_configs(job_id, 1, [0, 2])
+    configs = storage.configs.task_configs(job_id, 1, [0, 2])
 
     assert {0: "true", 2: "special"} == {i: task.command.value for i, task in configs.items()}
     assert 1.5 == configs[2].resource.cpuLimit
-    assert {} == storage.task_configs(job_id, 9, [0])
+    assert {} == storage.configs.task_configs(job_id, 9, [0])
 
 
 def test_instances_of_one_shape_are_one_range(storage: Storage) -> None:
@@ -152,15 +157,15 @@ def test_instances_of_one_shape_are_one_range(storage: Storage) -> None:
     config.instanceConfig[7].command.value = "same shape"
     job_id = create(storage, config)
 
-    ranges = storage.shapes_of([(job_id, 1, 0, 10)])[0]
+    ranges = storage.configs.shapes_of([(job_id, 1, 0, 10)])[0]
 
     assert [(0, 3), (3, 2), (5, 5)] == [(r.start, r.count) for r in ranges]
     assert [1500, 4000, 1500] == [r.shape.resources.cpu_milli for r in ranges]
-    assert [(4, 1), (5, 1)] == [(r.start, r.count) for r in storage.shapes_of([(job_id, 1, 4, 2)])[0]]
-    assert [ShapeRange(8, 2, ranges[0].shape)] == storage.shapes_of([(job_id, 1, 8, 2)])[0]
+    assert [(4, 1), (5, 1)] == [(r.start, r.count) for r in storage.configs.shapes_of([(job_id, 1, 4, 2)])[0]]
+    assert [ShapeRange(8, 2, ranges[0].shape)] == storage.configs.shapes_of([(job_id, 1, 8, 2)])[0]
     alike = a_job(storage, 3)
     spans = [(job_id, 1, 0, 10), (alike, 1, 1, 2), (alike, 2, 0, 3), (new_job_id(), 1, 0, 1), (job_id, 1, 8, 2)]
-    assert [storage.shapes_of([span])[0] for span in spans] == storage.shapes_of(spans)
+    assert [storage.configs.shapes_of([span])[0] for span in spans] == storage.configs.shapes_of(spans)
     assert Resources(1500, 100, 0, 0) == ranges[0].shape.resources
 
 
@@ -171,7 +176,7 @@ def test_pods_are_created_with_what_their_configuration_says(storage: Storage) -
     config.instanceConfig[2].healthCheck.enabled = True
     job_id = create(storage, config)
 
-    assert 3 == storage.create_pods(job_id, lambda _: None)
+    assert 3 == storage.pods.create(job_id, lambda _: None)
 
     assert [2, 100, 2] == [p.max_failures for p in pods(storage, job_id)]
     assert [HealthState.DISABLED, HealthState.DISABLED, HealthState.HEALTH_UNKNOWN] == [
@@ -187,7 +192,7 @@ def test_pods_are_created_with_what_their_configuration_says(storage: Storage) -
         first.config_version,
         first.revision,
     )
-    assert [I] == [event.state for event in storage.pod_events(job_id, 0)]
+    assert [I] == [event.state for event in storage.pods.events(job_id, 0)]
 
 
 def test_creation_goes_on_where_a_crash_cut_it(storage: Storage) -> None:
@@ -199,26 +204,26 @@ def test_creation_goes_on_where_a_crash_cut_it(storage: Storage) -> None:
         raise RuntimeError("killed between two chunks")
 
     with pytest.raises(RuntimeError):
-        storage.create_pods(job_id, crash)
+        storage.pods.create(job_id, crash)
     assert CHUNK_PODS == len(pods(storage, job_id))
-    assert JobState.INITIALIZED == storage.settle(job_id, NOW).state
+    assert JobState.INITIALIZED == storage.jobs.settle(job_id, NOW).state
     heard: list[int] = []
-    assert count == storage.create_pods(job_id, heard.append)
+    assert count == storage.pods.create(job_id, heard.append)
     assert [2 * CHUNK_PODS, count] == heard
-    assert count == storage.create_pods(job_id, heard.append)
+    assert count == storage.pods.create(job_id, heard.append)
     assert list(range(count)) == [p.instance_id for p in pods(storage, job_id)]
-    assert JobState.PENDING == storage.settle(job_id, NOW).state
+    assert JobState.PENDING == storage.jobs.settle(job_id, NOW).state
 
 
 def test_a_stopped_job_creates_its_pods_killed(storage: Storage) -> None:
     """Pods of a job whose goal is KILLED never run."""
     job_id = create(storage, a_config(3))
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
 
     assert [(K, K)] * 3 == [(p.state, p.goal) for p in pods(storage, job_id)]
-    assert JobState.KILLED == storage.settle(job_id, NOW).state
+    assert JobState.KILLED == storage.jobs.settle(job_id, NOW).state
 
 
 def test_a_job_grows_under_a_new_version(storage: Storage) -> None:
@@ -226,20 +231,20 @@ def test_a_job_grows_under_a_new_version(storage: Storage) -> None:
     config = a_config(2)
     config.instanceConfig[1].command.value = "old"
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
-    storage.settle(job_id, NOW)
+    storage.pods.create(job_id, lambda _: None)
+    storage.jobs.settle(job_id, NOW)
     grown = a_config(4, priority=9)
     grown.instanceConfig[3].command.value = "new"
 
-    assert 2 == storage.add_instances(job_id, grown, 4, 1, NOW)
-    assert 2 == storage.add_instances(job_id, grown, 4, 1, NOW)
+    assert 2 == storage.jobs.add_instances(job_id, grown, 4, 1, NOW)
+    assert 2 == storage.jobs.add_instances(job_id, grown, 4, 1, NOW)
 
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert (JobState.INITIALIZED, 4, 2, 9) == (job.state, job.instance_count, job.config_version, job.sla.priority)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     assert [1, 1, 2, 2] == [p.config_version for p in pods(storage, job_id)]
-    stored = storage.job_config(job_id, overrides=True)
+    stored = storage.configs.job_config(job_id, overrides=True)
     assert stored is not None
     assert {1: "old", 3: "new"} == {i: task.command.value for i, task in stored.instanceConfig.items()}
     assert JobState.PENDING == settle_all(storage, job_id).state
@@ -248,40 +253,40 @@ def test_a_job_grows_under_a_new_version(storage: Storage) -> None:
 def test_growth_is_refused_with_reasons(storage: Storage) -> None:
     """Another version, fewer instances, an ended job: nothing changes."""
     job_id = a_job(storage, 2)
-    before = storage.job(job_id)
+    before = storage.jobs.get(job_id)
 
     with pytest.raises(Aborted, match="unexpected version"):
-        storage.add_instances(job_id, a_config(3), 3, 7, NOW)
+        storage.jobs.add_instances(job_id, a_config(3), 3, 7, NOW)
     with pytest.raises(InvalidArgument, match="can't be less"):
-        storage.add_instances(job_id, a_config(1), 1, 1, NOW)
-    assert before == storage.job(job_id)
+        storage.jobs.add_instances(job_id, a_config(1), 1, 1, NOW)
+    assert before == storage.jobs.get(job_id)
     run(storage, job_id)
     report(storage, job_id, [0, 1], F)
     settle_all(storage, job_id)
     with pytest.raises(InvalidArgument, match="Job is in a terminal state:FAILED"):
-        storage.add_instances(job_id, a_config(3), 3, 1, NOW)
+        storage.jobs.add_instances(job_id, a_config(3), 3, 1, NOW)
 
 
 def test_deleting_forgets_everything(storage: Storage) -> None:
     """An ended job is gone with pods, events and configurations; one that lives is not deleted; twice is once."""
     job_id, other = a_job(storage, 3), a_job(storage, 1)
     with pytest.raises(Aborted, match="Job is not in a terminal state: PENDING"):
-        storage.delete_job(job_id)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+        storage.jobs.delete(job_id)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     settle_all(storage, job_id)
 
-    storage.delete_job(job_id)
-    storage.delete_job(job_id)
+    storage.jobs.delete(job_id)
+    storage.jobs.delete(job_id)
 
-    assert storage.job(job_id) is None
-    assert storage.job_config(job_id, 1) is None
-    assert [] == pods(storage, job_id) == storage.pod_events(job_id, 0)
+    assert storage.jobs.get(job_id) is None
+    assert storage.configs.job_config(job_id, 1) is None
+    assert [] == pods(storage, job_id) == storage.pods.events(job_id, 0)
     assert 1 == len(pods(storage, other))
 
 
 def ended(storage: Storage, count: int) -> JobId:
     job_id = a_job(storage, count)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     settle_all(storage, job_id)
     return job_id
 
@@ -299,11 +304,11 @@ def test_a_deletion_that_was_broken_off_is_found_and_ended(
     dying = open_storage()
     before_write(dying, 3, die, monkeypatch)
     with pytest.raises(RuntimeError, match="killed"):
-        dying.delete_job(job_id)
+        dying.jobs.delete(job_id)
 
-    assert (None, [job_id]) == (storage.job(job_id), storage.broken_deletions())
-    storage.delete_job(job_id)
-    assert [] == storage.broken_deletions() == pods(storage, job_id)
+    assert (None, [job_id]) == (storage.jobs.get(job_id), storage.jobs.half_deleted())
+    storage.jobs.delete(job_id)
+    assert [] == storage.jobs.half_deleted() == pods(storage, job_id)
     create(storage, a_config(2), job_id)
 
 
@@ -315,13 +320,13 @@ def test_a_late_deletion_leaves_another_job_of_that_id_alone(
     job_id = ended(storage, 6)
 
     def again() -> None:
-        storage.delete_job(job_id)
+        storage.jobs.delete(job_id)
         create(storage, a_config(6), job_id)
-        storage.create_pods(job_id, lambda _: None)
+        storage.pods.create(job_id, lambda _: None)
 
     late = open_storage()
     before_write(late, 3, again, monkeypatch)
-    late.delete_job(job_id)
+    late.jobs.delete(job_id)
 
-    assert storage.job(job_id) is not None
+    assert storage.jobs.get(job_id) is not None
     assert list(range(6)) == [one.instance_id for one in pods(storage, job_id)]

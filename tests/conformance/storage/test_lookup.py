@@ -9,8 +9,7 @@ import pytest
 from peloton.api import convert
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
-from services.storage.jobs import lookup
-from services.storage.jobs.lookup import FoundJob
+from services.storage.jobs.search import FoundJob
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, SECOND, a_config
 
@@ -23,7 +22,7 @@ def named(
     config.name, config.respoolID.value = name, pool
     job_id = JobId(f"{start}a1b2c3-0000-4000-8000-00000000000{number}")
     record = convert.new_job_record(job_id, config, NOW + number * SECOND)
-    storage.create_job(replace(record, state=state), config, NOW)
+    storage.jobs.create(replace(record, state=state), config, NOW)
     return job_id
 
 
@@ -37,10 +36,10 @@ def test_names_are_compared_whole(storage: Storage) -> None:
     here = named(storage, 2, "tiles", "p1")
     there = named(storage, 3, "tiles", "p2")
 
-    assert [there, here] == ids(storage.jobs_named([("", "tiles")], 10))
-    assert [here] == ids(storage.jobs_named([("p1", "tiles"), ("p2", "tile")], 10))
-    assert [] == storage.jobs_named([("", "ile")], 10)
-    assert [] == storage.jobs_named([], 10)
+    assert [there, here] == ids(storage.search.jobs_named([("", "tiles")], 10))
+    assert [here] == ids(storage.search.jobs_named([("p1", "tiles"), ("p2", "tile")], 10))
+    assert [] == storage.search.jobs_named([("", "ile")], 10)
+    assert [] == storage.search.jobs_named([], 10)
 
 
 def test_jobs_that_have_not_ended_come_first(storage: Storage) -> None:
@@ -48,9 +47,11 @@ def test_jobs_that_have_not_ended_come_first(storage: Storage) -> None:
     old, new = named(storage, 1, "etl"), named(storage, 2, "etl")
     ended = named(storage, 3, "etl", state=JobState.FAILED)
 
-    assert [new, old, ended] == ids(storage.jobs_named([("", "etl")], 10))
-    assert [new, old] == ids(storage.jobs_named([("", "etl")], 2))
-    assert FoundJob(new, "etl", "p1", JobState.RUNNING, NOW + 2 * SECOND) == storage.jobs_named([("", "etl")], 1)[0]  # type: ignore[arg-type]
+    assert [new, old, ended] == ids(storage.search.jobs_named([("", "etl")], 10))
+    assert [new, old] == ids(storage.search.jobs_named([("", "etl")], 2))
+    assert (
+        FoundJob(new, "etl", "p1", JobState.RUNNING, NOW + 2 * SECOND) == storage.search.jobs_named([("", "etl")], 1)[0]
+    )  # type: ignore[arg-type]
 
 
 def test_ids_are_found_by_their_beginning(storage: Storage) -> None:
@@ -58,27 +59,27 @@ def test_ids_are_found_by_their_beginning(storage: Storage) -> None:
     first, second = named(storage, 1, "a", start="0f"), named(storage, 2, "b", start="0f")
     named(storage, 3, "c", start="10")
 
-    assert [second, first] == ids(storage.jobs_with_id_prefix("0fa1", 10))
-    assert [first] == ids(storage.jobs_with_id_prefix(first.replace("-", ""), 10))
-    assert [] == storage.jobs_with_id_prefix("0fa2", 10)
+    assert [second, first] == ids(storage.search.jobs_with_id_prefix("0fa1", 10))
+    assert [first] == ids(storage.search.jobs_with_id_prefix(first.replace("-", ""), 10))
+    assert [] == storage.search.jobs_with_id_prefix("0fa2", 10)
 
 
 def test_deleted_jobs_have_no_name(storage: Storage) -> None:
     """What is being deleted is not found."""
     named(storage, 1, "gone", state=JobState.DELETED)
 
-    assert [] == storage.jobs_named([("", "gone")], 10)
-    assert [] == storage.jobs_with_id_prefix("00a1", 10)
-    assert [] == storage.recent_jobs_beginning([("", "go")], 10)
+    assert [] == storage.search.jobs_named([("", "gone")], 10)
+    assert [] == storage.search.jobs_with_id_prefix("00a1", 10)
+    assert [] == storage.search.recent_jobs_beginning([("", "go")], 10)
 
 
 def test_the_newest_jobs_are_looked_through_for_beginnings(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Case and special characters count, and jobs beyond a number of the newest are left out."""
-    monkeypatch.setattr(lookup, "RECENT_JOBS", 3)
+    monkeypatch.setattr("services.storage.jobs.search.RECENT_JOBS", 3)
     named(storage, 1, "tiles-old")
     named(storage, 2, "Tiles")
     low, other = named(storage, 3, "tiles%", "p1"), named(storage, 4, "tiles_x", "p2")
 
-    assert [other, low] == ids(storage.recent_jobs_beginning([("", "tiles")], 10))
-    assert [low] == ids(storage.recent_jobs_beginning([("", "tiles%")], 10))
-    assert [other] == ids(storage.recent_jobs_beginning([("p2", "")], 10))
+    assert [other, low] == ids(storage.search.recent_jobs_beginning([("", "tiles")], 10))
+    assert [low] == ids(storage.search.recent_jobs_beginning([("", "tiles%")], 10))
+    assert [other] == ids(storage.search.recent_jobs_beginning([("p2", "")], 10))

@@ -58,106 +58,106 @@ def asked(*names: str, **options: int) -> list[MaintenanceRequest]:
 
 def rows(storage: Storage, cluster: str = C) -> dict[str, tuple[HostState, HostState]]:
     """In the order of the requests."""
-    return {host.hostname: (host.state, host.goal) for host in storage.maintained_hosts(cluster)}
+    return {host.hostname: (host.state, host.goal) for host in storage.maintenance.all(cluster)}
 
 
 def bring(storage: Storage, name: str, state: HostState) -> None:
     """The only host in maintenance, as far as ``state``."""
-    storage.request_maintenance(C, asked(name), 1, NOW)
+    storage.maintenance.request(C, asked(name), 1, NOW)
     for before, after in ((DRAINING, DRAINED), (DRAINED, DOWN)):
         if rows(storage)[name][0] is state:
             return
-        assert storage.move_host(C, name, before, after, NOW)
+        assert storage.maintenance.move(C, name, before, after, NOW)
 
 
 def test_hosts_begin_in_their_order_under_the_bound(storage: Storage) -> None:
     """Those whose turn it is are DRAINING at once; the rest is UP with the goal DOWN, in the order of the calls."""
-    first = storage.request_maintenance(C, asked("b", "a", deadline_s=60), 1, NOW)
-    storage.request_maintenance(C, asked("c"), 1, NOW + 1)
+    first = storage.maintenance.request(C, asked("b", "a", deadline_s=60), 1, NOW)
+    storage.maintenance.request(C, asked("c"), 1, NOW + 1)
 
     assert rows(storage) == {"b": (DRAINING, DOWN), "a": (UP, DOWN), "c": (UP, DOWN)}
     assert first[0] == HostMaintenance(
         C, Hostname("b"), DRAINING, DOWN, "10.0.0.1", 1, 0, 60, requested_ns=NOW, drained_from_ns=NOW, changed_ns=NOW
     )
     assert first[0].deadline_ns == NOW + 60 * SECOND
-    assert [h.hostname for h in storage.admit_maintenance(C, 2, NOW + 2)] == ["a"]
-    assert storage.admit_maintenance(C, 2, NOW + 3) == []
+    assert [h.hostname for h in storage.maintenance.admit(C, 2, NOW + 2)] == ["a"]
+    assert storage.maintenance.admit(C, 2, NOW + 3) == []
 
 
 def test_what_a_host_has_is_remembered(storage: Storage) -> None:
     """As it was when it was asked for: nobody else knows it while the host is down."""
     has = Resources(1_000, 2, 3, 4)
-    (host,) = storage.request_maintenance(C, asked("a", capacity=has), 1, NOW)
-    assert [has, has] == [host.capacity, storage.maintained_hosts(C)[0].capacity]
+    (host,) = storage.maintenance.request(C, asked("a", capacity=has), 1, NOW)
+    assert [has, has] == [host.capacity, storage.maintenance.all(C)[0].capacity]
 
 
 def test_asking_again_changes_nothing(storage: Storage) -> None:
     """A host stays as it was asked for first, wherever it is."""
     bring(storage, "a", DOWN)
-    before = storage.maintained_hosts(C)
+    before = storage.maintenance.all(C)
 
-    assert storage.request_maintenance(C, asked("a", deadline_s=9), 1, NOW + 9) == before
-    assert storage.maintained_hosts(C) == before
+    assert storage.maintenance.request(C, asked("a", deadline_s=9), 1, NOW + 9) == before
+    assert storage.maintenance.all(C) == before
 
 
 def test_who_waits_takes_the_bound_of_a_later_call(storage: Storage) -> None:
     """A call without a bound keeps it; one that has begun keeps its own."""
-    storage.request_maintenance(C, asked("a", "b", "c"), 1, NOW)
-    storage.request_maintenance(C, asked("c", at_most=9), 1, NOW)
+    storage.maintenance.request(C, asked("a", "b", "c"), 1, NOW)
+    storage.maintenance.request(C, asked("c", at_most=9), 1, NOW)
     assert rows(storage) == {"a": (DRAINING, DOWN), "b": (UP, DOWN), "c": (UP, DOWN)}
 
-    again = storage.request_maintenance(C, asked("a", "b", at_most=2), 1, NOW)
+    again = storage.maintenance.request(C, asked("a", "b", at_most=2), 1, NOW)
 
     assert [(h.hostname, h.state, h.at_most) for h in again] == [("a", DRAINING, 0), ("b", DRAINING, 2)]
-    assert storage.maintained_hosts(C)[2].state is DRAINING  # nobody holds it back any more
+    assert storage.maintenance.all(C)[2].state is DRAINING  # nobody holds it back any more
 
 
 def test_clusters_do_not_meet(storage: Storage) -> None:
     """A host of the same name in another cluster is another host, under another bound."""
-    storage.request_maintenance(C, asked("a"), 1, NOW)
-    storage.request_maintenance("other", asked("a"), 1, NOW)
+    storage.maintenance.request(C, asked("a"), 1, NOW)
+    storage.maintenance.request("other", asked("a"), 1, NOW)
 
     assert rows(storage) == rows(storage, "other") == {"a": (DRAINING, DOWN)}
 
 
 def test_the_whole_way(storage: Storage) -> None:
     """Each step is taken from the one before only; at the end the row is gone and the next host begins."""
-    storage.request_maintenance(C, asked("a", "b"), 1, NOW)
-    assert not storage.move_host(C, "a", DRAINED, DOWN, NOW)
+    storage.maintenance.request(C, asked("a", "b"), 1, NOW)
+    assert not storage.maintenance.move(C, "a", DRAINED, DOWN, NOW)
 
-    assert storage.move_host(C, "a", DRAINING, DRAINED, NOW)
-    assert not storage.move_host(C, "a", DRAINING, DRAINED, NOW)
-    assert storage.move_host(C, "a", DRAINED, DOWN, NOW)
-    assert storage.end_maintenance(C, "a", 1, NOW) == []
+    assert storage.maintenance.move(C, "a", DRAINING, DRAINED, NOW)
+    assert not storage.maintenance.move(C, "a", DRAINING, DRAINED, NOW)
+    assert storage.maintenance.move(C, "a", DRAINED, DOWN, NOW)
+    assert storage.maintenance.end(C, "a", 1, NOW) == []
     assert rows(storage) == {"a": (DOWN, DOWN), "b": (UP, DOWN)}
-    storage.steer_maintenance(C, ["a"], COMPLETE, 1, NOW)
-    assert [h.hostname for h in storage.end_maintenance(C, "a", 1, NOW + 5)] == ["b"]
+    storage.maintenance.steer(C, ["a"], COMPLETE, 1, NOW)
+    assert [h.hostname for h in storage.maintenance.end(C, "a", 1, NOW + 5)] == ["b"]
     assert rows(storage) == {"b": (DRAINING, DOWN)}
-    assert storage.maintained_host(C, "a") is None
+    assert storage.maintenance.get(C, "a") is None
 
 
 def test_cancel(storage: Storage) -> None:
     """A host that waits is forgotten; one that is drained is to be UP, and is not DRAINED any more."""
-    storage.request_maintenance(C, asked("a", "b"), 1, NOW)
+    storage.maintenance.request(C, asked("a", "b"), 1, NOW)
 
-    cancelled = storage.steer_maintenance(C, ["b", "a"], CANCEL, 1, NOW)
+    cancelled = storage.maintenance.steer(C, ["b", "a"], CANCEL, 1, NOW)
 
     assert [(h.hostname, h.state, h.goal) for h in cancelled] == [("b", UP, UP), ("a", DRAINING, UP)]
     assert rows(storage) == {"a": (DRAINING, UP)}
-    assert not storage.move_host(C, "a", DRAINING, DRAINED, NOW)
-    assert storage.steer_maintenance(C, ["a"], CANCEL, 1, NOW)
+    assert not storage.maintenance.move(C, "a", DRAINING, DRAINED, NOW)
+    assert storage.maintenance.steer(C, ["a"], CANCEL, 1, NOW)
     with pytest.raises(Aborted, match="maintenance of host a is being ended: ask again once it is UP"):
-        storage.request_maintenance(C, asked("c", "a"), 1, NOW)
+        storage.maintenance.request(C, asked("c", "a"), 1, NOW)
     assert rows(storage) == {"a": (DRAINING, UP)}
 
 
 def test_a_cancelled_wait_lets_others_begin(storage: Storage) -> None:
     """One that held back others by a tighter bound is cancelled: they begin."""
-    storage.request_maintenance(C, asked("a"), 5, NOW)
-    storage.request_maintenance(C, asked("tight", at_most=1), 5, NOW)
-    storage.request_maintenance(C, asked("b"), 5, NOW)
+    storage.maintenance.request(C, asked("a"), 5, NOW)
+    storage.maintenance.request(C, asked("tight", at_most=1), 5, NOW)
+    storage.maintenance.request(C, asked("b"), 5, NOW)
 
-    changed = storage.steer_maintenance(C, ["tight"], CANCEL, 5, NOW)
+    changed = storage.maintenance.steer(C, ["tight"], CANCEL, 5, NOW)
 
     assert [h.hostname for h in changed] == ["tight", "b"]
     assert rows(storage) == {"a": (DRAINING, DOWN), "b": (DRAINING, DOWN)}
@@ -165,33 +165,33 @@ def test_a_cancelled_wait_lets_others_begin(storage: Storage) -> None:
 
 def test_force(storage: Storage) -> None:
     """Only from the deadline on; it is remembered."""
-    storage.request_maintenance(C, asked("a", deadline_s=60), 1, NOW)
+    storage.maintenance.request(C, asked("a", deadline_s=60), 1, NOW)
     with pytest.raises(Aborted, match="host a may be forced 60 s after its drain began: 1 s are left"):
-        storage.steer_maintenance(C, ["a"], FORCE, 1, NOW + 59 * SECOND)
+        storage.maintenance.steer(C, ["a"], FORCE, 1, NOW + 59 * SECOND)
 
-    storage.steer_maintenance(C, ["a"], FORCE, 1, NOW + 60 * SECOND)
+    storage.maintenance.steer(C, ["a"], FORCE, 1, NOW + 60 * SECOND)
 
-    assert [h.is_forced for h in storage.maintained_hosts(C)] == [True]
+    assert [h.is_forced for h in storage.maintenance.all(C)] == [True]
 
 
 def test_all_of_the_hosts_or_none(storage: Storage) -> None:
     """An error about one host leaves the others as they were."""
     bring(storage, "a", DOWN)
-    storage.request_maintenance(C, asked("b"), 2, NOW)
-    before = storage.maintained_hosts(C)
+    storage.maintenance.request(C, asked("b"), 2, NOW)
+    before = storage.maintenance.all(C)
 
     for act, error, text in (
         (COMPLETE, NotFound, "^Host is not DOWN$"),
         (CANCEL, Aborted, "host a is DOWN: complete its maintenance instead"),
     ):
         with pytest.raises(error, match=text):
-            storage.steer_maintenance(C, ["b", "a"] if act is CANCEL else ["a", "b"], act, 2, NOW + 1)
-        assert storage.maintained_hosts(C) == before
+            storage.maintenance.steer(C, ["b", "a"] if act is CANCEL else ["a", "b"], act, 2, NOW + 1)
+        assert storage.maintenance.all(C) == before
     with pytest.raises(NotFound, match="host x is not in maintenance"):
-        storage.steer_maintenance(C, ["b", "x"], CANCEL, 2, NOW + 1)
+        storage.maintenance.steer(C, ["b", "x"], CANCEL, 2, NOW + 1)
     with pytest.raises(NotFound, match=r"^Host is not DOWN$"):
-        storage.steer_maintenance(C, ["x"], COMPLETE, 2, NOW + 1)
-    assert storage.maintained_hosts(C) == before
+        storage.maintenance.steer(C, ["x"], COMPLETE, 2, NOW + 1)
+    assert storage.maintenance.all(C) == before
 
 
 def test_the_bound_holds_in_a_race(open_storage: Callable[[], Storage]) -> None:
@@ -200,27 +200,27 @@ def test_the_bound_holds_in_a_race(open_storage: Callable[[], Storage]) -> None:
 
     def ask(number: int) -> None:
         storage = storages[number % 4]
-        storage.request_maintenance(C, asked(f"h{number}"), 3, NOW)
-        storage.admit_maintenance(C, 3, NOW)
+        storage.maintenance.request(C, asked(f"h{number}"), 3, NOW)
+        storage.maintenance.admit(C, 3, NOW)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ask, range(24)))
 
-    hosts = storages[0].maintained_hosts(C)
+    hosts = storages[0].maintenance.all(C)
     assert [h.state for h in hosts] == [DRAINING] * 3 + [UP] * 21
     assert [h.seq for h in hosts] == list(range(1, 25))
 
 
 def test_progress_is_kept(storage: Storage) -> None:
     """As it was noted; a step forgets it."""
-    storage.request_maintenance(C, asked("a"), 1, NOW)
+    storage.maintenance.request(C, asked("a"), 1, NOW)
     progress = DrainProgress(3, 1, (Blocker("job", 2, 'wörter "und" zahlen'),), "the end of 1 pod")
 
-    storage.note_drain(C, "a", progress)
+    storage.maintenance.note_drain(C, "a", progress)
 
-    assert storage.maintained_hosts(C)[0].progress == progress
-    storage.move_host(C, "a", DRAINING, DRAINED, NOW)
-    assert storage.maintained_hosts(C)[0].progress == DrainProgress()
+    assert storage.maintenance.all(C)[0].progress == progress
+    storage.maintenance.move(C, "a", DRAINING, DRAINED, NOW)
+    assert storage.maintenance.all(C)[0].progress == DrainProgress()
 
 
 # Pods.
@@ -229,14 +229,14 @@ def test_progress_is_kept(storage: Storage) -> None:
 def test_residents(storage: Storage) -> None:
     """Pods that a host may know, of jobs that have not ended; who is told to leave is marked."""
     first, second = sorted([a_running_job(storage, 6), a_running_job(storage, 3, type_=JobType.SERVICE)])
-    types = {job: storage.job(job).type for job in (first, second)}  # type: ignore[union-attr]
+    types = {job: storage.jobs.get(job).type for job in (first, second)}  # type: ignore[union-attr]
     a_job(storage, 3)
     batch = first if types[first] is JobType.BATCH else second
-    storage.set_pod_goals(batch, [(0, 1)], K, NOW, "stop")
-    storage.want_new_runs(batch, [(3, 1)])
+    storage.pods.set_goals(batch, [(0, 1)], K, NOW, "stop")
+    storage.pods.want_new_runs(batch, [(3, 1)])
     report(storage, batch, [4], S)
 
-    found = storage.residents(["host0", "host1", "elsewhere"])
+    found = storage.host_pods.residents(["host0", "host1", "elsewhere"])
 
     expected: dict[str, list[Resident]] = {"host0": [], "host1": [], "elsewhere": []}
     for job in (first, second):
@@ -251,7 +251,7 @@ def test_no_launch_on_a_host_that_goes(storage: Storage) -> None:
     """Refused in the transaction itself; a host that waits for its turn still takes pods."""
     job_id = a_job(storage, 6)
     admit(storage, job_id)
-    storage.request_maintenance(C, asked("host1", "host2"), 1, NOW)
+    storage.maintenance.request(C, asked("host1", "host2"), 1, NOW)
 
     assert launch(storage, job_id, cluster=C) == {0, 2, 3, 5}
     assert states(storage, job_id)[1] is PodState.READY
@@ -261,15 +261,15 @@ def test_batch_pods_leave_a_host(storage: Storage) -> None:
     """They are PREEMPTING with the words of maintenance, get another run, and have not failed; others stay."""
     job_id = a_running_job(storage, 6)
 
-    assert storage.evict_from_host(job_id, "host1", NOW) == [1, 4]
-    assert storage.evict_from_host(job_id, "host1", NOW) == []
+    assert storage.host_pods.evict_from_host(job_id, "host1", NOW) == [1, 4]
+    assert storage.host_pods.evict_from_host(job_id, "host1", NOW) == []
 
     assert states(storage, job_id) == [R, PREEMPTING, R, R, PREEMPTING, R]
     evicted = pod(storage, job_id, 4)
     assert evicted.message == "evicting running task: maintenance of host host1"
     assert evicted.reason == "EvictionReason_HOST_MAINTENANCE"
-    assert storage.settle(job_id, NOW).kill_count == 2
-    storage.mark_killing(job_id, 10)
+    assert storage.jobs.settle(job_id, NOW).kill_count == 2
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [1], K)
     ended = pod(storage, job_id, 1)
     assert ended.termination is not None
@@ -284,7 +284,7 @@ def test_a_gang_leaves_whole(storage: Storage) -> None:
     """With one member all of the gang leave, wherever they are; other pods of the job do not."""
     job_id = a_running_job(storage, 6, minimumRunningInstances=3)
 
-    assert storage.evict_from_host(job_id, "host2", NOW) == [0, 1, 2, 5]
+    assert storage.host_pods.evict_from_host(job_id, "host2", NOW) == [0, 1, 2, 5]
     assert states(storage, job_id) == [PREEMPTING] * 3 + [R, R, PREEMPTING]
 
 
@@ -292,7 +292,7 @@ def test_others_of_a_job_with_a_gang_leave_alone(storage: Storage) -> None:
     """A host that has no member of the gang does not disturb it."""
     job_id = a_running_job(storage, 6, minimumRunningInstances=2)
 
-    assert storage.evict_from_host(job_id, "host2", NOW) == [2, 5]
+    assert storage.host_pods.evict_from_host(job_id, "host2", NOW) == [2, 5]
 
 
 def test_who_is_not_to_run_again_ends(storage: Storage) -> None:
@@ -300,11 +300,11 @@ def test_who_is_not_to_run_again_ends(storage: Storage) -> None:
     config = a_config(1)
     config.defaultConfig.preemptionPolicy.killOnPreempt = True
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     run(storage, job_id)
 
-    storage.evict_from_host(job_id, "host0", NOW)
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.evict_from_host(job_id, "host0", NOW)
+    storage.host_pods.mark_killing(job_id, 10)
     report(storage, job_id, [0], K)
     settle_all(storage, job_id)
 
@@ -314,10 +314,10 @@ def test_who_is_not_to_run_again_ends(storage: Storage) -> None:
 def test_ended_and_unknown_jobs_have_nobody_to_send(storage: Storage) -> None:
     """Nothing is evicted of a job that is gone or has ended."""
     job_id = a_running_job(storage, 3)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
-    assert storage.evict_from_host(job_id, "host0", NOW) == []
-    assert storage.evict_from_host(JobId("00000000-0000-4000-8000-000000000009"), "host0", NOW) == []
+    assert storage.host_pods.evict_from_host(job_id, "host0", NOW) == []
+    assert storage.host_pods.evict_from_host(JobId("00000000-0000-4000-8000-000000000009"), "host0", NOW) == []
 
 
 def test_a_pod_that_has_left_a_host_is_not_asked_to_leave_it(storage: Storage) -> None:
@@ -328,7 +328,9 @@ def test_a_pod_that_has_left_a_host_is_not_asked_to_leave_it(storage: Storage) -
 
     def drain(host: str) -> Grant:
         why = TerminationReason.KILLED_HOST_MAINTENANCE
-        return storage.disrupt(job_id, [0, 1], reason=why, message="", checks_sla=True, now_ns=NOW, host=host)
+        return storage.disruptions.disrupt(
+            job_id, [0, 1], reason=why, message="", checks_sla=True, now_ns=NOW, host=host
+        )
 
     assert drain("host1") == Grant((1,))
     report(storage, job_id, [1], K)

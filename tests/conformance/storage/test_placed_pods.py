@@ -7,7 +7,7 @@ import pytest
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.update import UpdateSpec
-from services.storage.pods import pods as pods_module
+from services.storage.pods import host_pods as pods_module
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, report
 from tests.conformance.storage.services import a_service, service_config, turn, update
@@ -28,8 +28,8 @@ def labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobI
     config.instanceConfig[1].labels.add(key=WEB[0], value=WEB[1])
     config.instanceConfig[1].labels.add(key=EU[0], value=EU[1])
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
-    storage.settle(job_id, NOW)
+    storage.pods.create(job_id, lambda _: None)
+    storage.jobs.settle(job_id, NOW)
     admit(storage, job_id)
     return job_id
 
@@ -38,10 +38,10 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
     """Of every run on a host, with the labels of its own configuration; ended ones are not among them."""
     monkeypatch.setattr(pods_module, "PAGE_PODS", 2)
     job_id = labelled_job(storage, 5)
-    hosts = {i: storage.pod(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
+    hosts = {i: storage.pods.get(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
     report(storage, job_id, [4], K)
 
-    found = {pod: (host, labels) for page in storage.labelled_pods() for pod, host, labels in page}
+    found = {pod: (host, labels) for page in storage.host_pods.labelled() for pod, host, labels in page}
 
     mine = {i: (WEB, EU) if i == 1 else (WEB,) for i in range(4)}
     assert {PodId(job_id, i, 1): (hosts[i], labels) for i, labels in mine.items()} == {
@@ -51,8 +51,8 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
 
 def test_ready_pods_carry_the_labels_that_are_counted(storage: Storage) -> None:
     """Those that a constraint of their job names; without one, none."""
-    assert [((WEB),)] * 2 == [gang.labels for gang in storage.ready_gangs(labelled_job(storage, 2, True), 10)]
-    assert [()] * 2 == [gang.labels for gang in storage.ready_gangs(labelled_job(storage, 2), 10)]
+    assert [((WEB),)] * 2 == [gang.labels for gang in storage.pods.ready_gangs(labelled_job(storage, 2, True), 10)]
+    assert [()] * 2 == [gang.labels for gang in storage.pods.ready_gangs(labelled_job(storage, 2), 10)]
 
 
 def test_pods_come_back_to_a_host(storage: Storage) -> None:
@@ -64,11 +64,11 @@ def test_pods_come_back_to_a_host(storage: Storage) -> None:
     bigger.defaultConfig.resource.cpuLimit = 2.5
     update(storage, job_id, bigger, UpdateSpec(batch_size=1, in_place=True))
     turn(storage, job_id, starts=False)
-    [back] = storage.coming_back(job_id, [0, 1])
+    [back] = storage.host_pods.coming_back(job_id, [0, 1])
     admit(storage, job_id)
 
     assert (0, home, 2_500, 30) == (back.instance_id, back.hostname, back.resources.cpu_milli, back.grace_s)
-    assert [home] == [gang.desired_host for gang in storage.ready_gangs(job_id, 10)]
+    assert [home] == [gang.desired_host for gang in storage.pods.ready_gangs(job_id, 10)]
     launch(storage, job_id)
     assert home == pod(storage, job_id, 0).desired_host
     report(storage, job_id, [0], R)
@@ -80,12 +80,12 @@ def test_pods_that_do_not_come_back(storage: Storage, how: str) -> None:
     """One that is stopped wants no host; one that failed or was lost takes any."""
     job_id = a_service(storage, 1)
     update(storage, job_id, service_config(1, "v2"), UpdateSpec(in_place=True))
-    storage.advance_update(job_id, NOW)
+    storage.updates.advance(job_id, NOW)
     assert "" != pod(storage, job_id, 0).desired_host
 
     if how == "stopped":
-        storage.set_job_goal(job_id, JobState.KILLED, NOW)
+        storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     else:
         report(storage, job_id, [0], F if how == "failed" else L)
 
-    assert ("", []) == (pod(storage, job_id, 0).desired_host, storage.coming_back(job_id, [0]))
+    assert ("", []) == (pod(storage, job_id, 0).desired_host, storage.host_pods.coming_back(job_id, [0]))

@@ -10,8 +10,9 @@ from peloton.lifecycle.pod_machine import TABLE, Event, next_pod, nobody
 from peloton.model.pod import PodRecord, PodState
 from services.storage.codec import pod_record
 from services.storage.engine import Database
+from services.storage.pods.scope import Chosen, Scope, Span
 from services.storage.pods.sql import stored_columns
-from services.storage.pods.writes import Chosen, Scope, Span, fire, fire_each, insert_pods
+from services.storage.pods.writes import fire, fire_each, insert_pods
 from services.storage.tables import POD, POD_EVENT
 from tests.unit.lifecycle.every_pod import JOB, NOW, parameters_for, pods_for
 

@@ -8,7 +8,7 @@ from peloton.api import convert
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobState
-from services.storage.jobs.queries import Backlog, JobQuery, PodQuery
+from services.storage.jobs.search import Backlog, JobQuery, PodQuery
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
@@ -39,12 +39,12 @@ def named(storage: Storage, name: str, created_s: int = 0, count: int = 1, **fie
     if "label" in fields:
         config.labels.add(key="key", value=fields["label"])
     job_id = new_job_id()
-    storage.create_job(convert.new_job_record(job_id, config, NOW + created_s * SECOND), config, NOW)
+    storage.jobs.create(convert.new_job_record(job_id, config, NOW + created_s * SECOND), config, NOW)
     return job_id
 
 
 def names(storage: Storage, **query: object) -> list[str]:
-    return [job.name for job in storage.query_jobs(JobQuery(**query))[0]]  # type: ignore[arg-type]
+    return [job.name for job in storage.search.query_jobs(JobQuery(**query))[0]]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -101,12 +101,12 @@ def test_pages_count_what_matches_within_the_cap(storage: Storage) -> None:
     for number in range(12):
         named(storage, f"job{number}", number, label="red")
 
-    found, total = storage.query_jobs(JobQuery())
+    found, total = storage.search.query_jobs(JobQuery())
     assert (10, 12) == (len(found), total)
-    found, total = storage.query_jobs(JobQuery(max_limit=5, offset=3))
+    found, total = storage.search.query_jobs(JobQuery(max_limit=5, offset=3))
     assert (["job8", "job7"], 5) == ([job.name for job in found], total)
     assert (1, 7) == (lambda page: (len(page[0]), page[1]))(
-        storage.query_jobs(JobQuery(labels=["red"], max_limit=7, limit=1))
+        storage.search.query_jobs(JobQuery(labels=["red"], max_limit=7, limit=1))
     )
 
 
@@ -116,16 +116,16 @@ def test_ended_jobs_are_found_by_when_they_ended(storage: Storage) -> None:
     report(storage, job_id, [0], S, NOW + 5 * SECOND + 7)
     settle_all(storage, job_id, NOW + 6 * SECOND)
 
-    found, _ = storage.query_jobs(JobQuery(completed=(NOW + 5 * SECOND, NOW + 5 * SECOND)))
+    found, _ = storage.search.query_jobs(JobQuery(completed=(NOW + 5 * SECOND, NOW + 5 * SECOND)))
     assert [job_id] == [job.job_id for job in found]
-    found, _ = storage.query_jobs(JobQuery(order=[("completion_time", False)]))
+    found, _ = storage.search.query_jobs(JobQuery(order=[("completion_time", False)]))
     assert [job_id, living] == [job.job_id for job in found]
 
 
 def test_jobs_cannot_be_sorted_by_anything(storage: Storage) -> None:
     """An unknown field is refused by name."""
     with pytest.raises(InvalidArgument, match="cannot be sorted by 'mood'"):
-        storage.query_jobs(JobQuery(order=[("mood", False)]))
+        storage.search.query_jobs(JobQuery(order=[("mood", False)]))
 
 
 @pytest.fixture
@@ -134,14 +134,14 @@ def mixed(storage: Storage) -> JobId:
     config = a_config(5, maximumRunningInstances=3)
     config.instanceConfig[2].name = "special"
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     admit(storage, job_id)
     launch(storage, job_id)
     for instance in range(3):
         report(storage, job_id, [instance], R, NOW + (3 - instance) * SECOND)
     report(storage, job_id, [1], F, message="b")
     report(storage, job_id, [2], S, message="a")
-    storage.set_pod_goals(job_id, [(3, 1)], K, NOW, "stop")
+    storage.pods.set_goals(job_id, [(3, 1)], K, NOW, "stop")
     return job_id
 
 
@@ -168,7 +168,7 @@ def mixed(storage: Storage) -> JobId:
 )
 def test_pods_are_found(storage: Storage, mixed: JobId, query: dict[str, object], expected: list[int]) -> None:
     """Filters and orders combine; unset times sort last when rising, first when falling."""
-    found, _ = storage.query_pods(mixed, PodQuery(**query))  # type: ignore[arg-type]
+    found, _ = storage.search.query_pods(mixed, PodQuery(**query))  # type: ignore[arg-type]
 
     assert expected == [pod.instance_id for pod in found]
 
@@ -177,9 +177,9 @@ def test_pod_pages_count_all_that_match(storage: Storage) -> None:
     """The total does not depend on the page."""
     job_id = a_job(storage, 25)
 
-    found, total = storage.query_pods(job_id, PodQuery(offset=20))
+    found, total = storage.search.query_pods(job_id, PodQuery(offset=20))
     assert ([20, 21, 22, 23, 24], 25) == ([pod.instance_id for pod in found], total)
-    found, total = storage.query_pods(job_id, PodQuery(names=["worker"]))
+    found, total = storage.search.query_pods(job_id, PodQuery(names=["worker"]))
     assert (10, 25) == (len(found), total)
 
 
@@ -187,43 +187,43 @@ def test_pods_are_sorted_by_known_fields_only(storage: Storage) -> None:
     """The refusal names the fields, as the original does."""
     expected = "Sort only supports fields: creation_time, host, instanceId, message, name, reason, state"
     with pytest.raises(InvalidArgument, match=expected):
-        storage.query_pods(new_job_id(), PodQuery(order=[("mood", False)]))
+        storage.search.query_pods(new_job_id(), PodQuery(order=[("mood", False)]))
 
 
 def test_pods_are_read_in_pages(storage: Storage) -> None:
     """A page starts where the caller says and is at most so long."""
     job_id = a_job(storage, 7)
 
-    assert [2, 3, 4] == [pod.instance_id for pod in storage.pods(job_id, 2, limit=3)]
-    assert [5, 6] == [pod.instance_id for pod in storage.pods(job_id, 5, limit=3)]
-    assert [1, 2] == [pod.instance_id for pod in storage.pods(job_id, 1, 3)]
-    assert storage.pod(job_id, 7) is None
+    assert [2, 3, 4] == [pod.instance_id for pod in storage.pods.page(job_id, 2, limit=3)]
+    assert [5, 6] == [pod.instance_id for pod in storage.pods.page(job_id, 5, limit=3)]
+    assert [1, 2] == [pod.instance_id for pod in storage.pods.page(job_id, 1, 3)]
+    assert storage.pods.get(job_id, 7) is None
 
 
 def test_pods_are_counted_as_they_are(storage: Storage, mixed: JobId) -> None:
     """Counts are of the pods, not of the job's record; those that failed are listed by instance."""
-    states = [pod.state for pod in storage.pods(mixed)]
+    states = [pod.state for pod in storage.pods.page(mixed)]
 
-    assert {state: states.count(state) for state in states} == storage.pod_counts(mixed)
-    assert [pod.instance_id for pod in storage.pods(mixed) if pod.state is F] == [
-        pod.instance_id for pod in storage.failed_pods(mixed, 5)
+    assert {state: states.count(state) for state in states} == storage.pods.counts(mixed)
+    assert [pod.instance_id for pod in storage.pods.page(mixed) if pod.state is F] == [
+        pod.instance_id for pod in storage.pods.failed(mixed, 5)
     ]
-    assert ({}, []) == (storage.pod_counts(new_job_id()), storage.failed_pods(mixed, 0))
+    assert ({}, []) == (storage.pods.counts(new_job_id()), storage.pods.failed(mixed, 0))
 
 
 def test_the_backlog_is_what_has_not_ended(storage: Storage) -> None:
     """A job waits until somebody has looked at it, and again when it has grown; it is active until it ends."""
-    assert Backlog() == storage.backlog()
+    assert Backlog() == storage.search.backlog()
     new, running = create(storage, a_config(2)), a_running_job(storage, 3)
-    assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=5) == storage.backlog()
+    assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=5) == storage.search.backlog()
 
-    storage.add_instances(running, a_config(7), 7, 1, NOW)
-    assert Backlog(jobs_waiting=2, jobs_active=2, pods_active=9) == storage.backlog()
+    storage.jobs.add_instances(running, a_config(7), 7, 1, NOW)
+    assert Backlog(jobs_waiting=2, jobs_active=2, pods_active=9) == storage.search.backlog()
 
-    storage.create_pods(new, lambda _: None)
-    storage.settle(new, NOW)
-    assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=9) == storage.backlog()
+    storage.pods.create(new, lambda _: None)
+    storage.jobs.settle(new, NOW)
+    assert Backlog(jobs_waiting=1, jobs_active=2, pods_active=9) == storage.search.backlog()
 
-    storage.set_job_goal(new, JobState.KILLED, NOW)
+    storage.jobs.set_goal(new, JobState.KILLED, NOW)
     settle_all(storage, new)
-    assert Backlog(jobs_waiting=1, jobs_active=1, pods_active=7) == storage.backlog()
+    assert Backlog(jobs_waiting=1, jobs_active=1, pods_active=7) == storage.search.backlog()

@@ -76,11 +76,11 @@ class Life:
     def __init__(self, storage: Storage, retries: int, sla: dict[str, Any]) -> None:
         self.storage = storage
         self.job_id: JobId = create(storage, a_config(COUNT, retries=retries, **sla))
-        storage.create_pods(self.job_id, lambda _: None)
+        storage.pods.create(self.job_id, lambda _: None)
         self.now_ns = NOW
         self.pending: set[int] = set()
         self.allocated: set[int] = set()
-        self.cursor = storage.snapshot().log_cursor
+        self.cursor = storage.admission.snapshot().log_cursor
         self.before = {pod.instance_id: pod for pod in pods(storage, self.job_id)}
         self.ended_runs: set[tuple[int, int]] = set()
 
@@ -93,20 +93,20 @@ class Life:
     # -- steps
 
     def settle(self) -> None:
-        before = self.storage.job(self.job_id)
+        before = self.storage.jobs.get(self.job_id)
         assert before is not None
         memory = MemoryPods(self.now())
         expected = None if before.state in JOB_TERMINAL else memory.settle(before, self.now_ns)
-        progress = self.storage.settle(self.job_id, self.now_ns)
+        progress = self.storage.jobs.settle(self.job_id, self.now_ns)
         now = pods(self.storage, self.job_id)
         if expected is not None:
-            after = self.storage.job(self.job_id)
+            after = self.storage.jobs.get(self.job_id)
             assert after is not None
             assert expected == (replace(after, revision=before.revision, updated_ns=before.updated_ns), progress)
             assert now == [pod for _, pod in sorted(memory.records.items())]
         if not progress.settle_again:
             assert counts([pod.state for pod in now]) == progress.counts
-            job = self.storage.job(self.job_id)
+            job = self.storage.jobs.get(self.job_id)
             assert job is not None
             assert job.pod_counts == {state: n for state, n in job.pod_counts.items() if n}
             assert progress.counts == {state.value: n for state, n in job.pod_counts.items()}
@@ -114,12 +114,12 @@ class Life:
             assert all(pod.state in TERMINAL for pod in now)
 
     def queue(self, limit: int) -> None:
-        ranges = self.storage.queueable(self.job_id, limit)
-        for _, start, count in self.storage.mark_pending(self.job_id, ranges, 1):
+        ranges = self.storage.admission.queueable(self.job_id, limit)
+        for _, start, count in self.storage.admission.mark_pending(self.job_id, ranges, 1):
             self.pending |= set(range(start, start + count))
 
     def admit(self, where: tuple[int, int]) -> None:
-        self.storage.mark_ready([(self.job_id, *where)])
+        self.storage.admission.mark_ready([(self.job_id, *where)])
         admitted = self.pending & set(range(where[0], where[0] + where[1]))
         self.pending -= admitted
         self.allocated |= admitted
@@ -127,21 +127,21 @@ class Life:
     def launch(self, limit: int) -> None:
         ready = ready_pods(self.storage, self.job_id, limit)
         rows = [(i, run, "host", "agent", {"http": 1}) for i, run in ready]
-        assert {i for i, _ in ready} == self.storage.mark_launched(self.job_id, rows, self.now_ns)
-        assert set() == self.storage.mark_launched(self.job_id, rows, self.now_ns)
+        assert {i for i, _ in ready} == self.storage.host_pods.mark_launched(self.job_id, rows, self.now_ns)
+        assert set() == self.storage.host_pods.mark_launched(self.job_id, rows, self.now_ns)
 
     def requeue(self) -> None:
         """What the workflow of the gang's launch does when it is in vain."""
-        gone = self.storage.requeue_gang(self.job_id, REQUEUED)
-        assert gone.held_until_ns == 0 or gone.held_until_ns > self.storage.clock_ns()
+        gone = self.storage.admission.requeue_gang(self.job_id, REQUEUED)
+        assert gone.held_until_ns == 0 or gone.held_until_ns > self.storage.db.clock_ns()
         for _, start, count in gone.queued:
             self.pending |= set(range(start, start + count))
         for start, count in [*gone.unqueued, *((start, count) for _, start, count in gone.queued)]:
             self.allocated -= set(range(start, start + count))
 
     def find_no_host(self, where: tuple[int, int]) -> None:
-        gone = self.storage.requeue_pods(self.job_id, [where], REQUEUED)
-        assert gone.held_back == [] or all(until_ns > self.storage.clock_ns() for *_, until_ns in gone.held_back)
+        gone = self.storage.admission.requeue_pods(self.job_id, [where], REQUEUED)
+        assert gone.held_back == [] or all(until_ns > self.storage.db.clock_ns() for *_, until_ns in gone.held_back)
         for _, start, count in gone.queued:
             self.pending |= set(range(start, start + count))
             self.allocated -= set(range(start, start + count))
@@ -152,35 +152,35 @@ class Life:
             for i, state, off in news
             if self.before[i].run_id + off > 0
         ]
-        outcome = self.storage.apply_status(statuses, "cluster")
-        again = self.storage.apply_status(statuses, "cluster")
+        outcome = self.storage.host_pods.apply_status(statuses, "cluster")
+        again = self.storage.host_pods.apply_status(statuses, "cluster")
         assert [] == again.ended
         assert {status.pod_id for status in statuses} >= set(outcome.orphans) | set(outcome.ended)
 
     def stop(self, where: tuple[int, int]) -> None:
-        self.storage.set_pod_goals(self.job_id, [where], K, self.now_ns, "stop")
-        assert [] == self.storage.set_pod_goals(self.job_id, [where], K, self.now_ns, "stop")
+        self.storage.pods.set_goals(self.job_id, [where], K, self.now_ns, "stop")
+        assert [] == self.storage.pods.set_goals(self.job_id, [where], K, self.now_ns, "stop")
 
     def start(self, where: tuple[int, int]) -> None:
-        self.storage.set_pod_goals(self.job_id, [where], S, self.now_ns, "start")
-        assert [] == self.storage.set_pod_goals(self.job_id, [where], S, self.now_ns, "start")
+        self.storage.pods.set_goals(self.job_id, [where], S, self.now_ns, "start")
+        assert [] == self.storage.pods.set_goals(self.job_id, [where], S, self.now_ns, "start")
 
     def restart(self, where: tuple[int, int]) -> None:
-        wanted = self.storage.want_new_runs(self.job_id, [where])
-        assert wanted == self.storage.want_new_runs(self.job_id, [where])
+        wanted = self.storage.pods.want_new_runs(self.job_id, [where])
+        assert wanted == self.storage.pods.want_new_runs(self.job_id, [where])
 
     def stop_job(self) -> None:
-        self.storage.set_job_goal(self.job_id, JobState.KILLED, self.now_ns)
+        self.storage.jobs.set_goal(self.job_id, JobState.KILLED, self.now_ns)
 
     def kill_queued(self) -> None:
-        for start, count, was in self.storage.kill_queued(self.job_id, self.now_ns):
+        for start, count, was in self.storage.admission.kill_queued(self.job_id, self.now_ns):
             held = self.allocated if was is READY else self.pending
             killed = set(range(start, start + count))
             assert killed <= held
             held -= killed
 
     def kill(self, limit: int, again: bool) -> None:
-        self.storage.mark_killing(self.job_id, limit, again)
+        self.storage.host_pods.mark_killing(self.job_id, limit, again)
 
     # -- what must hold
 
@@ -188,7 +188,7 @@ class Life:
         return pods(self.storage, self.job_id)
 
     def tail(self) -> None:
-        for seq, job_id, i, run, state in self.storage.status_log(self.cursor, 1000):
+        for seq, job_id, i, run, state in self.storage.admission.status_log(self.cursor, 1000):
             assert seq == self.cursor + 1
             self.cursor = seq
             assert (job_id, True) == (self.job_id, state in TERMINAL)
@@ -203,7 +203,7 @@ class Life:
         assert self.pending == {pod.instance_id for pod in now if pod.state is P}
         assert self.allocated == {pod.instance_id for pod in now if pod.state in ALLOCATED}
         self.before = {pod.instance_id: pod for pod in now}
-        job = self.storage.job(self.job_id)
+        job = self.storage.jobs.get(self.job_id)
         assert job is not None
         view = self.storage.db.read(partial(read_view, job=job, now_ns=self.now_ns))
         assert count_pods(job, now, self.now_ns) == view.pods
@@ -211,7 +211,7 @@ class Life:
     def check_pod(self, pod: PodRecord, before: PodRecord) -> None:
         assert pod.desired_run_id >= pod.run_id > pod.prev_run_id >= 0
         assert pod.run_id >= before.run_id
-        assert pod.revision == len(self.storage.pod_events(self.job_id, pod.instance_id, run_limit=0))
+        assert pod.revision == len(self.storage.pods.events(self.job_id, pod.instance_id, run_limit=0))
         assert (pod.state in TERMINAL) == (pod.completed_ns > 0)
         if pod.state in ON_HOST:
             assert "host" == pod.host
@@ -226,7 +226,7 @@ class Life:
         """Do what the services would do until the job has ended."""
         for _ in range(ROUNDS_TO_END_MAX):
             self.take("settle")
-            job = self.storage.job(self.job_id)
+            job = self.storage.jobs.get(self.job_id)
             assert job is not None
             if job.state in JOB_TERMINAL:
                 return job.state
@@ -236,7 +236,7 @@ class Life:
             self.take("queue", COUNT)
             self.take("admit", (0, COUNT))
             self.take("launch", COUNT)
-            if judge(self.storage.gang(self.job_id)).step is Step.REQUEUE:
+            if judge(self.storage.pods.gang(self.job_id)).step is Step.REQUEUE:
                 self.take("requeue")
             self.take("report", [(p.instance_id, S, 0) for p in self.now() if p.state in ON_HOST])
         raise AssertionError(f"job {self.job_id} does not end: {self.now()}")
@@ -254,7 +254,7 @@ def test_random_lives(storage: Storage, retries: int, sla: dict[str, Any], steps
 
     ended = life.end()
 
-    record = storage.job(life.job_id)
+    record = storage.jobs.get(life.job_id)
     life.take("settle")
-    assert record == storage.job(life.job_id)
+    assert record == storage.jobs.get(life.job_id)
     assert ended in JOB_TERMINAL

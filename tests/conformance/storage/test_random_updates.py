@@ -62,12 +62,14 @@ class Cluster:
             case "restart":
                 self.asks(UpdateType.RESTART, self.count, size + 1)
             case "pause" | "resume" | "abort":
-                storage.steer_update(job_id, None, UpdateAct(act), None, NOW)
+                storage.updates.steer(job_id, None, UpdateAct(act), None, NOW)
             case "drain":
                 before = self.missing()
                 reason = TerminationReason.KILLED_HOST_MAINTENANCE
                 asked = {number, number + 1} & set(versions(storage, job_id))
-                granted = storage.disrupt(job_id, asked, reason=reason, message="", checks_sla=True, now_ns=NOW)
+                granted = storage.disruptions.disrupt(
+                    job_id, asked, reason=reason, message="", checks_sla=True, now_ns=NOW
+                )
                 assert len(self.missing()) <= max(MAXIMUM, len(before))
                 assert set(granted.granted) | set(granted.refused) == asked
             case "lose":
@@ -77,8 +79,8 @@ class Cluster:
                 self.broken |= set(lost)
             case "end":
                 settle_all(storage, job_id)
-                storage.kill_queued(job_id, NOW)
-                report(storage, job_id, [pod.instance_id for pod, *_ in storage.mark_killing(job_id, 100)], K)
+                storage.admission.kill_queued(job_id, NOW)
+                report(storage, job_id, [pod.instance_id for pod, *_ in storage.host_pods.mark_killing(job_id, 100)], K)
                 settle_all(storage, job_id)
             case "start":
                 admit(storage, job_id)
@@ -88,9 +90,13 @@ class Cluster:
                 settle_all(storage, job_id)
             case "step":
                 before = self.missing()
-                storage.advance_update(job_id, NOW)
+                storage.updates.advance(job_id, NOW)
                 taken = self.missing() - before
-                assert len(taken) <= self.batch, (taken, self.batch, storage.update(storage.job(job_id).update_id))
+                assert len(taken) <= self.batch, (
+                    taken,
+                    self.batch,
+                    storage.updates.get(storage.jobs.get(job_id).update_id),
+                )
                 added = self.added()
                 if self.strict and taken - added:
                     assert len(self.missing() - added) <= MAXIMUM
@@ -132,7 +138,7 @@ def live(storage: Storage, moves: list[tuple[str, int, int, bool]], strict: bool
     cluster = Cluster(storage, a_service(storage, 6, maximumUnavailableInstances=MAXIMUM, strictUpdates=strict), strict)
     for move in moves:
         cluster.move(*move)
-    storage.steer_update(cluster.job_id, None, UpdateAct.ABORT, None, NOW)
+    storage.updates.steer(cluster.job_id, None, UpdateAct.ABORT, None, NOW)
     cluster.command += 1
     update(storage, cluster.job_id, cluster.config(cluster.count), UpdateSpec(batch_size=2))
     assert UpdateState.SUCCEEDED is roll(storage, cluster.job_id).state
@@ -140,7 +146,7 @@ def live(storage: Storage, moves: list[tuple[str, int, int, bool]], strict: bool
         if {PodState.RUNNING} == {p.state for p in pods(storage, cluster.job_id)}:
             break
         turn(storage, cluster.job_id)
-    job = storage.job(cluster.job_id)
+    job = storage.jobs.get(cluster.job_id)
     assert job is not None
     assert dict.fromkeys(range(cluster.count), job.config_version) == versions(storage, cluster.job_id)
     assert {PodState.RUNNING} == {p.state for p in pods(storage, cluster.job_id)}

@@ -6,10 +6,11 @@ from __future__ import annotations
 import pytest
 
 from peloton.lifecycle.gang import HOLD
+from peloton.model.admission import EvictionResult
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.reason import Infeasible, RequeueReason, RequeueRule
-from services.storage.storage import EvictionResult, Storage
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
     READY,
@@ -34,7 +35,7 @@ TOLD = "queued again, 1 try in vain, the next in 30 s: 0 of 3 hosts meet the con
 
 def held_until(storage: Storage, job_id: str) -> dict[int, int]:
     """Instance -> not admitted before, of those that are PENDING."""
-    (found,) = (one for one in storage.snapshot().jobs if one.job.job_id == job_id)
+    (found,) = (one for one in storage.admission.snapshot().jobs if one.job.job_id == job_id)
     return {i: span.held_until_ns for span in found.pending for i in range(span.start, span.start + span.count)}
 
 
@@ -43,10 +44,10 @@ def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clo
     job_id = a_job(storage, 6, unlike=[2, 5])
     queue(storage, job_id, limit=3, queue_seq=7)
     queue(storage, job_id, limit=3, queue_seq=8)
-    storage.mark_ready([(job_id, 0, 5)])
+    storage.admission.mark_ready([(job_id, 0, 5)])
     until_ns = clock() + HOLD.delay_ns(1)
 
-    gone = storage.requeue_pods(job_id, [(0, 2), (3, 3)], WHY)
+    gone = storage.admission.requeue_pods(job_id, [(0, 2), (3, 3)], WHY)
 
     expected = EvictionResult(job_id, [(7, 0, 2), (8, 3, 2)], held_back=[(0, 2, until_ns), (3, 2, until_ns)])
     assert expected == gone
@@ -56,27 +57,27 @@ def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clo
         pod(storage, job_id).reason,
     )
     assert {0: until_ns, 1: until_ns, 3: until_ns, 4: until_ns, 5: 0} == held_until(storage, job_id)
-    assert EvictionResult(job_id) == storage.requeue_pods(job_id, [(0, 2), (3, 3)], WHY)
-    assert EvictionResult(job_id) == storage.requeue_pods(job_id, [], WHY)
+    assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [(0, 2), (3, 3)], WHY)
+    assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [], WHY)
 
 
 def test_each_pod_is_held_back_longer_each_time_in_a_row(storage: Storage, clock: Clock) -> None:
     """Pods that were held back differently part; one that was launched begins anew."""
     job_id = a_job(storage, 2, retries=3, unlike=[1])
     admit(storage, job_id)
-    storage.requeue_pods(job_id, [(0, 1)], WHY)
-    storage.mark_ready([(job_id, 0, 1)])
+    storage.admission.requeue_pods(job_id, [(0, 1)], WHY)
+    storage.admission.mark_ready([(job_id, 0, 1)])
     assert [(0, 1, clock() + 60 * SECOND), (1, 1, clock() + 30 * SECOND)] == sorted(
-        storage.requeue_pods(job_id, [(0, 2)], WHY).held_back
+        storage.admission.requeue_pods(job_id, [(0, 2)], WHY).held_back
     )
-    storage.mark_ready([(job_id, 0, 2)])
+    storage.admission.mark_ready([(job_id, 0, 2)])
     assert {} == held_until(storage, job_id)
     launch(storage, job_id)
     report(storage, job_id, [0, 1], PodState.LOST)
     settle_all(storage, job_id)
     admit(storage, job_id)
 
-    assert [(0, 2, clock() + 30 * SECOND)] == storage.requeue_pods(job_id, [(0, 2)], WHY).held_back
+    assert [(0, 2, clock() + 30 * SECOND)] == storage.admission.requeue_pods(job_id, [(0, 2)], WHY).held_back
 
 
 def test_members_of_a_gang_are_passed_over(storage: Storage) -> None:
@@ -84,7 +85,7 @@ def test_members_of_a_gang_are_passed_over(storage: Storage) -> None:
     job_id = a_job(storage, 4, minimumRunningInstances=3)
     admit(storage, job_id)
 
-    assert [(1, 3, 1)] == storage.requeue_pods(job_id, [(0, 4)], WHY).queued
+    assert [(1, 3, 1)] == storage.admission.requeue_pods(job_id, [(0, 4)], WHY).queued
     assert [READY, READY, READY, P] == states(storage, job_id)
 
 
@@ -92,36 +93,36 @@ def test_pods_that_are_to_end_are_passed_over(storage: Storage) -> None:
     """They end where they are, and so do those that are held back; started again they are not held back."""
     job_id = a_job(storage, 3, unlike=[1])
     admit(storage, job_id)
-    storage.requeue_pods(job_id, [(1, 1)], WHY)
-    storage.set_pod_goals(job_id, [(0, 2)], K, NOW, "stop")
+    storage.admission.requeue_pods(job_id, [(1, 1)], WHY)
+    storage.pods.set_goals(job_id, [(0, 2)], K, NOW, "stop")
 
-    assert [(1, 2, 1)] == storage.requeue_pods(job_id, [(0, 3)], WHY).queued
-    storage.kill_queued(job_id, NOW)
+    assert [(1, 2, 1)] == storage.admission.requeue_pods(job_id, [(0, 3)], WHY).queued
+    storage.admission.kill_queued(job_id, NOW)
     assert [K, K, P] == states(storage, job_id)
-    storage.set_pod_goals(job_id, [(0, 2)], PodState.SUCCEEDED, NOW, "start")
+    storage.pods.set_goals(job_id, [(0, 2)], PodState.SUCCEEDED, NOW, "start")
     settle_all(storage, job_id)
     queue(storage, job_id)
     assert [0, 0] == [held_until(storage, job_id)[i] for i in (0, 1)]
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
-    storage.kill_queued(job_id, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
+    storage.admission.kill_queued(job_id, NOW)
     settle_all(storage, job_id)
-    assert EvictionResult(job_id) == storage.requeue_pods(job_id, [(0, 3)], WHY)
+    assert EvictionResult(job_id) == storage.admission.requeue_pods(job_id, [(0, 3)], WHY)
 
 
 def test_how_long_a_pod_has_been_admitted_and_how_often_in_vain(storage: Storage, clock: Clock) -> None:
     """Are told to placement, of each pod; being queued again its time begins anew."""
     job_id = a_job(storage, 2)
     queue(storage, job_id)
-    storage.mark_ready([(job_id, 0, 1)])
+    storage.admission.mark_ready([(job_id, 0, 1)])
     clock.advance(5)
-    storage.mark_ready([(job_id, 1, 1)])
+    storage.admission.mark_ready([(job_id, 1, 1)])
     clock.advance(2)
 
-    assert [(7.0, 0), (2.0, 0)] == [(gang.waited_s, gang.vain_count) for gang in storage.ready_gangs(job_id, 10)]
-    storage.requeue_pods(job_id, [(0, 2)], WHY)
+    assert [(7.0, 0), (2.0, 0)] == [(gang.waited_s, gang.vain_count) for gang in storage.pods.ready_gangs(job_id, 10)]
+    storage.admission.requeue_pods(job_id, [(0, 2)], WHY)
     clock.advance(60)
-    storage.mark_ready([(job_id, 0, 2)])
-    assert [(0.0, 1), (0.0, 1)] == [(gang.waited_s, gang.vain_count) for gang in storage.ready_gangs(job_id, 10)]
+    storage.admission.mark_ready([(job_id, 0, 2)])
+    assert [(0.0, 1), (0.0, 1)] == [(gang.waited_s, gang.vain_count) for gang in storage.pods.ready_gangs(job_id, 10)]
     assert 2 == len(pods(storage, job_id))
 
 
@@ -130,10 +131,10 @@ def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock
     an event; what has another shape goes its way."""
     job_id = a_job(storage, 8, unlike=[2, 7])
     queue(storage, job_id)
-    storage.mark_ready([(job_id, 0, 4)])
-    events = len(storage.pod_events(job_id, 5, None, 10))
+    storage.admission.mark_ready([(job_id, 0, 4)])
+    events = len(storage.pods.events(job_id, 5, None, 10))
 
-    gone = storage.requeue_pods(job_id, [(0, 1)], WHY)
+    gone = storage.admission.requeue_pods(job_id, [(0, 1)], WHY)
 
     until_ns = clock() + 30 * SECOND
     assert [(1, 0, 2), (1, 3, 1)] == gone.queued
@@ -141,10 +142,10 @@ def test_pods_of_one_shape_are_held_back_together(storage: Storage, clock: Clock
     assert {0: until_ns, 1: until_ns, 3: until_ns, 4: until_ns, 5: until_ns, 6: until_ns, 7: 0} == held_until(
         storage, job_id
     )
-    assert events == len(storage.pod_events(job_id, 5, None, 10))
-    storage.mark_ready([(job_id, 4, 1)])
+    assert events == len(storage.pods.events(job_id, 5, None, 10))
+    storage.admission.mark_ready([(job_id, 4, 1)])
     again_ns = clock() + 60 * SECOND
-    assert [(4, 1, again_ns), (0, 2, again_ns), (3, 1, again_ns), (5, 2, again_ns)] == storage.requeue_pods(
+    assert [(4, 1, again_ns), (0, 2, again_ns), (3, 1, again_ns), (5, 2, again_ns)] == storage.admission.requeue_pods(
         job_id, [(4, 1)], WHY
     ).held_back
 
@@ -153,11 +154,11 @@ def test_a_shape_that_finds_hosts_is_not_held_back(storage: Storage, clock: Cloc
     """While some of its pods are launched, only those go back that waited for too long."""
     job_id = a_job(storage, 5)
     queue(storage, job_id)
-    storage.mark_ready([(job_id, 0, 3)])
+    storage.admission.mark_ready([(job_id, 0, 3)])
     clock.advance(5)
     launch(storage, job_id, 1)
 
-    assert [(1, 1, 1)] == storage.requeue_pods(job_id, [(1, 1)], WHY).queued
+    assert [(1, 1, 1)] == storage.admission.requeue_pods(job_id, [(1, 1)], WHY).queued
     assert [READY, P, P] == states(storage, job_id)[2:]
     assert [0, 0] == [held_until(storage, job_id)[i] for i in (3, 4)]
 
@@ -167,9 +168,9 @@ def test_a_hold_is_no_shorter_than_the_try_before(storage: Storage, clock: Clock
     job_id = a_job(storage, 1)
     queue(storage, job_id)
     for took_s, least_s, expected_s in ((400, 0, 400), (10, 0, 60), (10, 1_800, 1_800), (5_000, 0, 600)):
-        storage.mark_ready([(job_id, 0, 1)])
+        storage.admission.mark_ready([(job_id, 0, 1)])
         clock.advance(took_s)
-        gone = storage.requeue_pods(job_id, [(0, 1)], WHY, least_s)
+        gone = storage.admission.requeue_pods(job_id, [(0, 1)], WHY, least_s)
         assert [(0, 1, clock() + expected_s * SECOND)] == gone.held_back
 
 
@@ -185,16 +186,18 @@ def test_tries_in_vain_leave_a_bounded_number_of_events(storage: Storage, clock:
     counts: list[int] = []
     for _ in range(10):
         if gang == 1:
-            storage.requeue_pods(job_id, [(0, 2)], WHY)
+            storage.admission.requeue_pods(job_id, [(0, 2)], WHY)
         else:
-            storage.requeue_gang(job_id, WHY)
-        counts.append(len(storage.pod_events(job_id, 0, None, 10)))
+            storage.admission.requeue_gang(job_id, WHY)
+        counts.append(len(storage.pods.events(job_id, 0, None, 10)))
         clock.advance(600)
-        storage.mark_ready([(job_id, 0, 2)])
+        storage.admission.mark_ready([(job_id, 0, 2)])
 
     assert counts[1:] == counts[:1] * 9
-    first, second = ({event.state for event in storage.pod_events(job_id, 0, run, 10)} for run in (1, 2))
+    first, second = ({event.state for event in storage.pods.events(job_id, 0, run, 10)} for run in (1, 2))
     assert {READY, PodState.LAUNCHED, PodState.LOST} <= first
     assert {P, READY} <= second
     if gang == 1:
-        assert storage.pod_events(job_id, 0, 2, 10)[1].message.startswith("queued again, 10 tries in vain, the next in")
+        assert storage.pods.events(job_id, 0, 2, 10)[1].message.startswith(
+            "queued again, 10 tries in vain, the next in"
+        )

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from peloton.model.job import JobState, RolledUp
 from peloton.model.pod import PodState
-from services.storage.jobs import settling
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
@@ -28,14 +27,14 @@ from tests.conformance.storage.interleaving import before_write
 
 
 def record(storage: Storage, job_id: object) -> object:
-    return storage.jobs([job_id])[0]  # type: ignore[list-item]
+    return storage.jobs.get_many([job_id])[0]  # type: ignore[list-item]
 
 
 def launched_job(storage: Storage, count: int, **config: object) -> object:
     job_id = a_job(storage, count, **config)
     admit(storage, job_id)
     launch(storage, job_id)
-    storage.settle(job_id, NOW)
+    storage.jobs.settle(job_id, NOW)
     return job_id
 
 
@@ -45,11 +44,11 @@ def test_pods_that_run_are_counted(storage: Storage) -> None:
     for job in jobs:
         report(storage, job, range(3), R, NOW + SECOND)  # type: ignore[arg-type]
 
-    assert RolledUp([], jobs) == storage.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
-    assert RolledUp([], []) == storage.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert RolledUp([], jobs) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert RolledUp([], []) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
     assert [(JobState.RUNNING, {R: 3}, NOW + SECOND)] * 3 == [
         (job.state, job.pod_counts, job.started_ns)
-        for job in storage.jobs(jobs)  # type: ignore[arg-type]
+        for job in storage.jobs.get_many(jobs)  # type: ignore[arg-type]
     ]
 
 
@@ -63,7 +62,7 @@ def test_what_a_workflow_does_is_left_to_it(storage: Storage, ended: list[PodSta
         report(storage, job, [instance], state, NOW + SECOND)
     before = record(storage, job)
 
-    assert RolledUp([job], []) == storage.roll_up([job], NOW + SECOND)
+    assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW + SECOND)
     assert before == record(storage, job)
 
 
@@ -72,35 +71,35 @@ def test_an_end_of_some_pods_is_counted(storage: Storage) -> None:
     job = a_running_job(storage, 3)
     report(storage, job, [1], S, NOW + SECOND)
 
-    assert RolledUp([], [job]) == storage.roll_up([job], NOW + SECOND)
-    assert {R: 2, S: 1} == storage.jobs([job])[0].pod_counts
+    assert RolledUp([], [job]) == storage.jobs.roll_up([job], NOW + SECOND)
+    assert {R: 2, S: 1} == storage.jobs.get_many([job])[0].pod_counts
 
 
 def test_others_are_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs with a deadline or a gang, larger ones, those that wait for their pods, and unknown ones."""
-    monkeypatch.setattr(settling, "SMALL_PODS", 5)
+    monkeypatch.setattr("services.storage.jobs.settling.SMALL_PODS", 5)
     large, missing = a_running_job(storage, 6), create(storage, a_config(2))
     timed = a_config(2)
     timed.sla.maxRunningTime = 60
     with_deadline = create(storage, timed)
     gang = launched_job(storage, 4, minimumRunningInstances=2)
     unknown = large[:-1] + ("0" if large[-1] != "0" else "1")
-    storage.create_pods(with_deadline, lambda _: None)
+    storage.pods.create(with_deadline, lambda _: None)
     admit(storage, with_deadline)
     launch(storage, with_deadline)
     report(storage, with_deadline, [0, 1], R)
     asked = [large, missing, with_deadline, gang, unknown]
 
-    assert RolledUp(sorted(asked), []) == storage.roll_up(asked, NOW)  # type: ignore[arg-type,type-var]
+    assert RolledUp(sorted(asked), []) == storage.jobs.roll_up(asked, NOW)  # type: ignore[arg-type,type-var]
 
 
 def test_a_job_that_changes_meanwhile_is_told(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was counted is written only to the job as it was then."""
     job = launched_job(storage, 2)
     report(storage, job, [0, 1], R)  # type: ignore[arg-type]
-    before_write(storage, 1, lambda: storage.set_job_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
+    before_write(storage, 1, lambda: storage.jobs.set_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
 
-    assert RolledUp([job], []) == storage.roll_up([job], NOW)  # type: ignore[list-item]
+    assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW)  # type: ignore[list-item]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -113,9 +112,9 @@ def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, P
     for step, (instance, state) in enumerate(reports):
         report(storage, job, [instance], state, NOW + step)
 
-    rolled = storage.roll_up([job], NOW + SECOND)
+    rolled = storage.jobs.roll_up([job], NOW + SECOND)
     before = record(storage, job)
-    progress = storage.settle(job, NOW + SECOND)
+    progress = storage.jobs.settle(job, NOW + SECOND)
 
     if not rolled.needs_work:
         assert before == record(storage, job)
@@ -127,7 +126,7 @@ def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, P
 
 def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many jobs changed at once, others write in between."""
-    monkeypatch.setattr(settling, "ROLLED_UP_JOBS_MAX", 2)
+    monkeypatch.setattr("services.storage.jobs.jobs.ROLLED_UP_JOBS_MAX", 2)
     jobs = sorted(launched_job(storage, 1) for _ in range(5))  # type: ignore[type-var]
     for job in jobs:
         report(storage, job, [0], R, NOW + SECOND)  # type: ignore[arg-type]
@@ -141,5 +140,5 @@ def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkey
 
     monkeypatch.setattr(storage.db, "write", counted)
 
-    assert RolledUp([], jobs) == storage.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert RolledUp([], jobs) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
     assert [2, 2, 1] == written

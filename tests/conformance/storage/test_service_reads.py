@@ -19,11 +19,11 @@ ONE_BY_ONE = UpdateSpec(batch_size=1)
 def test_jobs_page_by_page(storage: Storage) -> None:
     """Every job once, by id, whatever its type."""
     made = sorted([a_job(storage, 1), a_service(storage, 1), a_job(storage, 1)])
-    first = storage.jobs_after("", 2)
-    rest = storage.jobs_after(first[-1].job_id, 2)
+    first = storage.search.jobs_after("", 2)
+    rest = storage.search.jobs_after(first[-1].job_id, 2)
 
     assert [job.job_id for job in first + rest] == made
-    assert storage.jobs_after(made[-1], 2) == []
+    assert storage.search.jobs_after(made[-1], 2) == []
 
 
 def test_pods_by_version(storage: Storage) -> None:
@@ -32,8 +32,8 @@ def test_pods_by_version(storage: Storage) -> None:
     update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
     turn(storage, job_id)
 
-    assert storage.pod_counts_by_version(job_id) == {1: {PodState.RUNNING: 2}, 2: {PodState.RUNNING: 1}}
-    assert storage.pod_counts_by_version(new_job_id()) == {}
+    assert storage.pods.counts_by_version(job_id) == {1: {PodState.RUNNING: 2}, 2: {PodState.RUNNING: 1}}
+    assert storage.pods.counts_by_version(new_job_id()) == {}
 
 
 def test_events_of_all_instances(storage: Storage) -> None:
@@ -41,29 +41,31 @@ def test_events_of_all_instances(storage: Storage) -> None:
     job_id = a_service(storage, 3)
     job = update(storage, job_id, service_config(5, "v2"), ONE_BY_ONE)
     roll(storage, job_id)
-    every = storage.instance_events(job.update_id)
-    newest = storage.instance_events(job.update_id, 1)
+    every = storage.updates.instance_events(job.update_id)
+    newest = storage.updates.instance_events(job.update_id, 1)
 
-    assert every == {i: storage.update_events(job.update_id, i) for i in range(5)}
+    assert every == {i: storage.updates.events(job.update_id, i) for i in range(5)}
     assert newest == {i: events[:1] for i, events in every.items()}
-    assert storage.instance_events("00000000-0000-4000-8000-000000000000") == {}
+    assert storage.updates.instance_events("00000000-0000-4000-8000-000000000000") == {}
 
 
 def test_the_id_and_name_of_a_deleted_service_can_be_used_again(storage: Storage) -> None:
     """Who had a name outlives its job, and is no reason to refuse the next one."""
     job_id = a_service(storage, 1)
-    storage.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
+    storage.jobs.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
     for _ in range(3):
         settle_all(storage, job_id)
-        report(storage, job_id, [row[0].instance_id for row in storage.mark_killing(job_id, 10)], K)
-    storage.delete_job(job_id)
-    assert storage.job(job_id) is None
+        report(storage, job_id, [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10)], K)
+    storage.jobs.delete(job_id)
+    assert storage.jobs.get(job_id) is None
 
     config = service_config(1)
-    storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW + SECOND)
+    storage.updates.create_service(
+        convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW + SECOND
+    )
 
-    assert storage.job(job_id) is not None
-    assert [job_id] == storage.job_ids_by_name(config.name)
+    assert storage.jobs.get(job_id) is not None
+    assert [job_id] == storage.search.services_named(config.name)
 
 
 @pytest.mark.parametrize("version", [3, 2**31, 2**63, 10**30])
@@ -71,4 +73,4 @@ def test_versions_that_no_job_has(storage: Storage, version: int) -> None:
     """A version comes from the client, with as many digits as it likes."""
     job_id = a_service(storage, 1)
 
-    assert (None, b"") == (storage.job_config(job_id, version), storage.job_spec(job_id, version))
+    assert (None, b"") == (storage.configs.job_config(job_id, version), storage.configs.job_spec(job_id, version))

@@ -39,47 +39,50 @@ from tests.conformance.storage.builders import (
 def test_progress_of_a_job_through_its_life(storage: Storage) -> None:
     """Counts tell at each step what the workflow is to do next."""
     job_id = create(storage, a_config(3))
-    assert (JobState.INITIALIZED, 0) == (storage.settle(job_id, NOW).state, storage.settle(job_id, NOW).admit_count)
+    assert (JobState.INITIALIZED, 0) == (
+        storage.jobs.settle(job_id, NOW).state,
+        storage.jobs.settle(job_id, NOW).admit_count,
+    )
 
-    storage.create_pods(job_id, lambda _: None)
-    progress = storage.settle(job_id, NOW)
+    storage.pods.create(job_id, lambda _: None)
+    progress = storage.jobs.settle(job_id, NOW)
     assert (JobState.PENDING, {"INITIALIZED": 3}, 3) == (progress.state, progress.counts, progress.admit_count)
 
     queue(storage, job_id)
-    assert 0 == storage.settle(job_id, NOW).admit_count
-    storage.mark_ready([(job_id, 0, 3)])
-    assert 3 == storage.settle(job_id, NOW).ready_count
+    assert 0 == storage.jobs.settle(job_id, NOW).admit_count
+    storage.admission.mark_ready([(job_id, 0, 3)])
+    assert 3 == storage.jobs.settle(job_id, NOW).ready_count
     launch(storage, job_id)
-    assert 0 == storage.settle(job_id, NOW).ready_count
+    assert 0 == storage.jobs.settle(job_id, NOW).ready_count
 
     report(storage, job_id, [0, 1, 2], R, NOW + SECOND)
-    assert JobState.RUNNING == storage.settle(job_id, NOW + SECOND).state
+    assert JobState.RUNNING == storage.jobs.settle(job_id, NOW + SECOND).state
     report(storage, job_id, [0, 1, 2], S, NOW + 3 * SECOND)
-    progress = storage.settle(job_id, NOW + 9 * SECOND)
+    progress = storage.jobs.settle(job_id, NOW + 9 * SECOND)
 
     assert (JobState.SUCCEEDED, {"SUCCEEDED": 3}, True) == (progress.state, progress.counts, progress.is_finished)
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert (NOW + SECOND, NOW + 3 * SECOND, 6.0) == (job.started_ns, job.completed_ns, job.run_seconds)
     assert {S: 3} == job.pod_counts
-    assert [] == storage.active_job_ids()
+    assert [] == storage.jobs.active_ids()
 
 
 def test_a_settled_job_is_not_written_again(storage: Storage) -> None:
     """Without news there is no write; an ended job is never touched."""
     job_id = a_running_job(storage, 1)
-    before = storage.job(job_id)
-    storage.settle(job_id, NOW + SECOND)
-    assert before == storage.job(job_id)
+    before = storage.jobs.get(job_id)
+    storage.jobs.settle(job_id, NOW + SECOND)
+    assert before == storage.jobs.get(job_id)
 
     report(storage, job_id, [0], S)
-    storage.settle(job_id, NOW)
-    ended = storage.job(job_id)
-    assert storage.settle(job_id, NOW + 5 * SECOND) == storage.settle(job_id, NOW)
-    assert [] == storage.want_new_runs(job_id, [(0, 1)])
-    assert [] == storage.set_pod_goals(job_id, [(0, 1)], S, NOW, "start")
-    assert ended == storage.set_job_goal(job_id, JobState.KILLED, NOW)
-    assert ended == storage.job(job_id)
+    storage.jobs.settle(job_id, NOW)
+    ended = storage.jobs.get(job_id)
+    assert storage.jobs.settle(job_id, NOW + 5 * SECOND) == storage.jobs.settle(job_id, NOW)
+    assert [] == storage.pods.want_new_runs(job_id, [(0, 1)])
+    assert [] == storage.pods.set_goals(job_id, [(0, 1)], S, NOW, "start")
+    assert ended == storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
+    assert ended == storage.jobs.get(job_id)
 
 
 def test_failed_pods_run_again_while_attempts_are_left(storage: Storage) -> None:
@@ -88,7 +91,7 @@ def test_failed_pods_run_again_while_attempts_are_left(storage: Storage) -> None
     report(storage, job_id, [0], F, NOW + 4 * SECOND, message="Command exited with status 1", reason="REASON_X")
     assert F == pod(storage, job_id).state
 
-    progress = storage.settle(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
 
     assert (JobState.RUNNING, 1) == (progress.state, progress.admit_count)
     again = pod(storage, job_id)
@@ -112,40 +115,40 @@ def test_failed_pods_run_again_while_attempts_are_left(storage: Storage) -> None
     admit(storage, job_id)
     launch(storage, job_id)
     report(storage, job_id, [0], F)
-    progress = storage.settle(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
     assert (F, 2, 2) == (pod(storage, job_id).state, pod(storage, job_id).failure_count, pod(storage, job_id).run_id)
     report(storage, job_id, [1], S)
-    assert JobState.FAILED == storage.settle(job_id, NOW).state
+    assert JobState.FAILED == storage.jobs.settle(job_id, NOW).state
 
 
 def test_a_batch_pod_that_failed_waits_for_its_next_run(storage: Storage) -> None:
     """The workflow is told when to look again; until then the pod has ended, and the job has not."""
-    storage.batch_backoff = Backoff(10, 600)
+    storage.host_pods.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(storage, 2, retries=3)
     report(storage, job_id, [0], F, NOW + SECOND)
 
-    progress = storage.settle(job_id, NOW + SECOND)
+    progress = storage.jobs.settle(job_id, NOW + SECOND)
 
     assert (JobState.RUNNING, 0) == (progress.state, progress.admit_count)
     assert 9.0 <= progress.deadline_s < 14.0
     assert (F, THROTTLED_MESSAGE) == (pod(storage, job_id).state, pod(storage, job_id).message)
     due_ns = NOW + SECOND + int(progress.deadline_s * SECOND)
-    assert 1 == storage.settle(job_id, due_ns).admit_count
+    assert 1 == storage.jobs.settle(job_id, due_ns).admit_count
     assert (I, 2) == (pod(storage, job_id).state, pod(storage, job_id).run_id)
 
 
 def test_a_job_that_is_stopped_does_not_wait_for_its_retries(storage: Storage) -> None:
     """What waits for another run rests as it ended."""
-    storage.batch_backoff = Backoff(10, 600)
+    storage.host_pods.batch_backoff = Backoff(10, 600)
     job_id = a_running_job(storage, 2, retries=3)
     report(storage, job_id, [0], F, NOW + SECOND)
-    storage.settle(job_id, NOW + SECOND)
+    storage.jobs.settle(job_id, NOW + SECOND)
 
-    storage.set_job_goal(job_id, JobState.KILLED, NOW + SECOND)
-    storage.mark_killing(job_id, 10, cluster="cluster")
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW + SECOND)
+    storage.host_pods.mark_killing(job_id, 10, cluster="cluster")
     report(storage, job_id, [1], K, NOW + 2 * SECOND)
 
-    assert (JobState.KILLED, [F, K]) == (storage.settle(job_id, NOW + 3 * SECOND).state, states(storage, job_id))
+    assert (JobState.KILLED, [F, K]) == (storage.jobs.settle(job_id, NOW + 3 * SECOND).state, states(storage, job_id))
 
 
 def test_a_job_does_not_end_before_its_last_retry(storage: Storage) -> None:
@@ -154,7 +157,7 @@ def test_a_job_does_not_end_before_its_last_retry(storage: Storage) -> None:
     report(storage, job_id, [0], S)
     report(storage, job_id, [1], L, message="agent gone")
 
-    assert not storage.settle(job_id, NOW).is_finished
+    assert not storage.jobs.settle(job_id, NOW).is_finished
     assert [S, I] == states(storage, job_id)
 
 
@@ -166,7 +169,7 @@ def test_a_refused_launch_is_always_repeated(storage: Storage) -> None:
     report(storage, job_id, [0], L, reason="REASON_HOST_REJECT_OFFER")
     report(storage, job_id, [1], L, reason="REASON_SLAVE_REMOVED")
 
-    progress = storage.settle(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
 
     assert (JobState.PENDING, 2) == (progress.state, progress.admit_count)
     assert [("Regenerate placement", 2, 0)] * 2 == [
@@ -182,7 +185,7 @@ def test_one_settle_changes_a_bounded_number_of_pods(storage: Storage, monkeypat
 
     found = []
     for _ in range(3):
-        progress = storage.settle(job_id, NOW)
+        progress = storage.jobs.settle(job_id, NOW)
         found.append((progress.settle_again, progress.counts, progress.is_finished))
 
     assert [
@@ -197,14 +200,14 @@ def test_services_wait_before_they_run_again(storage: Storage) -> None:
     job_id = a_running_job(storage, 1, type_=JobType.SERVICE)
     report(storage, job_id, [0], F, NOW, message="Command exited with status 1")
 
-    progress = storage.settle(job_id, NOW + 10 * SECOND)
+    progress = storage.jobs.settle(job_id, NOW + 10 * SECOND)
     assert (JobState.PENDING, 20.0, 0) == (progress.state, progress.deadline_s, progress.admit_count)
     assert (F, THROTTLED_MESSAGE) == (pod(storage, job_id).state, pod(storage, job_id).message)
     revision = pod(storage, job_id).revision
-    storage.settle(job_id, NOW + 11 * SECOND)
+    storage.jobs.settle(job_id, NOW + 11 * SECOND)
     assert revision == pod(storage, job_id).revision
 
-    assert 1 == storage.settle(job_id, NOW + 30 * SECOND).admit_count
+    assert 1 == storage.jobs.settle(job_id, NOW + 30 * SECOND).admit_count
     assert (I, 2, "Rescheduled after task terminated") == (
         pod(storage, job_id).state,
         pod(storage, job_id).run_id,
@@ -215,19 +218,19 @@ def test_services_wait_before_they_run_again(storage: Storage) -> None:
 def test_pods_that_run_too_long_are_to_end(storage: Storage) -> None:
     """After the longest running time a pod's goal is KILLED, with the reason; before, the wait for it is told."""
     job_id = a_running_job(storage, 2, maxRunningTime=60)
-    assert pytest.approx(60.0) == storage.settle(job_id, NOW).deadline_s
+    assert pytest.approx(60.0) == storage.jobs.settle(job_id, NOW).deadline_s
 
-    progress = storage.settle(job_id, NOW + 61 * SECOND)
+    progress = storage.jobs.settle(job_id, NOW + 61 * SECOND)
 
     assert (2, 0.0) == (progress.kill_count, progress.deadline_s)
     overdue = pod(storage, job_id)
     assert (R, K, "Deadline exceeded") == (overdue.state, overdue.goal, overdue.reason)
     assert overdue.termination is not None
     assert TerminationReason.DEADLINE_TIMEOUT_EXCEEDED == overdue.termination.reason
-    assert 2 == len(storage.mark_killing(job_id, 10))
-    assert 0 == storage.settle(job_id, NOW + 62 * SECOND).kill_count
+    assert 2 == len(storage.host_pods.mark_killing(job_id, 10))
+    assert 0 == storage.jobs.settle(job_id, NOW + 62 * SECOND).kill_count
     report(storage, job_id, [0, 1], K)
-    assert JobState.KILLED == storage.settle(job_id, NOW + 63 * SECOND).state
+    assert JobState.KILLED == storage.jobs.settle(job_id, NOW + 63 * SECOND).state
 
 
 def test_the_controller_speaks_for_its_job(storage: Storage) -> None:
@@ -235,50 +238,50 @@ def test_the_controller_speaks_for_its_job(storage: Storage) -> None:
     config = a_config(2)
     config.instanceConfig[0].controller = True
     job_id = create(storage, config)
-    storage.create_pods(job_id, lambda _: None)
+    storage.pods.create(job_id, lambda _: None)
     admit(storage, job_id)
     launch(storage, job_id)
     report(storage, job_id, [1], F)
-    assert not storage.settle(job_id, NOW).is_finished
+    assert not storage.jobs.settle(job_id, NOW).is_finished
 
     report(storage, job_id, [0], S)
-    assert JobState.SUCCEEDED == storage.settle(job_id, NOW).state
+    assert JobState.SUCCEEDED == storage.jobs.settle(job_id, NOW).state
 
 
 def test_the_maximum_of_running_instances_bounds_admission(storage: Storage) -> None:
     """Only so many are queued as may run, however often one asks; as they end, others follow."""
     job_id = a_job(storage, 5, maximumRunningInstances=2)
-    assert 2 == storage.settle(job_id, NOW).admit_count
+    assert 2 == storage.jobs.settle(job_id, NOW).admit_count
 
     assert 2 == queue(storage, job_id)
-    assert [] == storage.queueable(job_id, 10)
-    storage.mark_ready([(job_id, 0, 5)])
+    assert [] == storage.admission.queueable(job_id, 10)
+    storage.admission.mark_ready([(job_id, 0, 5)])
     launch(storage, job_id)
-    assert 0 == storage.settle(job_id, NOW).admit_count
+    assert 0 == storage.jobs.settle(job_id, NOW).admit_count
     report(storage, job_id, [0], S)
-    assert 1 == storage.settle(job_id, NOW).admit_count
-    assert [(2, 1)] == storage.queueable(job_id, 10)
+    assert 1 == storage.jobs.settle(job_id, NOW).admit_count
+    assert [(2, 1)] == storage.admission.queueable(job_id, 10)
 
 
 def test_kills_are_counted_until_they_are_told(storage: Storage) -> None:
     """Pods to end count while queued, ready, or on a host that was not told; KILLING ones were told."""
     job_id = a_job(storage, 4)
-    storage.mark_pending(job_id, [(0, 3)], 1)
-    storage.mark_ready([(job_id, 1, 2)])
-    storage.mark_launched(job_id, [(2, 1, "host", "agent", {})], NOW)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.admission.mark_pending(job_id, [(0, 3)], 1)
+    storage.admission.mark_ready([(job_id, 1, 2)])
+    storage.host_pods.mark_launched(job_id, [(2, 1, "host", "agent", {})], NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
-    progress = storage.settle(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
     assert (JobState.KILLING, 3, 0) == (progress.state, progress.kill_count, progress.ready_count)
     assert [PodState.PENDING, READY, LAUNCHED, K] == states(storage, job_id)
 
-    storage.mark_killing(job_id, 10)
-    assert 2 == storage.settle(job_id, NOW).kill_count
-    storage.kill_queued(job_id, NOW)
-    progress = storage.settle(job_id, NOW)
+    storage.host_pods.mark_killing(job_id, 10)
+    assert 2 == storage.jobs.settle(job_id, NOW).kill_count
+    storage.admission.kill_queued(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
     assert (0, {"KILLED": 3, "KILLING": 1}) == (progress.kill_count, progress.counts)
     report(storage, job_id, [2], L, message="gone")
-    assert JobState.KILLED == storage.settle(job_id, NOW).state
+    assert JobState.KILLED == storage.jobs.settle(job_id, NOW).state
     assert [K] * 4 == states(storage, job_id)
 
 
@@ -290,14 +293,14 @@ def test_an_interrupted_stop_is_completed(storage: Storage, monkeypatch: pytest.
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr("services.storage.jobs.goals.steer_pods", crash)
+        patch.setattr("services.storage.jobs.jobs.steer_pods", crash)
         with pytest.raises(RuntimeError):
-            storage.set_job_goal(job_id, JobState.KILLED, NOW)
+            storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     assert [S] * 3 == [p.goal for p in pods(storage, job_id)]
 
-    assert 3 == storage.settle(job_id, NOW).kill_count
+    assert 3 == storage.jobs.settle(job_id, NOW).kill_count
 
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert [K] * 3 == [p.goal for p in pods(storage, job_id)]
     assert job.desired_state_version == job.state_version == 2
@@ -307,12 +310,12 @@ def test_pods_that_never_left_home_end_in_settle(storage: Storage) -> None:
     """INITIALIZED pods whose goal is KILLED end without anybody being told."""
     job_id = a_running_job(storage, 2, retries=5)
     report(storage, job_id, [0, 1], F)
-    storage.settle(job_id, NOW)
-    storage.want_new_runs(job_id, [(0, 2)])
+    storage.jobs.settle(job_id, NOW)
+    storage.pods.want_new_runs(job_id, [(0, 2)])
 
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
 
-    assert JobState.KILLED == storage.settle(job_id, NOW).state
+    assert JobState.KILLED == storage.jobs.settle(job_id, NOW).state
     assert [K, K] == states(storage, job_id)
     assert "Non-running task killed" == pod(storage, job_id).message
 
@@ -320,14 +323,14 @@ def test_pods_that_never_left_home_end_in_settle(storage: Storage) -> None:
 def test_a_killing_pod_that_is_wanted_anew_runs_again(storage: Storage) -> None:
     """Restart: the old run is killed, the next has the wanted run id, and no attempt is used up."""
     job_id = a_running_job(storage, 2)
-    assert [0] == storage.want_new_runs(job_id, [(0, 1)])
-    assert [0] == storage.want_new_runs(job_id, [(0, 1)])
-    assert 1 == storage.settle(job_id, NOW).kill_count
+    assert [0] == storage.pods.want_new_runs(job_id, [(0, 1)])
+    assert [0] == storage.pods.want_new_runs(job_id, [(0, 1)])
+    assert 1 == storage.jobs.settle(job_id, NOW).kill_count
 
-    storage.mark_killing(job_id, 10)
+    storage.host_pods.mark_killing(job_id, 10)
     assert [KILLING, R] == states(storage, job_id)
     report(storage, job_id, [0], K)
-    assert 1 == storage.settle(job_id, NOW).admit_count
+    assert 1 == storage.jobs.settle(job_id, NOW).admit_count
 
     assert (I, 2, 0, "Initialize task") == (
         pod(storage, job_id).state,

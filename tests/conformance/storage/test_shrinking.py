@@ -14,16 +14,16 @@ from tests.conformance.storage.services import a_service, roll, runs_of, service
 
 
 def stop(storage: Storage, job_id: JobId) -> None:
-    storage.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
+    storage.jobs.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
 
 
 def begin_shrinking(storage: Storage, count: int, to: int) -> JobId:
     """A service of which the instances beyond ``to`` are being killed."""
     job_id = a_service(storage, count)
     update(storage, job_id, service_config(to))
-    storage.advance_update(job_id, NOW)
+    storage.updates.advance(job_id, NOW)
     settle_all(storage, job_id)
-    assert count - to == len(storage.mark_killing(job_id, 100))
+    assert count - to == len(storage.host_pods.mark_killing(job_id, 100))
     return job_id
 
 
@@ -34,7 +34,7 @@ def test_a_stopped_service_shrinks(storage: Storage) -> None:
     turn(storage, job_id)
     update(storage, job_id, service_config(3))
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     assert ([K] * 3, JobState.KILLED, {K: 3}) == (states(storage, job_id), job.state, job.pod_counts)
 
@@ -46,7 +46,7 @@ def test_a_stopped_service_grows(storage: Storage) -> None:
     turn(storage, job_id)
     update(storage, job_id, service_config(4))
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    progress = storage.settle(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
     assert (JobState.KILLED, counts([K] * 4)) == (progress.state, progress.counts)
 
 
@@ -55,21 +55,21 @@ def test_a_stop_during_the_removal(storage: Storage, ends_first: int) -> None:
     """Whichever pods end first, the service is stopped when all have ended, and those to be removed are gone."""
     job_id = begin_shrinking(storage, 5, 3)
     stop(storage, job_id)
-    assert 3 == len(storage.mark_killing(job_id, 100))
+    assert 3 == len(storage.host_pods.mark_killing(job_id, 100))
     first = [ends_first] if ends_first else [0, 1, 2]
     report(storage, job_id, first, K)
     assert JobState.KILLING is settle_all(storage, job_id).state
     report(storage, job_id, sorted(set(range(5)) - set(first)), K)
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
-    assert (JobState.KILLED, [K] * 3) == (storage.settle(job_id, NOW).state, states(storage, job_id))
+    assert (JobState.KILLED, [K] * 3) == (storage.jobs.settle(job_id, NOW).state, states(storage, job_id))
 
 
 def test_what_an_aborted_update_was_removing_goes(storage: Storage) -> None:
     """Also when the service is stopped, and no update is left to look after it."""
     job_id = begin_shrinking(storage, 5, 3)
-    storage.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
+    storage.updates.steer(job_id, None, UpdateAct.ABORT, None, NOW)
     stop(storage, job_id)
-    storage.mark_killing(job_id, 100)
+    storage.host_pods.mark_killing(job_id, 100)
     report(storage, job_id, range(5), K)
     assert settle_all(storage, job_id).is_finished
     assert [K] * 3 == states(storage, job_id)
@@ -79,7 +79,7 @@ def test_growing_again_during_the_removal(storage: Storage) -> None:
     """Instances that are on their way out, and are wanted again, come back."""
     job_id = begin_shrinking(storage, 4, 2)
     update(storage, job_id, service_config(4))
-    storage.advance_update(job_id, NOW)
+    storage.updates.advance(job_id, NOW)
     report(storage, job_id, [2, 3], K)
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
     assert ([R] * 4, {0: 1, 1: 1, 2: 2, 3: 2}) == (states(storage, job_id), runs_of(storage, job_id))
@@ -93,9 +93,9 @@ def test_a_deletion_ends_what_was_being_rolled_out(storage: Storage, is_stopped:
         stop(storage, job_id)
         turn(storage, job_id)
     job = update(storage, job_id, service_config(3, "v2"), UpdateSpec(start_paused=True))
-    storage.set_service_goal(job_id, None, JobState.DELETED, not is_stopped, NOW)
-    report(storage, job_id, [pod.instance_id for pod, *_ in storage.mark_killing(job_id, 100)], K)
+    storage.jobs.set_service_goal(job_id, None, JobState.DELETED, not is_stopped, NOW)
+    report(storage, job_id, [pod.instance_id for pod, *_ in storage.host_pods.mark_killing(job_id, 100)], K)
     progress = settle_all(storage, job_id)
     assert (True, True) == (progress.is_unwanted, progress.is_finished)
-    assert UpdateState.ABORTED is storage.update(job.update_id).state  # type: ignore[union-attr]
+    assert UpdateState.ABORTED is storage.updates.get(job.update_id).state  # type: ignore[union-attr]
     assert {PodState.KILLED} == set(states(storage, job_id))

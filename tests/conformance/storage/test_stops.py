@@ -12,7 +12,7 @@ from tests.conformance.storage.services import a_service, service_config, turn, 
 
 
 def state_of(storage: Storage, update_id: str) -> UpdateState:
-    found = storage.update(update_id)
+    found = storage.updates.get(update_id)
     assert found is not None
     return found.state
 
@@ -24,8 +24,8 @@ def test_an_update_under_way_is_aborted_once(storage: Storage) -> None:
     turn(storage, job_id)
     versions = []
     for _ in range(2):
-        storage.abort_update(job_id, NOW)
-        job = storage.job(job_id)
+        storage.updates.abort_active(job_id, NOW)
+        job = storage.jobs.get(job_id)
         assert job is not None
         versions.append(job.workflow_version)
 
@@ -36,21 +36,21 @@ def test_an_update_under_way_is_aborted_once(storage: Storage) -> None:
 def test_without_an_update_nothing_is_aborted(storage: Storage) -> None:
     """Nor of a job that is not stored."""
     job_id = a_service(storage, 2)
-    before = storage.job(job_id)
-    storage.abort_update(job_id, NOW)
-    storage.abort_update(new_job_id(), NOW)
+    before = storage.jobs.get(job_id)
+    storage.updates.abort_active(job_id, NOW)
+    storage.updates.abort_active(new_job_id(), NOW)
 
-    assert before == storage.job(job_id)
+    assert before == storage.jobs.get(job_id)
 
 
 def test_a_service_whose_update_was_aborted_is_stopped(storage: Storage) -> None:
     """Also one whose update was to start pods; it ends as a stopped one does."""
     job_id = a_service(storage, 3)
     update(storage, job_id, service_config(3, "v2"), UpdateSpec(batch_size=1, start_pods=True))
-    storage.abort_update(job_id, NOW)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.updates.abort_active(job_id, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     turn(storage, job_id)
-    progress = storage.settle(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
 
     assert (JobState.KILLED, {PodState.KILLED: 3}, True) == (progress.state, progress.counts, progress.is_finished)
 
@@ -58,8 +58,8 @@ def test_a_service_whose_update_was_aborted_is_stopped(storage: Storage) -> None
 def test_a_job_that_is_to_be_deleted_stays_so(storage: Storage) -> None:
     """Who stops it too late does not keep it."""
     job_id = a_service(storage, 2)
-    storage.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
-    storage.set_job_goal(job_id, JobState.KILLED, NOW)
+    storage.jobs.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     turn(storage, job_id)
 
-    assert storage.settle(job_id, NOW).is_unwanted
+    assert storage.jobs.settle(job_id, NOW).is_unwanted

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists
 from peloton.model.ids import JobId, new_job_id
-from services.storage.jobs import streams
-from services.storage.storage import JobStream, Storage, stream_rows
+from services.storage.jobs import job_streams as streams
+from services.storage.jobs.job_streams import JobStream, stream_rows
+from services.storage.storage import Storage
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
 from tests.conformance.storage.builders import NOW, Clock, a_config, create
 from tests.conformance.storage.test_concurrency import together
@@ -27,12 +28,12 @@ def add(storage: Storage, stream: JobStream, instances: Iterable[int], command: 
         override = config.instanceConfig[instance]
         override.command.value = command
         piece.append(rows.row(instance, override))
-    storage.add_to_stream(stream, piece)
+    storage.job_streams.add(stream, piece)
 
 
 def commit(storage: Storage, stream: JobStream) -> None:
     config = a_config(10)
-    storage.commit_stream(stream, convert.new_job_record(stream.job_id, config, NOW), config, NOW)
+    storage.job_streams.commit(stream, convert.new_job_record(stream.job_id, config, NOW), config, NOW)
 
 
 def rows_left(storage: Storage) -> dict[str, int]:
@@ -45,7 +46,7 @@ def rows_left(storage: Storage) -> dict[str, int]:
 
 
 def own_commands(storage: Storage, job_id: JobId) -> dict[int, str]:
-    config = storage.job_config(job_id, overrides=True)
+    config = storage.configs.job_config(job_id, overrides=True)
     assert config is not None
     return {i: config.instanceConfig[i].command.value for i in sorted(config.instanceConfig)}
 
@@ -53,29 +54,29 @@ def own_commands(storage: Storage, job_id: JobId) -> dict[int, str]:
 def test_nothing_is_there_before_the_commit_and_all_after_it(storage: Storage) -> None:
     """A job in two pieces reads like one that was created at once, and is created once."""
     job_id = new_job_id()
-    stream = storage.begin_stream(job_id)
+    stream = storage.job_streams.begin(job_id)
     add(storage, stream, [0, 1])
     add(storage, stream, [7])
-    assert storage.job(job_id) is None
-    assert storage.active_job_ids() == []
+    assert storage.jobs.get(job_id) is None
+    assert storage.jobs.active_ids() == []
 
     commit(storage, stream)
 
-    assert storage.active_job_ids() == [job_id]
+    assert storage.jobs.active_ids() == [job_id]
     assert own_commands(storage, job_id) == {0: "own", 1: "own", 7: "own"}
-    assert storage.create_pods(job_id, lambda _: None) == 10
+    assert storage.pods.create(job_id, lambda _: None) == 10
     whole = a_config(10)
     for instance in (0, 1, 7):
         whole.instanceConfig[instance].command.value = "own"
     other = create(storage, whole)
-    assert storage.shapes_of([(job_id, 1, 0, 10)])[0] == storage.shapes_of([(other, 1, 0, 10)])[0]
-    assert storage.overrides_size(job_id, 1) == storage.overrides_size(other, 1)
-    assert storage.overrides_size(job_id, 1) == (
+    assert storage.configs.shapes_of([(job_id, 1, 0, 10)])[0] == storage.configs.shapes_of([(other, 1, 0, 10)])[0]
+    assert storage.configs.overrides_size(job_id, 1) == storage.configs.overrides_size(other, 1)
+    assert storage.configs.overrides_size(job_id, 1) == (
         sum(override.ByteSize() for override in whole.instanceConfig.values()),
         3,
     )
     with pytest.raises(AlreadyExists):
-        storage.begin_stream(job_id)
+        storage.job_streams.begin(job_id)
     with pytest.raises(Aborted):
         commit(storage, stream)
 
@@ -83,11 +84,11 @@ def test_nothing_is_there_before_the_commit_and_all_after_it(storage: Storage) -
 def test_a_stream_that_is_discarded_leaves_nothing(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its size; and who still has it adds nothing more."""
     monkeypatch.setattr(streams, "CHUNK_PODS", 2)
-    stream = storage.begin_stream(new_job_id())
+    stream = storage.job_streams.begin(new_job_id())
     add(storage, stream, [0, 3, 4, 9])
 
-    storage.discard_stream(stream)
-    storage.discard_stream(stream)
+    storage.job_streams.discard(stream)
+    storage.job_streams.discard(stream)
 
     assert rows_left(storage) == {}
     with pytest.raises(Aborted, match="nothing of this one is kept"):
@@ -98,16 +99,16 @@ def test_a_stream_that_is_discarded_leaves_nothing(storage: Storage, monkeypatch
 def test_a_new_stream_takes_the_job_from_the_one_before(storage: Storage) -> None:
     """What the first has brought is forgotten, and it can neither add nor commit."""
     job_id = new_job_id()
-    first = storage.begin_stream(job_id)
+    first = storage.job_streams.begin(job_id)
     add(storage, first, [0, 1], "first")
 
-    second = storage.begin_stream(job_id)
+    second = storage.job_streams.begin(job_id)
     add(storage, second, [1, 2], "second")
     with pytest.raises(Aborted):
         add(storage, first, [3])
     with pytest.raises(Aborted):
         commit(storage, first)
-    storage.discard_stream(first)
+    storage.job_streams.discard(first)
     commit(storage, second)
 
     assert own_commands(storage, job_id) == {1: "second", 2: "second"}
@@ -116,7 +117,7 @@ def test_a_new_stream_takes_the_job_from_the_one_before(storage: Storage) -> Non
 def test_a_call_takes_the_job_from_a_stream(storage: Storage) -> None:
     """A job that is created at once has nothing of a stream of the same id."""
     job_id = new_job_id()
-    stream = storage.begin_stream(job_id)
+    stream = storage.job_streams.begin(job_id)
     add(storage, stream, [0, 1])
 
     create(storage, a_config(10), job_id)
@@ -129,14 +130,14 @@ def test_a_call_takes_the_job_from_a_stream(storage: Storage) -> None:
 
 def test_streams_that_were_left_are_found_by_their_age(storage: Storage, clock: Clock) -> None:
     """Those to which somebody still adds stay."""
-    left, alive = storage.begin_stream(new_job_id()), storage.begin_stream(new_job_id())
+    left, alive = storage.job_streams.begin(new_job_id()), storage.job_streams.begin(new_job_id())
     for stream in (left, alive):
         add(storage, stream, [0])
     before_ns = clock.advance(100)
     add(storage, alive, [1])
 
-    assert storage.discard_streams(before_ns) == 1
-    assert storage.discard_streams(before_ns) == 0
+    assert storage.job_streams.discard_older(before_ns) == 1
+    assert storage.job_streams.discard_older(before_ns) == 0
 
     commit(storage, alive)
     assert rows_left(storage) == {"job": 1, "job_config": 1, "job_config_override": 2}
@@ -153,7 +154,7 @@ def test_a_stream_and_a_call_that_race(open_storage: Callable[[], Storage]) -> N
 
         def streamed(job_id: JobId = job_id) -> str:
             try:
-                stream = one.begin_stream(job_id)
+                stream = one.job_streams.begin(job_id)
                 add(one, stream, [0, 1], "streamed")
                 add(one, stream, [2], "streamed")
                 commit(one, stream)

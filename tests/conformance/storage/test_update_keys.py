@@ -24,7 +24,7 @@ ROUNDS = 5
 
 def created(storage: Storage, job_id: JobId, key: UpdateKey, count: int = 2) -> str:
     config = service_config(count)
-    job = storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", PULSED, "", NOW, key)
+    job = storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", PULSED, "", NOW, key)
     return job.update_id
 
 
@@ -41,7 +41,7 @@ def test_a_repeat_is_the_same_update(storage: Storage) -> None:
     newer = update(storage, job_id, service_config(2, "v3"), key=SECOND_KEY)
     again = update(storage, job_id, service_config(2, "v2"), **asked)
     assert (newer.update_id, newer.entity_version) == (again.update_id, again.entity_version)
-    assert 3 == len(storage.updates(job_id))
+    assert 3 == len(storage.updates.of_job(job_id))
     roll(storage, job_id)
     assert {0: 3, 1: 3} == versions(storage, job_id)
 
@@ -51,22 +51,22 @@ def test_a_restart_is_done_once(storage: Storage) -> None:
     job_id = a_service(storage, 2)
     update(storage, job_id, None, type=UpdateType.RESTART, key=FIRST)
     roll(storage, job_id)
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
     update(storage, job_id, None, type=UpdateType.RESTART, key=FIRST, version=job.entity_version)
     roll(storage, job_id)
-    assert {0: 2, 1: 2} == {pod.instance_id: pod.run_id for pod in storage.pods(job_id)}
+    assert {0: 2, 1: 2} == {pod.instance_id: pod.run_id for pod in storage.pods.page(job_id)}
 
 
 def test_a_key_belongs_to_one_request(storage: Storage) -> None:
     """In other words it is refused, and nothing is changed; another job may have the same key."""
     job_id = a_service(storage, 2)
     update(storage, job_id, service_config(2, "v2"), key=FIRST)
-    before = storage.job(job_id)
+    before = storage.jobs.get(job_id)
     text = f"update key 'deploy-1' of job {job_id} belongs to another request, which led to version 2"
     with pytest.raises(AlreadyExists, match=text):
         update(storage, job_id, service_config(2, "v3"), key=OTHER_WORDS)
-    assert before == storage.job(job_id)
+    assert before == storage.jobs.get(job_id)
     assert "2-1-2" == str(
         update(storage, a_service(storage, 2), service_config(2, "v3"), key=OTHER_WORDS).entity_version
     )
@@ -81,7 +81,7 @@ def test_another_key_is_another_update(storage: Storage) -> None:
     assert first.update_id == update(storage, job_id, service_config(2, "v2"), PULSED).update_id
     other = update(storage, job_id, service_config(2, "v2"), PULSED, key=SECOND_KEY)
     assert first.update_id != other.update_id
-    assert UpdateState.ABORTED is storage.update(first.update_id).state  # type: ignore[union-attr]
+    assert UpdateState.ABORTED is storage.updates.get(first.update_id).state  # type: ignore[union-attr]
 
 
 def test_a_forgotten_key_is_stopped_by_its_version(storage: Storage) -> None:
@@ -113,7 +113,7 @@ def test_requests_at_once_make_one_update(storage: Storage, open_storage: Callab
         job_id, config = a_service(storage, 2), service_config(2, "v2")
         answers = together(*(lambda g=g: update(g, job_id, config, key=FIRST, version=ONE) for g in writers))  # type: ignore[misc]  # noqa: B023
         assert 1 == len({(job.update_id, job.entity_version) for job in answers})
-        assert 2 == len(storage.updates(job_id))
+        assert 2 == len(storage.updates.of_job(job_id))
 
 
 def test_creations_at_once_make_one_job(storage: Storage, open_storage: Callable[[], Storage]) -> None:
@@ -140,7 +140,7 @@ def test_creations_at_once_make_one_job(storage: Storage, open_storage: Callable
 
 
 def advance(storage: Storage, job_id: JobId, after_s: float):  # type: ignore[no-untyped-def]
-    return storage.advance_update(job_id, NOW + int(after_s * SECOND))
+    return storage.updates.advance(job_id, NOW + int(after_s * SECOND))
 
 
 def test_pulses_let_it_go_on(storage: Storage) -> None:
@@ -150,7 +150,7 @@ def test_pulses_let_it_go_on(storage: Storage) -> None:
     assert (0, "its first pulse", False) == (
         (progress := advance(storage, job_id, 0)).current_count, progress.waiting_for, progress.look_again,
     )  # fmt: skip
-    job, seen = storage.pulse_update(job_id, "", NOW)
+    job, seen = storage.updates.pulse(job_id, "", NOW)
     assert (True, NOW, "2-1-2") == (seen.awaits_pulse, seen.pulsed_ns, str(job.entity_version))
     assert 1 == advance(storage, job_id, 4).current_count
     turn(storage, job_id)
@@ -158,7 +158,7 @@ def test_pulses_let_it_go_on(storage: Storage) -> None:
     assert (1, 0, "a pulse: none has come for 5 s") == (
         progress.done_count, progress.current_count, progress.waiting_for,
     )  # fmt: skip
-    storage.pulse_update(job_id, "", NOW + 7 * SECOND)
+    storage.updates.pulse(job_id, "", NOW + 7 * SECOND)
     assert 1 == advance(storage, job_id, 7).current_count
 
 
@@ -168,28 +168,28 @@ def test_whoever_waits_is_woken_until_it_has_looked(storage: Storage) -> None:
     job_id = a_service(storage, 3)
     update(storage, job_id, service_config(3, "v2"), PULSED)
     advance(storage, job_id, 0)
-    _, newest = storage.watch_bounds()
-    assert [True] * 3 == [storage.pulse_update(job_id, "", NOW + n)[1].awaits_pulse for n in range(3)]
-    assert newest == storage.watch_bounds()[1]
+    _, newest = storage.watch_log.bounds()
+    assert [True] * 3 == [storage.updates.pulse(job_id, "", NOW + n)[1].awaits_pulse for n in range(3)]
+    assert newest == storage.watch_log.bounds()[1]
     advance(storage, job_id, 0)
-    assert not storage.pulse_update(job_id, "", NOW + SECOND)[1].awaits_pulse
+    assert not storage.updates.pulse(job_id, "", NOW + SECOND)[1].awaits_pulse
 
 
 def test_a_pulse_is_for_one_update(storage: Storage) -> None:
     """With a key it is refused by a newer update; an ended one ignores it; one that needs none says so."""
     job_id = a_service(storage, 1)
     with pytest.raises(InvalidArgument, match="needs no pulses: its pulse_seconds are 0"):
-        storage.pulse_update(job_id, "", NOW)
+        storage.updates.pulse(job_id, "", NOW)
     update(storage, job_id, service_config(1, "v2"), PULSED, key=FIRST)
-    assert NOW == storage.pulse_update(job_id, FIRST.text, NOW)[1].pulsed_ns
+    assert NOW == storage.updates.pulse(job_id, FIRST.text, NOW)[1].pulsed_ns
     update(storage, job_id, service_config(1, "v3"), PULSED, key=SECOND_KEY)
     with pytest.raises(Aborted, match=f"the update of job {job_id} is not 'deploy-1' but 'deploy-2', to version 3"):
-        storage.pulse_update(job_id, FIRST.text, NOW)
-    storage.steer_update(job_id, None, UpdateAct.ABORT, None, NOW)
-    ended = storage.pulse_update(job_id, SECOND_KEY.text, NOW)[1]
+        storage.updates.pulse(job_id, FIRST.text, NOW)
+    storage.updates.steer(job_id, None, UpdateAct.ABORT, None, NOW)
+    ended = storage.updates.pulse(job_id, SECOND_KEY.text, NOW)[1]
     assert (UpdateState.ABORTED, 0) == (ended.state, ended.pulsed_ns)
     with pytest.raises(NotFound):
-        storage.pulse_update(new_job_id(), "", NOW)
+        storage.updates.pulse(new_job_id(), "", NOW)
 
 
 def test_a_pulse_is_not_lost_in_a_step(storage: Storage, open_storage: Callable[[], Storage]) -> None:
@@ -201,6 +201,6 @@ def test_a_pulse_is_not_lost_in_a_step(storage: Storage, open_storage: Callable[
         at = NOW + second * SECOND
         together(
             lambda: turn(storage, job_id),
-            lambda at=at: other.pulse_update(job_id, "", at),  # type: ignore[misc]
+            lambda at=at: other.updates.pulse(job_id, "", at),  # type: ignore[misc]
         )
-        assert at == storage.update(job.update_id).pulsed_ns  # type: ignore[union-attr]
+        assert at == storage.updates.get(job.update_id).pulsed_ns  # type: ignore[union-attr]

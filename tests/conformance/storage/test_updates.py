@@ -6,11 +6,12 @@ import pytest
 
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.model.admission import EvictionOrder
 from peloton.model.ids import EntityVersion, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateState, UpdateType
-from services.storage.storage import EvictionOrder, Storage
+from services.storage.storage import Storage
 from tests.conformance.storage.builders import (
     NOW,
     K,
@@ -34,14 +35,14 @@ ONE_BY_ONE = UpdateSpec(batch_size=1)
 def test_a_service_is_created_by_an_update(storage: Storage) -> None:
     """All instances are added; the job's versions are 1-1-1 and its update has succeeded."""
     job_id = a_service(storage, 3)
-    job = storage.job(job_id)
+    job = storage.jobs.get(job_id)
     assert job is not None
-    done = storage.update(job.update_id)
+    done = storage.updates.get(job.update_id)
     assert done is not None
     assert ("1-1-1", JobState.RUNNING, [R] * 3) == (str(job.entity_version), job.state, states(storage, job_id))
     assert (UpdateState.SUCCEEDED, {0, 1, 2}, {0, 1, 2}) == (done.state, done.added, done.done)
-    assert b"spec" == storage.job_spec(job_id)
-    assert [job_id] == storage.job_ids_by_name("train")
+    assert b"spec" == storage.configs.job_spec(job_id)
+    assert [job_id] == storage.search.services_named("train")
 
 
 def test_creating_twice_is_refused(storage: Storage) -> None:
@@ -49,7 +50,7 @@ def test_creating_twice_is_refused(storage: Storage) -> None:
     job_id = a_service(storage)
     config = service_config()
     with pytest.raises(AlreadyExists):
-        storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
+        storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
 
 
 def test_a_batch_goes_at_a_time(storage: Storage) -> None:
@@ -87,10 +88,10 @@ def test_overrides_end_with_their_version(storage: Storage) -> None:
     config.instanceConfig[1].command.value = "other"
     update(storage, job_id, config)
     roll(storage, job_id)
-    assert "other" == storage.task_configs(job_id, 2, [1])[1].command.value
+    assert "other" == storage.configs.task_configs(job_id, 2, [1])[1].command.value
     update(storage, job_id, service_config(2))
     roll(storage, job_id)
-    assert "v1" == storage.task_configs(job_id, 3, [1])[1].command.value
+    assert "v1" == storage.configs.task_configs(job_id, 3, [1])[1].command.value
 
 
 def test_growing_and_shrinking(storage: Storage) -> None:
@@ -102,7 +103,7 @@ def test_growing_and_shrinking(storage: Storage) -> None:
     update(storage, job_id, service_config(4))
     roll(storage, job_id)
     assert {0: 1, 1: 2, 2: 2, 3: 1} == runs_of(storage, job_id)
-    assert {1, 2} == {event.run_id for event in storage.pod_events(job_id, 2, run_limit=0)}
+    assert {1, 2} == {event.run_id for event in storage.pods.events(job_id, 2, run_limit=0)}
 
 
 def test_failures_turn_it_back(storage: Storage) -> None:
@@ -112,9 +113,9 @@ def test_failures_turn_it_back(storage: Storage) -> None:
     update(storage, job_id, service_config(4, "v2"), spec)
     progress = roll(storage, job_id, broken_version=2)
     assert UpdateState.ROLLED_BACK is progress.state
-    assert ({0: 3, 1: 3, 2: 3, 3: 3}, 3) == (versions(storage, job_id), storage.job(job_id).config_version)  # type: ignore[union-attr]
+    assert ({0: 3, 1: 3, 2: 3, 3: 3}, 3) == (versions(storage, job_id), storage.jobs.get(job_id).config_version)  # type: ignore[union-attr]
     assert {0: 3, 1: 1, 2: 1, 3: 1} == runs_of(storage, job_id)
-    assert "v1" == storage.task_configs(job_id, 3, [0])[0].command.value
+    assert "v1" == storage.configs.task_configs(job_id, 3, [0])[0].command.value
 
 
 def test_failures_without_rollback_stop_it(storage: Storage) -> None:
@@ -131,7 +132,7 @@ def test_in_place(storage: Storage) -> None:
     job_id = a_service(storage, 4)
     homes = {p.instance_id: p.host for p in pods(storage, job_id)}
     update(storage, job_id, service_config(4, "v2"), UpdateSpec(batch_size=1, in_place=True))
-    storage.advance_update(job_id, NOW)
+    storage.updates.advance(job_id, NOW)
     assert (homes[0], "") == (pod(storage, job_id, 0).desired_host, pod(storage, job_id, 1).desired_host)
 
 
@@ -139,15 +140,15 @@ def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) ->
     """What resmgr counts for them is no longer true."""
     job_id = new_job_id()
     config = service_config(2)
-    storage.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
-    storage.advance_update(job_id, NOW)
+    storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", UpdateSpec(), "", NOW)
+    storage.updates.advance(job_id, NOW)
     settle_all(storage, job_id)
-    storage.mark_pending(job_id, storage.queueable(job_id, 10), 1)
+    storage.admission.mark_pending(job_id, storage.admission.queueable(job_id, 10), 1)
     update(storage, job_id, service_config(2, "v2"))
-    storage.advance_update(job_id, NOW)
-    progress = storage.settle(job_id, NOW)
+    storage.updates.advance(job_id, NOW)
+    progress = storage.jobs.settle(job_id, NOW)
     assert (2, 2) == (progress.kill_count, progress.queued_kill_count)
-    assert [(0, 2, PodState.PENDING)] == storage.kill_queued(job_id, NOW)
+    assert [(0, 2, PodState.PENDING)] == storage.admission.kill_queued(job_id, NOW)
     assert {0: 2, 1: 2} == versions(storage, job_id)
     assert [PodState.INITIALIZED] * 2 == states(storage, job_id)
 
@@ -155,7 +156,7 @@ def test_pods_in_a_queue_leave_it_for_the_new_configuration(storage: Storage) ->
 def test_restart(storage: Storage) -> None:
     """A new version of the same configuration; the named instances run anew, stopped ones too."""
     job_id = a_service(storage, 4)
-    storage.set_pod_goals(job_id, [(2, 1)], K, NOW, "stop")
+    storage.pods.set_goals(job_id, [(2, 1)], K, NOW, "stop")
     turn(storage, job_id)
     update(storage, job_id, None, type=UpdateType.RESTART, instances=[1, 2, 9])
     assert UpdateState.SUCCEEDED is roll(storage, job_id).state
@@ -176,7 +177,7 @@ def test_stop_and_start(storage: Storage) -> None:
 def test_stopped_instances_stay_stopped(storage: Storage) -> None:
     """An update gives them its version and no more, unless it is to start them."""
     job_id = a_service(storage, 2)
-    storage.set_pod_goals(job_id, [(0, 1)], K, NOW, "stop")
+    storage.pods.set_goals(job_id, [(0, 1)], K, NOW, "stop")
     turn(storage, job_id)
     update(storage, job_id, service_config(2, "v2"))
     roll(storage, job_id)
@@ -190,13 +191,13 @@ def test_pause_resume_abort(storage: Storage) -> None:
     """Each act raises the workflow version; nothing begins while it is paused; an aborted one ends where it is."""
     job_id = a_service(storage, 3)
     job = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
-    job = storage.steer_update(job_id, job.entity_version, UpdateAct.PAUSE, "note", NOW)
-    progress = storage.advance_update(job_id, NOW)
+    job = storage.updates.steer(job_id, job.entity_version, UpdateAct.PAUSE, "note", NOW)
+    progress = storage.updates.advance(job_id, NOW)
     assert (0, "somebody to resume it") == (progress.current_count, progress.waiting_for)
-    job = storage.steer_update(job_id, job.entity_version, UpdateAct.RESUME, None, NOW)
+    job = storage.updates.steer(job_id, job.entity_version, UpdateAct.RESUME, None, NOW)
     turn(storage, job_id)
-    job = storage.steer_update(job_id, job.entity_version, UpdateAct.ABORT, "", NOW)
-    done = storage.update(job.update_id)
+    job = storage.updates.steer(job_id, job.entity_version, UpdateAct.ABORT, "", NOW)
+    done = storage.updates.get(job.update_id)
     assert done is not None
     assert ("2-1-5", UpdateState.ABORTED, "") == (str(job.entity_version), done.state, done.opaque_data)
     turn(storage, job_id)
@@ -211,9 +212,9 @@ def test_a_pod_that_was_placed_is_not_launched_with_an_old_version(storage: Stor
     admit(storage, job_id)
     (placed,) = ready_pods(storage, job_id)
     update(storage, job_id, service_config(1, "v3"))
-    storage.advance_update(job_id, NOW)
+    storage.updates.advance(job_id, NOW)
 
-    assert storage.mark_launched(job_id, [(*placed, "host1", "agent", {})], NOW) == set()
+    assert storage.host_pods.mark_launched(job_id, [(*placed, "host1", "agent", {})], NOW) == set()
     assert ready_pods(storage, job_id) == []
     roll(storage, job_id)
     assert ([R], {0: 3}) == (states(storage, job_id), versions(storage, job_id))
@@ -224,7 +225,7 @@ def test_start_paused(storage: Storage) -> None:
     job_id = a_service(storage, 2)
     job = update(storage, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
     assert not turn(storage, job_id).current_count
-    storage.steer_update(job_id, None, UpdateAct.RESUME, None, NOW)
+    storage.updates.steer(job_id, None, UpdateAct.RESUME, None, NOW)
     roll(storage, job_id)
     assert ({0: 2, 1: 2}, 2) == (versions(storage, job_id), job.config_version)
 
@@ -235,9 +236,12 @@ def test_the_newer_update_wins(storage: Storage) -> None:
     first = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
     turn(storage, job_id)
     second = update(storage, job_id, service_config(3, "v3"))
-    assert UpdateState.ABORTED is storage.update(first.update_id).state  # type: ignore[union-attr]
+    assert UpdateState.ABORTED is storage.updates.get(first.update_id).state  # type: ignore[union-attr]
     roll(storage, job_id)
-    assert ({0: 3, 1: 3, 2: 3}, second.update_id) == (versions(storage, job_id), storage.updates(job_id)[0].update_id)
+    assert ({0: 3, 1: 3, 2: 3}, second.update_id) == (
+        versions(storage, job_id),
+        storage.updates.of_job(job_id)[0].update_id,
+    )
 
 
 def test_asking_twice_changes_nothing(storage: Storage) -> None:
@@ -254,7 +258,7 @@ def test_asking_twice_changes_nothing(storage: Storage) -> None:
 def test_refusals(storage: Storage) -> None:
     """Each with its text, and nothing is changed."""
     job_id = a_service(storage, 2)
-    before = storage.job(job_id)
+    before = storage.jobs.get(job_id)
     wrong_type, wrong_pool = service_config(2), service_config(2)
     wrong_type.type = 0
     wrong_pool.respoolID.value = "other"
@@ -270,12 +274,12 @@ def test_refusals(storage: Storage) -> None:
         update(storage, job_id, wrong_pool)
     with pytest.raises(InvalidArgument, match="RESTART supported only for service jobs"):
         update(storage, a_job(storage, 1), None, type=UpdateType.RESTART)
-    assert before == storage.job(job_id)
+    assert before == storage.jobs.get(job_id)
     update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE)
     with pytest.raises(InvalidArgument, match="workflow RESTART cannot overwrite workflow UPDATE"):
         update(storage, job_id, None, type=UpdateType.RESTART)
     with pytest.raises(NotFound, match="no workflow found"):
-        storage.steer_update(a_job(storage, 1), None, UpdateAct.PAUSE, None, NOW)
+        storage.updates.steer(a_job(storage, 1), None, UpdateAct.PAUSE, None, NOW)
 
 
 def test_ten_updates_are_kept(storage: Storage) -> None:
@@ -284,10 +288,10 @@ def test_ten_updates_are_kept(storage: Storage) -> None:
     for number in range(2, 15):
         update(storage, job_id, service_config(1, f"v{number}"))
         roll(storage, job_id)
-    assert list(range(14, 4, -1)) == [one.config_version for one in storage.updates(job_id)]
+    assert list(range(14, 4, -1)) == [one.config_version for one in storage.updates.of_job(job_id)]
     assert [None, "v14"] == [
         config and config.defaultConfig.command.value
-        for config in (storage.job_config(job_id, 2), storage.job_config(job_id, 14))
+        for config in (storage.configs.job_config(job_id, 2), storage.configs.job_config(job_id, 14))
     ]
 
 
@@ -297,15 +301,15 @@ def test_events_of_an_instance(storage: Storage) -> None:
     job = update(storage, job_id, service_config(2, "v2"), ONE_BY_ONE)
     roll(storage, job_id)
     forward, done = UpdateState.ROLLING_FORWARD, UpdateState.SUCCEEDED
-    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in storage.update_events(job.update_id, 1)]
-    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in storage.update_events(job.update_id)]
-    assert [done] == [e.state for e in storage.update_events(job.update_id, 1, limit=1)]
+    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in storage.updates.events(job.update_id, 1)]
+    assert [done, forward, UpdateState.INITIALIZED] == [e.state for e in storage.updates.events(job.update_id)]
+    assert [done] == [e.state for e in storage.updates.events(job.update_id, 1, limit=1)]
 
 
 def test_difference(storage: Storage) -> None:
     """What an update would add, change and remove is told without doing it."""
     job_id = a_service(storage, 3)
-    found = storage.difference(job_id, None, service_config(5, "v2"))
+    found = storage.updates.difference(job_id, None, service_config(5, "v2"))
     assert ({3, 4}, {0, 1, 2}, set()) == (found.added, found.updated, found.removed)
 
 
@@ -313,26 +317,26 @@ def test_delete(storage: Storage) -> None:
     """Only when it is stopped, or by force; its records are unwanted when all pods have ended."""
     job_id = a_service(storage, 2)
     with pytest.raises(Aborted, match="job is not stopped"):
-        storage.set_service_goal(job_id, None, JobState.DELETED, False, NOW)
-    job = storage.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
+        storage.jobs.set_service_goal(job_id, None, JobState.DELETED, False, NOW)
+    job = storage.jobs.set_service_goal(job_id, None, JobState.DELETED, True, NOW)
     with pytest.raises(InvalidArgument, match="job is going to be deleted"):
         update(storage, job_id, service_config())
     assert "1-2-1" == str(job.entity_version)
     turn(storage, job_id)
-    assert storage.settle(job_id, NOW).is_unwanted
-    storage.delete_job(job_id)
-    assert (None, []) == (storage.job(job_id), storage.updates(job_id))
+    assert storage.jobs.settle(job_id, NOW).is_unwanted
+    storage.jobs.delete(job_id)
+    assert (None, []) == (storage.jobs.get(job_id), storage.updates.of_job(job_id))
 
 
 def test_stop_and_start_the_job(storage: Storage) -> None:
     """All pods end and come back; each act raises the version of the wanted state."""
     job_id = a_service(storage, 2)
-    storage.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
+    storage.jobs.set_service_goal(job_id, None, JobState.KILLED, False, NOW)
     turn(storage, job_id)
-    assert JobState.KILLED is storage.settle(job_id, NOW).state
-    job = storage.set_service_goal(job_id, None, JobState.RUNNING, False, NOW)
+    assert JobState.KILLED is storage.jobs.settle(job_id, NOW).state
+    job = storage.jobs.set_service_goal(job_id, None, JobState.RUNNING, False, NOW)
     turn(storage, job_id)
-    assert (JobState.RUNNING, "1-3-1") == (storage.settle(job_id, NOW).state, str(job.entity_version))
+    assert (JobState.RUNNING, "1-3-1") == (storage.jobs.settle(job_id, NOW).state, str(job.entity_version))
 
 
 def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
@@ -341,7 +345,7 @@ def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
 
     def ask(instances, checks_sla=True):  # type: ignore[no-untyped-def]
         reason = TerminationReason.KILLED_HOST_MAINTENANCE
-        return storage.disrupt(
+        return storage.disruptions.disrupt(
             job_id, instances, reason=reason, message="host h1 is drained", checks_sla=checks_sla, now_ns=NOW
         )
 
@@ -351,7 +355,7 @@ def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
     turn(storage, job_id)
     assert (1,) == ask([1]).granted
     assert (2, 3) == ask([2, 3], checks_sla=False).granted
-    kept = storage.disruptions(job_id)
+    kept = storage.disruptions.recent(job_id)
     assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in kept[-2:]]
 
 
@@ -359,25 +363,25 @@ def test_watchers_see_services_only(storage: Storage) -> None:
     """In the order of commits, the job as -1."""
     a_job(storage, 3)
     job_id = a_service(storage, 1)
-    oldest, newest = storage.watch_bounds()
-    log = storage.watch_log(0, 1_000)
+    oldest, newest = storage.watch_log.bounds()
+    log = storage.watch_log.after(0, 1_000)
     assert (oldest, newest) == (log[0][0], log[-1][0])
     assert {job_id} == {job for _, job, _ in log}
     assert {-1, 0} == {instance for _, _, instance in log}
     assert [seq for seq, *_ in log] == list(range(oldest, newest + 1))
     report(storage, job_id, [0], K)
-    assert [(newest + 1, job_id, 0)] == storage.watch_log(newest, 10)
-    storage.prune_watch_log(newest)
-    assert (newest + 1, newest + 1) == storage.watch_bounds()
+    assert [(newest + 1, job_id, 0)] == storage.watch_log.after(newest, 10)
+    storage.watch_log.prune(newest)
+    assert (newest + 1, newest + 1) == storage.watch_log.bounds()
 
 
 def test_preemption_asks_the_sla(storage: Storage) -> None:
     """Of two evicted instances of a service of which one may be away, one leaves."""
     job_id = a_service(storage, 3, maximumUnavailableInstances=1)
-    (result,) = storage.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
+    (result,) = storage.admission.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
     assert [(0, 1)] == result.leaving
     assert [PodState.PREEMPTING, R, R] == states(storage, job_id)
-    assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in storage.disruptions(job_id)]
+    assert [(1, False), (0, True)] == [(d.instance_id, d.granted) for d in storage.disruptions.recent(job_id)]
 
 
 def test_each_pod_waits_with_the_shape_of_its_own_configuration(storage: Storage) -> None:
@@ -389,5 +393,5 @@ def test_each_pod_waits_with_the_shape_of_its_own_configuration(storage: Storage
     turn(storage, job_id, starts=False)
     report(storage, job_id, [2], PodState.FAILED)
     settle_all(storage, job_id, NOW + 3_600 * 10**9)
-    shapes = storage.waiting_shapes(job_id, 0, 3)
+    shapes = storage.admission.waiting_shapes(job_id, 0, 3)
     assert [(0, 1, 3_000), (2, 1, 1_500)] == [(s.start, s.count, s.shape.resources.cpu_milli) for s in shapes]

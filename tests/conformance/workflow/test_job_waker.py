@@ -40,7 +40,7 @@ async def test_changes_are_coalesced(client: Client) -> None:
     async with server_story(client, hosts=0) as story:
         job = await story.submit(1)
         await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
-        waker = JobWaker(client, FakeRecords(story.cluster).job, Policies(), no_roll_up, interval_s=0.2)
+        waker = JobWaker(client, FakeRecords(story.cluster).get, Policies(), no_roll_up, interval_s=0.2)
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
 
@@ -88,7 +88,7 @@ async def test_ended_and_unknown_jobs_are_left_alone(client: Client) -> None:
 
         def find(job_id: JobId) -> JobRecord | None:
             asked.append(job_id)
-            return FakeRecords(story.cluster).job(job_id)
+            return FakeRecords(story.cluster).get(job_id)
 
         waker = JobWaker(client, find, Policies(), no_roll_up, interval_s=0.01)
         waker.jobs_changed([job, unknown])
@@ -121,7 +121,7 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
         def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
             return RolledUp([job for job in job_ids if job == busy], [job for job in job_ids if job != busy])
 
-        waker = Waker(client, FakeRecords(story.cluster).job, Policies(), roll_up, interval_s=0.01, show_s=show_s)
+        waker = Waker(client, FakeRecords(story.cluster).get, Policies(), roll_up, interval_s=0.01, show_s=show_s)
         begin_s = asyncio.get_running_loop().time()
         waker.pods_changed(jobs)
         await wait_until(lambda: shown in told, "who has something to show")
@@ -164,7 +164,7 @@ async def test_storage_error_does_not_end_the_waker(client: Client, error: Excep
         def find(job_id: JobId) -> JobRecord | None:
             if errors:
                 raise errors.pop()
-            return FakeRecords(story.cluster).job(job_id)
+            return FakeRecords(story.cluster).get(job_id)
 
         waker = JobWaker(client, find, story.policies, no_roll_up, interval_s=0.01)
         waker.jobs_changed([record.job_id])
@@ -220,7 +220,7 @@ async def test_signals_say_why(temporal_address: str) -> None:
     async with server_story(client, hosts=0) as story:
         job = await story.submit(1)
         await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
-        waker = JobWaker(client, FakeRecords(story.cluster).job, Policies(), no_roll_up, interval_s=0.2)
+        waker = JobWaker(client, FakeRecords(story.cluster).get, Policies(), no_roll_up, interval_s=0.2)
         settled = story.cluster.calls["settle"]
         waker.jobs_changed([job], "pods were admitted")
         waker.jobs_changed([job], "a call of the API")

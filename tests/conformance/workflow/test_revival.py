@@ -26,7 +26,7 @@ QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=6
 @asynccontextmanager
 async def reviving(client: Client, **cluster: float) -> AsyncIterator[ServerStory]:
     async with server_story(client, task_queue=BATCH_QUEUE, **cluster) as story:
-        waker = JobWaker(client, FakeRecords(story.cluster).job, QUIET, tell_all, interval_s=0.05)
+        waker = JobWaker(client, FakeRecords(story.cluster).get, QUIET, tell_all, interval_s=0.05)
         looking = Revival(client, waker, QUIET, period_s=0.2)
         try:
             yield story

@@ -50,7 +50,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pool(INNER, ROOT_POOL_ID, "eng", UNLIMITED),
         pool(LEAF, INNER, "maps", 12_000),
     ):
-        storage.put_pool(spec, respool_pb2.ResourcePoolConfig(name=spec.name))
+        storage.pools.put(spec, respool_pb2.ResourcePoolConfig(name=spec.name))
     storage.close()
     return path
 
@@ -117,7 +117,7 @@ async def job(jobs: Any, config: Callable[..., job_pb2.JobConfig], storage: Stor
     wanted = config(4)
     wanted.instanceConfig[2].name = "odd"
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=wanted))
-    storage.create_pods(JOB, lambda _: None)
+    storage.pods.create(JOB, lambda _: None)
     wakes.started.clear()
     return JOB
 

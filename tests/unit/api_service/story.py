@@ -26,23 +26,23 @@ Config = Callable[..., job_pb2.JobConfig]
 
 def report(storage: Storage, instance: int, state: PodState, run: int = 1, message: str = "") -> None:
     status = PodStatus(PodId(JOB, instance, run), state, NOW_NS, "h1", "agent-1", message)
-    storage.apply_status([status], "main")
+    storage.host_pods.apply_status([status], "main")
 
 
 def run(storage: Storage, *instances: int) -> None:
     """Bring waiting pods to a host and to life."""
-    storage.mark_pending(JOB, [(i, 1) for i in instances], 1)
-    storage.mark_ready([(JOB, i, 1) for i in instances])
-    storage.mark_launched(JOB, [(i, 1, "h1", "agent-1", {}) for i in instances], NOW_NS)
+    storage.admission.mark_pending(JOB, [(i, 1) for i in instances], 1)
+    storage.admission.mark_ready([(JOB, i, 1) for i in instances])
+    storage.host_pods.mark_launched(JOB, [(i, 1, "h1", "agent-1", {}) for i in instances], NOW_NS)
     for instance in instances:
         report(storage, instance, PodState.RUNNING)
 
 
 def end(storage: Storage) -> None:
-    storage.create_pods(JOB, lambda _: None)
-    storage.set_job_goal(JOB, JobState.KILLED, NOW_NS)
-    storage.kill_queued(JOB, NOW_NS)
-    while not storage.settle(JOB, NOW_NS).is_finished:
+    storage.pods.create(JOB, lambda _: None)
+    storage.jobs.set_goal(JOB, JobState.KILLED, NOW_NS)
+    storage.admission.kill_queued(JOB, NOW_NS)
+    while not storage.jobs.settle(JOB, NOW_NS).is_finished:
         pass
 
 
@@ -57,7 +57,7 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str | None]:
 
 
 def goals(storage: Storage) -> list[PodState]:
-    return [pod.goal for pod in storage.pods(JOB, 0, 4)]
+    return [pod.goal for pod in storage.pods.page(JOB, 0, 4)]
 
 
 def wire(job_id: str) -> peloton_pb2.JobID:

@@ -25,7 +25,7 @@ from peloton.model.job import JobState
 from services.api.backlog import LOOK_S, PACE_MAX_S, RETRY_MAX_S, BacklogGate, Bounds, excess
 from services.api.calls import Calls
 from services.api.server import start
-from services.storage.jobs.queries import Backlog
+from services.storage.jobs.search import Backlog
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.story import ID, JOB
@@ -191,6 +191,6 @@ async def test_only_calls_that_bring_work_are_refused(
         assert int(dict(caught.value.trailing_metadata())[RETRY_AFTER]) >= 1_000
 
     assert JOB == (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.id.value
-    assert Backlog(1, 1, 2) == storage.backlog()
+    assert Backlog(1, 1, 2) == storage.search.backlog()
     await TaskManagerStub(narrow).Stop(task_pb2.StopRequest(jobId=ID))  # type: ignore[misc]
-    assert JobState.KILLED == storage.jobs([JOB])[0].goal
+    assert JobState.KILLED == storage.jobs.get_many([JOB])[0].goal

@@ -19,7 +19,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
 from services.api import bulk_service
-from services.storage.storage import JobStream, Storage
+from services.storage.jobs.job_streams import JobStream
+from services.storage.storage import Storage
 from services.storage.tables import JOB, JOB_STREAM, OVERRIDE
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
@@ -63,12 +64,12 @@ async def test_a_job_in_pieces(
 
     assert len(messages) > 4
     assert (answer.jobId.value, answer.HasField("error")) == (JOB_ID, False)
-    stored = storage.job_config(JOB_ID, overrides=True)
+    stored = storage.configs.job_config(JOB_ID, overrides=True)
     assert stored is not None
     assert sorted(stored.instanceConfig) == [0, 1, 2, 5, 6]
     assert stored.instanceConfig[5].command.value == "own 5"
-    assert storage.task_configs(JOB_ID, 1, [3])[3] == wanted.defaultConfig
-    assert [(r.start, r.count) for r in storage.shapes_of([(JOB_ID, 1, 0, 7)])[0]] == [(0, 7)]
+    assert storage.configs.task_configs(JOB_ID, 1, [3])[3] == wanted.defaultConfig
+    assert [(r.start, r.count) for r in storage.configs.shapes_of([(JOB_ID, 1, 0, 7)])[0]] == [(0, 7)]
     assert wakes.started == [JOB_ID]
     assert left(storage) == {"job": 1, "job_config_override": 5}
 
@@ -83,12 +84,12 @@ async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, storage:
 
     await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(4), first))))
 
-    streamed, called = storage.job(JOB_ID), storage.job(other)  # type: ignore[arg-type]
+    streamed, called = storage.jobs.get(JOB_ID), storage.jobs.get(other)  # type: ignore[arg-type]
     assert streamed is not None
     assert called is not None
     assert (streamed.has_controller, called.has_controller) == (True, True)
     assert streamed.pod_counts == called.pod_counts
-    assert storage.shapes_of([(JOB_ID, 1, 0, 4)])[0] == storage.shapes_of([(other, 1, 0, 4)])[0]  # type: ignore[arg-type]
+    assert storage.configs.shapes_of([(JOB_ID, 1, 0, 4)])[0] == storage.configs.shapes_of([(other, 1, 0, 4)])[0]  # type: ignore[arg-type]
 
 
 async def test_repeated(bulk: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
@@ -248,7 +249,7 @@ async def test_what_cannot_be_discarded_is_left_to_the_sweep(
     def fail(stream: JobStream) -> None:
         raise Unavailable("storage is away")
 
-    monkeypatch.setattr(storage, "discard_stream", fail)
+    monkeypatch.setattr(storage.job_streams, "discard", fail)
     refused = await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(2), own([2])))))
     created = await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(2), own([0, 1])))))
 
@@ -301,7 +302,7 @@ async def test_without_instances(bulk: Any, config: Config, storage: Storage) ->
     """A stream may be of the job alone, and may leave the id to the api."""
     answer = await bulk.CreateJob(iter(list(create_messages("", config(2), []))))
 
-    assert storage.job(answer.jobId.value) is not None
+    assert storage.jobs.get(answer.jobId.value) is not None
 
 
 async def test_instances_in_the_start(bulk: Any, config: Config) -> None:
@@ -316,7 +317,7 @@ async def test_instances_in_the_start(bulk: Any, config: Config) -> None:
 
 async def test_locked(bulk: Any, config: Config, storage: Storage) -> None:
     """While writes are locked down nothing is created in pieces either."""
-    storage.set_lockdown("Write", True)
+    storage.lockdowns.set("Write", True)
 
     with pytest.raises(grpc.aio.AioRpcError, match="All write APIs are locked down"):
         await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(1), own([0])))))

@@ -19,6 +19,7 @@ from services.api.channels import LeaderChannels
 from services.api.hosts import RemoteHosts
 from services.api.server import start
 from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.no_storage import NoStorage
 
 POD = PodId(JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d"), 3, 2)
 
@@ -73,11 +74,8 @@ class HostManager:
         return hostmgr_pb2.BrowseSandboxResponse(hostname=self.name)
 
 
-class Storage:
-    def lockdowns(self) -> set[str]:
-        return set()
-
-    def clusters_of_hosts(self, hostnames: Collection[str]) -> dict[str, str]:
+class Storage(NoStorage):
+    def clusters_of(self, hostnames: Collection[str]) -> dict[str, str]:
         return {name: name[0] for name in hostnames if name[0] in "ab"}
 
 

@@ -15,24 +15,24 @@ from tests.conformance.storage import builders
 def half_deleted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deletion that gets no further than its mark."""
     job_id = builders.a_job(storage, 3)
-    storage.set_job_goal(job_id, JobState.KILLED, builders.NOW)
+    storage.jobs.set_goal(job_id, JobState.KILLED, builders.NOW)
     builders.settle_all(storage, job_id)
     writes = iter([storage.db.write])
     with monkeypatch.context() as patch:
         patch.setattr(storage.db, "write", lambda work: next(writes)(work))
         with pytest.raises(StopIteration):
-            storage.delete_job(job_id)
+            storage.jobs.delete(job_id)
 
 
 async def test_an_api_that_starts_goes_on_with_deletions(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left of their jobs."""
     for _ in range(2):
         half_deleted(storage, monkeypatch)
-    assert 2 == len(storage.broken_deletions())
+    assert 2 == len(storage.jobs.half_deleted())
 
-    await runtime._end_deletions(storage)
+    await runtime._end_deletions(storage.jobs)
 
-    assert [] == storage.broken_deletions()
+    assert [] == storage.jobs.half_deleted()
 
 
 async def test_an_api_starts_without_storage(
@@ -40,9 +40,9 @@ async def test_an_api_starts_without_storage(
 ) -> None:
     """Then they are left to the next one."""
     half_deleted(storage, monkeypatch)
-    monkeypatch.setattr(storage, "delete_job", lambda job_id: 1 / 0)
+    monkeypatch.setattr(storage.jobs, "delete", lambda job_id: 1 / 0)
 
     with caplog.at_level(logging.WARNING):
-        await runtime._end_deletions(storage)
+        await runtime._end_deletions(storage.jobs)
 
     assert "deletions that were broken off have not ended: division by zero" in caplog.text

@@ -15,6 +15,7 @@ from peloton.api.v0.respool import respool_pb2
 from services.api.channels import CHANNELS_MAX, LeaderChannels
 from services.api.server import ApiServer, start
 from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.no_storage import NoStorage
 
 
 class ResourceManager:
@@ -83,7 +84,7 @@ async def resmgr(leaders: Leaders) -> AsyncIterator[ResourceManager]:
 @pytest.fixture
 async def api(leaders: Leaders) -> AsyncIterator[ApiServer]:
     wakes = RecordedWakes()
-    server = await start(cast(Any, None), wakes, wakes, leaders, "127.0.0.1:0", clusters=leaders.clusters)
+    server = await start(cast(Any, NoStorage()), wakes, wakes, leaders, "127.0.0.1:0", clusters=leaders.clusters)
     yield server
     await server.stop(0)
 

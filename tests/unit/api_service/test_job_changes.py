@@ -28,11 +28,11 @@ async def test_update_adds_instances(jobs: Any, config: Config, storage: Storage
     grown.instanceConfig[4].command.value = "last"
     response = await jobs.Update(job_pb2.UpdateRequest(id=wire(job_id), config=grown))
 
-    record = storage.job(job_id)
+    record = storage.jobs.get(job_id)
     assert (response.id.value, response.message) == (job_id, "added 3 instances")
     assert record is not None
     assert (record.instance_count, record.config_version, record.state) == (5, 2, JobState.INITIALIZED)
-    assert storage.task_configs(job_id, 2, [4])[4].command.value == "last"
+    assert storage.configs.task_configs(job_id, 2, [4])[4].command.value == "last"
     assert wakes.changed == [job_id]
 
 
@@ -107,7 +107,7 @@ async def test_update_of_something_else(jobs: Any, config: Config, storage: Stor
     change(changed)
     response = await jobs.Update(job_pb2.UpdateRequest(id=wire(job_id), config=changed))
 
-    record = storage.job(job_id)
+    record = storage.jobs.get(job_id)
     assert (response.error.invalidConfig.id.value, response.error.invalidConfig.message) == (job_id, text)
     assert record is not None
     assert (record.instance_count, record.config_version) == (2, 1)
@@ -133,7 +133,7 @@ async def test_delete(jobs: Any, config: Config, storage: Storage) -> None:
     end(storage)
     await jobs.Delete(job_pb2.DeleteRequest(id=wire(job_id)))
 
-    assert storage.job(job_id) is None
+    assert storage.jobs.get(job_id) is None
 
 
 async def test_delete_of_an_active_job(jobs: Any, config: Config, storage: Storage) -> None:
@@ -144,7 +144,7 @@ async def test_delete_of_an_active_job(jobs: Any, config: Config, storage: Stora
         grpc.StatusCode.ABORTED,
         "Job is not in a terminal state: INITIALIZED",
     )
-    assert storage.job(job_id) is not None
+    assert storage.jobs.get(job_id) is not None
 
 
 async def test_refresh(jobs: Any, config: Config, wakes: RecordedWakes) -> None:

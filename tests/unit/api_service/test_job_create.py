@@ -26,7 +26,7 @@ async def test_create(jobs: Any, config: Config, storage: Storage, wakes: Record
     """A job is stored before the answer, INITIALIZED with its goal, and its workflow is started."""
     job_id = await create(jobs, config(3))
 
-    record = storage.job(job_id)
+    record = storage.jobs.get(job_id)
     assert record is not None
     assert (record.state, record.goal, record.instance_count) == (JobState.INITIALIZED, JobState.SUCCEEDED, 3)
     assert wakes.started == [job_id]
@@ -82,7 +82,7 @@ async def test_create_without_temporal(jobs: Any, config: Config, storage: Stora
     wakes.is_down = True
     request = job_pb2.CreateRequest(id=wire(JOB), config=config())
     code, text = await refused(jobs.Create(request))
-    stored = storage.job(JobId(JOB))
+    stored = storage.jobs.get(JobId(JOB))
     wakes.is_down = False
     repeated = await jobs.Create(request)
 
@@ -115,7 +115,7 @@ async def test_create_in_a_wrong_pool(jobs: Any, config: Config, storage: Storag
 
     assert (response.error.invalidConfig.id.value, response.error.invalidConfig.message) == (JOB, text)
     assert not response.HasField("jobId")
-    assert storage.job(JobId(JOB)) is None
+    assert storage.jobs.get(JobId(JOB)) is None
 
 
 async def test_create_without_a_config(jobs: Any) -> None:
@@ -136,7 +136,7 @@ async def test_create_with_an_invalid_config(jobs: Any, config: Config, storage:
         "Invalid config for instance 1, cpuLimit -1 is negative",
         "instanceConfig is given for instance 2, instanceCount is 2",
     ]
-    assert storage.job(JobId(JOB)) is None
+    assert storage.jobs.get(JobId(JOB)) is None
     assert wakes.started == []
 
 
@@ -162,7 +162,7 @@ async def test_create_a_service(jobs: Any, config: Config, storage: Storage) -> 
     wrong.sla.maxRunningTime = 1
     response = await jobs.Create(job_pb2.CreateRequest(config=wrong))
 
-    record = storage.job(job_id)
+    record = storage.jobs.get(job_id)
     assert record is not None
     assert record.goal is JobState.RUNNING
     assert response.error.invalidConfig.message == "MaxRunningTime should be 0 for stateless job"

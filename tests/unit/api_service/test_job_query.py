@@ -13,7 +13,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.api.job_query import ROWS_MAX, job_query, pod_query
-from services.storage.jobs.queries import JobQuery, PodQuery
+from services.storage.jobs.search import JobQuery, PodQuery
 
 S = 10**9
 DAY = 24 * 3600 * S

@@ -110,14 +110,14 @@ async def test_locks_are_stored(admin: Any, storage: Storage) -> None:
     """Under the names of the components, for every process and for those that kill and launch."""
     await admin.Lockdown(lock(svc.Kill, svc.Launch, svc.GoalStateEngine))
 
-    assert storage.lockdowns() == {"Kill", "Launch", "GoalStateEngine"}
+    assert storage.lockdowns.locked() == {"Kill", "Launch", "GoalStateEngine"}
 
 
 async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None:
     """Also while reads are locked, and what another process has locked just now."""
     await admin.Lockdown(lock(svc.Read))
     await admin.GetLockdown(svc.GetLockdownRequest())
-    storage.set_lockdown("GoalStateEngine", True)
+    storage.lockdowns.set("GoalStateEngine", True)
 
     assert list((await admin.GetLockdown(svc.GetLockdownRequest())).components) == [svc.GoalStateEngine, svc.Read]
 
@@ -132,7 +132,7 @@ async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None
 async def test_unknown_components(admin: Any, storage: Storage, method: str, request_: Any, text: str) -> None:
     """The call fails; components that exist are locked nevertheless."""
     assert await refused(getattr(admin, method)(request_)) == (Status.INVALID_ARGUMENT, text)
-    assert storage.lockdowns() == ({"Kill"} if method == "Lockdown" else set())
+    assert storage.lockdowns.locked() == ({"Kill"} if method == "Lockdown" else set())
 
 
 def test_only_services_that_exist_are_lockable() -> None:
@@ -161,9 +161,9 @@ async def calls() -> AsyncIterator[Calls]:
 async def test_locks_of_other_processes(storage: Storage, calls: Calls) -> None:
     """They hold here as soon as what was read is old; until then storage is not asked again."""
     clock = Clock()
-    locks = Locks(storage, calls, clock)
+    locks = Locks(storage.lockdowns, calls, clock)
     await locks.check("Read")
-    storage.set_lockdown("Read", True)
+    storage.lockdowns.set("Read", True)
     await locks.check("Read")
     clock.now_s = LOCKED_AGE_MAX_S
 

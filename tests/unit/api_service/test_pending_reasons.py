@@ -66,10 +66,10 @@ def explain() -> Explain:
 async def channel(explain: Explain, storage: Storage) -> AsyncIterator[grpc.aio.Channel]:
     """Of an api over a service with a READY, a PENDING and an INITIALIZED instance."""
     record = convert.new_job_record(JOB, service_config(3), NOW_NS)
-    storage.create_service(record, service_config(3), b"", UpdateSpec(), "", NOW_NS)
-    storage.advance_update(JOB, NOW_NS)
-    storage.mark_pending(JOB, [(0, 2)], 1)
-    storage.mark_ready([(JOB, 0, 1)])
+    storage.updates.create_service(record, service_config(3), b"", UpdateSpec(), "", NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
+    storage.admission.mark_pending(JOB, [(0, 2)], 1)
+    storage.admission.mark_ready([(JOB, 0, 1)])
     resmgr = grpc.aio.server()
     add_under_all_names(resmgr, explain, EXPLAIN_SERVICE)
     address = f"127.0.0.1:{resmgr.add_insecure_port('127.0.0.1:0')}"
@@ -116,7 +116,7 @@ async def test_v0(channel: grpc.aio.Channel) -> None:
 
 async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, storage: Storage) -> None:
     """In states, counts and events; filters for PENDING find it, one for READY finds it alone."""
-    storage.settle(JOB, NOW_NS)
+    storage.jobs.settle(JOB, NOW_NS)
     tasks, jobs = TaskManagerStub(channel), JobManagerStub(channel)  # type: ignore[no-untyped-call]
 
     def asked(*states: task_pb2.TaskState.ValueType) -> task_pb2.QueryRequest:
@@ -141,7 +141,7 @@ async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, stora
 
 async def test_who_is_admitted_is_pending_in_v1alpha(channel: grpc.aio.Channel, storage: Storage) -> None:
     """The same."""
-    storage.settle(JOB, NOW_NS)
+    storage.jobs.settle(JOB, NOW_NS)
     pods: Any = PodServiceStub(channel)
     jobs: Any = JobServiceStub(channel)
 

@@ -19,12 +19,13 @@ from services.api.calls import WRITE_BYTES_MAX, WRITES_MAX, Calls
 from services.api.server import SERVED, ApiServer, start
 from services.grpc_status import RETRY_KEYS, ErrorsToStatus
 from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.no_storage import NoStorage
 
 
 @pytest.fixture
 async def api() -> AsyncIterator[ApiServer]:
     wakes = RecordedWakes()
-    server = await start(cast(Any, None), wakes, wakes, lambda _: None, "127.0.0.1:0")
+    server = await start(cast(Any, NoStorage()), wakes, wakes, lambda _: None, "127.0.0.1:0")
     yield server
     await server.stop(0)
 
@@ -109,7 +110,7 @@ async def test_unexpected_errors_are_internal(channel: grpc.aio.Channel, caplog:
 
     assert caught.value.code() == grpc.StatusCode.INTERNAL
     assert caught.value.details() == (
-        "internal error in /peloton.api.job.JobManager/GetActiveJobs: AttributeError; see the log of the api"
+        "internal error in /peloton.api.job.JobManager/GetActiveJobs: TypeError; see the log of the api"
     )
     assert any(record.exc_info for record in caplog.records)
 
@@ -118,7 +119,7 @@ async def test_port_taken(api: ApiServer) -> None:
     """A second server on the same port is refused with the address."""
     wakes = RecordedWakes()
     with pytest.raises(OSError, match=f"the api cannot listen on 127.0.0.1:{api.port}"):
-        await start(cast(Any, None), wakes, wakes, lambda _: None, f"127.0.0.1:{api.port}")
+        await start(cast(Any, NoStorage()), wakes, wakes, lambda _: None, f"127.0.0.1:{api.port}")
 
 
 class Refusing:

@@ -28,10 +28,10 @@ class Counted:
 
     def job_config(self, *args: Any, **kwargs: Any) -> job_pb2.JobConfig | None:
         self.reads += 1
-        return self._storage.job_config(*args, **kwargs)
+        return self._storage.configs.job_config(*args, **kwargs)
 
     def overrides_size(self, *args: Any) -> tuple[int, int]:
-        return self._storage.overrides_size(*args)
+        return self._storage.configs.overrides_size(*args)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def stored(storage: Storage, config: Config, name: str = "shards") -> JobRecord:
     wanted = config(3, name=name)
     wanted.instanceConfig[1].name = "odd"
     job = new_job_record(new_job_id(), wanted, 1)
-    storage.create_job(job, wanted, 1)
+    storage.jobs.create(job, wanted, 1)
     return job
 
 
@@ -71,7 +71,7 @@ async def test_each_is_read_once(records: Any, storage: Storage, calls: Calls, c
 async def test_what_is_kept_is_bounded(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
     """Beyond the bound the least recently asked for is read anew, and one that is larger is not kept at all."""
     jobs = [stored(storage, config, name) for name in ("one", "two", "six")]
-    size = len(storage.job_config(jobs[0].job_id, overrides=True).SerializeToString())  # type: ignore[union-attr]
+    size = len(storage.configs.job_config(jobs[0].job_id, overrides=True).SerializeToString())  # type: ignore[union-attr]
     configs = StoredConfigs(records, calls, bytes_max=size * 2 + size // 2)
     tiny = StoredConfigs(records, calls, bytes_max=1)
 

@@ -120,13 +120,13 @@ async def test_query_that_is_too_large(
     monkeypatch.setattr(answers, "PAGE", 1)
     monkeypatch.setattr(answers, "ANSWER_BYTES_MAX", 10)
     read: list[int] = []
-    task_configs = storage.task_configs
+    task_configs = storage.configs.task_configs
 
     def counted(job_id: JobId, version: int, instance_ids: list[int]) -> Any:
         read.extend(instance_ids)
         return task_configs(job_id, version, instance_ids)
 
-    monkeypatch.setattr(storage, "task_configs", counted)
+    monkeypatch.setattr(storage.configs, "task_configs", counted)
     code, text = await refused(tasks.Query(task_pb2.QueryRequest(jobId=ID)))
 
     assert (code, read) == (grpc.StatusCode.RESOURCE_EXHAUSTED, [0])

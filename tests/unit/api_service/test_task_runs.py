@@ -71,10 +71,10 @@ async def test_delete_pod_events(tasks: Any, job: JobId, storage: Storage) -> No
     await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 1))))
     await tasks.Start(task_pb2.StartRequest(jobId=ID))
     await tasks.DeletePodEvents(task_pb2.DeletePodEventsRequest(jobId=ID, instanceId=0, runId=1))
-    left = {event.run_id for event in storage.pod_events(JOB, 0, None, 10)}
+    left = {event.run_id for event in storage.pods.events(JOB, 0, None, 10)}
     await tasks.DeletePodEvents(task_pb2.DeletePodEventsRequest(jobId=ID, instanceId=0, runId=2**64 - 1))
 
-    assert storage.pod_events(JOB, 0, None, 10) == []
+    assert storage.pods.events(JOB, 0, None, 10) == []
     assert left == {2}
 
 

@@ -29,7 +29,7 @@ async def test_stop_whole_job(
     """No range, or one over all, stops the job: its goal and that of every pod is KILLED, its workflow is told."""
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=asked))
 
-    record = storage.job(JOB)
+    record = storage.jobs.get(JOB)
     assert list(response.stoppedInstanceIds) == [0, 1, 2, 3]
     assert not response.invalidInstanceIds
     assert record is not None
@@ -43,7 +43,7 @@ async def test_stop_twice(tasks: Any, job: JobId, storage: Storage) -> None:
     await tasks.Stop(task_pb2.StopRequest(jobId=ID))
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
 
-    record = storage.job(JOB)
+    record = storage.jobs.get(JOB)
     assert list(response.stoppedInstanceIds) == [0, 1, 2, 3]
     assert record is not None
     assert record.desired_state_version == 2
@@ -63,7 +63,7 @@ async def test_stop_ranges(tasks: Any, job: JobId, storage: Storage) -> None:
     first = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 2))))
     second = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((1, 2), (3, 9))))
 
-    record = storage.job(JOB)
+    record = storage.jobs.get(JOB)
     assert (list(first.stoppedInstanceIds), list(second.stoppedInstanceIds)) == ([1], [3])
     assert goals(storage) == [PodState.SUCCEEDED, PodState.KILLED, PodState.SUCCEEDED, PodState.KILLED]
     assert record is not None
@@ -82,7 +82,7 @@ async def test_stop_before_an_update_has_made_the_pods(v1: Any, tasks: Any, stor
     """The pods of a service are made batch by batch: those that are there are stopped, the others come back."""
     create_spec = stateless_pb2.CreateSpec(batch_size=1)
     await services.create(v1, services.spec(), create_spec=create_spec)
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID, ranges=ranges((0, 2))))
 
     assert (list(response.stoppedInstanceIds), list(response.invalidInstanceIds)) == ([0], [1])
@@ -92,10 +92,10 @@ async def test_stop_whole_job_before_pods_exist(jobs: Any, config: Config, tasks
     """The job as a whole can be stopped at any time: its pods are then created stopped."""
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=config(3)))
     response = await tasks.Stop(task_pb2.StopRequest(jobId=ID))
-    storage.create_pods(JOB, lambda _: None)
+    storage.pods.create(JOB, lambda _: None)
 
     assert list(response.stoppedInstanceIds) == [0, 1, 2]
-    assert [pod.state for pod in storage.pods(JOB, 0, 4)] == [PodState.KILLED] * 3
+    assert [pod.state for pod in storage.pods.page(JOB, 0, 4)] == [PodState.KILLED] * 3
 
 
 async def test_start(tasks: Any, job: JobId, storage: Storage, wakes: RecordedWakes) -> None:
@@ -104,7 +104,7 @@ async def test_start(tasks: Any, job: JobId, storage: Storage, wakes: RecordedWa
     wakes.changed.clear()
     response = await tasks.Start(task_pb2.StartRequest(jobId=ID))
 
-    pod = storage.pod(JOB, 1)
+    pod = storage.pods.get(JOB, 1)
     assert list(response.startedInstanceIds) == [1]
     assert not response.invalidInstanceIds
     assert pod is not None
@@ -128,7 +128,7 @@ async def test_restart(tasks: Any, job: JobId, storage: Storage, wakes: Recorded
     response = await tasks.Restart(task_pb2.RestartRequest(jobId=ID, ranges=ranges((2, 9))))
 
     assert response == task_pb2.RestartResponse()
-    assert [pod.desired_run_id for pod in storage.pods(JOB, 0, 4)] == [1, 1, 2, 2]
+    assert [pod.desired_run_id for pod in storage.pods.page(JOB, 0, 4)] == [1, 1, 2, 2]
     assert goals(storage) == [PodState.SUCCEEDED] * 4
     assert wakes.changed == [JOB]
 

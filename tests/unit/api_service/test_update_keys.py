@@ -54,7 +54,7 @@ async def test_a_repeat_does_nothing(v1: Any, storage: Storage, wakes: RecordedW
 
     assert again.version.value == "2-1-2"
     assert wakes.changed == [JOB, JOB]
-    assert len(storage.updates(JOB)) == 2
+    assert len(storage.updates.of_job(JOB)) == 2
     info = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).workflow_info
     assert (info.update_key, info.opaque_data.data) == ("deploy-1", "first try")
     request.ClearField("update_key")
@@ -77,7 +77,7 @@ async def test_a_key_in_other_words(v1: Any, storage: Storage) -> None:
             Status.ALREADY_EXISTS,
             f"failed to create update workload: code:already-exists message:{text}",
         )
-    assert len(storage.updates(JOB)) == 2
+    assert len(storage.updates.of_job(JOB)) == 2
 
 
 async def test_a_creation_with_a_key(v1: Any, wakes: RecordedWakes) -> None:
@@ -112,7 +112,7 @@ async def test_bad_keys(v1: Any, key: str, text: str) -> None:
 async def test_a_pulse(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """It is told whether it was waited for, and wakes only then; the entity version stays."""
     await v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:2"), update_spec=PULSED, **KEY))
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     before = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).job_info.status.workflow_status
     assert (before.awaiting_pulse, before.last_pulse_time) == (True, "")
     wakes.changed.clear()
@@ -120,7 +120,7 @@ async def test_a_pulse(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     first = (await v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(job_id=ID, **KEY))).status
     assert (first.awaiting_pulse, first.version.value, first.last_pulse_time != "") == (True, "2-1-2", True)
     assert wakes.changed == [JOB]
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     second = (await v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(job_id=ID))).status
     assert (second.awaiting_pulse, list(second.instances_current)) == (False, [0])
     assert wakes.changed == [JOB]

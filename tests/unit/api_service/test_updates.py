@@ -27,8 +27,8 @@ Status = grpc.StatusCode
 async def service(jobs: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """Three instances of a job made through v0 run."""
     await create(jobs, service_config())
-    storage.create_pods(JOB, lambda _: None)
-    storage.settle(JOB, 1)
+    storage.pods.create(JOB, lambda _: None)
+    storage.jobs.settle(JOB, 1)
     wakes.started.clear()
 
 
@@ -47,7 +47,7 @@ async def create_update(updates: Any, config: job_pb2.JobConfig, **fields: Any) 
 
 
 def stored(storage: Storage, wire: peloton_pb2.UpdateID) -> UpdateRecord:
-    update = storage.update(wire.value)
+    update = storage.updates.get(wire.value)
     assert update is not None
     return update
 
@@ -55,7 +55,7 @@ def stored(storage: Storage, wire: peloton_pb2.UpdateID) -> UpdateRecord:
 async def test_a_service_of_v0(jobs: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """It is created at once, without an update."""
     await create(jobs, service_config())
-    job = storage.job(JOB)
+    job = storage.jobs.get(JOB)
 
     assert job is not None
     assert (job.update_id, job.instance_count, wakes.started) == ("", 3, [JOB])
@@ -73,7 +73,7 @@ async def test_create(updates: Any, storage: Storage, wakes: RecordedWakes, serv
         startTasks=True,
     )
     wire = await create_update(updates, changed(), updateConfig=wanted, opaque_data=peloton_pb2.OpaqueData(data="x"))
-    update, config = stored(storage, wire), storage.job_config(JOB)
+    update, config = stored(storage, wire), storage.configs.job_config(JOB)
 
     assert update.spec == UpdateSpec(2, True, 3, 1, True, True, True)
     assert (update.state, update.opaque_data, update.config_version) == (UpdateState.PAUSED, "x", 2)
@@ -135,11 +135,11 @@ async def test_rollback(updates: Any, storage: Storage, service: None) -> None:
     wire = await create_update(updates, changed(), updateConfig=update_pb2.UpdateConfig(batchSize=2))
     evolve(storage)
     await updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=wire))
-    job, config = storage.job(JOB), storage.job_config(JOB)
+    job, config = storage.jobs.get(JOB), storage.configs.job_config(JOB)
 
     assert job is not None
     assert config is not None
-    update = storage.update(job.update_id)
+    update = storage.updates.get(job.update_id)
     assert update is not None
     assert (job.config_version, config.defaultConfig.command.value) == (3, "serve")
     assert (update.type, update.spec) == (UpdateType.UPDATE, UpdateSpec(batch_size=2))
@@ -160,7 +160,7 @@ async def test_rollback_of_an_older_update(updates: Any, storage: Storage, servi
 async def test_rollback_of_the_first_update(v1: Any, updates: Any, storage: Storage) -> None:
     """There is nothing to go back to."""
     await create_v1(v1, spec())
-    job = storage.job(JOB)
+    job = storage.jobs.get(JOB)
     assert job is not None
     wire = peloton_pb2.UpdateID(value=job.update_id)
 
@@ -254,10 +254,10 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
 async def test_refusals(updates: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
     """The job is what it was, and nobody was woken."""
     method, wire, code, text = REFUSALS[name]
-    before = storage.job(JOB)
+    before = storage.jobs.get(JOB)
 
     assert await refused(getattr(updates, method)(wire)) == (code, text)
-    assert storage.job(JOB) == before
+    assert storage.jobs.get(JOB) == before
     assert wakes.changed == []
 
 
@@ -315,7 +315,7 @@ async def test_rolling_calls_are_refused(jobs: Any, storage: Storage, service: N
         Status.INVALID_ARGUMENT,
         "instances [3, 4) asked, the job has instances [0, 3)",
     )
-    assert storage.updates(JOB) == []
+    assert storage.updates.of_job(JOB) == []
 
 
 async def test_rolling_calls_of_a_batch_job(jobs: Any, job: JobId) -> None:

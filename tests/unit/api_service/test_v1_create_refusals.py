@@ -111,5 +111,5 @@ async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes, name: str
     request, code, text = CREATIONS[name]
 
     assert await refused(v1.CreateJob(request)) == (code, text)
-    assert storage.active_job_ids() == []
+    assert storage.jobs.active_ids() == []
     assert wakes.started == []

@@ -47,13 +47,13 @@ async def test_stop_and_start(pods: Any, storage: Storage, wakes: RecordedWakes,
     """The goal of the one pod changes, and that of no other; both may be repeated."""
     for _ in range(2):
         await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
-    stopped = [p.goal for p in storage.pods(JOB)]
+    stopped = [p.goal for p in storage.pods.page(JOB)]
     for _ in range(2):
         await pods.StartPod(svc.StartPodRequest(pod_name=pod(1)))
 
     assert stopped == [PodState.RUNNING, PodState.KILLED, PodState.RUNNING]
-    assert [p.goal for p in storage.pods(JOB)] == [PodState.RUNNING] * 3
-    assert storage.pods(JOB)[1].message == "PodSVC.StartPod request"
+    assert [p.goal for p in storage.pods.page(JOB)] == [PodState.RUNNING] * 3
+    assert storage.pods.page(JOB)[1].message == "PodSVC.StartPod request"
     assert wakes.changed == [JOB] * 4
 
 
@@ -61,7 +61,7 @@ async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, servic
     """A newer run is wanted, whatever the SLA says."""
     for instance in (1, 2):
         await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(instance)))
-    wanted = storage.pods(JOB)[2]
+    wanted = storage.pods.page(JOB)[2]
 
     assert wanted.desired_run_id == wanted.run_id + 1
     assert wanted.termination is not None
@@ -73,7 +73,7 @@ async def test_restart_under_the_sla(pods: Any, storage: Storage, service: None)
     """One may go; the next one would be one too many, and stays."""
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
     code, text = await refused(pods.RestartPod(svc.RestartPodRequest(pod_name=pod(1), check_sla=True)))
-    first, second, _ = storage.pods(JOB)
+    first, second, _ = storage.pods.page(JOB)
 
     assert (code, str(text).partition(": ")[0]) == (Status.ABORTED, "pod restart would violate SLA")
     assert first.termination is not None
@@ -85,16 +85,16 @@ async def test_restart_of_a_pod_that_ended(pods: Any, storage: Storage, service:
     """A pod that waits for its next try is to run anew at once, although there is nothing to take down."""
     report(storage, 0, PodState.FAILED)
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
-    storage.settle(JOB, NOW_NS)
+    storage.jobs.settle(JOB, NOW_NS)
 
-    assert storage.pods(JOB)[0].state is PodState.INITIALIZED
+    assert storage.pods.page(JOB)[0].state is PodState.INITIALIZED
 
 
 async def test_get(pods: Any, storage: Storage, service: None) -> None:
     """The current run with what it runs, and earlier runs by their newest event; the limit counts the current one."""
     report(storage, 0, PodState.FAILED, message="broken")
-    storage.want_new_runs(JOB, [(0, 1)])
-    storage.settle(JOB, NOW_NS)
+    storage.pods.want_new_runs(JOB, [(0, 1)])
+    storage.jobs.settle(JOB, NOW_NS)
     every = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0)))
     one = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0), limit=1))
     bare = await pods.GetPod(svc.GetPodRequest(pod_name=pod(0), status_only=True))
@@ -124,8 +124,8 @@ async def test_delete_events(pods: Any, storage: Storage, service: None) -> None
     """Of exactly the run that is named."""
     await pods.DeletePodEvents(svc.DeletePodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
 
-    assert storage.pod_events(JOB, 0, 1) == []
-    assert storage.pod_events(JOB, 1, 1)
+    assert storage.pods.events(JOB, 0, 1) == []
+    assert storage.pods.events(JOB, 1, 1)
 
 
 async def test_cache(pods: Any, service: None) -> None:
@@ -145,7 +145,7 @@ async def test_refresh(pods: Any, wakes: RecordedWakes, service: None) -> None:
 
 async def test_browse(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
     """Files are looked for where the run was when it ran."""
-    running = storage.pods(JOB)[0]
+    running = storage.pods.page(JOB)[0]
     response = await pods.BrowsePodSandbox(svc.BrowsePodSandboxRequest(pod_name=pod(0)))
 
     assert list(response.paths) == ["/sandbox/stdout", "/sandbox/stderr"]
@@ -166,7 +166,7 @@ async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
 
 async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, storage: Storage, service: None) -> None:
     """It is not started any more."""
-    storage.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
+    storage.jobs.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
 
     assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
         Status.INVALID_ARGUMENT,
@@ -269,10 +269,10 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
 async def test_refusals(pods: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
     """The pods are what they were, and nobody was woken."""
     method, request, code, text = REFUSALS[name]
-    before = storage.pods(JOB)
+    before = storage.pods.page(JOB)
 
     assert await refused(getattr(pods, method)(request)) == (code, text)
-    assert storage.pods(JOB) == before
+    assert storage.pods.page(JOB) == before
     assert wakes.changed == []
 
 

@@ -70,7 +70,7 @@ async def test_get_tells_of_disruptions(v1: Any, pods: Any, storage: Storage) ->
     await create(v1, wanted)
     evolve(storage)
     for instance in (0, 1):
-        storage.disrupt(
+        storage.disruptions.disrupt(
             JOB,
             [instance],
             reason=TerminationReason.KILLED_HOST_MAINTENANCE,
@@ -129,7 +129,7 @@ async def test_diff(v1: Any, storage: Storage, service: None) -> None:
     """What a replacement would touch, with the last instance of each range; nothing changes."""
     wanted = spec(5)
     wanted.instance_spec[1].labels.add(key="color", value="red")
-    before = storage.job(JOB)
+    before = storage.jobs.get(JOB)
     request = svc.GetReplaceJobDiffRequest(job_id=ID, version=version("1-1-1"), spec=wanted)
     more = await v1.GetReplaceJobDiff(request)
     request.spec.CopyFrom(spec(1))
@@ -139,7 +139,7 @@ async def test_diff(v1: Any, storage: Storage, service: None) -> None:
     assert spans(more.instances_updated) == [(1, 1)]
     assert spans(more.instances_unchanged) == [(0, 0), (2, 2)]
     assert (spans(less.instances_removed), spans(less.instances_unchanged)) == ([(1, 2)], [(0, 0)])
-    assert storage.job(JOB) == before
+    assert storage.jobs.get(JOB) == before
 
 
 async def test_ids_by_name(v1: Any) -> None:

@@ -255,10 +255,10 @@ async def test_refusals(v1: Any, storage: Storage, wakes: RecordedWakes, name: s
     await create(v1, spec())
     evolve(storage)
     wakes.changed.clear()
-    before, case = storage.job(JOB), REFUSALS[name]
+    before, case = storage.jobs.get(JOB), REFUSALS[name]
 
     assert await refused(getattr(v1, case.method)(case.request)) == (case.code, case.text)
-    assert storage.job(JOB) == before
+    assert storage.jobs.get(JOB) == before
     assert wakes.changed == []
 
 
@@ -324,7 +324,7 @@ async def test_a_job_to_delete_takes_no_more(v1: Any, storage: Storage) -> None:
     """Neither updates nor starts."""
     await create(v1, spec())
     evolve(storage)
-    job = storage.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
+    job = storage.jobs.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
     seen = version(str(job.entity_version))
 
     assert await refused(v1.ReplaceJob(svc.ReplaceJobRequest(version=seen, **TO_REPLACE))) == (

@@ -23,6 +23,7 @@ from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as svc
 from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import ResourcePoolServiceStub
 from services.api.server import start
 from tests.unit.api_service.fakes import RecordedWakes
+from tests.unit.api_service.no_storage import NoStorage
 from tests.unit.api_service.story import refused
 
 Status = grpc.StatusCode
@@ -86,20 +87,13 @@ async def resmgr() -> AsyncIterator[tuple[ResourceManager, str]]:
 async def api(resmgr: tuple[ResourceManager, str], request: pytest.FixtureRequest) -> AsyncIterator[grpc.aio.Channel]:
     address = None if getattr(request, "param", "") == "no leader" else resmgr[1]
     wakes = RecordedWakes()
-    storage: Any = NoLocks()
+    storage: Any = NoStorage()
     server = await start(
         storage, wakes, wakes, lambda _: address, "127.0.0.1:0", clusters=lambda: {"local": address or ""}
     )
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield channel
     await server.stop(0)
-
-
-class NoLocks:
-    """All of storage that these services need."""
-
-    def lockdowns(self) -> set[str]:
-        return set()
 
 
 @pytest.fixture

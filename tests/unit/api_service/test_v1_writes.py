@@ -32,9 +32,9 @@ async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> str:
 
 
 def current(storage: Storage) -> tuple[UpdateType, UpdateState, UpdateSpec]:
-    job = storage.job(JOB)
+    job = storage.jobs.get(JOB)
     assert job is not None
-    update = storage.update(job.update_id)
+    update = storage.updates.get(job.update_id)
     assert update is not None
     return update.type, update.state, update.spec
 
@@ -47,15 +47,15 @@ async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     opaque = peloton_pb2.OpaqueData(data="mine")
     seen = await create(v1, spec(), create_spec=create_spec, opaque_data=opaque)
 
-    job = storage.job(JOB)
+    job = storage.jobs.get(JOB)
     assert job is not None
     assert (seen, job.type, job.goal) == ("1-1-1", JobType.SERVICE, JobState.RUNNING)
-    update = storage.update(job.update_id)
+    update = storage.updates.get(job.update_id)
     assert update is not None
     assert update.spec == UpdateSpec(2, False, 3, 1, True, pulse_s=9)
     assert (update.state, update.opaque_data, update.added) == (UpdateState.PAUSED, "mine", frozenset({0, 1, 2}))
     assert wakes.started == [JOB]
-    assert storage.job_spec(JOB) == spec().SerializeToString()
+    assert storage.configs.job_spec(JOB) == spec().SerializeToString()
 
 
 async def test_create_chooses_an_id(v1: Any) -> None:
@@ -83,7 +83,7 @@ async def test_create_without_temporal(v1: Any, storage: Storage, wakes: Recorde
 
     assert code == grpc.StatusCode.UNAVAILABLE
     assert f"job {JOB} is stored" in str(text)
-    assert storage.job(JOB) is not None
+    assert storage.jobs.get(JOB) is not None
 
 
 async def test_strict_updates_reach_the_job(v1: Any, storage: Storage) -> None:
@@ -91,7 +91,7 @@ async def test_strict_updates_reach_the_job(v1: Any, storage: Storage) -> None:
     wanted = spec()
     wanted.sla.maximum_unavailable_instances, wanted.sla.strict_updates = 1, True
     await create(v1, wanted)
-    job = storage.job(JOB)
+    job = storage.jobs.get(JOB)
 
     assert job is not None
     assert (job.sla.maximum_unavailable_instances, job.sla.strict_updates) == (1, True)
@@ -114,7 +114,7 @@ async def test_replace(v1: Any, storage: Storage, wakes: RecordedWakes, service:
         UpdateSpec(1, True, 0, 2, False, False, True),
     )
     assert wakes.changed == [JOB]
-    assert stateless_pb2.JobSpec.FromString(storage.job_spec(JOB)).default_spec.containers[0].image == "web:2"
+    assert stateless_pb2.JobSpec.FromString(storage.configs.job_spec(JOB)).default_spec.containers[0].image == "web:2"
 
 
 async def test_replace_by_the_same_again(v1: Any, storage: Storage, service: str) -> None:
@@ -128,7 +128,7 @@ async def test_replace_by_the_same_again(v1: Any, storage: Storage, service: str
     marked = (await v1.ReplaceJob(request)).version
 
     assert (first.value, again.value, marked.value) == ("2-1-2", "2-1-2", "2-1-3")
-    assert len(storage.updates(JOB)) == 2
+    assert len(storage.updates.of_job(JOB)) == 2
 
 
 async def test_patch(v1: Any, storage: Storage, service: str) -> None:
@@ -136,7 +136,7 @@ async def test_patch(v1: Any, storage: Storage, service: str) -> None:
     patch = stateless_pb2.JobSpec(instance_count=4)
     patch.default_spec.containers.add(image="web:2")
     response = await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version(service), spec=patch))
-    stored = stateless_pb2.JobSpec.FromString(storage.job_spec(JOB))
+    stored = stateless_pb2.JobSpec.FromString(storage.configs.job_spec(JOB))
 
     expected = spec(4, "web:2")
     assert response.version.value == "2-1-2"
@@ -148,7 +148,7 @@ async def test_patch_of_a_job_of_v0(v1: Any, jobs: Any, storage: Storage) -> Non
     await create_v0(jobs, service_config())
     patch = stateless_pb2.JobSpec(description="serves maps")
     await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version("1-1-1"), spec=patch))
-    config = storage.job_config(JOB)
+    config = storage.configs.job_config(JOB)
 
     assert config is not None
     assert (config.description, config.defaultConfig.command.value) == ("serves maps", "serve")
@@ -158,10 +158,10 @@ async def test_restart(v1: Any, storage: Storage, wakes: RecordedWakes, service:
     """Named instances, cut to those that exist; none named are all."""
     restart = stateless_pb2.RestartSpec(batch_size=1, ranges=ranges((1, 100)))
     response = await v1.RestartJob(svc.RestartJobRequest(job_id=ID, version=version(service), restart_spec=restart))
-    job = storage.job(JOB)
+    job = storage.jobs.get(JOB)
 
     assert job is not None
-    update = storage.update(job.update_id)
+    update = storage.updates.get(job.update_id)
     assert update is not None
     assert (response.version.value, update.type) == ("2-1-2", UpdateType.RESTART)
     assert (update.updated, update.spec) == (frozenset({1, 2}), UpdateSpec(batch_size=1))
@@ -179,9 +179,9 @@ async def test_pause_resume_abort(v1: Any, storage: Storage, service: str) -> No
     resume.opaque_data.data = "second"
     resumed = await v1.ResumeJobWorkflow(resume)
     assert current(storage)[1] is UpdateState.INITIALIZED
-    job = storage.job(JOB)
+    job = storage.jobs.get(JOB)
     assert job is not None
-    update = storage.update(job.update_id)
+    update = storage.updates.get(job.update_id)
     assert update is not None
     aborted = await v1.AbortJobWorkflow(svc.AbortJobWorkflowRequest(job_id=ID, version=resumed.version))
 
@@ -193,19 +193,19 @@ async def test_pause_resume_abort(v1: Any, storage: Storage, service: str) -> No
 async def test_stop_and_start(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
     """The goals of the job and its pods change, and the state's part of the version."""
     stopped = await v1.StopJob(svc.StopJobRequest(job_id=ID, version=version(service)))
-    goals = [pod.goal for pod in storage.pods(JOB)]
+    goals = [pod.goal for pod in storage.pods.page(JOB)]
     started = await v1.StartJob(svc.StartJobRequest(job_id=ID, version=stopped.version))
 
     assert (stopped.version.value, started.version.value) == ("1-2-1", "1-3-1")
     assert set(goals) == {PodState.KILLED}
-    assert {pod.goal for pod in storage.pods(JOB)} == {PodState.RUNNING}
+    assert {pod.goal for pod in storage.pods.page(JOB)} == {PodState.RUNNING}
     assert wakes.changed == [JOB, JOB]
 
 
 async def test_delete(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
     """By force a running service is deleted: its workflow does it."""
     await v1.DeleteJob(svc.DeleteJobRequest(job_id=ID, version=version(service), force=True))
-    job = storage.job(JOB)
+    job = storage.jobs.get(JOB)
 
     assert job is not None
     assert job.goal is JobState.DELETED

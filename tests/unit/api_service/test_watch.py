@@ -74,7 +74,7 @@ async def test_the_first_message(watches: Any, storage: Storage, service: None) 
     first, second = await opened(jobs), await opened(pods)
 
     assert (first.watch_id.partition("_")[0], second.watch_id.partition("_")[0]) == ("job", "task")
-    assert first.revision == second.revision == storage.watch_bounds()[1]
+    assert first.revision == second.revision == storage.watch_log.bounds()[1]
     assert not first.stateless_jobs
     assert not second.pods
 
@@ -98,7 +98,7 @@ async def test_pods_that_change(watches: Any, storage: Storage, service: None) -
     """Each pod in a message of its own; what did not change is not told."""
     call = watches.Watch(svc.WatchRequest(pod_filter=watch_pb2.PodFilter(job_id=ID)))
     await opened(call)
-    storage.set_pod_goals(JOB, [(1, 2)], PodState.KILLED, NOW_NS, "stop")
+    storage.pods.set_goals(JOB, [(1, 2)], PodState.KILLED, NOW_NS, "stop")
     found = await until(call, lambda r: r.pods[0].pod_name.value == f"{JOB}-2")
 
     assert names(found) == {f"{JOB}-1", f"{JOB}-2"}
@@ -127,7 +127,7 @@ async def test_pods_are_filtered(watches: Any, v1: Any, storage: Storage, servic
     call = watches.Watch(svc.WatchRequest(pod_filter=FILTERS[name]))
     await opened(call)
     for job_id in (JOB, OTHER):
-        storage.set_pod_goals(JobId(job_id), [(0, 3)], PodState.KILLED, NOW_NS, "stop")
+        storage.pods.set_goals(JobId(job_id), [(0, 3)], PodState.KILLED, NOW_NS, "stop")
     found = await until(call, lambda r: r.pods[0].pod_name.value == f"{OTHER}-2")
 
     assert names(found) == {f"{OTHER}-{i}" for i in range(3)}
@@ -149,8 +149,8 @@ async def test_jobs_are_filtered(
     await create(v1, other, OTHER)
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=wanted))
     await opened(call)
-    storage.set_service_goal(JOB, None, JobState.KILLED, False, NOW_NS)
-    storage.set_service_goal(JobId(OTHER), None, JobState.KILLED, False, NOW_NS)
+    storage.jobs.set_service_goal(JOB, None, JobState.KILLED, False, NOW_NS)
+    storage.jobs.set_service_goal(JobId(OTHER), None, JobState.KILLED, False, NOW_NS)
     found = await until(call, lambda r: bool(r.stateless_jobs))
 
     assert [summary.job_id.value for response in found for summary in response.stateless_jobs] == [OTHER]
@@ -167,7 +167,7 @@ async def test_batch_jobs_are_not_watched(watches: Any, v1: Any, storage: Storag
     """Only services are."""
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     await opened(call)
-    storage.set_job_goal(job, JobState.KILLED, NOW_NS)
+    storage.jobs.set_goal(job, JobState.KILLED, NOW_NS)
     await create(v1, spec(), OTHER)
     found = await until(call, lambda r: bool(r.stateless_jobs))
 
@@ -189,13 +189,13 @@ async def test_what_is_gone(watches: Any, v1: Any, storage: Storage, service: No
 
 async def test_resume(watches: Any, storage: Storage, service: None) -> None:
     """What changed since a revision is sent first, each thing once and as it is now; then what changes next."""
-    begin = storage.watch_bounds()[1]
+    begin = storage.watch_log.bounds()[1]
     for goal in (PodState.KILLED, PodState.RUNNING, PodState.KILLED):
-        storage.set_pod_goals(JOB, [(0, 2)], goal, NOW_NS, "change")
+        storage.pods.set_goals(JOB, [(0, 2)], goal, NOW_NS, "change")
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=begin))
     first = await opened(call)
-    earlier = await until(call, lambda r: r.revision == storage.watch_bounds()[1])
-    storage.set_pod_goals(JOB, [(2, 1)], PodState.KILLED, NOW_NS, "stop")
+    earlier = await until(call, lambda r: r.revision == storage.watch_log.bounds()[1])
+    storage.pods.set_goals(JOB, [(2, 1)], PodState.KILLED, NOW_NS, "stop")
     later = await until(call, lambda r: r.pods[0].pod_name.value == f"{JOB}-2")
 
     assert first.revision == begin
@@ -207,8 +207,8 @@ async def test_resume(watches: Any, storage: Storage, service: None) -> None:
 @pytest.mark.parametrize("age", ["old", "new"])
 async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None, age: str) -> None:
     """A revision older than what is kept, or one that has not been, is refused with both numbers."""
-    newest = storage.watch_bounds()[1]
-    storage.prune_watch_log(newest - 2)
+    newest = storage.watch_log.bounds()[1]
+    storage.watch_log.prune(newest - 2)
     revision, text = {
         "old": (
             newest - 3,
@@ -224,8 +224,8 @@ async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None
 
 async def test_the_oldest_that_is_kept(watches: Any, storage: Storage, service: None) -> None:
     """The revision before the oldest change is still good, also when nothing is kept."""
-    newest = storage.watch_bounds()[1]
-    storage.prune_watch_log(newest)
+    newest = storage.watch_log.bounds()[1]
+    storage.watch_log.prune(newest)
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=newest))
 
     assert (await opened(call)).revision == newest

@@ -57,7 +57,7 @@ def reader(storage: Storage) -> CountedReader:
     """Of storage with one service, whose pods do not exist yet."""
     config = service_config(COUNT)
     record = convert.new_job_record(JOB, config, NOW_NS)
-    storage.create_service(record, config, b"spec", UpdateSpec(), "", NOW_NS)
+    storage.updates.create_service(record, config, b"spec", UpdateSpec(), "", NOW_NS)
     return CountedReader(storage)
 
 
@@ -100,12 +100,12 @@ async def to_the_end(stream: Stream) -> tuple[list[WatchResponse], Exception]:
 
 def last_of_pods(storage: Storage) -> int:
     """The newest revision of a pod: the last one that a watcher of pods hears."""
-    return max(seq for seq, _, instance in storage.watch_log(0, 100_000) if instance != THE_JOB)
+    return max(seq for seq, _, instance in storage.watch_log.after(0, 100_000) if instance != THE_JOB)
 
 
 async def handed_out(reader: CountedReader, storage: Storage) -> int:
     """Waits until the tail has come to the end of the log, while nobody reads."""
-    newest = storage.watch_bounds()[1]
+    newest = storage.watch_log.bounds()[1]
     async with asyncio.timeout(WAIT_S):
         while not reader.reads or reader.reads[-1] != newest:
             await asyncio.sleep(0)
@@ -121,10 +121,10 @@ EVERY_POD = [f"{JOB}-{i}" for i in range(COUNT)]
 
 async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """A watcher that does not read for a while gets each thing once, as it is now, by rising revisions."""
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     stream = await opened(hub)
     for goal in (PodState.KILLED, PodState.RUNNING) * 30:
-        storage.set_pod_goals(JOB, [(0, 5)], goal, NOW_NS, f"to be {goal}")
+        storage.pods.set_goals(JOB, [(0, 5)], goal, NOW_NS, f"to be {goal}")
     await handed_out(reader, storage)
     newest = last_of_pods(storage)
     found = await until(stream, newest)
@@ -138,7 +138,7 @@ async def test_what_changes_again_takes_no_room(hub: WatchHub, reader: CountedRe
 async def test_a_slow_watcher_is_cut_off_and_resumes(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """What was in its buffer is sent, then ABORTED; with the last revision it gets the rest."""
     stream = await opened(hub)
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     await handed_out(reader, storage)
     found, error = await to_the_end(stream)
     resumed = await opened(hub, after=found[-1].revision)
@@ -154,7 +154,7 @@ async def test_a_watcher_that_reads_keeps_up(reader: CountedReader, calls: Calls
     """The tail waits for it, however much changes at once."""
     hub = WatchHub(reader, calls, patience_s=WAIT_S)
     stream = await opened(hub)
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     found = await until(stream, last_of_pods(storage))
 
     assert names(found) == EVERY_POD
@@ -166,14 +166,14 @@ async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, storage
     """However many watch, the log is read once; and nobody reads it while nobody watches."""
     streams = [await opened(hub) for _ in range(20)]
     before = len(reader.reads)
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     newest = await handed_out(reader, storage)
     changed = [after for after in reader.reads[before:] if after not in (reader.reads[before], newest)]
     for stream in streams:
         await stream.aclose()
     idle = len(reader.reads)
     for _ in range(20):  # far longer than between two reads
-        storage.set_pod_goals(JOB, [(0, 5)], PodState.KILLED, NOW_NS, "stop")
+        storage.pods.set_goals(JOB, [(0, 5)], PodState.KILLED, NOW_NS, "stop")
         await asyncio.sleep(0)
 
     assert sorted(set(changed)) == changed
@@ -183,7 +183,7 @@ async def test_one_tail_serves_all(hub: WatchHub, reader: CountedReader, storage
 async def test_only_what_somebody_wants_is_read(hub: WatchHub, reader: CountedReader, storage: Storage) -> None:
     """Pods are not read for watchers of jobs, nor labels of pods for watchers who name none."""
     stream = await opened(hub, OF_JOBS)
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     await handed_out(reader, storage)
 
     assert reader.wants == {Wants(jobs=True)}
@@ -219,8 +219,8 @@ async def test_storage_fails(hub: WatchHub, reader: CountedReader) -> None:
 async def test_changes_that_were_forgotten_meanwhile(hub: WatchHub, storage: Storage, reader: CountedReader) -> None:
     """A process that slept while the log was cut tells its watchers that they missed something."""
     stream = await opened(hub)
-    storage.advance_update(JOB, NOW_NS)
-    storage.prune_watch_log(storage.watch_bounds()[1] - 1)
+    storage.updates.advance(JOB, NOW_NS)
+    storage.watch_log.prune(storage.watch_log.bounds()[1] - 1)
     _, error = await to_the_end(stream)
 
     assert (type(error), str(error).partition("_")[0]) == (Aborted, "event overflow: task")
@@ -230,8 +230,8 @@ async def test_a_resumed_watcher_ends_where_the_others_are(
     hub: WatchHub, reader: CountedReader, storage: Storage
 ) -> None:
     """Two watchers, one from the beginning and one resumed while things change, know the same in the end."""
-    begin = storage.watch_bounds()[1]
-    storage.advance_update(JOB, NOW_NS)
+    begin = storage.watch_log.bounds()[1]
+    storage.updates.advance(JOB, NOW_NS)
     resumed = await opened(hub, after=begin)
     seen: dict[str, int] = {}
     changes = iter([PodState.KILLED, PodState.RUNNING, PodState.KILLED])
@@ -242,8 +242,8 @@ async def test_a_resumed_watcher_ends_where_the_others_are(
             revisions.append(response.revision)
             seen |= {pod.pod_name.value: pod.status.desired_state for pod in response.pods}
             if goal := next(changes, None):
-                storage.set_pod_goals(JOB, [(0, 40)], goal, NOW_NS, "change")
-    now = {f"{JOB}-{pod.instance_id}": pod.goal for pod in storage.pods(JOB)}
+                storage.pods.set_goals(JOB, [(0, 40)], goal, NOW_NS, "change")
+    now = {f"{JOB}-{pod.instance_id}": pod.goal for pod in storage.pods.page(JOB)}
 
     assert revisions == sorted(set(revisions))
     assert {name: convert_v1.POD_STATES[state] for name, state in seen.items()} == now
@@ -255,7 +255,7 @@ async def test_a_watch_is_cancelled_from_another_api(
     hub: WatchHub, reader: CountedReader, calls: Calls, storage: Storage, is_behind: bool
 ) -> None:
     """Any api ends a watch, also one that is still catching up; nothing of it is left behind."""
-    storage.advance_update(JOB, NOW_NS)
+    storage.updates.advance(JOB, NOW_NS)
     other = WatchHub(ChangeReader(storage), calls, poll_s=0.001, cancel_s=WAIT_S)
     stream = hub.watch(OF_PODS, 1 if is_behind else 0)
     watch_id = (await anext(stream)).watch_id
@@ -263,7 +263,7 @@ async def test_a_watch_is_cancelled_from_another_api(
 
     assert isinstance(error, Cancelled)
     assert error.message == f"watch cancelled: {watch_id}"
-    assert storage.watch_cancels() == set()
+    assert storage.watch_log.cancels() == set()
 
 
 async def test_nobody_serves_the_watch(calls: Calls, storage: Storage) -> None:
@@ -273,12 +273,12 @@ async def test_nobody_serves_the_watch(calls: Calls, storage: Storage) -> None:
         with pytest.raises(NotFound, match=f"watch_id task_{number} not exist for task watch client"):
             await hub.cancel(f"task_{number}")
 
-    assert storage.watch_cancels() == set()
+    assert storage.watch_log.cancels() == set()
 
 
 async def test_what_a_dead_api_asked_is_forgotten(storage: Storage) -> None:
     """A cancellation whose asker died is gone after a minute."""
-    storage.ask_watch_cancel("task_1", NOW_NS)
-    storage.ask_watch_cancel("task_2", NOW_NS + 61 * 10**9)
+    storage.watch_log.ask_cancel("task_1", NOW_NS)
+    storage.watch_log.ask_cancel("task_2", NOW_NS + 61 * 10**9)
 
-    assert storage.watch_cancels() == {"task_2"}
+    assert storage.watch_log.cancels() == {"task_2"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -73,7 +73,7 @@ class HostManager:
 
 
 class World:
-    """Implements ``ClusterRecords`` too."""
+    """Implements ``ports.ClusterOfHosts`` and ``ports.HeldResources`` too."""
 
     def __init__(self, **cpus: int) -> None:
         self.managers = {name: HostManager(cpu) for name, cpu in cpus.items()}
@@ -84,14 +84,15 @@ class World:
             lambda: self.addresses,
             lambda name: self.managers[name],  # type: ignore[arg-type, return-value]
             self,
+            self,
             lambda: self.now_s,
         )
 
-    def held_in_cluster(self, cluster: str) -> tuple[Resources, Resources]:
+    def held(self, cluster: str) -> tuple[Resources, Resources]:
         self.looks += 1
         return Resources(2_000), Resources(1)
 
-    def clusters_of_hosts(self, hostnames: Sequence[Hostname]) -> dict[str, str]:
+    def clusters_of(self, hostnames: Collection[str]) -> dict[str, str]:
         return {name: name[0] for name in hostnames if name[0] in self.managers}
 
     def silence(self, name: str) -> None:

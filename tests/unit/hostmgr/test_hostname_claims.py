@@ -23,18 +23,18 @@ class Table:
         self.rows = dict(rows)
         self.calls: list[tuple[str, list[str]]] = []
 
-    def claim_hosts(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]:
+    def claim(self, cluster: str, hostnames: Collection[str]) -> dict[str, str]:
         self.calls.append(("claim", sorted(hostnames)))
         for name in hostnames:
             self.rows.setdefault(name, cluster)
         return {name: self.rows[name] for name in hostnames if self.rows[name] != cluster}
 
-    def disclaim_hosts(self, cluster: str, hostnames: Collection[str]) -> None:
+    def disclaim(self, cluster: str, hostnames: Collection[str]) -> None:
         self.calls.append(("disclaim", sorted(hostnames)))
         for name in hostnames:
             del self.rows[name]
 
-    def claimed_hosts(self, cluster: str) -> set[str]:
+    def claimed(self, cluster: str) -> set[str]:
         return {name for name, holder in self.rows.items() if holder == cluster}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,6 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.ids import new_job_id
 from services.hostmgr import pod_templates
 from services.hostmgr.pod_templates import TemplateCache
-from services.storage.storage import Storage
 
 JOB = convert.new_job_record(new_job_id(), job_pb2.JobConfig(name="train", instanceCount=9), 1)
 
@@ -35,7 +34,7 @@ class Configs:
     def job_config(self, _: str, version: int) -> job_pb2.JobConfig:
         return job_pb2.JobConfig(sla=self.sla)
 
-    def pools(self) -> list[Any]:
+    def all(self) -> list[Any]:
         return []
 
 
@@ -46,7 +45,8 @@ def configs() -> Configs:
 
 @pytest.fixture
 def cache(configs: Configs) -> TemplateCache:
-    return TemplateCache(cast(Storage, configs))
+    records: Any = configs
+    return TemplateCache(records, records, records)
 
 
 def test_instances_alike_share_a_template(cache: TemplateCache) -> None:

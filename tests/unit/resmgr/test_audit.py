@@ -20,7 +20,7 @@ from tests.unit.resmgr.world import FAST, World
 def queued(world: World) -> ResmgrState:
     """Seven pods of one cpu wait in /maps, which may hold five."""
     job = world.job(world.pool("maps", 5, 5), 7)
-    world.storage.mark_pending(job, world.storage.queueable(job, 10), 1)
+    world.storage.admission.mark_pending(job, world.storage.admission.queueable(job, 10), 1)
     state = rebuild(world.storage)
     state.set_capacity(Resources.of(100, 100_000, 100_000), Resources())
     return state

@@ -10,12 +10,12 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Unavailable
+from peloton.model.admission import EvictionOrder
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec, UpdateType
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
-from services.storage.storage import EvictionOrder
 from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import Faulty, running, until
 from tests.unit.resmgr.test_preemption import ROUNDS, lend, start, two_pools
@@ -101,9 +101,9 @@ async def test_another_priority_holds_for_what_waits(world: World) -> None:
     """An update gives a service another priority: memory is read again, and is what a restart would make of it."""
     pool = world.pool("p", 1, 1)
     service = world.service(pool, 4, UpdateSpec())
-    world.storage.advance_update(service, world.now_ns)
+    world.storage.updates.advance(service, world.now_ns)
     world.hosts.answer = None
-    config = world.storage.job_config(service)
+    config = world.storage.configs.job_config(service)
     assert config is not None
     urgent = job_pb2.JobConfig.FromString(config.SerializeToString())
     urgent.sla.priority = 5
@@ -111,7 +111,7 @@ async def test_another_priority_holds_for_what_waits(world: World) -> None:
     async with running(world) as loop:
         assert await loop.enqueue(service, 2) == 2
         kind, spec = UpdateType.UPDATE, UpdateSpec(batch_size=1)
-        world.storage.create_update(service, None, kind, spec, urgent, b"", (), "", world.now_ns)
+        world.storage.updates.create(service, None, kind, spec, urgent, b"", (), "", world.now_ns)
         assert await loop.enqueue(service, 2) == 2
 
         await until(lambda: facts(rebuild(world.storage)) == facts(loop.state))
@@ -124,27 +124,31 @@ class Overtaken:
     def __init__(self, world: World, update: Callable[[], object]) -> None:
         self._storage, self._update = world.storage, update
 
+    @property
+    def admission(self) -> Overtaken:
+        return self
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
+        return getattr(self._storage, name, None) or getattr(self._storage.admission, name)
 
     def mark_pending(self, *arguments: Any) -> Any:
         self._update()
-        return self._storage.mark_pending(*arguments)
+        return self._storage.admission.mark_pending(*arguments)
 
 
 async def test_pods_are_wanted_with_what_they_are_queued_with(world: World) -> None:
     """An update that gives waiting pods another configuration while they are being queued is not overlooked."""
     service = world.service(world.pool("p", 10, 10), 2, UpdateSpec())
-    world.storage.advance_update(service, world.now_ns)
+    world.storage.updates.advance(service, world.now_ns)
     world.hosts.answer = None
-    larger = world.storage.job_config(service)
+    larger = world.storage.configs.job_config(service)
     assert larger is not None
     larger.defaultConfig.resource.cpuLimit = 3
 
     def update() -> None:
         kind = UpdateType.UPDATE
-        world.storage.create_update(service, None, kind, UpdateSpec(), larger, b"", (), "", world.now_ns)
-        world.storage.advance_update(service, world.now_ns)
+        world.storage.updates.create(service, None, kind, UpdateSpec(), larger, b"", (), "", world.now_ns)
+        world.storage.updates.advance(service, world.now_ns)
 
     loop = AdmissionLoop(Overtaken(world, update), world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
     await loop.start()

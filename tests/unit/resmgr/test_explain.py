@@ -81,7 +81,7 @@ async def test_hosts_are_looked_for_anew(world: World) -> None:
 async def test_launches_are_locked(world: World) -> None:
     """Then an older reason why no host was found is not what the instances wait for."""
     job = world.job(world.pool("p", 1, 1), 1)
-    world.storage.set_lockdown("Launch", True)
+    world.storage.lockdowns.set("Launch", True)
 
     async with asking(world) as asked:
         await asked.queue(job)
@@ -96,13 +96,13 @@ async def test_a_service(world: World) -> None:
     """Its rollout, what its SLA granted and refused, and which steps are locked; instances that the update adds later
     are not about to be queued."""
     job = world.service(world.pool("p", 10, 10), 3, UpdateSpec(batch_size=1), maximum_unavailable=1)
-    world.storage.advance_update(job, world.now_ns)
+    world.storage.updates.advance(job, world.now_ns)
     for checks_sla in (False, True):
-        world.storage.disrupt(
+        world.storage.disruptions.disrupt(
             job, [0, 1], reason=REASON, message="maintenance of host h1", checks_sla=checks_sla, now_ns=4 * 10**18
         )
-    world.storage.set_lockdown("Launch", True)
-    world.storage.set_lockdown("Kill", True)
+    world.storage.lockdowns.set("Launch", True)
+    world.storage.lockdowns.set("Kill", True)
 
     async with asking(world) as asked:
         lines = (await asked.why(job)).text.splitlines()
@@ -125,14 +125,14 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
     """How it ended, where, when it runs again and why not before; a check that finds it sick has it killed, and a
     program that ends well has not done what a service is for."""
     job = world.service(world.pool("p", 10, 10), 1, UpdateSpec())
-    world.storage.advance_update(job, world.now_ns)
+    world.storage.updates.advance(job, world.now_ns)
 
     async with asking(world) as asked:
         await asked.queue(job)
         world.finish(job, [0], state)
         answer = await asked.why(job)
 
-    due = rfc3339_seconds(world.storage.failed_pods(job, 1)[0].due_ns)
+    due = rfc3339_seconds(world.storage.pods.failed(job, 1)[0].due_ns)
     told = f"instance 0 {state} on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
     assert answer.text.splitlines()[1:3] == [
         f"  {told}",
@@ -143,7 +143,7 @@ async def test_an_instance_of_a_service_that_fails(world: World, state: PodState
 
 async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World) -> None:
     """It is told as that of a service is; one that has failed for good, and is no reason to wait, is not."""
-    world.storage.batch_backoff = Backoff(10, 600)
+    world.storage.host_pods.batch_backoff = Backoff(10, 600)
     pool = world.pool("p", 10, 10)
     again, resting = world.job(pool, 1, max_failures=2), world.job(pool, 2)
 
@@ -153,7 +153,7 @@ async def test_an_instance_of_a_batch_job_that_waits_for_its_retry(world: World)
             world.finish(job, [0], PodState.FAILED)
         answers = [(await asked.why(job)).text.splitlines() for job in (again, resting)]
 
-    (failed,) = world.storage.failed_pods(again, 9, only_waiting=True)
+    (failed,) = world.storage.pods.failed(again, 9, only_waiting=True)
     due = rfc3339_seconds(failed.due_ns)
     told = f"instance 0 FAILED on h1; it runs again at {due}: it has ended 1 time, and each time doubles the wait"
     assert [f"  {told}"] == answers[0][1:]
@@ -358,7 +358,7 @@ async def test_a_gang_between_admission_and_hosts(world: World) -> None:
         asked.server.loop.clock_ns = lambda: world.now_ns + 31 * 10**9
         await asked.server.loop.run_cycle()
         world.finish(gang, [0])
-        world.storage.want_new_runs(gang, [(1, 1)])
+        world.storage.pods.want_new_runs(gang, [(1, 1)])
         world.settle(gang)
         gathers = await asked.why(gang)
 

@@ -39,7 +39,7 @@ class VirtualCluster:
     now_s: float = 0
 
     def __post_init__(self) -> None:
-        self.loop.clock_ns = self.world.storage.clock_ns = self.clock_ns
+        self.loop.clock_ns = self.world.storage.db.clock_ns = self.clock_ns
 
     def clock_ns(self) -> int:
         return 10**18 + int(self.now_s * 10**9)
@@ -90,14 +90,14 @@ class VirtualCluster:
     async def look_for_hosts(self, job: JobId) -> bool:
         """Returns whether the job waits for some after that."""
         storage, now_ns = self.world.storage, self.clock_ns()
-        gang = storage.gang(job)
+        gang = storage.pods.gang(job)
         if gang.size:
-            waited_s = (now_ns - storage.pods(job, 0, 1)[0].updated_ns) / 1e9
+            waited_s = (now_ns - storage.pods.page(job, 0, 1)[0].updated_ns) / 1e9
             verdict = judge(gang, waited_s, POLICIES.gang_placement_s)
             if verdict.step is Step.REQUEUE:
                 await self.loop.requeue_gang(job, verdict.reason or REQUEUED)
             return verdict.step is Step.PLACE
-        gangs = storage.ready_gangs(job, POLICIES.place_pods_max)
+        gangs = storage.pods.ready_gangs(job, POLICIES.place_pods_max)
         unplaced = tuple(Unplaced((one.pods[0][0],)) for one in gangs)
         turns = self.loop.note_unplaced(job, len(gangs), BUSY)
         batch = PlacementBatch(job, "", unplaced_count=len(gangs), why=BUSY, unplaced=unplaced)
@@ -157,7 +157,7 @@ async def test_what_is_held_back_is_tried_when_a_pod_of_its_job_has_ended(world:
     try:
         await loop.learn_capacity()
         now_ns = loop.clock_ns()
-        world.storage.clock_ns = loop.clock_ns = lambda: now_ns
+        world.storage.db.clock_ns = loop.clock_ns = lambda: now_ns
         await loop.enqueue(job, 2)
         await loop.enqueue(other, 1)
         await loop.run_cycle()

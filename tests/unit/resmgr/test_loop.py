@@ -279,8 +279,14 @@ class Faulty:
         self._storage, self._method, self.is_armed = world.storage, method, True
         self._error = error or ConnectionError("the answer was lost")
 
+    @property
+    def admission(self) -> Faulty:
+        return self
+
     def __getattr__(self, name: str) -> Any:
-        real = getattr(self._storage, name)
+        if hasattr(self._storage, name):
+            return getattr(self._storage, name)
+        real = getattr(self._storage.admission, name)
         if name != self._method or not self.is_armed:
             return real
 

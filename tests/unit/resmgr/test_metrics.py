@@ -24,8 +24,8 @@ def test_gauges(world: World) -> None:
     """Every quantity is there, inner pools are the sums of their leaves, and queues count pods, empty ones too."""
     parent = world.pool("eng", 10, 50)
     job = world.job(world.pool("maps", 5, 50, parent), 7)
-    ranges = world.storage.queueable(job, 10)
-    world.storage.mark_pending(job, ranges, 1)
+    ranges = world.storage.admission.queueable(job, 10)
+    world.storage.admission.mark_pending(job, ranges, 1)
     state = rebuild(world.storage)
     state.set_capacity(Resources.of(100), Resources())
     state.note(plan_cycle(state.snapshot(100, 0)))
@@ -45,7 +45,7 @@ def test_gauges(world: World) -> None:
 def test_admitted_pods_and_their_wait(world: World) -> None:
     """Admitted pods are counted by pool, and the wait is from the enqueue call to the cycle that admits."""
     job = world.job(world.pool("maps", 5, 50), 7)
-    world.storage.mark_pending(job, world.storage.queueable(job, 10), 1)
+    world.storage.admission.mark_pending(job, world.storage.admission.queueable(job, 10), 1)
     state = rebuild(world.storage)
     state.set_capacity(Resources.of(100), Resources())
     reader, now_s = InMemoryMetricReader(), [10.0]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState, PodStatus
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.preemption import PreemptionRounds
 from services.resmgr.recovery import rebuild
-from services.storage.storage import EvictionOrder
 from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.world import World, facts, fast
@@ -20,18 +20,18 @@ def start(world: World, job_id: JobId) -> None:
     """Admitted pods are on hosts and run."""
     rows = [
         (instance, run, "h1", "a1", {})
-        for gang in world.storage.ready_gangs(job_id, 1000)
+        for gang in world.storage.pods.ready_gangs(job_id, 1000)
         for instance, run in gang.pods
     ]
-    taken = world.storage.mark_launched(job_id, rows, world.now_ns)
-    pods = [pod.pod_id for pod in world.storage.pods(job_id, 0, 1000) if pod.instance_id in taken]
-    world.storage.apply_status([PodStatus(pod, RUNNING, world.now_ns, "h1", "a1") for pod in pods])
+    taken = world.storage.host_pods.mark_launched(job_id, rows, world.now_ns)
+    pods = [pod.pod_id for pod in world.storage.pods.page(job_id, 0, 1000) if pod.instance_id in taken]
+    world.storage.host_pods.apply_status([PodStatus(pod, RUNNING, world.now_ns, "h1", "a1") for pod in pods])
 
 
 def end(world: World, job_id: JobId) -> None:
     """Hosts end what is to end, and the job settles."""
-    told = world.storage.mark_killing(job_id, 1000)
-    world.storage.apply_status([PodStatus(row[0], PodState.KILLED, world.now_ns, "h1", "a1") for row in told])
+    told = world.storage.host_pods.mark_killing(job_id, 1000)
+    world.storage.host_pods.apply_status([PodStatus(row[0], PodState.KILLED, world.now_ns, "h1", "a1") for row in told])
     world.settle(job_id)
 
 
@@ -59,7 +59,7 @@ async def test_a_pool_gets_back_what_it_lent(world: World) -> None:
         await until(lambda: borrower in world.lifecycles.woken)
 
         assert world.states(borrower) == {RUNNING: [0, 1, 2, 3, 4], PREEMPTING: [5, 6, 7, 8, 9]}
-        evicted = world.storage.pod(borrower, 9)
+        evicted = world.storage.pods.get(borrower, 9)
         assert evicted is not None
         assert evicted.message == (
             f"evicting running task: preempted for job {owner} of /b, which wants cpu 10: "

@@ -66,15 +66,15 @@ class ResmgrMachine(RuleBasedStateMachine):
     @rule(pick=PICK, limit=st.integers(1, 6))
     def enqueue(self, pick: int, limit: int) -> None:
         job_id = self._job(pick)
-        job = self.world.storage.job(job_id) if job_id else None
+        job = self.world.storage.jobs.get(job_id) if job_id else None
         if job is None or job_id is None:
             return
         storage, seq = self.world.storage, self.state.next_seq
-        ranges = storage.queueable(job_id, limit)
-        queued = storage.mark_pending(job_id, ranges, seq)
+        ranges = storage.admission.queueable(job_id, limit)
+        queued = storage.admission.mark_pending(job_id, ranges, seq)
         self.read_log()
         if queued:
-            shapes = storage.shapes_of([(job_id, job.config_version, 0, job.instance_count)])[0]
+            shapes = storage.configs.shapes_of([(job_id, job.config_version, 0, job.instance_count)])[0]
             self.state.take_in(job, shapes, queued)
 
     @rule(pod_limit=st.integers(1, 9), is_later=st.booleans())
@@ -82,7 +82,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         """At once, or when nothing is held back any more."""
         plan = plan_cycle(self.state.snapshot(pod_limit, LATER_NS if is_later else self.world.now_ns))
         items = [(c.run.job_id, c.run.start, c.gang_count * c.run.gang_size) for c in plan.admission.admitted]
-        marked = self.world.storage.mark_ready(items)
+        marked = self.world.storage.admission.mark_ready(items)
 
         assert marked == sum(count for _, _, count in items)
         self.state.apply(plan.admission)
@@ -93,7 +93,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         job_id = self._job(pick)
         if job_id:
             self.world.want_killed(job_id, start, count)
-            killed = self.world.storage.kill_queued(job_id, 1)
+            killed = self.world.storage.admission.kill_queued(job_id, 1)
             self.state.kill(job_id, [(at, length) for at, length, _ in killed])
 
     @rule(
@@ -115,9 +115,9 @@ class ResmgrMachine(RuleBasedStateMachine):
             self.world.launch(job_id, 3)
         self.read_log()
         due = frozenset(range(len(self.state.tree.ids)))
-        held = self.world.storage.held(questioned_jobs(self.state, due))
+        held = self.world.storage.admission.held(questioned_jobs(self.state, due))
         now = replace(self.state.snapshot(9, self.world.now_ns), evictable=evictable(self.state, held, due, 9))
-        for result in self.world.storage.evict([order(one) for one in plan_cycle(now).evictions]):
+        for result in self.world.storage.admission.evict([order(one) for one in plan_cycle(now).evictions]):
             self.state.evict(result)
 
     @rule(pick=PICK, is_launched=st.booleans())
@@ -128,7 +128,7 @@ class ResmgrMachine(RuleBasedStateMachine):
             if is_launched:
                 self.world.launch(job_id, 0)
             self.read_log()
-            gone = self.world.storage.requeue_gang(job_id, REQUEUED)
+            gone = self.world.storage.admission.requeue_gang(job_id, REQUEUED)
             if gone.held_until_ns and job_id in self.state.jobs:
                 self.state.evict(gone)
 
@@ -138,7 +138,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         job_id = self._job(pick)
         if job_id:
             self.read_log()
-            gone = self.world.storage.requeue_pods(job_id, [(start, count)], REQUEUED)
+            gone = self.world.storage.admission.requeue_pods(job_id, [(start, count)], REQUEUED)
             if gone.held_back:
                 self.state.evict(gone)
 
@@ -147,8 +147,8 @@ class ResmgrMachine(RuleBasedStateMachine):
         """Hosts end some of what is to end."""
         job_id = self._job(pick)
         if job_id:
-            told = self.world.storage.mark_killing(job_id, limit, again=True)
-            self.world.storage.apply_status([PodStatus(row[0], PodState.KILLED, 1) for row in told])
+            told = self.world.storage.host_pods.mark_killing(job_id, limit, again=True)
+            self.world.storage.host_pods.apply_status([PodStatus(row[0], PodState.KILLED, 1) for row in told])
             self.world.settle(job_id)
 
     @rule()
@@ -160,14 +160,14 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @rule()
     def read_log(self) -> None:
-        self.state.log(self.world.storage.status_log(self.state.log_cursor, 1000))
+        self.state.log(self.world.storage.admission.status_log(self.state.log_cursor, 1000))
 
     @rule(reservation=st.integers(0, 3))
     def change_pools(self, reservation: int) -> None:
         pool_id = self.world.pool("c", reservation, 4)
         if pool_id not in self.pools:
             self.pools.append(pool_id)
-        self.state.put_pool(next(spec for spec, _ in self.world.storage.pools() if spec.respool_id == pool_id))
+        self.state.put_pool(next(spec for spec, _ in self.world.storage.pools.all() if spec.respool_id == pool_id))
 
     @invariant()
     def is_consistent(self) -> None:
@@ -180,7 +180,7 @@ class ResmgrMachine(RuleBasedStateMachine):
 
     @invariant()
     def equals_a_rebuild(self) -> None:
-        self.state.log(self.world.storage.status_log(self.state.log_cursor, 1000))
+        self.state.log(self.world.storage.admission.status_log(self.state.log_cursor, 1000))
         fresh = rebuild(self.world.storage)
 
         fresh.validate()

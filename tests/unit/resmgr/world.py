@@ -88,7 +88,7 @@ class World:
     def pool(self, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID) -> RespoolId:
         config = with_defaults(pool_config(name, reservation, limit, parent))
         pool_id = RespoolId(str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{parent}/{name}")))
-        self.storage.put_pool(pool_spec(pool_id, config), config)
+        self.storage.pools.put(pool_spec(pool_id, config), config)
         return pool_id
 
     def job(
@@ -115,8 +115,8 @@ class World:
                 task_pb2.TaskConfig(resource=task_pb2.ResourceConfig(cpuLimit=own))
             )
         job_id = JobId(str(uuid.uuid4()))
-        self.storage.create_job(new_job_record(job_id, config, self.now_ns), config, self.now_ns)
-        self.storage.create_pods(job_id, lambda _: None)
+        self.storage.jobs.create(new_job_record(job_id, config, self.now_ns), config, self.now_ns)
+        self.storage.pods.create(job_id, lambda _: None)
         return job_id
 
     def service(self, pool_id: RespoolId, count: int, update: UpdateSpec, maximum_unavailable: int = 0) -> JobId:
@@ -128,41 +128,41 @@ class World:
         config.defaultConfig.resource.cpuLimit = 1
         job_id = JobId(str(uuid.uuid4()))
         record = new_job_record(job_id, config, self.now_ns)
-        self.storage.create_service(record, config, b"", update, "", self.now_ns)
+        self.storage.updates.create_service(record, config, b"", update, "", self.now_ns)
         return job_id
 
     def states(self, job_id: JobId) -> dict[PodState, list[int]]:
         found: dict[PodState, list[int]] = {}
-        for pod in self.storage.pods(job_id, 0, 10_000):
+        for pod in self.storage.pods.page(job_id, 0, 10_000):
             found.setdefault(pod.state, []).append(pod.instance_id)
         return found
 
     def launch(self, job_id: JobId, limit: int) -> None:
         """The job's gang if it is whole, and at most ``limit`` pods that stand alone."""
-        gang = self.storage.ready_gang(job_id)
-        gangs = [*([gang] if gang else []), *self.storage.ready_gangs(job_id, limit)]
+        gang = self.storage.pods.ready_gang(job_id)
+        gangs = [*([gang] if gang else []), *self.storage.pods.ready_gangs(job_id, limit)]
         rows = [(instance, run, "h1", "a1", {}) for one in gangs for instance, run in one.pods]
-        self.storage.mark_launched(job_id, rows, self.now_ns)
+        self.storage.host_pods.mark_launched(job_id, rows, self.now_ns)
 
     def finish(self, job_id: JobId, instances: Iterable[int], state: PodState = PodState.SUCCEEDED) -> None:
         """READY pods run somewhere and end; the gang is launched whole, whoever of it ends."""
         self.launch(job_id, 0)
-        pods = {pod.instance_id: pod for pod in self.storage.pods(job_id, 0, 10_000)}
+        pods = {pod.instance_id: pod for pod in self.storage.pods.page(job_id, 0, 10_000)}
         chosen = [pods[i] for i in instances if i in pods and pods[i].state in (PodState.READY, PodState.LAUNCHED)]
         rows = [(pod.instance_id, pod.desired_run_id, "h1", "a1", {}) for pod in chosen]
-        self.storage.mark_launched(job_id, rows, self.now_ns)
+        self.storage.host_pods.mark_launched(job_id, rows, self.now_ns)
         ended = [PodId(job_id, pod.instance_id, pod.desired_run_id) for pod in chosen]
-        self.storage.apply_status([PodStatus(pod, state, self.now_ns, "h1", "a1") for pod in ended])
+        self.storage.host_pods.apply_status([PodStatus(pod, state, self.now_ns, "h1", "a1") for pod in ended])
 
     def want_killed(self, job_id: JobId, start: int, count: int) -> None:
-        self.storage.set_pod_goals(job_id, [(start, count)], PodState.KILLED, self.now_ns, "stop")
+        self.storage.pods.set_goals(job_id, [(start, count)], PodState.KILLED, self.now_ns, "stop")
 
     def kill_job(self, job_id: JobId) -> None:
-        self.storage.set_job_goal(job_id, JobState.KILLED, self.now_ns)
+        self.storage.jobs.set_goal(job_id, JobState.KILLED, self.now_ns)
 
     def settle(self, job_id: JobId) -> None:
         self.now_ns += 10**12
-        while self.storage.settle(job_id, self.now_ns).settle_again:
+        while self.storage.jobs.settle(job_id, self.now_ns).settle_again:
             pass
 
 

@@ -18,7 +18,7 @@ from services.storage.codec import (
     pack,
     unpack,
 )
-from services.storage.repository import as_ranges, chunks
+from services.storage.ranges import as_ranges, chunks
 
 
 @pytest.mark.parametrize("data", [b"", b"config", b"x" * 100_000])

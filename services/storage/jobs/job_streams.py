@@ -20,9 +20,10 @@ from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
+from services.storage.engine import Database
 from services.storage.jobs.configs import OverrideRow, OverrideRows, insert_config, insert_overrides
-from services.storage.jobs.jobs import insert_job
-from services.storage.repository import CHUNK_PODS, Store
+from services.storage.jobs.rows import insert_job
+from services.storage.ranges import CHUNK_PODS
 from services.storage.tables import JOB, JOB_STREAM, OVERRIDE
 
 FIRST_VERSION = 1
@@ -36,32 +37,35 @@ class JobStream:
     token: str
 
 
-class Streams(Store):
-    def begin_stream(self, job_id: JobId) -> JobStream:
+class JobStreams:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def begin(self, job_id: JobId) -> JobStream:
         """Take what a former stream of this job has left, and forget it. Raises AlreadyExists."""
         stream = JobStream(job_id, str(uuid.uuid4()))
 
         def take(conn: sa.Connection) -> None:
-            values = {"token": stream.token, "touched_ns": self.clock_ns()}
-            insert = self.db.upsert(JOB_STREAM).values(job_id=job_id, **values)
+            values = {"token": stream.token, "touched_ns": self._db.clock_ns()}
+            insert = self._db.upsert(JOB_STREAM).values(job_id=job_id, **values)
             conn.execute(insert.on_conflict_do_update(index_elements=[JOB_STREAM.c.job_id], set_=values))
             if conn.execute(sa.select(JOB.c.job_id).where(JOB.c.job_id == job_id)).first() is not None:
                 raise AlreadyExists(f"job {job_id} already exists")
 
-        self.db.write(take)
+        self._db.write(take)
         self._clear(stream)
         return stream
 
-    def add_to_stream(self, stream: JobStream, rows: Sequence[OverrideRow]) -> None:
+    def add(self, stream: JobStream, rows: Sequence[OverrideRow]) -> None:
         """Rows of OverrideRows, version FIRST_VERSION. Raises Aborted when the stream is somebody else's, or over."""
 
         def add(conn: sa.Connection) -> None:
             self._hold(conn, stream)
             insert_overrides(conn, rows)
 
-        self.db.write(add)
+        self._db.write(add)
 
-    def commit_stream(self, stream: JobStream, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
+    def commit(self, stream: JobStream, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
         """The job is there, with all that was added. Raises Aborted, AlreadyExists."""
 
         def commit(conn: sa.Connection) -> None:
@@ -72,27 +76,27 @@ class Streams(Store):
             insert_config(conn, job.job_id, FIRST_VERSION, config, (), now_ns)
 
         try:
-            self.db.write(commit)
+            self._db.write(commit)
         except IntegrityError as error:
             raise AlreadyExists(f"job {job.job_id} already exists") from error
 
-    def discard_stream(self, stream: JobStream) -> None:
+    def discard(self, stream: JobStream) -> None:
         """Nothing of it is left; no harm when it is over."""
         taken = JobStream(stream.job_id, str(uuid.uuid4()))
-        if not self.db.write(partial(self._take_over, stream=stream, token=taken.token)):
+        if not self._db.write(partial(self._take_over, stream=stream, token=taken.token)):
             return
         with suppress(Aborted):  # somebody begins anew
             self._clear(taken)
-        self.db.write(lambda conn: conn.execute(sa.delete(JOB_STREAM).where(_is(taken))))
+        self._db.write(lambda conn: conn.execute(sa.delete(JOB_STREAM).where(_is(taken))))
 
-    def discard_streams(self, before_ns: int) -> int:
+    def discard_older(self, before_ns: int) -> int:
         """Those that nobody has added to since; returns how many there were."""
         query = sa.select(JOB_STREAM.c.job_id, JOB_STREAM.c.token).where(JOB_STREAM.c.touched_ns < before_ns)
         left = [
-            JobStream(JobId(job_id), token) for job_id, token in self.db.read(lambda conn: conn.execute(query).all())
+            JobStream(JobId(job_id), token) for job_id, token in self._db.read(lambda conn: conn.execute(query).all())
         ]
         for stream in left:
-            self.discard_stream(stream)
+            self.discard(stream)
         return len(left)
 
     def _clear(self, stream: JobStream) -> None:
@@ -107,7 +111,7 @@ class Streams(Store):
             conn.execute(sa.delete(OVERRIDE).where(mine, OVERRIDE.c.instance_id < first + CHUNK_PODS))
             return True
 
-        while self.db.write(clear):
+        while self._db.write(clear):
             pass
 
     def _hold(self, conn: sa.Connection, stream: JobStream) -> None:
@@ -116,7 +120,7 @@ class Streams(Store):
             raise Aborted(_lost(stream))
 
     def _take_over(self, conn: sa.Connection, stream: JobStream, token: str) -> bool:
-        taken = sa.update(JOB_STREAM).where(_is(stream)).values(token=token, touched_ns=self.clock_ns())
+        taken = sa.update(JOB_STREAM).where(_is(stream)).values(token=token, touched_ns=self._db.clock_ns())
         return bool(conn.execute(taken).rowcount)
 
 

@@ -1,8 +1,9 @@
-"""Searching jobs and pods for people."""
+"""Searching jobs and pods for people: by conditions, and by what they call them."""
 
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,15 +11,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATE_NUMBERS
+from peloton.api.convert import JOB_STATE_NUMBERS, JOB_STATES, POD_STATE_NUMBERS
 from peloton.errors import InvalidArgument
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodRecord, PodState
 from peloton.model.times import NS_PER_S
 from services.storage.codec import facts_from_text, job_record, pod_record
-from services.storage.repository import Store
-from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, OVERRIDE, POD
+from services.storage.engine import Database
+from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, JOB_NAME, OVERRIDE, POD
 
 LIMIT_DEFAULT = 10
 MAX_LIMIT_DEFAULT = 100
@@ -93,6 +94,26 @@ _POD_COLUMNS: dict[str, sa.ColumnElement[Any]] = {
 }
 
 
+RECENT_JOBS = 10_000
+"""So many of the newest jobs are looked through for names that begin in some way."""
+_UUID_DIGITS = 32
+_FOUND = (JOB.c.job_id, JOB.c.name, JOB.c.respool_id, JOB.c.state, JOB.c.created_ns)
+_EXISTS = JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    job_id: JobId
+    name: str
+    respool_id: RespoolId
+    state: JobState
+    created_ns: int
+
+
+JobName = tuple[str, str]
+"""The id of a pool, or "" for any, and the name of a job, or how it begins."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """How much has not ended: jobs at which no workflow has looked yet, all jobs, and the pods that these want."""
@@ -102,17 +123,20 @@ class Backlog:
     pods_active: int = 0
 
 
-class Queries(Store):
+class Search:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
     def backlog(self) -> Backlog:
         """A job that has grown waits, too, until its new pods are there."""
         waiting = sa.func.sum(sa.case((JOB.c.state == JOB_STATE_NUMBERS[JobState.INITIALIZED], 1), else_=0))
         query = sa.select(waiting, sa.func.count(), sa.func.sum(JOB.c.instance_count))
         query = query.where(JOB.c.state.not_in(FINISHED_STATES), JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
-        return self.db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
+        return self._db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
 
     def query_jobs(self, query: JobQuery) -> tuple[list[JobRecord], int]:
         """One page, newest jobs first by default, and how many match within ``max_limit``."""
-        return self.db.read(partial(_query_jobs, query=query))
+        return self._db.read(partial(_query_jobs, query=query))
 
     def jobs_after(self, job_id: str, limit: int) -> list[JobRecord]:
         """A page of all jobs, by id; "" begins."""
@@ -120,14 +144,46 @@ class Queries(Store):
         if job_id:
             query = query.where(JOB.c.job_id > job_id)
         query = query.order_by(JOB.c.job_id).limit(limit)
-        return self.db.read(lambda conn: [job_record(row) for row in conn.execute(query)])
+        return self._db.read(lambda conn: [job_record(row) for row in conn.execute(query)])
 
     def query_pods(self, job_id: JobId, query: PodQuery) -> tuple[list[PodRecord], int]:
         """One page, by instance by default, and how many match. Raises InvalidArgument for an unknown sort field."""
         for name, _ in query.order:
             if name not in POD_ORDER:
                 raise InvalidArgument(f"Sort only supports fields: {', '.join(POD_ORDER)}")
-        return self.db.read(partial(_query_pods, job_id=job_id, query=query))
+        return self._db.read(partial(_query_pods, job_id=job_id, query=query))
+
+    # -- by name or id: jobs that have not ended first, then the newest
+
+    def jobs_named(self, names: Iterable[JobName], limit: int) -> list[FoundJob]:
+        conditions = [_in_pool(JOB.c, pool, JOB.c.name == name) for pool, name in names]
+        return self._found(sa.select(*_FOUND).where(_EXISTS, sa.or_(sa.false(), *conditions)), limit)
+
+    def jobs_with_id_prefix(self, digits: str, limit: int) -> list[FoundJob]:
+        """``digits``: up to 32 hexadecimal digits, without dashes."""
+        first, last = (str(uuid.UUID(digits.ljust(_UUID_DIGITS, digit))) for digit in "0f")
+        return self._found(sa.select(*_FOUND).where(_EXISTS, JOB.c.job_id.between(first, last)), limit)
+
+    def recent_jobs_beginning(self, names: Iterable[JobName], limit: int) -> list[FoundJob]:
+        """Among the newest RECENT_JOBS."""
+        recent = sa.select(*_FOUND).order_by(JOB.c.created_ns.desc()).limit(RECENT_JOBS).subquery()
+        exists = recent.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
+        conditions = [
+            _in_pool(recent.c, pool, sa.func.substr(recent.c.name, 1, len(start)) == start) for pool, start in names
+        ]
+        query = sa.select(recent).where(exists, sa.or_(sa.false(), *conditions))
+        return self._found(query, limit, recent.c)
+
+    def _found(self, query: sa.Select[Any], limit: int, columns: Any = JOB.c) -> list[FoundJob]:
+        has_ended = sa.case((columns.state.in_(FINISHED_STATES), 1), else_=0)
+        query = query.order_by(has_ended, columns.created_ns.desc(), columns.job_id).limit(limit)
+        rows = self._db.read(lambda conn: conn.execute(query).all())
+        return [FoundJob(row[0], row[1], row[2], JOB_STATES[row[3]], row[4]) for row in rows]
+
+    def services_named(self, name: str) -> list[JobId]:
+        """Services that have or had this name, the newest first."""
+        query = sa.select(JOB_NAME.c.job_id).where(JOB_NAME.c.name == name).order_by(JOB_NAME.c.updated_ns.desc())
+        return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -239,3 +295,10 @@ def _read_names(conn: sa.Connection, job_id: str) -> _Names:
     for instance_id, version, text in conn.execute(query.order_by(OVERRIDE.c.instance_id, OVERRIDE.c.version)):
         names.overridden.setdefault(instance_id, []).append((version, facts_from_text(text).name))
     return names
+
+
+# -- by name -----------------------------------------------------------------------------------------------------------
+
+
+def _in_pool(columns: Any, pool: str, condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return sa.and_(condition, columns.respool_id == pool) if pool else condition

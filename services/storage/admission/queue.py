@@ -1,0 +1,107 @@
+"""Pods into their queue, admitted, and out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+
+from peloton.api.convert import POD_STATES
+from peloton.lifecycle.job import is_ending, scheduled_count
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import ENDS, STALE, state
+from peloton.model.ids import JobId
+from peloton.model.job import JOB_TERMINAL, JobRecord
+from peloton.model.pod import PodState
+from services.storage.admission.snapshot import runs_of
+from services.storage.engine import lock_job
+from services.storage.jobs.rows import hold_job, read_job
+from services.storage.pods.scope import INITIALIZED, Span, within
+from services.storage.pods.sql import GOAL_ALIVE
+from services.storage.pods.writes import fire, instances_of
+from services.storage.ranges import as_ranges
+from services.storage.tables import POD
+
+
+def joined(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
+    """``(job, start, count)`` that touch become one: a statement writes a run of unlike pods as quickly as of like."""
+    joined: list[tuple[JobId, int, int]] = []
+    for job_id, start, count in sorted(items):
+        last_id, first, length = joined[-1] if joined else ("", 0, 0)
+        if (last_id, first + length) == (job_id, start):
+            joined[-1] = (job_id, first, length + count)
+        else:
+            joined.append((job_id, start, count))
+    return joined
+
+
+def queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, int]]:
+    job = read_job(conn, job_id)
+    if job is None or limit <= 0 or job.state in JOB_TERMINAL or is_ending(job):
+        return []
+    room = _room(conn, job)
+    waits = sa.and_(POD.c.job_id == job_id, POD.c.state == INITIALIZED, GOAL_ALIVE)
+    gang: list[tuple[int, int]] = []
+    if job.gang_size > 1:
+        in_gang = sa.select(sa.func.count()).select_from(POD).where(waits, POD.c.instance_id < job.gang_size)
+        if conn.execute(in_gang).scalar_one() == job.gang_size:
+            if room is not None and room < job.gang_size:
+                return []
+            gang = [(0, job.gang_size)]
+            limit -= job.gang_size
+            room = None if room is None else room - job.gang_size
+        waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
+    limit = limit if room is None else min(limit, room)
+    if limit <= 0:
+        return gang
+    query = sa.select(POD.c.instance_id).where(waits).order_by(POD.c.instance_id).limit(limit)
+    return gang + as_ranges(conn.execute(query).scalars())
+
+
+def mark_pending(
+    conn: sa.Connection, job_id: str, ranges: Sequence[tuple[int, int]], queue_seq: int, now_ns: int
+) -> list[tuple[int, int, int]]:
+    job = hold_job(conn, job_id)
+    if job is None or job.state in JOB_TERMINAL:
+        return []
+    waits = sa.and_(POD.c.state == INITIALIZED, GOAL_ALIVE)
+    marked: dict[int, list[int]] = {}
+    for start, count in ranges:
+        scope = within(conn, Span(job_id, start, count))
+        event, seq = Event.ENQUEUE, queue_seq
+        place: sa.ColumnElement[int] = sa.case((POD.c.queue_seq > 0, POD.c.queue_seq), else_=queue_seq)
+        if job.gang_size > 1 and (start, count) == (0, job.gang_size):
+            query = sa.select(sa.func.count(), sa.func.min(POD.c.queue_seq), sa.func.max(POD.c.queue_seq))
+            here, first, last = conn.execute(query.where(scope, waits)).one()
+            if here < job.gang_size:
+                continue
+            event, seq = Event.ENQUEUE_GANG, last if first else queue_seq
+            place = sa.literal(seq)
+        for key, begin, length, *_ in conn.execute(runs_of(POD.c.job_id == job_id, sa.and_(scope, waits), place)):
+            marked.setdefault(key, []).extend(range(begin, begin + length))
+        fire(conn, Span(job_id, start, count), event, now_ns, queue_seq=seq)
+    return [(seq, *span) for seq in sorted(marked) for span in as_ranges(sorted(marked[seq]))]
+
+
+def _room(conn: sa.Connection, job: JobRecord) -> int | None:
+    """How many more pods may be scheduled; None when there is no bound."""
+    maximum = job.sla.maximum_running_instances
+    if maximum == 0:
+        return None
+    query = sa.select(POD.c.state, sa.func.count()).where(POD.c.job_id == job.job_id).group_by(POD.c.state)
+    counts = {POD_STATES[state]: count for state, count in conn.execute(query)}
+    return max(maximum - scheduled_count(counts), 0)
+
+
+def leave_queue(
+    conn: sa.Connection, job_id: str, span: tuple[int, int], now_ns: int
+) -> list[tuple[int, int, PodState]]:
+    lock_job(conn, job_id)
+    killed: list[tuple[int, int, PodState]] = []
+    scope = Span(job_id, *span)
+    for was in (PodState.PENDING, PodState.READY):
+        leaving = instances_of(conn, scope, state(was) & (ENDS | STALE))
+        killed += [(start, count, was) for start, count in as_ranges(leaving)]
+    if killed:
+        fire(conn, scope, Event.LEAVE_QUEUE, now_ns)
+    return killed

@@ -1,0 +1,76 @@
+"""Intent: what people want of a job, and with it of its pods."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_STATE_NUMBERS
+from peloton.lifecycle.job_machine import JobEvent, next_job
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import ON_REQUEST, REVIVABLE, STAYS
+from peloton.model.job import JobRecord, JobState
+from peloton.model.pod import PodState
+from services.storage.codec import job_record
+from services.storage.engine import lock_job
+from services.storage.pods.scope import Span
+from services.storage.pods.writes import fire, instances_of
+from services.storage.tables import JOB
+
+START_MESSAGE = "Task start API request"
+
+
+def steer_job(conn: sa.Connection, job_id: str, goal: JobState, now_ns: int) -> JobRecord | None:
+    row = lock_job(conn, job_id)
+    if row is None or row.state == JOB_STATE_NUMBERS[JobState.DELETED]:
+        return None
+    job = job_record(row)
+    after = next_job(job, JobEvent.STOP if goal is JobState.KILLED else JobEvent.START, now_ns)
+    if after is not job:
+        write_steering(conn, after)
+    return after
+
+
+def revive_job(conn: sa.Connection, job: JobRecord, now_ns: int) -> None:
+    """A job with a pod to run steers for its type's own goal."""
+    after = next_job(job, JobEvent.START_POD, now_ns)
+    if after is not job:
+        write_steering(conn, after)
+
+
+def write_steering(conn: sa.Connection, job: JobRecord) -> None:
+    conn.execute(
+        sa.update(JOB)
+        .where(JOB.c.job_id == job.job_id)
+        .values(
+            goal=JOB_STATE_NUMBERS[job.goal],
+            state=JOB_STATE_NUMBERS[job.state],
+            desired_state_version=job.desired_state_version,
+            completed_ns=job.completed_ns,
+            updated_ns=job.updated_ns,
+            revision=job.revision,
+        )
+    )
+
+
+def touch_job(conn: sa.Connection, job_id: str) -> None:
+    """A settle that looked at the job before this is to look again."""
+    conn.execute(sa.update(JOB).where(JOB.c.job_id == job_id).values(revision=JOB.c.revision + 1))
+
+
+def steer_pods(
+    conn: sa.Connection, job: JobRecord, span: tuple[int, int], goal: PodState, now_ns: int, message: str
+) -> list[int]:
+    """Nothing changes when somebody has steered the job elsewhere since ``job`` was read."""
+    row = lock_job(conn, job.job_id)
+    if row is None or row.desired_state_version != job.desired_state_version:
+        return []
+    scope = Span(job.job_id, *span)
+    changed = instances_of(conn, scope, STAYS if goal is PodState.KILLED else REVIVABLE)
+    if not changed:
+        return []
+    touch_job(conn, job.job_id)
+    if goal is PodState.KILLED:
+        fire(conn, scope, Event.STOP, now_ns, message=message, reason="", why=ON_REQUEST)
+    else:
+        fire(conn, scope, Event.START, now_ns, message=message, goal=goal)
+    return changed

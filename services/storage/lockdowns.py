@@ -1,0 +1,21 @@
+"""Components that an administrator has locked."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from services.storage.engine import Database
+from services.storage.tables import LOCKDOWN
+
+
+class Lockdowns:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def locked(self) -> set[str]:
+        return self._db.read(lambda conn: set(conn.execute(sa.select(LOCKDOWN.c.component)).scalars()))
+
+    def set(self, component: str, locked: bool) -> None:
+        mine = LOCKDOWN.c.component == component
+        statement = self._db.upsert(LOCKDOWN).values(component=component).on_conflict_do_nothing()
+        self._db.write(lambda conn: conn.execute(statement if locked else sa.delete(LOCKDOWN).where(mine)))

@@ -1,0 +1,43 @@
+"""Members of a job's gang, counted and read, and what one member's end makes of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import sqlalchemy as sa
+
+from peloton.api.convert import POD_STATES
+from peloton.lifecycle.gang import Member
+from peloton.lifecycle.gang_fate import SharedFate, fate, is_affected, shared_fate
+from peloton.model.job import JobRecord
+from peloton.model.pod import NextRun, PodRecord
+from services.storage.codec import pod_record
+from services.storage.pods.scope import Span, within
+from services.storage.pods.sql import GOAL_ENDED, NEWER
+from services.storage.tables import POD
+
+
+def members_of(conn: sa.Connection, job: JobRecord) -> Counter[Member]:
+    kind = (POD.c.state, GOAL_ENDED, NEWER, POD.c.next_run)
+    query = sa.select(*kind, sa.func.count()).where(within(conn, Span(job.job_id, 0, job.gang_size))).group_by(*kind)
+    members: Counter[Member] = Counter()
+    for *found, count in conn.execute(query):
+        state, is_to_end, wants_newer, next_run = found
+        members[Member(POD_STATES[state], bool(is_to_end), bool(wants_newer), NextRun(next_run))] += count
+    return members
+
+
+def read_members(conn: sa.Connection, job: JobRecord) -> list[PodRecord]:
+    query = sa.select(POD).where(within(conn, Span(job.job_id, 0, job.gang_size))).order_by(POD.c.instance_id)
+    return [pod_record(row) for row in conn.execute(query)]
+
+
+def find_shared_fate(conn: sa.Connection, job: JobRecord, room: int) -> SharedFate | None:
+    """At most ``room`` instances; None when every member goes its way already. The count says whether to read them."""
+    if job.gang_size == 1:
+        return None
+    members = members_of(conn, job)
+    what = fate(members)
+    if not any(is_affected(member, what) for member in members):
+        return None
+    return shared_fate(read_members(conn, job), room)

@@ -1,0 +1,311 @@
+"""Pods on hosts, as host managers see them: launched, reported, killed, moved away, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_TYPES, POD_STATES
+from peloton.lifecycle import pod_terms as terms
+from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
+from peloton.lifecycle.pod_machine import Event
+from peloton.lifecycle.pod_terms import UNWANTED
+from peloton.model.admission import RevocableRun
+from peloton.model.host import ComingBack
+from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.maintenance import Resident
+from peloton.model.pod import Label, PodState, PodStatus
+from peloton.model.resources import Resources
+from services.storage.admission.evictions import evict_from_host
+from services.storage.codec import pod_record
+from services.storage.engine import Database, key_table, key_values, lock_job, lock_jobs
+from services.storage.jobs.configs import facts_of
+from services.storage.jobs.rows import hold_job
+from services.storage.pods.scope import ENDING_NUMBERS, KILLING, LIVING_JOBS, ON_HOST_NUMBERS, Chosen, within
+from services.storage.pods.sql import GOAL_ALIVE, GOAL_ENDED, LAUNCHABLE, NEWER, where
+from services.storage.pods.status_writes import StatusOutcome, apply_statuses
+from services.storage.pods.writes import add_output, fire, fire_each
+from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
+
+PAGE_PODS = 5_000
+HOSTS_PER_QUERY = 500
+LaunchRow = tuple[int, int, str, str, dict[str, int]]
+"""Instance, run, host, agent id, ports by name."""
+KillRow = tuple[PodId, str, str, int]
+"""Pod, host, agent id, seconds of grace."""
+
+
+class HostPods:
+    """``batch_backoff``: how long batch pods that failed wait for their next run."""
+
+    def __init__(self, db: Database, batch_backoff: Backoff = NO_BACKOFF) -> None:
+        self._db = db
+        self.batch_backoff = batch_backoff
+
+    # -- writing
+
+    def mark_launched(self, job_id: JobId, rows: Sequence[LaunchRow], now_ns: int, cluster: str = "") -> set[int]:
+        """READY -> LAUNCHED in a cluster; returns the instances that took it.
+
+        Refused: pods that are to be killed, that await another run, or that an earlier call launched; members of a gang
+        unless all of them take it; and pods on hosts in maintenance, whatever a leader that has been replaced believes
+        of them.
+        """
+        work = partial(_mark_launched, job_id=job_id, rows=rows, now_ns=now_ns, cluster=cluster)
+        return self._db.write(work) if rows else set()
+
+    def apply_status(self, statuses: Sequence[PodStatus], cluster: str = "") -> StatusOutcome:
+        """Apply statuses in their order, write what changed with its events, and log what ended, in one transaction.
+
+        Ids of jobs, orphans and ended pods come in order of job, and of their statuses. ``cluster``: who reports.
+        """
+        work = partial(apply_statuses, statuses=statuses, cluster=cluster, batch_backoff=self.batch_backoff)
+        return self._db.write(work) if statuses else StatusOutcome()
+
+    def mark_killing(self, job_id: JobId, limit: int, again: bool = False, cluster: str = "") -> list[KillRow]:
+        """Pods on hosts of a cluster that must end become KILLING; returns those, at most ``limit``, with their grace.
+
+        ``again`` also returns those that are KILLING already.
+        """
+        work = partial(
+            _mark_killing, job_id=job_id, limit=limit, again=again, cluster=cluster, now_ns=self._db.clock_ns()
+        )
+        return self._db.write(work)
+
+    def add_output(self, texts: Sequence[tuple[PodId, str]]) -> None:
+        """Add to the messages of runs that failed what they wrote; once, however often it is said."""
+        self._db.write(partial(_add_output, texts=texts))
+
+    def evict_from_host(self, job_id: JobId, hostname: str, now_ns: int) -> list[int]:
+        """The pods of a job that a host in maintenance has, and with one of its gang the whole gang, leave as evicted
+        pods do; those that leave already are passed over. Returns the instances."""
+        return self._db.write(partial(evict_from_host, job_id=job_id, hostname=hostname, now_ns=now_ns))
+
+    # -- reading
+
+    def coming_back(self, job_id: JobId, instance_ids: Sequence[int]) -> list[ComingBack]:
+        """Of these pods those that are to have their next run where they are or were."""
+        return self._db.read(partial(_coming_back, job_id=job_id, chosen=instance_ids)) if instance_ids else []
+
+    def instances_by_version(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, list[int]]:
+        """Configuration -> which of these instances are to run it."""
+
+        def work(conn: sa.Connection) -> dict[int, list[int]]:
+            query = sa.select(POD.c.config_version, POD.c.instance_id).where(within(conn, Chosen(job_id, instance_ids)))
+            found: dict[int, list[int]] = {}
+            for version, instance in conn.execute(query.order_by(POD.c.instance_id)):
+                found.setdefault(version, []).append(instance)
+            return found
+
+        return self._db.read(work) if instance_ids else {}
+
+    def on_hosts(self, cluster: str = "") -> Iterator[Sequence[tuple[PodId, str, str, PodState]]]:
+        """Pages of ``(pod id, host, agent id, state)`` of all pods that a host of the cluster may know, for
+        reconciliation."""
+        page: list[tuple[PodId, str, str, PodState]] = []
+        for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
+            start = 0
+            while True:
+                found = self._page_on_hosts(job_id, start, cluster)
+                page += found
+                if len(page) >= PAGE_PODS:
+                    yield page
+                    page = []
+                if len(found) < PAGE_PODS:
+                    break
+                start = found[-1][0].instance_id + 1
+        if page:
+            yield page
+
+    def labelled(self, cluster: str = "") -> Iterator[list[tuple[PodId, str, tuple[Label, ...]]]]:
+        """``(pod id, host, labels)`` of pods on hosts of the cluster that carry labels, job by job, at most PAGE_PODS
+        at a time."""
+        for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
+            start: int | None = 0
+            while start is not None:
+                found, start = self._db.read(partial(_labelled, job_id=job_id, start=start, cluster=cluster))
+                if found:
+                    yield found
+
+    def residents(self, hostnames: Collection[str], cluster: str = "") -> dict[Hostname, list[Resident]]:
+        """Pods that storage believes on these hosts of a cluster. One pass over the pods of jobs that have not ended:
+        no index mentions the host of a pod, so ask for many hosts at once."""
+        found: dict[Hostname, list[Resident]] = {Hostname(name): [] for name in hostnames}
+        leaves = sa.or_(GOAL_ENDED, NEWER, POD.c.state == KILLING)
+        query = (
+            sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves.label("leaves"))
+            .join(JOB, JOB.c.job_id == POD.c.job_id)
+            .where(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+            .order_by(POD.c.job_id, POD.c.instance_id)
+        )
+
+        def work(conn: sa.Connection) -> None:
+            names = sorted(found)
+            for start in range(0, len(names), HOSTS_PER_QUERY):
+                for row in conn.execute(query.where(POD.c.host.in_(names[start : start + HOSTS_PER_QUERY]))):
+                    pod = Resident(JobId(row.job_id), row.instance_id, JOB_TYPES[row.type], bool(row.leaves))
+                    found[Hostname(row.host)].append(pod)
+
+        self._db.read(work)
+        return found
+
+    def held(self, cluster: str) -> tuple[Resources, Resources]:
+        """What pods on hosts of the cluster were given: all of it but revocable cpu, and that. One pass over the pods
+        of jobs that have not ended."""
+        held, revocable = Resources(), Resources()
+        for job_id in self._db.read(lambda conn: list(conn.execute(LIVING_JOBS).scalars())):
+            own, own_revocable = self._db.read(partial(_held, job_id=job_id, cluster=cluster))
+            held, revocable = held + own, revocable + own_revocable
+        return held, revocable
+
+    def revocable(self, pod_ids: Sequence[PodId]) -> list[RevocableRun]:
+        """Those of these runs that are on hosts on revocable cpu."""
+        return self._db.read(partial(_revocable, pod_ids=pod_ids)) if pod_ids else []
+
+    def _page_on_hosts(self, job_id: str, start: int, cluster: str) -> list[tuple[PodId, str, str, PodState]]:
+        query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.agent_id, POD.c.state).where(
+            POD.c.job_id == job_id,
+            POD.c.instance_id >= start,
+            POD.c.state.in_(ON_HOST_NUMBERS),
+            POD.c.cluster == cluster,
+        )
+        query = query.order_by(POD.c.instance_id).limit(PAGE_PODS)
+
+        def work(conn: sa.Connection) -> list[tuple[PodId, str, str, PodState]]:
+            return [
+                (PodId(JobId(job_id), instance, run), host, agent, POD_STATES[state])
+                for instance, run, host, agent, state in conn.execute(query)
+            ]
+
+        return self._db.read(work)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _mark_launched(conn: sa.Connection, job_id: str, rows: Sequence[LaunchRow], now_ns: int, cluster: str) -> set[int]:
+    job = hold_job(conn, job_id)
+    if job is None:
+        return set()
+    in_maintenance = sa.select(HOST.c.hostname).where(HOST.c.cluster == cluster, HOST.c.drained_from_ns > 0)
+    away = set(conn.execute(in_maintenance).scalars())
+    asked = {row[0]: row for row in rows if row[2] not in away}
+    query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(
+        within(conn, Chosen(job_id, list(asked))), LAUNCHABLE
+    )
+    taken = {instance for instance, run in conn.execute(query) if asked[instance][1] == run}
+    members = {instance for instance in taken if instance < job.gang_size}
+    if len(members) < job.gang_size:
+        taken -= members
+    if not taken:
+        return taken
+    given = {
+        instance: {"host": host, "agent_id": agent, "cluster": cluster, "ports": ports}
+        for instance, _, host, agent, ports in asked.values()
+        if instance in taken
+    }
+    fire_each(conn, job_id, Event.LAUNCH, now_ns, given)
+    return taken
+
+
+def _mark_killing(
+    conn: sa.Connection, job_id: str, limit: int, again: bool, cluster: str, now_ns: int
+) -> list[KillRow]:
+    if lock_job(conn, job_id) is None:
+        return []
+    chosen = where(UNWANTED | terms.KILLING if again else UNWANTED)
+    mine = sa.and_(POD.c.job_id == job_id, POD.c.cluster == cluster)
+    query = sa.select(POD).where(mine, chosen).order_by(POD.c.instance_id).limit(limit)
+    pods = [pod_record(row) for row in conn.execute(query)]
+    asked = [pod.instance_id for pod in pods if pod.state is not PodState.KILLING]
+    if asked:
+        fire(conn, Chosen(job_id, asked), Event.KILL, now_ns)
+    facts = facts_of(conn, job_id, {pod.instance_id: pod.config_version for pod in pods})
+    return [(pod.pod_id, pod.host, pod.agent_id, facts[pod.instance_id].grace_s) for pod in pods]
+
+
+def _add_output(conn: sa.Connection, texts: Sequence[tuple[PodId, str]]) -> None:
+    lock_jobs(conn, [pod_id.job_id for pod_id, _ in texts])
+    for pod_id, text in texts:
+        add_output(conn, pod_id, text)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _coming_back(conn: sa.Connection, job_id: str, chosen: Sequence[int]) -> list[ComingBack]:
+    query = sa.select(POD.c.instance_id, POD.c.desired_host, POD.c.desired_config_version).where(
+        within(conn, Chosen(job_id, chosen)), GOAL_ALIVE, POD.c.desired_host != ""
+    )
+    pods = list(conn.execute(query.order_by(POD.c.instance_id)))
+    facts = facts_of(conn, job_id, {pod.instance_id: pod.desired_config_version for pod in pods})
+    return [
+        ComingBack(JobId(job_id), instance, Hostname(host), facts[instance].shape.resources, facts[instance].grace_s)
+        for instance, host, _ in pods
+    ]
+
+
+def _labelled(
+    conn: sa.Connection, job_id: str, start: int, cluster: str
+) -> tuple[list[tuple[PodId, str, tuple[Label, ...]]], int | None]:
+    """A page of a job's labelled pods on hosts, and the instance where the next one begins."""
+    query = sa.select(POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.config_version).where(
+        POD.c.job_id == job_id,
+        POD.c.instance_id >= start,
+        POD.c.state.in_(ON_HOST_NUMBERS),
+        POD.c.cluster == cluster,
+    )
+    pods = list(conn.execute(query.order_by(POD.c.instance_id).limit(PAGE_PODS)))
+    if not pods:
+        return [], None
+    facts = facts_of(conn, job_id, {pod.instance_id: pod.config_version for pod in pods})
+    found = [
+        (PodId(JobId(job_id), pod.instance_id, pod.run_id), pod.host, facts[pod.instance_id].labels)
+        for pod in pods
+        if facts[pod.instance_id].labels
+    ]
+    return found, pods[-1].instance_id + 1 if len(pods) == PAGE_PODS else None
+
+
+def _held(conn: sa.Connection, job_id: str, cluster: str) -> tuple[Resources, Resources]:
+    query = sa.select(POD.c.instance_id, POD.c.config_version).where(
+        POD.c.job_id == job_id, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster
+    )
+    pods = list(conn.execute(query.order_by(POD.c.instance_id)))
+    facts = facts_of(conn, job_id, {pod.instance_id: pod.config_version for pod in pods})
+    counts = Counter((own.shape.resources, own.shape.revocable) for own in facts.values())
+    held, revocable = Resources(), Resources()
+    for (asked, is_revocable), count in counts.items():
+        cpu, *rest = (amount * count for amount in asked)
+        held += Resources(0 if is_revocable else cpu, *rest)
+        revocable += Resources(cpu if is_revocable else 0)
+    return held, revocable
+
+
+def _revocable(conn: sa.Connection, pod_ids: Sequence[PodId]) -> list[RevocableRun]:
+    asked = {(pod_id.job_id, pod_id.instance_id): pod_id for pod_id in pod_ids}
+    keys = key_table(conn.dialect.name)
+    same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
+    query = (
+        sa.select(POD, JOB.c.priority)
+        .select_from(keys.join(POD, same).join(JOB, JOB.c.job_id == POD.c.job_id))
+        .where(POD.c.state.in_(ON_HOST_NUMBERS))
+    )
+    found_rows = conn.execute(query, key_values(conn.dialect.name, sorted(asked)))
+    rows = [row for row in found_rows if row.run_id == asked[row.job_id, row.instance_id].run_id]
+    found: list[RevocableRun] = []
+    for job_id, group in groupby(sorted(rows, key=attrgetter("job_id")), key=attrgetter("job_id")):
+        mine = sorted(group, key=attrgetter("config_version", "instance_id"))
+        facts = facts_of(conn, job_id, {row.instance_id: row.config_version for row in mine})
+        for row in mine:
+            shape = facts[row.instance_id].shape
+            if shape.revocable:
+                leaves = row.goal in ENDING_NUMBERS or row.state == KILLING or row.desired_run_id > row.run_id
+                pod_id = asked[row.job_id, row.instance_id]
+                found.append(RevocableRun(pod_id, row.priority, row.started_ns, shape.resources, leaves))
+    return found

@@ -1,0 +1,96 @@
+"""Which pods of a job a statement is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from peloton.api.convert import POD_STATE_NUMBERS
+from peloton.model.pod import ALLOCATED, ENDING_GOALS, ON_HOST, TERMINAL, PodState
+from services.storage.tables import FINISHED_STATES, JOB, POD
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Instances ``start .. start+count-1`` of a job."""
+
+    job_id: str
+    start: int
+    count: int
+
+    kind: ClassVar[str] = "span"
+
+    def named(self, dialect: str) -> dict[str, Any]:
+        return {"s_job_id": self.job_id, "s_first": self.start, "s_stop": self.start + self.count}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """These instances of a job, sent as one parameter."""
+
+    job_id: str
+    instances: Sequence[int]
+
+    kind: ClassVar[str] = "chosen"
+
+    def named(self, dialect: str) -> dict[str, Any]:
+        ids = f"[{','.join(map(str, self.instances))}]" if dialect == "sqlite" else list(self.instances)
+        return {"s_job_id": self.job_id, "s_ids": ids}
+
+
+Scope = Span | Chosen
+INSTANCE_IDS = 2**31
+"""A span of so many instances from 0 on has all pods of a job."""
+ONE = "one"
+"""The kind of a scope of a single pod, bound as ``s_job_id`` and ``s_instance``."""
+
+
+@cache
+def in_scope(kind: str, dialect: str) -> sa.ColumnElement[bool]:
+    """A condition whose parameters are what ``named`` returns."""
+    return _condition(kind, dialect, lambda name, type_: sa.bindparam(name, type_=type_))
+
+
+def within(conn: sa.Connection, scope: Scope) -> sa.ColumnElement[bool]:
+    """The same with the values in it, for a statement that is built where it runs."""
+    dialect = conn.dialect.name
+    values = scope.named(dialect)
+    return _condition(scope.kind, dialect, lambda name, type_: sa.literal(values[name], type_))
+
+
+def _condition(kind: str, dialect: str, bound: Callable[[str, Any], sa.BindParameter[Any]]) -> sa.ColumnElement[bool]:
+    mine = POD.c.job_id == bound("s_job_id", POD.c.job_id.type)
+    big = sa.BigInteger()
+    if kind == ONE:
+        return sa.and_(mine, POD.c.instance_id == bound("s_instance", big))
+    if kind == Span.kind:
+        return sa.and_(mine, POD.c.instance_id >= bound("s_first", big), POD.c.instance_id < bound("s_stop", big))
+    if dialect == "sqlite":
+        each = sa.func.json_each(bound("s_ids", sa.Text)).table_valued("value")
+        return sa.and_(mine, POD.c.instance_id.in_(sa.select(each.c.value)))
+    return sa.and_(mine, POD.c.instance_id == sa.any_(bound("s_ids", postgresql.ARRAY(big))))
+
+
+# -- states, as columns hold them ----------------------------------------------------------------------------------
+
+
+def numbers(states: Iterable[PodState]) -> list[int]:
+    return sorted(POD_STATE_NUMBERS[state] for state in states)
+
+
+TERMINAL_NUMBERS = numbers(TERMINAL)
+ON_HOST_NUMBERS = numbers(ON_HOST)
+ALLOCATED_NUMBERS = numbers(ALLOCATED)
+ENDING_NUMBERS = numbers(ENDING_GOALS)
+INITIALIZED = POD_STATE_NUMBERS[PodState.INITIALIZED]
+PENDING = POD_STATE_NUMBERS[PodState.PENDING]
+READY = POD_STATE_NUMBERS[PodState.READY]
+KILLING = POD_STATE_NUMBERS[PodState.KILLING]
+KILLED = POD_STATE_NUMBERS[PodState.KILLED]
+LIVING_JOBS = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+"""Ids of jobs that have not ended: they alone have pods that hosts know."""

@@ -1,0 +1,37 @@
+"""Instances of a job as ranges ``(start, count)``, and how many of them one transaction writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import sqlalchemy as sa
+
+from services.storage.tables import POD
+
+CHUNK_PODS = 5_000
+"""Pods that one transaction of a job-wide change writes."""
+
+
+def chunks(ranges: Iterable[tuple[int, int]], size: int = CHUNK_PODS) -> Iterator[tuple[int, int]]:
+    """Ranges cut to at most ``size``."""
+    for start, count in ranges:
+        for begin in range(start, start + count, size):
+            yield begin, min(size, start + count - begin)
+
+
+def as_ranges(instance_ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Of rising instance ids."""
+    ranges: list[tuple[int, int]] = []
+    for instance_id in instance_ids:
+        if ranges and ranges[-1][0] + ranges[-1][1] == instance_id:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
+        else:
+            ranges.append((instance_id, 1))
+    return ranges
+
+
+def pod_spans(conn: sa.Connection, job_id: str) -> list[tuple[int, int]]:
+    """Ranges of at most CHUNK_PODS that cover all pods of a job; a service that shrinks has pods beyond its count for a
+    while."""
+    last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
+    return [] if last is None else list(chunks([(0, last + 1)]))
