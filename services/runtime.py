@@ -352,7 +352,7 @@ async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:
 
 @asynccontextmanager
 async def _waker(shared: Shared) -> AsyncIterator[temporal.JobWaker]:
-    storage, paths = shared.storage, PoolPaths(lambda: (spec for spec, _ in shared.storage.pools.all()))
+    storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
     waker = temporal.JobWaker(shared.temporal, storage.jobs.get, shared.policies, storage.jobs.roll_up, pool_path=paths)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(waker.close)

@@ -37,7 +37,7 @@ class LookupService:
         return await self._calls.run(self._find, request.text, request.begins, limit)
 
     def _find(self, text: str, begins: bool, limit: int) -> lookup_pb2.FindJobsResponse:
-        paths = pool_paths(spec for spec, _ in self._pools.all())
+        paths = pool_paths(self._pools.specs())
         names = names_meant(text, paths)
         digits = id_digits(text)
         if begins:

@@ -79,4 +79,4 @@ class TemplateCache:
         return job if stored is None else replace(job, sla=sla_spec(stored))
 
     def _pool_path(self, respool_id: RespoolId) -> str:
-        return pool_paths(spec for spec, _ in self._pools.all()).get(respool_id, "")
+        return pool_paths(self._pools.specs()).get(respool_id, "")

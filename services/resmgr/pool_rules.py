@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from peloton.api.convert_pool import UNITS, pool_spec
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.reason import Reason
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.model.respool import PoolResource, PoolSpec, ReservationType
+from peloton.model.respool import PoolResource, PoolSpec
 from peloton.scheduling.admission import GangRun, Ledger, Usage, first_refusal
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.tree import Ints, PoolTree, build_tree
@@ -21,10 +22,6 @@ from services.resmgr.state import ResmgrState
 
 WIRE_KINDS = ("cpu", "gpu", "memory", "disk")
 """The order of kinds on the wire."""
-UNITS = {"cpu": 1000, "gpu": 1000, "memory": 1, "disk": 1}
-"""Small units of ``Resources`` in one unit of the wire."""
-SHARE_UNITS = 1000
-_SHARE_MAX = 2**40
 PERCENT_MAX = 10_000
 """Of a controller or slack limit, far beyond what makes a difference."""
 
@@ -39,36 +36,6 @@ class PoolNameTaken(AlreadyExists):
 
 
 # -- conversion -----------------------------------------------------------------------------------------------------
-
-
-def pool_spec(pool_id: RespoolId, config: pb.ResourcePoolConfig) -> PoolSpec:
-    """From a configuration that ``with_defaults`` has completed."""
-    wire = {resource.kind: resource for resource in config.resources}
-    return PoolSpec(
-        respool_id=pool_id,
-        parent_id=RespoolId(config.parent.value),
-        name=config.name,
-        resources=tuple(_pool_resource(kind, wire.get(kind, pb.ResourceConfig(share=1))) for kind in RESOURCE_KINDS),
-        controller_limit_percent=config.controllerLimit.maxPercent if config.HasField("controllerLimit") else None,
-        slack_limit_percent=config.slackLimit.maxPercent if config.HasField("slackLimit") else None,
-        policy=pb.SchedulingPolicy.Name(pb.PriorityFIFO),  # the only one there is; see scheduling/eviction.py
-    )
-
-
-def _pool_resource(kind: str, wire: pb.ResourceConfig) -> PoolResource:
-    share = min(round(wire.share * SHARE_UNITS), _SHARE_MAX)
-    return PoolResource(
-        kind=kind,
-        reservation=small(kind, wire.reservation),
-        limit=small(kind, wire.limit),
-        share=max(share, 1) if wire.share > 0 else 0,
-        type=ReservationType.STATIC if wire.type == pb.STATIC else ReservationType.ELASTIC,
-    )
-
-
-def small(kind: str, amount: float) -> int:
-    """The wire's amount in small units, to the nearest; at most UNLIMITED."""
-    return round(min(amount * UNITS[kind], UNLIMITED))
 
 
 def wire_amount(kind: str, amount: int) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import grpc
 import grpc.aio
 
+from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Unavailable
@@ -48,7 +49,7 @@ class PoolService:
 
     def load(self) -> None:
         """Read the configurations; they differ from the pools in memory only by what admission does not need."""
-        self._configs = {spec.respool_id: config for spec, config in self._pools.all()}
+        self._configs = self._pools.configs()
 
     @property
     def _state(self) -> ResmgrState:
@@ -73,7 +74,7 @@ class PoolService:
         except InvalidArgument as refusal:
             error = pb.InvalidResourcePoolConfig(id=wire_id, message=refusal.message)
             return pb.CreateResponse(error=invalid(invalidResourcePoolConfig=error))
-        warnings = pool_rules.beyond_hosts(self._state, pool_rules.pool_spec(pool_id, config))
+        warnings = pool_rules.beyond_hosts(self._state, pool_spec(pool_id, config))
         return pb.CreateResponse(result=wire_id, warnings=warnings)
 
     async def UpdateResourcePool(self, request: pb.UpdateRequest, context: Context) -> pb.UpdateResponse:
@@ -102,7 +103,7 @@ class PoolService:
         if fault:
             invalid = pb.InvalidResourcePoolConfig(id=request.id, message=fault)
             return pb.UpdateResponse(error=error(invalidResourcePoolConfig=invalid))
-        return pb.UpdateResponse(warnings=pool_rules.beyond_hosts(self._state, pool_rules.pool_spec(pool_id, config)))
+        return pb.UpdateResponse(warnings=pool_rules.beyond_hosts(self._state, pool_spec(pool_id, config)))
 
     async def DeleteResourcePool(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
         try:
@@ -125,7 +126,7 @@ class PoolService:
         else:
             pool_rules.check_values(config)  # no force makes a number of what is none,
             config.parent.value = state.pools[pool_id].parent_id  # nor moves a pool
-        spec = pool_rules.pool_spec(pool_id, config)
+        spec = pool_spec(pool_id, config)
 
         def change() -> None:
             self._state.put_pool(spec)
@@ -135,7 +136,7 @@ class PoolService:
             parent = spec.parent_id
             if check and pool_id not in state.pools and parent != ROOT_POOL_ID and (jobs := self._active_jobs(parent)):
                 raise InvalidArgument(f"resource pool {state.path_of(parent)} cannot get child pools: {jobs}")
-            self._pools.put(spec, config)
+            self._pools.put(pool_id, config)
 
         return store, change
 

@@ -12,7 +12,6 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import GangProgress, JobRecord
 from peloton.model.pod import PodRecord, PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility, RequeueReason
-from peloton.model.respool import PoolSpec
 from peloton.model.update import Disruption, UpdateRecord
 from services.resmgr.state import LogRow
 
@@ -84,11 +83,11 @@ class PooledJobs(Protocol):
 
 
 class PoolRecords(Protocol):
-    def put(self, pool: PoolSpec, config: ResourcePoolConfig) -> Any: ...
+    def put(self, pool_id: RespoolId, config: ResourcePoolConfig) -> Any: ...
 
     def delete(self, pool_id: RespoolId) -> Any: ...
 
-    def all(self) -> Sequence[tuple[PoolSpec, ResourcePoolConfig]]: ...
+    def configs(self) -> dict[RespoolId, ResourcePoolConfig]: ...
 
 
 class LogTrimmer(Protocol):

@@ -33,7 +33,7 @@ from peloton.model.pod import (
     Termination,
 )
 from peloton.model.resources import Resources
-from peloton.model.respool import PoolResource, PoolSpec, ReservationType
+from peloton.model.respool import PoolSpec
 from services.storage.tables import POD
 
 NEXT_RUNS = {int(reason): reason for reason in NextRun}
@@ -328,14 +328,3 @@ def pool_to_text(pool: PoolSpec) -> str:
     kinds = [[r.kind, r.reservation, r.limit, r.share, r.type.value] for r in pool.resources]
     percents = [pool.controller_limit_percent, pool.slack_limit_percent]
     return json.dumps([pool.respool_id, pool.parent_id, pool.name, kinds, *percents, pool.policy])
-
-
-def pool_from_text(text: str) -> PoolSpec:
-    respool_id, parent_id, name, kinds, controller_limit, slack_limit, *policy = json.loads(text)  # old rows lack it
-    resources = tuple(
-        PoolResource(kind, reservation, limit, share, ReservationType(type_))
-        for kind, reservation, limit, share, type_ in kinds
-    )
-    return PoolSpec(
-        RespoolId(respool_id), RespoolId(parent_id), name, resources, controller_limit, slack_limit, *policy
-    )

@@ -1,47 +1,56 @@
-"""Resource pools: one row each, with the configuration that people gave."""
+"""Resource pools: a pool is the configuration that people gave; what admission needs is derived from it."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import sqlalchemy as sa
 
+from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+from peloton.model.ids import RespoolId
 from peloton.model.respool import PoolSpec
-from services.storage.codec import pack, pool_from_text, pool_to_text, unpack
+from services.storage.codec import pack, pool_to_text, unpack
 from services.storage.engine import Database
 from services.storage.tables import RESPOOL
+
+_SPECS_MAX = 4_096
+"""Pools whose specs are remembered: nearly every call about a job looks at all pools, and they rarely change."""
 
 
 class Pools:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def put(self, pool: PoolSpec, config: ResourcePoolConfig) -> None:
+    def put(self, pool_id: RespoolId, config: ResourcePoolConfig) -> None:
         values = {
-            "spec": pool_to_text(pool),
+            "spec": pool_to_text(pool_spec(pool_id, config)),  # for processes of 0.1, which read it
             "config": pack(config.SerializeToString()),
             "updated_ns": self._db.clock_ns(),
         }
-        insert = self._db.upsert(RESPOOL).values(respool_id=pool.respool_id, **values)
+        insert = self._db.upsert(RESPOOL).values(respool_id=pool_id, **values)
         statement = insert.on_conflict_do_update(index_elements=["respool_id"], set_=values)
         self._db.write(lambda conn: conn.execute(statement))
 
-    def delete(self, respool_id: str) -> bool:
-        statement = sa.delete(RESPOOL).where(RESPOOL.c.respool_id == respool_id)
+    def delete(self, pool_id: RespoolId) -> bool:
+        statement = sa.delete(RESPOOL).where(RESPOOL.c.respool_id == pool_id)
         return self._db.write(lambda conn: conn.execute(statement).rowcount) > 0
 
-    def all(self) -> list[tuple[PoolSpec, ResourcePoolConfig]]:
+    def specs(self) -> tuple[PoolSpec, ...]:
         """By pool id."""
-        query = sa.select(RESPOOL).order_by(RESPOOL.c.respool_id)
+        return self._db.read(read_pools)
 
-        def work(conn: sa.Connection) -> list[tuple[PoolSpec, ResourcePoolConfig]]:
-            return [
-                (pool_from_text(row.spec), ResourcePoolConfig.FromString(unpack(row.config)))
-                for row in conn.execute(query)
-            ]
-
-        return self._db.read(work)
+    def configs(self) -> dict[RespoolId, ResourcePoolConfig]:
+        query = sa.select(RESPOOL.c.respool_id, RESPOOL.c.config)
+        rows = self._db.read(lambda conn: conn.execute(query).all())
+        return {RespoolId(pool_id): ResourcePoolConfig.FromString(unpack(blob)) for pool_id, blob in rows}
 
 
 def read_pools(conn: sa.Connection) -> tuple[PoolSpec, ...]:
-    specs = conn.execute(sa.select(RESPOOL.c.spec).order_by(RESPOOL.c.respool_id)).scalars()
-    return tuple(pool_from_text(spec) for spec in specs)
+    rows = conn.execute(sa.select(RESPOOL.c.respool_id, RESPOOL.c.config).order_by(RESPOOL.c.respool_id))
+    return tuple(_spec(RespoolId(pool_id), blob) for pool_id, blob in rows)
+
+
+@lru_cache(maxsize=_SPECS_MAX)
+def _spec(pool_id: RespoolId, blob: bytes) -> PoolSpec:
+    return pool_spec(pool_id, ResourcePoolConfig.FromString(unpack(blob)))

@@ -25,7 +25,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from services.local.cluster import LocalSettings
-from services.resmgr.pool_rules import pool_spec, with_defaults
+from services.resmgr.pool_rules import with_defaults
 from services.storage import migrate
 from services.storage.engine import Database
 from services.storage.storage import Storage
@@ -149,7 +149,7 @@ def _pool(storage: Storage, name: str, reserved_pods: int, parent: str = ROOT_PO
         config.resources.add(kind=kind, reservation=reserved_pods * amount, limit=1e9, share=1)
     config = with_defaults(config)
     pool_id = RespoolId(str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{parent}/{name}")))
-    storage.pools.put(pool_spec(pool_id, config), config)
+    storage.pools.put(pool_id, config)
     return pool_id
 
 

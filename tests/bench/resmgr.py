@@ -16,11 +16,11 @@ from typing import Any
 
 from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
-from peloton.api.v0.respool import respool_pb2
 from peloton.model.ids import JobId, RespoolId
 from services.storage import migrate
 from services.storage.storage import Storage
 from tests.bench.pools import leaves, organisation
+from tests.simulation.pool_changes import config_of
 from tests.unit.resmgr.world import World
 
 MEMORY_TARGET_MIB = 200 / 1.048576  # 200 MB
@@ -35,7 +35,7 @@ def queued_million(job_count: int = 1_000, pods_per_job: int = 1_000, leaf_count
         with _store(url) as world:
             pools = organisation(leaf_count)
             for pool in pools:
-                world.storage.pools.put(pool, respool_pb2.ResourcePoolConfig(name=pool.name))
+                world.storage.pools.put(pool.respool_id, config_of(pool))
             ids = leaves(pools)
             for number in range(job_count):
                 _job(world, ids[number % len(ids)], pods_per_job)

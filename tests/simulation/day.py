@@ -1,8 +1,8 @@
 """A day of a whole cluster in virtual time, from one seed.
 
-Real: entitlement, admission, the resource manager's state and its rebuild, the rules of pools, placement, the rules of
-lifecycles. Simulated: storage, hosts, and time, which goes from one thing that happens to the next. A step is one
-moment at which something happens; every step checks the invariants, and a failure names the seed and the step.
+Real: entitlement, admission, the resource manager's state and its rebuild, the rules of pools, placement, those of
+lifecycles. Simulated: storage, hosts, time, which goes from one event to the next. A step is one event; each checks the
+invariants, and a failure names the seed and the step.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from peloton.api.convert_pool import pool_spec
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.reason_text import placement_text, queue_text
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
@@ -24,7 +25,7 @@ from peloton.model.pod import TERMINAL, PodState, PodStatus
 from peloton.scheduling.explain import waits
 from peloton.scheduling.placement import place
 from services.resmgr.explain.dry_run import look
-from services.resmgr.pool_rules import check_config, pool_spec
+from services.resmgr.pool_rules import check_config
 from tests.simulation import invariants
 from tests.simulation.description import HOUR_S, RUN_MAX_S, RUN_SIGMA, JobPlan, Size, draw_hosts, draw_jobs, draw_pools
 from tests.simulation.figures import Figures
@@ -224,8 +225,7 @@ class Day:
 
     def _kill(self, job_id: JobId, luck: float) -> None:
         """A user stops the job, or a part of it."""
-        job = self.records.jobs.get(job_id)
-        if job is None:
+        if (job := self.records.jobs.get(job_id)) is None:
             return
         self.counts.kills += 1
         count = len(job.pods)

@@ -85,7 +85,7 @@ class SimulatedHostManager(HostManagerCore):
             report = self.cluster.take_report(random.choice(sorted(waiting)))
             assert report.status is not None
             statuses.append(report.status)
-        self._kill_orphans(self._reports.commit(statuses))
+        self._kill_orphans(self._status_writer.commit(statuses))
 
     def do_chores(self) -> None:
         self.cluster.deliver_hosts()

@@ -203,7 +203,7 @@ class JobReads(Servicer):
 
     def _pool_at(self, path: str) -> str:
         """Empty, which filters nothing, for a path that leads nowhere: existing clients rely on it."""
-        paths = pool_paths(spec for spec, _ in self._records.pools.all()) if path else {}
+        paths = pool_paths(self._records.pools.specs()) if path else {}
         return next((str(pool) for pool, known in paths.items() if known == (path.rstrip("/") or "/")), "")
 
     async def ListJobs(self, request: svc.ListJobsRequest, context: Any) -> AsyncGenerator[svc.ListJobsResponse, None]:

@@ -44,8 +44,8 @@ class Specs:
         faults: Faults = await self._calls.run(job_faults, config, bounds, first_instance)
         return faults.message()
 
-    async def _pools(self) -> list[PoolSpec]:
-        return [spec for spec, _ in await self._calls.run(self._pool_records.all)]
+    async def _pools(self) -> tuple[PoolSpec, ...]:
+        return await self._calls.run(self._pool_records.specs)
 
     async def config_of(self, spec: stateless_pb2.JobSpec, now_ns: int) -> job_pb2.JobConfig:
         """Raises Unimplemented and InvalidArgument."""

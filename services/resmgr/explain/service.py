@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 
 from peloton.api.convert import JOB_STATE_NUMBERS
+from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
@@ -184,7 +185,7 @@ class ExplainService:
         known = _pool_named(state, config)
         pool_id = known or RespoolId(str(uuid.uuid4()))
         pool_rules.check_config(state, pool_id, config, state.pools)
-        spec, now_ns = pool_rules.pool_spec(pool_id, config), self._loop.clock_ns()
+        spec, now_ns = pool_spec(pool_id, config), self._loop.clock_ns()
 
         def plan(state: ResmgrState, held: HeldRanges) -> pb.PoolPlanResponse:
             other = with_pool(state, spec)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from peloton.api.convert_pool import SHARE_UNITS, UNITS
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
@@ -21,7 +22,6 @@ from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Holder, Loan, Obstacle, Unqueued, Wait, physical
 from services.resmgr.explain.text import unqueued_text, wait_text
-from services.resmgr.pool_rules import SHARE_UNITS, UNITS
 from services.resmgr.settings import LoopSettings
 
 QUEUES = {kind: pb.Queue.Value(f"QUEUE_{kind.name}") for kind in QueueKind}

@@ -29,7 +29,7 @@ from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.image_prefetch import prefetcher
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.servicer import serve as serve_hosts
-from services.resmgr.pool_rules import pool_spec, with_defaults
+from services.resmgr.pool_rules import with_defaults
 from services.resmgr.server import serve as serve_pools
 from services.storage import migrate
 from services.storage.storage import Storage
@@ -73,7 +73,7 @@ def world(tmp_path: Path) -> Iterable[World]:
         config = pool_config(name, 0, 10)
         config.resources.add(kind="memory", limit=1_000, share=1)
         config = with_defaults(config)
-        storage.pools.put(pool_spec(pool_id, config), config)
+        storage.pools.put(pool_id, config)
     storage.close()
     cluster = Emulated(tmp_path / "minicluster")
     link = Link(cluster.target)

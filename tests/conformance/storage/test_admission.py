@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+import sqlalchemy as sa
+
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.model.admission import AllocatedRange, PendingRange
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
@@ -9,8 +14,10 @@ from peloton.model.job import JobState, JobType
 from peloton.model.pod import AllOf, HostLabel, PodShape
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from peloton.model.respool import PoolResource, PoolSpec, ReservationType
+from services.storage.codec import pack
 from services.storage.pods.ready import enough_for_both
 from services.storage.storage import Storage
+from services.storage.tables import RESPOOL
 from tests.conformance.storage.builders import (
     NOW,
     READY,
@@ -31,6 +38,7 @@ from tests.conformance.storage.builders import (
     settle_all,
     states,
 )
+from tests.simulation.pool_changes import config_of
 
 
 def test_initialized_pods_are_queueable_in_order(storage: Storage) -> None:
@@ -192,23 +200,47 @@ def test_the_log_tells_what_ended_in_order(storage: Storage) -> None:
 
 
 def a_pool(name: str, parent: RespoolId = ROOT_POOL_ID) -> tuple[PoolSpec, ResourcePoolConfig]:
-    resources = tuple(PoolResource(kind, 1, 2, 3, ReservationType.STATIC) for kind in RESOURCE_KINDS)
-    return PoolSpec(RespoolId(name), parent, name, resources, controller_limit_percent=5.5), ResourcePoolConfig(
-        name=name
-    )
+    resources = tuple(PoolResource(kind, 1_000, 2_000, 3_000, ReservationType.STATIC) for kind in RESOURCE_KINDS)
+    spec = PoolSpec(RespoolId(name), parent, name, resources, controller_limit_percent=5.5)
+    config = config_of(spec)
+    config.description = f"what {name} is for"
+    return spec, config
 
 
 def test_pools_are_kept(storage: Storage) -> None:
-    """A pool is stored, replaced, read back with its configuration, and deleted."""
-    one, two = a_pool("a"), a_pool("b", RespoolId("a"))
-    storage.pools.put(*two)
-    storage.pools.put(one[0], ResourcePoolConfig(name="old"))
-    storage.pools.put(*one)
+    """A pool is stored, replaced, read back as it was sent and as admission needs it, and deleted."""
+    (one, its_config), (two, other_config) = a_pool("a"), a_pool("b", RespoolId("a"))
+    a, b = one.respool_id, two.respool_id
+    storage.pools.put(b, other_config)
+    storage.pools.put(a, ResourcePoolConfig(name="old"))
+    storage.pools.put(a, its_config)
 
-    assert [one, two] == storage.pools.all()
-    assert (one[0], two[0]) == storage.admission.snapshot().pools
-    assert (True, False) == (storage.pools.delete("b"), storage.pools.delete("b"))
-    assert [one] == storage.pools.all()
+    assert {a: its_config, b: other_config} == storage.pools.configs()
+    assert (one, two) == storage.pools.specs() == storage.admission.snapshot().pools
+    assert (True, False) == (storage.pools.delete(b), storage.pools.delete(b))
+    assert (one,) == storage.pools.specs()
+
+
+@pytest.mark.parametrize("spec", ["", "[]"])
+def test_a_pool_is_its_configuration(storage: Storage, spec: str) -> None:
+    """A row is read without the text that former versions kept beside it, which is written for them still."""
+    pool, config = a_pool("a")
+    storage.pools.put(pool.respool_id, config)
+    with storage.db.reading() as conn:
+        text = conn.execute(sa.select(RESPOOL.c.spec)).scalar_one()
+    storage.db.write(lambda conn: conn.execute(sa.update(RESPOOL).values(spec=spec)))
+
+    assert (pool,) == storage.pools.specs() == storage.admission.snapshot().pools
+    assert ["a", ROOT_POOL_ID, "a"] == json.loads(text)[:3]
+
+
+def test_a_pool_may_come_without_the_text_of_former_versions(storage: Storage) -> None:
+    """So that a later version can leave it out, while this one reads the rows."""
+    pool, config = a_pool("a")
+    row = {"respool_id": "a", "config": pack(config.SerializeToString()), "updated_ns": 1}
+    storage.db.write(lambda conn: conn.execute(RESPOOL.insert().values(**row)))
+
+    assert (pool,) == storage.pools.specs()
 
 
 def test_services_have_no_gangs(storage: Storage) -> None:

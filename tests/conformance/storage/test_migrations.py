@@ -42,7 +42,7 @@ def test_migrations_make_the_schema_of_the_tables(url: str) -> None:
 
 def test_an_old_schema_is_refused(empty: str) -> None:
     """Without its migrations a database is not used."""
-    with pytest.raises(Unavailable, match="is at nothing, needed is 0009: migrate it first"):
+    with pytest.raises(Unavailable, match="is at nothing, needed is 0010: migrate it first"):
         migrate.check(empty)
 
 

@@ -11,7 +11,6 @@ import grpc.aio
 import pytest
 
 from peloton.api.v0.job import job_pb2
-from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
@@ -24,6 +23,7 @@ from services.api.server import start
 from services.storage import migrate
 from services.storage.storage import Storage
 from tests import sqlite_engines
+from tests.simulation.pool_changes import config_of
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.story import ID, JOB
 
@@ -50,7 +50,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pool(INNER, ROOT_POOL_ID, "eng", UNLIMITED),
         pool(LEAF, INNER, "maps", 12_000),
     ):
-        storage.pools.put(spec, respool_pb2.ResourcePoolConfig(name=spec.name))
+        storage.pools.put(spec.respool_id, config_of(spec))
     storage.close()
     return path
 

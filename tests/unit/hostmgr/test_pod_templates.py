@@ -34,7 +34,7 @@ class Configs:
     def job_config(self, _: str, version: int) -> job_pb2.JobConfig:
         return job_pb2.JobConfig(sla=self.sla)
 
-    def all(self) -> list[Any]:
+    def specs(self) -> list[Any]:
         return []
 
 

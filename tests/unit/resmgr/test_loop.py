@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from peloton.api.convert_pool import pool_spec
 from peloton.errors import InvalidArgument, NotFound
 from peloton.lifecycle.in_vain import TRY_S
 from peloton.lifecycle.reason_text import queue_text
@@ -18,7 +19,7 @@ from peloton.model.resources import Resources
 from peloton.scheduling.explain import waits
 from services.resmgr.explain.dry_run import look
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.pool_rules import pool_spec, with_defaults
+from services.resmgr.pool_rules import with_defaults
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from tests.reasons import REQUEUED

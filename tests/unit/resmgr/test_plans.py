@@ -9,11 +9,12 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
-from services.resmgr.pool_rules import pool_spec, with_defaults
+from services.resmgr.pool_rules import with_defaults
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.test_loop import until
 from tests.unit.resmgr.world import World, facts, pool_config

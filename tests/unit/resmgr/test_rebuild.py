@@ -167,7 +167,7 @@ class ResmgrMachine(RuleBasedStateMachine):
         pool_id = self.world.pool("c", reservation, 4)
         if pool_id not in self.pools:
             self.pools.append(pool_id)
-        self.state.put_pool(next(spec for spec, _ in self.world.storage.pools.all() if spec.respool_id == pool_id))
+        self.state.put_pool(next(spec for spec in self.world.storage.pools.specs() if spec.respool_id == pool_id))
 
     @invariant()
     def is_consistent(self) -> None:

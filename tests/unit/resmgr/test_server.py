@@ -301,7 +301,7 @@ async def test_delete(manager: Manager, world: World) -> None:
     assert not (await delete(manager, "/eng/maps")).ListFields()
     assert not (await delete(manager, "/eng")).ListFields()
     assert (await delete(manager, "/")).HasField("notDeleted")
-    assert world.storage.pools.all() == []
+    assert world.storage.pools.specs() == ()
 
 
 async def test_pools_survive_a_restart(world: World, manager: Manager, server: ResmgrServer) -> None:
@@ -346,7 +346,7 @@ async def test_a_call_waits_for_the_cluster(
 async def test_client(world: World, server: ResmgrServer) -> None:
     """The workers' client queues, kills and notes through the wire, and errors come back as ours."""
     job = world.job(world.pool("p", 1, 1), 3, cpu=2)  # never admitted, which would make placement look anew
-    server.loop.state.put_pool(world.storage.pools.all()[0][0])
+    server.loop.state.put_pool(world.storage.pools.specs()[0])
     channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")
     client: ResourceManager = ResourceManagerClient(lambda: channel)
     unknown = JobId("a1a1a1a1-0000-4000-8000-000000000000")

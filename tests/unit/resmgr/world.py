@@ -23,7 +23,7 @@ from peloton.model.update import UpdateSpec
 from services.resmgr.accounts import COLUMNS
 from services.resmgr.ledger import IS_ALLOCATED, LEAVING, PENDING, JobLedger
 from services.resmgr.loop import AdmissionLoop
-from services.resmgr.pool_rules import pool_spec, with_defaults
+from services.resmgr.pool_rules import with_defaults
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
 from services.storage import migrate
@@ -88,7 +88,7 @@ class World:
     def pool(self, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID) -> RespoolId:
         config = with_defaults(pool_config(name, reservation, limit, parent))
         pool_id = RespoolId(str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{parent}/{name}")))
-        self.storage.pools.put(pool_spec(pool_id, config), config)
+        self.storage.pools.put(pool_id, config)
         return pool_id
 
     def job(

@@ -1,0 +1,43 @@
+"""Resource pools: from the wire's message to what admission needs of it."""
+
+from __future__ import annotations
+
+from peloton.api.v0.respool import respool_pb2 as pb
+from peloton.model.ids import RespoolId
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.respool import PoolResource, PoolSpec, ReservationType
+
+UNITS = {"cpu": 1000, "gpu": 1000, "memory": 1, "disk": 1}
+"""Small units of ``Resources`` in one unit of the wire."""
+SHARE_UNITS = 1000
+_SHARE_MAX = 2**40
+
+
+def pool_spec(pool_id: RespoolId, config: pb.ResourcePoolConfig) -> PoolSpec:
+    """What admission needs of a configuration; a kind that is missing has nothing but a share."""
+    wire = {resource.kind: resource for resource in config.resources}
+    return PoolSpec(
+        respool_id=pool_id,
+        parent_id=RespoolId(config.parent.value),
+        name=config.name,
+        resources=tuple(_pool_resource(kind, wire.get(kind, pb.ResourceConfig(share=1))) for kind in RESOURCE_KINDS),
+        controller_limit_percent=config.controllerLimit.maxPercent if config.HasField("controllerLimit") else None,
+        slack_limit_percent=config.slackLimit.maxPercent if config.HasField("slackLimit") else None,
+        policy=pb.SchedulingPolicy.Name(pb.PriorityFIFO),  # the only one there is; see scheduling/eviction.py
+    )
+
+
+def _pool_resource(kind: str, wire: pb.ResourceConfig) -> PoolResource:
+    share = min(round(wire.share * SHARE_UNITS), _SHARE_MAX)
+    return PoolResource(
+        kind=kind,
+        reservation=small_amount(kind, wire.reservation),
+        limit=small_amount(kind, wire.limit),
+        share=max(share, 1) if wire.share > 0 else 0,
+        type=ReservationType.STATIC if wire.type == pb.STATIC else ReservationType.ELASTIC,
+    )
+
+
+def small_amount(kind: str, amount: float) -> int:
+    """The wire's amount in small units, to the nearest; at most UNLIMITED."""
+    return round(min(amount * UNITS[kind], UNLIMITED))
